@@ -1,0 +1,255 @@
+//! A case: one YAML file, a scenario template and its matrix.
+//!
+//! These are the *typed* files. A [`Case`] that exists is valid: loading refuses unknown fields, bad values and
+//! impossible combinations with file, line, column, an excerpt and a hint.
+
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::{DType, ReduceOp};
+use crate::names::{CaseId, RequirementId};
+use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::protocol::StoreMethod;
+
+/// A valid case file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Its file, as shown to people: relative to the folder of cases.
+    pub source: PathBuf,
+    /// `collectives/all_reduce/dtypes`.
+    pub id: CaseId,
+    /// What a reader should know it proves, one line.
+    pub title: String,
+    /// Requirements that every check of the case covers.
+    pub covers: Vec<RequirementId>,
+    /// The world matrix.
+    pub world: WorldSpec,
+    /// Groups made after init on every rank, in file order.
+    pub groups: Vec<(String, GroupSpec)>,
+    /// What every rank does, in order.
+    pub steps: Vec<StepSpec>,
+}
+
+/// The world matrix: every combination is a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorldSpec {
+    /// Platforms; absent: every platform found.
+    #[serde(default)]
+    pub platform: Option<OneOrMany<String>>,
+    /// Backends; absent: every backend of the platform.
+    #[serde(default)]
+    pub backend: Option<OneOrMany<String>>,
+    /// World sizes.
+    #[serde(default = "default_sizes")]
+    pub size: OneOrMany<u32>,
+    /// How ranks initialise.
+    #[serde(default)]
+    pub init: InitSpec,
+    /// The library's own timeout, seconds: `timeout=` of `init_process_group` and `new_group`.
+    #[serde(default = "default_timeout")]
+    pub timeout_s: f64,
+    /// Seconds without any sign of progress from any rank after which the harness calls the world hung.
+    #[serde(default = "default_deadline")]
+    pub deadline_s: f64,
+    /// Environment variables for every rank.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+fn default_sizes() -> OneOrMany<u32> {
+    OneOrMany::Many(vec![1, 2, 3, 4, 5, 8])
+}
+
+fn default_timeout() -> f64 {
+    20.0
+}
+
+fn default_deadline() -> f64 {
+    30.0
+}
+
+/// The init matrix of a world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InitSpec {
+    /// How ranks find each other.
+    #[serde(default = "default_method")]
+    pub method: OneOrMany<StoreMethod>,
+}
+
+impl Default for InitSpec {
+    fn default() -> Self {
+        Self {
+            method: default_method(),
+        }
+    }
+}
+
+fn default_method() -> OneOrMany<StoreMethod> {
+    OneOrMany::One(StoreMethod::Env)
+}
+
+/// A process group of the case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSpec {
+    /// Members.
+    pub ranks: Members,
+    /// Its backend, if not the world's.
+    #[serde(default)]
+    pub backend: Option<String>,
+}
+
+/// Members of a group, by rule or by list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Members {
+    /// `all`: the whole world.
+    All,
+    /// `even`: ranks 0, 2, 4, ...
+    Even,
+    /// `odd`: ranks 1, 3, ...; in a world of one, empty, and the group's steps have no checks.
+    Odd,
+    /// `all_but_first`: ranks 1 to the last.
+    AllButFirst,
+    /// `last`: the last rank alone.
+    Last,
+    /// A list of global ranks. Worlds too small for it are an error in the case.
+    List(Vec<u32>),
+}
+
+/// One step: an op and the sweep of its parameters. In YAML a map with one key, the op's name:
+/// `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepSpec {
+    /// The op.
+    pub op: Op,
+    /// Its parameters.
+    pub params: StepParams,
+    /// Line in the file, from 1.
+    pub line: usize,
+}
+
+/// The parameters of a step; which of them an op takes is checked on loading ([`StepParams::allowed`]).
+/// Each sweeps over its list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StepParams {
+    /// `world` or a group of the case.
+    pub group: Option<OneOrMany<String>>,
+    /// Element types.
+    pub dtype: Option<OneOrMany<DType>>,
+    /// Reduce operators.
+    pub op: Option<OneOrMany<ReduceOp>>,
+    /// Sizes of one rank's contribution.
+    pub numel: Option<OneOrMany<Numel>>,
+    /// Roots, as group ranks.
+    pub root: Option<OneOrMany<RootSpec>>,
+    /// How the call names the root or the peer.
+    pub by: Option<OneOrMany<RootBy>>,
+    /// How tensors lie in their storages.
+    pub layout: Option<OneOrMany<Layout>>,
+    /// Sync or async.
+    pub mode: Option<OneOrMany<Mode>>,
+    /// In place or out of place.
+    pub placement: Option<OneOrMany<Placement>>,
+    /// Split sizes of `all_to_all_single`.
+    pub splits: Option<OneOrMany<SplitsSpec>>,
+    /// Who sends to whom.
+    pub pairs: Option<OneOrMany<Pairs>>,
+    /// Tensors in a coalesced op, messages for each pair.
+    pub count: Option<OneOrMany<u32>>,
+    /// Message tags.
+    pub tag: Option<OneOrMany<u32>>,
+    /// Objects of object collectives.
+    pub object: Option<OneOrMany<ObjectKind>>,
+    /// How the lists are combined.
+    pub sweep: Sweep,
+    /// Requirements this step covers besides the case's.
+    pub covers: Vec<RequirementId>,
+}
+
+/// How a step's lists are combined into checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sweep {
+    /// The first value of every list, then each list in turn with the others at their first value.
+    #[default]
+    OneAtATime,
+    /// Every pair of values of every two lists appears in some check.
+    Pairwise,
+    /// Every combination.
+    Full,
+}
+
+/// A number of elements, possibly in terms of the group's size `W`.
+///
+/// In YAML: `33`, `scalar` (0-dim), `"1..67"` (every number, both ends included), `"3W+1"`, `"W-1"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Numel {
+    /// A 0-dim tensor.
+    Scalar,
+    /// That many.
+    Exact(u64),
+    /// Every number from the first to the second, both included.
+    Range(u64, u64),
+    /// `times·W + plus`.
+    OfWorld {
+        /// Multiple of the group size.
+        times: u64,
+        /// Added to it; may be negative. A negative result is left out.
+        plus: i64,
+    },
+}
+
+/// A root of a group. In YAML: a group rank, `all` (every one in turn) or `last`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum RootSpec {
+    /// Every group rank in turn.
+    All,
+    /// The last group rank.
+    Last,
+    /// This group rank; must exist in every world of the case.
+    GroupRank(u32),
+}
+
+/// Split sizes. In YAML: `even`, `uneven`, `with_zero`, `all_zero`, or `{matrix: [[1, 2], [3, 4]]}` whose entry
+/// `[i][j]` is what group rank i sends to group rank j.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum SplitsSpec {
+    /// No split sizes passed.
+    Even,
+    /// Different for every ordered pair.
+    Uneven,
+    /// Some are zero.
+    WithZero,
+    /// All are zero.
+    AllZero,
+    /// Given; the case must fix one world size that matches.
+    Matrix(Vec<Vec<u64>>),
+}
+
+/// `x` or `[x, y, z]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum OneOrMany<T> {
+    /// A single value.
+    One(T),
+    /// A list; never empty in a valid case.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// The values as a slice.
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! # allranks
+//!
+//! A conformance suite and harness for `torch.distributed` backends. The harness starts real ranks, checks that
+//! **every** rank initialises and that **every** rank holds the right bytes, and writes a matrix.
+//!
+//! Data flows one way, and a stage knows the stage before it by its data type only:
+//!
+//! ```text
+//! case ──► plan ──► run (world ⇄ ranks, protocol) ──► oracle ──► judge ──► report
+//!           ▲
+//! platform ─┘
+//! ```
+//!
+//! | module       | holds                                                                    |
+//! |--------------|--------------------------------------------------------------------------|
+//! | [`case`]     | one YAML file: a scenario template and its matrix; strict, with excerpts  |
+//! | [`platform`] | a kind of device: declared in YAML, observed by a probe                   |
+//! | [`plan`]     | scenarios × checks: what will run, what will not, and why                 |
+//! | [`protocol`] | the frames between the harness and a rank (see `harness/PROTOCOL.md`)     |
+//! | [`world`]    | ranks started together, their sockets, deadlines and remains; async lives here |
+//! | [`oracle`]   | inputs and expected bytes, from the check alone, knowing nothing of torch |
+//! | [`judge`]    | outcome (what happened) and verdict (what it means)                       |
+//! | [`run`]      | ties one scenario together, and many side by side; emits events           |
+//! | [`report`]   | `results.jsonl` and everything rendered from it                           |
+//!
+//! The library never prints; the command line (`main.rs`, [`cli`]) renders events.
+
+pub mod case;
+pub mod cli;
+pub mod dtype;
+pub mod judge;
+pub mod names;
+pub mod oracle;
+pub mod plan;
+pub mod platform;
+pub mod protocol;
+pub mod report;
+pub mod run;
+pub mod world;

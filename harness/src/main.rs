@@ -1,0 +1,2 @@
+//! The `allranks` binary.
+fn main() {}

@@ -1,0 +1,288 @@
+//! A check: one assertion inside a scenario, at one point of its step's sweep. Plain data, complete in itself: the
+//! oracle and the judge need nothing else from the case.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::{DType, ReduceOp};
+use crate::names::{CheckId, Rank, RequirementId};
+
+/// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
+/// pattern made of several.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// `all_reduce`.
+    AllReduce,
+    /// `all_reduce_coalesced` over `count` tensors of different sizes.
+    AllReduceCoalesced,
+    /// `broadcast`.
+    Broadcast,
+    /// `reduce`.
+    Reduce,
+    /// `all_gather` into a list.
+    AllGather,
+    /// `all_gather_coalesced` over `count` tensors.
+    AllGatherCoalesced,
+    /// `all_gather_into_tensor`.
+    AllGatherIntoTensor,
+    /// `gather`.
+    Gather,
+    /// `scatter`.
+    Scatter,
+    /// `reduce_scatter` from a list.
+    ReduceScatter,
+    /// `reduce_scatter_tensor`.
+    ReduceScatterTensor,
+    /// `all_to_all` on lists.
+    AllToAll,
+    /// `all_to_all_single`.
+    AllToAllSingle,
+    /// Blocking `send` and `recv` along a [`Pairs`] pattern.
+    SendRecv,
+    /// `isend` and `irecv` along a [`Pairs`] pattern.
+    IsendIrecv,
+    /// `batch_isend_irecv` along a [`Pairs`] pattern.
+    BatchIsendIrecv,
+    /// `barrier`, each rank late in turn: no rank leaves before the last one enters.
+    Barrier,
+    /// `monitored_barrier`, likewise.
+    MonitoredBarrier,
+    /// `count` calls of `all_reduce` inside `_coalescing_manager`.
+    CoalescedAllReduce,
+    /// `count` calls of `all_gather_into_tensor` inside `_coalescing_manager`.
+    CoalescedAllGatherIntoTensor,
+    /// `count` calls of `reduce_scatter_tensor` inside `_coalescing_manager`.
+    CoalescedReduceScatterTensor,
+    /// `all_gather_object`.
+    AllGatherObject,
+    /// `gather_object`.
+    GatherObject,
+    /// `broadcast_object_list`.
+    BroadcastObjectList,
+    /// `scatter_object_list`.
+    ScatterObjectList,
+}
+
+/// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
+/// reduce_scatter the output, for all_to_all one slice).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// A 0-dim tensor: one element, no dimension.
+    Scalar,
+    /// One dimension of this many elements.
+    Flat(u64),
+}
+
+impl Extent {
+    /// The number of elements.
+    #[must_use]
+    pub fn numel(self) -> u64 {
+        match self {
+            Self::Scalar => 1,
+            Self::Flat(n) => n,
+        }
+    }
+}
+
+/// How a tensor lies in its storage.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Dense, but never at the start of its storage: guard bands lie on both sides.
+    Contiguous,
+    /// Every second element; the gaps belong to the guard.
+    Strided,
+    /// Two-dimensional and transposed; `numel` is rounded down to a multiple of two rows.
+    Transposed,
+    /// Dense, an odd number of elements into its storage, so not aligned to 16 bytes.
+    Offset,
+}
+
+/// Whether the call returns a work to wait for.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `async_op=False`.
+    Sync,
+    /// `async_op=True`, then `wait()`.
+    Async,
+}
+
+/// Whether input and output share memory, for ops with both.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Separate storages.
+    OutOfPlace,
+    /// The smaller one is a slice of the larger: this rank's own block.
+    InPlace,
+}
+
+/// A root: a rank of the check's group, named to the library by global or by group rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Root {
+    /// Position in the group.
+    pub group_rank: u32,
+    /// How the call names it.
+    pub by: RootBy,
+}
+
+/// How a call names its root or peer.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RootBy {
+    /// `src=`, `dst=`: the rank in the world.
+    Global,
+    /// `group_src=`, `group_dst=`: the rank in the group.
+    Group,
+}
+
+/// How `all_to_all_single` divides its tensors (`numel` is the base size of a slice).
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Splits {
+    /// No split sizes passed; every slice has `numel` elements.
+    Even,
+    /// Explicit split sizes, different for every ordered pair of ranks.
+    Uneven,
+    /// Like `uneven`, with some pairs exchanging nothing and, from three ranks on, one rank sending nothing at all.
+    WithZero,
+    /// Explicit split sizes, all zero.
+    AllZero,
+    /// Explicit: `explicit[i][j]` elements from group rank i to group rank j.
+    Explicit(Vec<Vec<u64>>),
+}
+
+/// Who sends to whom in a point-to-point check.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Pairs {
+    /// Each rank to the next, cyclically.
+    Ring,
+    /// Every ordered pair, each with its own data.
+    All,
+    /// Every rank to itself (only `batch_isend_irecv` allows it on some backends).
+    Own,
+}
+
+/// What Python object an object collective carries; each rank's differs in content and in size.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectKind {
+    /// A small dict of numbers, strings, lists and None.
+    Small,
+    /// A string of about 100 kB, its length different on each rank.
+    Large,
+    /// None on even group ranks, a list on odd ones.
+    Mixed,
+}
+
+/// A process group of a scenario, with its members worked out for the scenario's world size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// `world`, or the name in the case.
+    pub name: String,
+    /// Members as global ranks, in group order: the group rank is the position here.
+    pub ranks: Vec<Rank>,
+    /// Its backend, if not the world's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+}
+
+impl Group {
+    /// The rank's position in the group, if it is a member.
+    #[must_use]
+    pub fn group_rank(&self, rank: Rank) -> Option<u32> {
+        self.ranks
+            .iter()
+            .position(|member| *member == rank)
+            .map(|position| position as u32)
+    }
+
+    /// The number of members.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.ranks.len()
+    }
+}
+
+/// Whether the platform file declares the check's combination as supported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Declared {
+    /// It must work.
+    Supported,
+    /// It must raise a clear error on every rank and leave the group usable; the text says what is not supported.
+    Unsupported(String),
+}
+
+/// One assertion, at one point of a step's sweep.
+///
+/// Fields that an op has no use for hold their neutral value (`None`, `Layout::Contiguous`, `Mode::Sync`, ...).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Unique in the run.
+    pub id: CheckId,
+    /// Position in the scenario, from 0; also the oracle's `call` number, so that no two checks share data.
+    pub index: u32,
+    /// What it exercises.
+    pub op: Op,
+    /// The group, with members.
+    pub group: Arc<Group>,
+    /// Element type (object collectives and barriers: uint8, unused).
+    pub dtype: DType,
+    /// Reduce operator, for ops that reduce.
+    pub reduce: Option<ReduceOp>,
+    /// Size of one rank's contribution.
+    pub extent: Extent,
+    /// Root, for ops that have one.
+    pub root: Option<Root>,
+    /// How tensors lie in their storages.
+    pub layout: Layout,
+    /// Sync or async.
+    pub mode: Mode,
+    /// Shared memory between input and output.
+    pub placement: Placement,
+    /// For `all_to_all_single`.
+    pub splits: Splits,
+    /// For point-to-point ops.
+    pub pairs: Pairs,
+    /// How peers are named in point-to-point ops.
+    pub peer_by: RootBy,
+    /// Number of tensors (coalesced ops) or of messages for each pair (point-to-point).
+    pub count: u32,
+    /// Message tag (point-to-point).
+    pub tag: u32,
+    /// For object collectives.
+    pub object: ObjectKind,
+    /// Which group rank is late, for barriers.
+    pub late: Option<u32>,
+    /// The requirements it covers.
+    pub covers: Vec<RequirementId>,
+    /// What the platform file says of it.
+    pub declared: Declared,
+    /// The sweep's axes and their values as written in the report, in order: `("dtype", "float32")`.
+    pub params: Vec<(String, String)>,
+    /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
+    pub at: String,
+}

@@ -1,0 +1,120 @@
+//! A platform: a kind of device and how to use it. One YAML file each in `fixtures/platforms/`; a vendor adds one
+//! with such a file and no code.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::case::OneOrMany;
+use crate::dtype::{DType, ReduceOp};
+use crate::plan::{Check, Declared, Layout, Mode, Op};
+
+/// A platform as its file declares it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Platform {
+    /// Its name on the command line and in reports.
+    pub name: String,
+    /// `cpu`, `cuda`, `xpu`: the type in `torch.device(type, index)`.
+    pub device_type: String,
+    /// What a green result on it proves.
+    pub evidence: Evidence,
+    /// Python modules imported before use, in order.
+    #[serde(default)]
+    pub import: Vec<String>,
+    /// Folders put in front of `sys.path`, relative to this file.
+    #[serde(default)]
+    pub python_path: Vec<PathBuf>,
+    /// Python expression for the number of devices; absent: no device is counted (host).
+    #[serde(default)]
+    pub count: Option<String>,
+    /// Dotted name of the function that makes a device current, called with its index.
+    #[serde(default)]
+    pub set_device: Option<String>,
+    /// Dotted name of the function that waits for the device.
+    #[serde(default)]
+    pub synchronize: Option<String>,
+    /// The variable that hides devices from a process.
+    #[serde(default)]
+    pub visible_devices: Option<String>,
+    /// The vendor's command that lists devices, for people.
+    #[serde(default)]
+    pub tool: Option<String>,
+    /// Version requirements, `torch: ">=2.8"`.
+    #[serde(default)]
+    pub requires: BTreeMap<String, String>,
+    /// How ranks are started.
+    #[serde(default)]
+    pub start: Start,
+    /// Environment variables for every rank.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// The backends it has, by c10d name.
+    pub backends: BTreeMap<String, Backend>,
+}
+
+/// What a result proves; always shown.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// A real device.
+    Hardware,
+    /// A CPU backend.
+    Host,
+    /// A simulated device.
+    Simulated,
+}
+
+/// How a rank's process comes to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// Forked from a process that has imported torch and nothing of a device: tens of milliseconds a world.
+    #[default]
+    Fork,
+    /// A process of its own: where forking is unsafe.
+    Fresh,
+}
+
+/// A backend on a platform.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Backend {
+    /// The string for `init_process_group(backend=)`; absent: the backend's name.
+    #[serde(default)]
+    pub init: Option<String>,
+    /// What it declares it can do: a check is supported if **any** entry has it. Everything else must be refused
+    /// with a clear error on every rank.
+    pub supports: Vec<Support>,
+}
+
+/// A set of combinations that work. Absent fields mean "any".
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Support {
+    /// Ops.
+    pub ops: Option<OneOrMany<Op>>,
+    /// Element types.
+    pub dtypes: Option<OneOrMany<DType>>,
+    /// Reduce operators, for ops that reduce.
+    pub reduce: Option<OneOrMany<ReduceOp>>,
+    /// Sync or async.
+    pub modes: Option<OneOrMany<Mode>>,
+    /// Layouts.
+    pub layouts: Option<OneOrMany<Layout>>,
+    /// World sizes.
+    pub world_sizes: Option<OneOrMany<u32>>,
+}
+
+impl Backend {
+    /// What the file declares of a check.
+    #[must_use]
+    pub fn declares(&self, check: &Check) -> Declared {
+        let _ = check;
+        unimplemented!("written with the loader")
+    }
+}

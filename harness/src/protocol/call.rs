@@ -1,0 +1,327 @@
+//! The calls a rank can be asked to make: one variant for each function of `torch.distributed`, plus a few verbs
+//! (`import`, `sleep`, `wait`) that scenarios need.
+//!
+//! Tensors are indices into the step's tensors. Groups are names: `world` is the default group, others come from
+//! `new_group`. Roots and peers say whether they are global or group ranks ([`RankRef`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::ReduceOp;
+use crate::names::Rank;
+
+/// How ranks find each other: the `init_method` or store handed to `init_process_group`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreMethod {
+    /// `env://`: `MASTER_ADDR` and `MASTER_PORT` from the environment.
+    Env,
+    /// `tcp://host:port` with explicit rank and world size.
+    Tcp,
+    /// `file:///path` with explicit rank and world size.
+    File,
+    /// An explicit `TCPStore` passed as `store=`.
+    Store,
+}
+
+/// A root or a peer, by global rank (`src=`, `dst=`) or by rank in the call's group (`group_src=`, `group_dst=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RankRef {
+    /// A rank in the world.
+    Global(Rank),
+    /// A rank in the group.
+    Group(u32),
+}
+
+/// Which way a message of `batch_isend_irecv` goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// `P2POp(isend, ...)`.
+    Send,
+    /// `P2POp(irecv, ...)`.
+    Recv,
+}
+
+/// One `P2POp` of `batch_isend_irecv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct P2pCall {
+    /// Send or receive.
+    pub direction: Direction,
+    /// The tensor.
+    pub tensor: usize,
+    /// The other end.
+    pub peer: RankRef,
+    /// The tag.
+    #[serde(default)]
+    pub tag: u32,
+}
+
+/// One call, tagged by its name in the `call` field.
+///
+/// The value a call returns in [`CallResult::value`](super::CallResult::value) is null unless noted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+#[expect(
+    missing_docs,
+    reason = "the fields are the library's own arguments, named in each variant's first line"
+)]
+pub enum Call {
+    /// Import the platform's modules, then make tensors on `device` from here on.
+    Prepare {
+        /// Python modules, in order.
+        import: Vec<String>,
+        /// Folders put in front of `sys.path`.
+        #[serde(default)]
+        python_path: Vec<String>,
+        /// `cpu`, or a device with an index, `cuda:1`.
+        device: String,
+        /// Dotted name of the function that makes the device current, called with the index, if the platform has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        set_device: Option<String>,
+        /// Dotted name of the function that waits for the device, called before tensors are read back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        synchronize: Option<String>,
+    },
+    /// `init_process_group`. Value: `{"rank": r, "world_size": n, "backend": name}` as the library tells them afterwards.
+    InitProcessGroup {
+        /// Backend string, `gloo` or `cpu:gloo,cuda:nccl`.
+        backend: String,
+        /// How ranks find each other.
+        method: StoreMethod,
+        /// The URL for `tcp` and `file`; `host:port` for `store`; unused for `env`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+        /// This rank.
+        rank: Rank,
+        /// World size.
+        world_size: u32,
+        /// The library's own timeout, seconds.
+        timeout_s: f64,
+        /// `device_id=` argument, `cuda:1`; absent: not passed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device_id: Option<String>,
+    },
+    /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n}`; size 0 on non-members.
+    NewGroup {
+        /// The name later calls use.
+        name: String,
+        /// Members, global ranks.
+        ranks: Vec<Rank>,
+        /// Backend, or the world's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<String>,
+        /// The library's own timeout, seconds.
+        timeout_s: f64,
+    },
+    /// `destroy_process_group`.
+    DestroyProcessGroup {
+        /// The group; `world` destroys everything.
+        group: String,
+    },
+    /// `time.sleep`.
+    Sleep {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// Wait for the work of an earlier call made with `async_op`. An async call's own result only says it was issued.
+    Wait {
+        /// Index of that call in the step.
+        work: usize,
+    },
+    /// `all_reduce(tensors[tensor], op)`.
+    AllReduce {
+        group: String,
+        tensor: usize,
+        op: ReduceOp,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_reduce_coalesced([...], op)`.
+    AllReduceCoalesced {
+        group: String,
+        tensors: Vec<usize>,
+        op: ReduceOp,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `broadcast(tensors[tensor], src)`.
+    Broadcast {
+        group: String,
+        tensor: usize,
+        root: RankRef,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `reduce(tensors[tensor], dst, op)`.
+    Reduce {
+        group: String,
+        tensor: usize,
+        op: ReduceOp,
+        root: RankRef,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_gather(outputs, input)`.
+    AllGather {
+        group: String,
+        outputs: Vec<usize>,
+        input: usize,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_gather_coalesced(output_lists, inputs)`; `outputs[i]` is the list that rank `i`'s tensors go to.
+    AllGatherCoalesced {
+        group: String,
+        outputs: Vec<Vec<usize>>,
+        inputs: Vec<usize>,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_gather_into_tensor(output, input)`.
+    AllGatherIntoTensor {
+        group: String,
+        output: usize,
+        input: usize,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `gather(input, outputs, dst)`; `outputs` is null except on the root.
+    Gather {
+        group: String,
+        input: usize,
+        outputs: Option<Vec<usize>>,
+        root: RankRef,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `scatter(output, inputs, src)`; `inputs` is null except on the root.
+    Scatter {
+        group: String,
+        output: usize,
+        inputs: Option<Vec<usize>>,
+        root: RankRef,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `reduce_scatter(output, inputs, op)`.
+    ReduceScatter {
+        group: String,
+        output: usize,
+        inputs: Vec<usize>,
+        op: ReduceOp,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `reduce_scatter_tensor(output, input, op)`.
+    ReduceScatterTensor {
+        group: String,
+        output: usize,
+        input: usize,
+        op: ReduceOp,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_to_all(outputs, inputs)`.
+    AllToAll {
+        group: String,
+        outputs: Vec<usize>,
+        inputs: Vec<usize>,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_to_all_single(output, input, output_split_sizes, input_split_sizes)`; null splits mean equal ones.
+    AllToAllSingle {
+        group: String,
+        output: usize,
+        input: usize,
+        output_splits: Option<Vec<u64>>,
+        input_splits: Option<Vec<u64>>,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `send(tensors[tensor], peer, tag)`.
+    Send {
+        group: String,
+        tensor: usize,
+        peer: RankRef,
+        #[serde(default)]
+        tag: u32,
+    },
+    /// `recv(tensors[tensor], peer, tag)`. Value: the sender's global rank as the library returns it.
+    Recv {
+        group: String,
+        tensor: usize,
+        peer: RankRef,
+        #[serde(default)]
+        tag: u32,
+    },
+    /// `isend`; always async.
+    Isend {
+        group: String,
+        tensor: usize,
+        peer: RankRef,
+        #[serde(default)]
+        tag: u32,
+    },
+    /// `irecv`; always async.
+    Irecv {
+        group: String,
+        tensor: usize,
+        peer: RankRef,
+        #[serde(default)]
+        tag: u32,
+    },
+    /// `batch_isend_irecv([P2POp...])`, then a wait on every work it returned.
+    BatchIsendIrecv { group: String, ops: Vec<P2pCall> },
+    /// `barrier()`.
+    Barrier {
+        group: String,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `monitored_barrier()`.
+    MonitoredBarrier { group: String },
+    /// The given calls inside `torch.distributed._coalescing_manager(group)`.
+    Coalesced {
+        group: String,
+        calls: Vec<Call>,
+        #[serde(default)]
+        async_op: bool,
+    },
+    /// `all_gather_object`. Value: the list received.
+    AllGatherObject {
+        group: String,
+        object: serde_json::Value,
+    },
+    /// `gather_object`. Value: the list received on the root, null elsewhere.
+    GatherObject {
+        group: String,
+        object: serde_json::Value,
+        root: RankRef,
+    },
+    /// `broadcast_object_list`. Value: the list held afterwards.
+    BroadcastObjectList {
+        group: String,
+        objects: Vec<serde_json::Value>,
+        root: RankRef,
+    },
+    /// `scatter_object_list`. Value: the object received.
+    ScatterObjectList {
+        group: String,
+        objects: Option<Vec<serde_json::Value>>,
+        root: RankRef,
+    },
+}

@@ -1,0 +1,2 @@
+//! The `cargo test` target.
+fn main() {}
