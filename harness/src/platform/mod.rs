@@ -3,9 +3,13 @@
 
 mod declare;
 mod load;
+mod version;
 
+#[cfg(test)]
+pub(crate) use declare::tests::check as example_check;
 pub(crate) use load::yaml_files;
 pub use load::{load, parse};
+pub use version::torch_version;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
