@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
 use super::{GroupSpec, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
@@ -13,7 +13,10 @@ use crate::plan::Op;
 
 /// The whole file.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map: with `id`, `title`, `covers`, `world`, `groups`, `steps`"
+)]
 #[schemars(title = "allranks case")]
 pub(super) struct CaseFile {
     /// The path of the file under `cases/`, without `.yaml`.
@@ -95,11 +98,11 @@ impl<'de> Deserialize<'de> for Step {
             type Value = Step;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an op and its parameters, `all_reduce: {numel: 33}`")
+                f.write_str("an op with its parameters: such as `barrier: {}`")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let Some(op) = map.next_key()? else {
+                let Some(OpKey(op)) = map.next_key()? else {
                     return Err(de::Error::custom("a step without an op"));
                 };
                 let params = map.next_value()?;
@@ -115,6 +118,29 @@ impl<'de> Deserialize<'de> for Step {
         }
 
         deserializer.deserialize_map(OneKey)
+    }
+}
+
+/// An op as a key: read as a string, so that the way to its parameters is known by it.
+struct OpKey(Op);
+
+impl<'de> Deserialize<'de> for OpKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+
+        impl Visitor<'_> for Name {
+            type Value = OpKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of an op")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<OpKey, E> {
+                Op::deserialize(name.into_deserializer()).map(OpKey)
+            }
+        }
+
+        deserializer.deserialize_str(Name)
     }
 }
 

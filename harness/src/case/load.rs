@@ -5,6 +5,7 @@
 //! file's name, and the requirements it names are only checked for their form.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,13 +47,12 @@ pub fn load(paths: &[PathBuf]) -> Result<Library, Vec<Diagnostic>> {
 
     let mut roots: BTreeMap<PathBuf, Requirements> = BTreeMap::new();
     for root in files.iter().filter_map(|file| root_of(file)) {
-        if !roots.contains_key(&root) {
-            let loaded = Requirements::load(&root.join(REQUIREMENTS));
-            let requirements = loaded.unwrap_or_else(|found| {
+        if let Entry::Vacant(vacant) = roots.entry(root) {
+            let loaded = Requirements::load(&vacant.key().join(REQUIREMENTS));
+            vacant.insert(loaded.unwrap_or_else(|found| {
                 problems.extend(found);
                 Requirements::default()
-            });
-            roots.insert(root, requirements);
+            }));
         }
     }
     let loaded: Vec<_> = files
@@ -119,7 +119,7 @@ fn load_file(
     requirements: Option<&Requirements>,
 ) -> Result<(Case, Document), Vec<Diagnostic>> {
     let below = root.map(|root| file.strip_prefix(root).unwrap_or(file));
-    let source = Source::read(file).map_err(|problem| vec![problem])?;
+    let source = Source::read(file)?;
     let (raw, document): (CaseFile, _) = yaml::decode(source)?;
     let place = validate::Place {
         file,
@@ -164,7 +164,8 @@ fn walk(
         let name = name.to_string_lossy();
         // A link to a folder is not followed: it could lead back up.
         if entry.file_type()?.is_dir() {
-            if !name.starts_with('.') && !(is_root && NOT_CASES.contains(&&*name)) {
+            let is_other = is_root && NOT_CASES.contains(&&*name);
+            if !is_other && !name.starts_with('.') {
                 walk(&path, false, files, problems)?;
             }
             continue;
@@ -184,6 +185,9 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::{Numel, RootSpec};
+    use crate::names::{Rank, WorldSize};
+    use crate::plan::Op;
 
     const CASE: &str = "id: ID\ntitle: t\ncovers: [COLL-001]\nsteps: [{all_reduce: {}}]\n";
     const KNOWN: &str = "- {id: COLL-001, level: must, text: It MUST be., source: docs}\n";
@@ -207,6 +211,42 @@ mod tests {
         assert_eq!(ids, ["a", "b/x"]);
         assert_eq!(library.cases[1].source, Path::new("b/x.yaml"));
         assert_eq!(library.requirements.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_case_keeps_what_is_written_in_the_order_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "id: x\ntitle: t\nworld: {size: [2, 4], init: {method: [tcp, file]}, env: {A: \"1\"}}\n\
+                    groups:\n  side: {ranks: all_but_first, backend: \"cpu:gloo,xpu:xccl\"}\n  pair: {ranks: [1, 0]}\n\
+                    steps:\n  - all_reduce:\n      dtype: [int8, float8_e4m3fn]\n      numel: [\"1..67\", 3W+1, W-1, scalar, 0]\n\
+                    \x20     covers: [COLL-001]\n  - broadcast: {group: [pair, world], root: [1, last], covers: [COLL-004]}\n";
+        write(folder.path(), "x.yaml", text);
+        let library = load(&[folder.path().join("x.yaml")]);
+        let library = library.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let case = &library.cases[0];
+        let names: Vec<_> = case.groups.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["side", "pair"]);
+        assert_eq!(
+            case.groups[1].1.ranks.in_world(WorldSize(4)),
+            [Rank(1), Rank(0)]
+        );
+        assert_eq!(case.world.size.as_slice(), [2, 4]);
+        assert_eq!(case.world.timeout_s, 20.0, "a default");
+        let steps: Vec<_> = case.steps.iter().map(|step| (step.op, step.line)).collect();
+        assert_eq!(steps, [(Op::AllReduce, 8), (Op::Broadcast, 12)]);
+        let numels = case.steps[0].params.numel.as_ref().unwrap();
+        assert_eq!(
+            numels.as_slice(),
+            [
+                Numel::Range(1, 67),
+                Numel::OfWorld { times: 3, plus: 1 },
+                Numel::OfWorld { times: 1, plus: -1 },
+                Numel::Scalar,
+                Numel::Exact(0),
+            ]
+        );
+        let roots = case.steps[1].params.root.as_ref().unwrap();
+        assert_eq!(roots.as_slice(), [RootSpec::GroupRank(1), RootSpec::Last]);
     }
 
     #[test]

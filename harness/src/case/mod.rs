@@ -6,12 +6,15 @@
 mod file;
 mod load;
 mod params;
+mod profile;
 mod requirement;
 mod schema;
 mod validate;
+mod validate_step;
 mod values;
 
 pub use load::{Library, load, root_of};
+pub use profile::Profile;
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub(crate) use validate::{is_backend_string, is_env_name, is_name};

@@ -48,7 +48,7 @@ impl Requirements {
     /// # Errors
     /// Everything wrong with it.
     pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
-        Self::parse(Source::read(path).map_err(|problem| vec![problem])?)
+        Self::parse(Source::read(path)?)
     }
 
     /// Parses the text of such a file.

@@ -60,7 +60,7 @@ impl Expectations {
                 }
             };
             for file in files {
-                let source = Source::read(&file).map_err(|problem| vec![problem]);
+                let source = Source::read(&file);
                 match source.and_then(Self::parse) {
                     Ok(found) => all.entries.extend(found.entries),
                     Err(found) => problems.extend(found),

@@ -81,7 +81,7 @@ pub(crate) fn yaml_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn load_file(file: &Path) -> Result<(Platform, Document), Vec<Diagnostic>> {
-    let source = Source::read(file).map_err(|problem| vec![problem])?;
+    let source = Source::read(file)?;
     decode(source, file.parent().unwrap_or(Path::new("")))
 }
 
@@ -261,8 +261,8 @@ impl Checker<'_> {
             .world_sizes
             .as_ref()
             .map_or(&[][..], OneOrMany::as_slice);
-        if sizes.contains(&0) {
-            let path = way!["backends", name, "supports", index, "world_sizes"];
+        if let Some(item) = sizes.iter().position(|size| *size == 0) {
+            let path = way!["backends", name, "supports", index, "world_sizes", item];
             self.report(path, Focus::Value, "a world of 0 ranks", "at least 1");
         }
         // Whatever is listed is listed once; compared as written, so that no field is forgotten.

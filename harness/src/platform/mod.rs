@@ -27,7 +27,10 @@ use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map: with `name`, `device_type`, `evidence`, `backends` and so on"
+)]
 #[schemars(title = "allranks platform")]
 pub struct Platform {
     /// Its name on the command line and in reports.

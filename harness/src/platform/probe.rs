@@ -398,10 +398,17 @@ class t:
             Err("python3 did not answer within 2 s, in `import torch`".to_owned())
         );
         let child = fs::read_to_string(child).unwrap();
-        // Ended: gone, or a zombie that its new parent has not collected yet.
-        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
-        assert!(state.is_empty() || state.starts_with(['Z', 'X']), "{stat}");
+        // Ended: gone, or a zombie that its new parent has not collected. The signal takes a moment to act.
+        let ended = || {
+            let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+            state.is_empty() || state.starts_with(['Z', 'X'])
+        };
+        let patience = Instant::now() + Duration::from_secs(5);
+        while !ended() {
+            assert!(Instant::now() < patience, "process {child} lives on");
+            thread::sleep(PERIOD);
+        }
     }
 
     #[test]

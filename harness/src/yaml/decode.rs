@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 50;
 /// # Errors
 /// Everything wrong with it, in the order of the file.
 pub fn load<T: DeserializeOwned>(path: &path::Path) -> Result<(T, Document), Vec<Diagnostic>> {
-    let source = Source::read(path).map_err(|problem| vec![problem])?;
+    let source = Source::read(path)?;
     decode(source)
 }
 
@@ -37,8 +37,12 @@ pub fn decode<T: DeserializeOwned>(source: Source) -> Result<(T, Document), Vec<
             Ok(_) => break,
             Err(error) => error,
         };
-        let path = segments(error.path());
+        let mut path = segments(error.path());
         let finding = explain(&path, &error.inner().to_string());
+        path.extend(finding.below.clone().map(Segment::Key));
+        if finding.above {
+            path.pop();
+        }
         let caused = finding.missing.as_ref().is_some_and(|field| {
             let mut way = path.clone();
             way.push(Segment::Key(field.clone()));
@@ -77,6 +81,23 @@ struct Finding {
     focus: Focus,
     /// The field that is missing, if that is the problem.
     missing: Option<String>,
+    /// The problem is at this key of the part.
+    below: Option<String>,
+    /// The problem is the part's parent.
+    above: bool,
+}
+
+impl Finding {
+    fn new(message: String, hint: Option<String>, focus: Focus) -> Self {
+        Self {
+            message,
+            hint,
+            focus,
+            missing: None,
+            below: None,
+            above: false,
+        }
+    }
 }
 
 fn explain(path: &[Segment], text: &str) -> Finding {
@@ -84,43 +105,36 @@ fn explain(path: &[Segment], text: &str) -> Finding {
         Segment::Key(key) => Some(key.as_str()),
         Segment::Index(_) => None,
     });
-    let at_value = |message: String, hint: Option<String>| Finding {
-        message,
-        hint,
-        focus: Focus::Value,
-        missing: None,
-    };
+    let at_value = |message, hint| Finding::new(message, hint, Focus::Value);
     if let Some(rest) = text.strip_prefix("unknown field ") {
         let (wrong, known) = quoted(rest);
+        let hint = Some(one_of(wrong, &known));
         return Finding {
-            message: format!("unknown field `{wrong}`"),
-            hint: Some(one_of(wrong, &known)),
-            focus: Focus::Key,
-            missing: None,
+            below: (key != Some(wrong)).then(|| wrong.to_owned()),
+            ..Finding::new(format!("unknown field `{wrong}`"), hint, Focus::Key)
         };
     }
     if let Some(rest) = text.strip_prefix("unknown variant ") {
         let (wrong, known) = quoted(rest);
-        // A word that is the key itself: the ops of a step, where the key says what the value is.
-        let (noun, focus) = if key == Some(wrong) {
-            ("op", Focus::Key)
-        } else {
-            (noun(key.unwrap_or_default()), Focus::Value)
-        };
-        return Finding {
-            message: format!("unknown {noun} `{wrong}`"),
-            hint: Some(one_of(wrong, &known)),
-            focus,
-            missing: None,
+        let hint = Some(one_of(wrong, &known));
+        // A word that is itself a key: the op of a step, or a map where a word belongs.
+        if key != Some(wrong) {
+            let message = format!("unknown {} `{wrong}`", noun(key.unwrap_or_default()));
+            return at_value(message, hint);
+        }
+        return match path {
+            [.., Segment::Key(parent), _] => Finding {
+                above: true,
+                ..at_value(format!("expected a {}, found a map", noun(parent)), None)
+            },
+            _ => Finding::new(format!("unknown op `{wrong}`"), hint, Focus::Key),
         };
     }
     if let Some(rest) = text.strip_prefix("missing field ") {
         let (field, _) = quoted(rest);
         return Finding {
-            message: format!("`{field}` is missing"),
-            hint: None,
-            focus: Focus::Value,
             missing: Some(field.to_owned()),
+            ..at_value(format!("`{field}` is missing"), None)
         };
     }
     for prefix in ["invalid type: ", "invalid value: ", "invalid length "] {
@@ -128,16 +142,16 @@ fn explain(path: &[Segment], text: &str) -> Finding {
             .strip_prefix(prefix)
             .and_then(|rest| rest.split_once(", expected "))
         {
+            // `expecting` may say more than what is expected: what is behind the colon says how.
+            let (expected, how) = match expected.split_once(": ") {
+                Some((expected, how)) => (expected, Some(how.to_owned())),
+                None => (expected, None),
+            };
             let expected = plain_type(expected);
-            let hint = (expected == "a string"
-                && (found.contains("integer")
-                    || found.contains("boolean")
-                    || found.contains("float")))
-            .then(|| "put it in quotes".to_owned());
-            return at_value(
-                format!("expected {expected}, found {}", plain_type(found)),
-                hint,
-            );
+            let found = plain_type(found);
+            let unquoted = expected == "a string" && found.starts_with("the ");
+            let hint = how.or_else(|| unquoted.then(|| "put it in quotes".to_owned()));
+            return at_value(format!("expected {expected}, found {found}"), hint);
         }
     }
     match text.split_once("; hint: ") {
@@ -164,6 +178,14 @@ fn noun(key: &str) -> &'static str {
         "outcome" => "outcome",
         "evidence" => "kind of evidence",
         "level" => "level",
+        "ranks" => "rule for members",
+        "root" => "root",
+        "splits" => "kind of splits",
+        "sweep" => "kind of sweep",
+        "start" => "way to start",
+        "pairs" => "kind of pairs",
+        "placement" | "placements" => "placement",
+        "object" | "objects" => "kind of object",
         _ => "value",
     }
 }
@@ -184,7 +206,8 @@ fn plain_type(text: &str) -> String {
             if text.starts_with("enum ") || text.starts_with("variant ") {
                 return "a word".to_owned();
             }
-            text.replace("integer `", "the number `")
+            text.replace("string \"", "the text \"")
+                .replace("integer `", "the number `")
                 .replace("floating point `", "the number `")
                 .replace("boolean `", "the truth value `")
         }
@@ -259,10 +282,23 @@ mod tests {
             ("name: x\n\tsizes: [1]\n", 2, 1),
             ("name: [x\n", 2, 1),
             ("", 0, 0),
+            (&"[".repeat(100), 1, 34),
+            ("name: x\r\nsizes: [1,\r\n  y]\r\n", 3, 3),
+            ("\u{feff}name: x\nsizes: [é]\n", 2, 9),
         ] {
             let found = problems(text);
             let (l, c, message) = &found[0];
             assert_eq!((*l, *c), (line, column), "{text:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_much() {
+        for part in [
+            "[", "{a: ", "- ", "? ", "\"", "&a ", "*a ", "a: [", "\u{0}", "é\n",
+        ] {
+            let found = problems(&part.repeat(60_000));
+            assert!(!found.is_empty() && found.len() <= 60_000, "{part:?}");
         }
     }
 }

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
+/// The most bytes that are underlined: the start of a long value is enough to find it.
+const MAX_MARKED: usize = 60;
+
 /// One problem in a file people wrote.
 ///
 /// `Display` draws it plainly, over several lines, without a final newline; [`Diagnostic::render`] can colour it.
@@ -50,6 +53,8 @@ impl Diagnostic {
         let rest = &text[from..];
         let excerpt = rest[..rest.find('\n').unwrap_or(rest.len())].trim_end_matches('\r');
         let marked = (start - from).min(excerpt.len())..(end - from).min(excerpt.len());
+        let marked =
+            marked.start..floor_boundary(excerpt, marked.end.min(marked.start + MAX_MARKED));
         Self {
             path: path.to_owned(),
             line: text[..from].matches('\n').count() + 1,

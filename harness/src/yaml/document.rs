@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_yaml::Value;
 
+use super::parse::{self, Builder};
 use super::{Diagnostic, Source};
 
 /// One step on the way to a part of a document.
@@ -50,24 +50,24 @@ pub struct Document {
 }
 
 #[derive(Clone, Debug)]
-struct Node {
+pub(super) struct Node {
     /// Bytes of the text; empty for an empty value.
-    bytes: Range<usize>,
-    children: Children,
+    pub bytes: Range<usize>,
+    pub children: Children,
 }
 
 #[derive(Clone, Debug)]
-enum Children {
+pub(super) enum Children {
     None,
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
-    key: String,
-    key_bytes: Range<usize>,
-    value: Node,
+pub(super) struct Entry {
+    pub key: String,
+    pub key_bytes: Range<usize>,
+    pub value: Node,
 }
 
 impl Document {
@@ -75,47 +75,43 @@ impl Document {
     ///
     /// # Errors
     /// Everything that breaks those rules; a syntax error ends the list.
-    pub fn parse(source: Source) -> Result<Self, Vec<Diagnostic>> {
-        let tabs = tabs(&source);
+    pub fn parse(mut source: Source) -> Result<Self, Vec<Diagnostic>> {
+        // Some editors put a byte order mark in front; nobody sees it.
+        if let Some(rest) = source.text.strip_prefix('\u{feff}') {
+            source.text = rest.to_owned();
+        }
+        let tabs = parse::tabs(&source);
         if !tabs.is_empty() {
             return Err(tabs);
         }
         let mut builder = Builder::new(&source);
         let root = builder.document();
-        let mut problems = builder.problems;
-        let value = match serde_yaml::from_str::<Value>(&source.text) {
-            Ok(value) => value,
-            // The two parsers agree on nearly everything; where the second is stricter, it has the last word.
-            Err(error) => {
-                if problems.is_empty() {
-                    let at = error.location().map_or(0, |location| location.index());
-                    let text = error.to_string();
-                    let reason = text.split(" at line ").next().unwrap_or(&text);
-                    problems.push(Diagnostic::at(
-                        &source.path,
-                        &source.text,
-                        at..at + 1,
-                        reason,
-                    ));
-                }
-                Value::Null
-            }
+        let problems = builder.problems;
+        let Some(root) = root.filter(|_| problems.is_empty()) else {
+            return Err(problems);
         };
-        match root {
-            Some(root) if problems.is_empty() => {
-                let document = Self {
-                    source,
-                    value,
-                    root,
-                };
-                let keys = document.non_string_keys();
-                if keys.is_empty() {
-                    Ok(document)
-                } else {
-                    Err(keys)
-                }
-            }
-            _ => Err(problems),
+        // The two parsers agree on nearly everything; where this one is stricter, it has the last word.
+        let value = serde_yaml::from_str(&source.text).map_err(|error| {
+            let at = error.location().map_or(0, |location| location.index());
+            let text = error.to_string();
+            let reason = text.split(" at line ").next().unwrap_or(&text);
+            vec![Diagnostic::at(
+                &source.path,
+                &source.text,
+                at..at + 1,
+                reason,
+            )]
+        })?;
+        let document = Self {
+            source,
+            value,
+            root,
+        };
+        let problems = document.non_string_keys();
+        if problems.is_empty() {
+            Ok(document)
+        } else {
+            Err(problems)
         }
     }
 
@@ -156,7 +152,8 @@ impl Document {
         Diagnostic::at(&self.source.path, &self.source.text, bytes, message)
     }
 
-    /// Takes a part out, so that what is left can be looked at again. A list's only item goes with its list.
+    /// Takes a part out, so that what is left can be looked at again. What is alone in its list or map takes that
+    /// with it: an empty one would only be the next problem.
     /// Gives the way to what went, or none if that is the whole document.
     pub(super) fn remove(&mut self, path: &Path) -> Option<Vec<Segment>> {
         let mut path = self.existing(path);
@@ -174,6 +171,9 @@ impl Document {
                     path.push(Segment::Index(index));
                 }
                 (Segment::Key(key), Children::Map(entries), Value::Mapping(values)) => {
+                    if entries.len() == 1 {
+                        continue;
+                    }
                     entries.retain(|entry| entry.key != key);
                     values.shift_remove(key.as_str());
                     path.push(Segment::Key(key));
@@ -291,24 +291,6 @@ impl Node {
     }
 }
 
-/// Tabs in front of a line's text: they look like indentation and are not.
-fn tabs(source: &Source) -> Vec<Diagnostic> {
-    let mut problems = Vec::new();
-    let mut start = 0;
-    for line in source.text.split_inclusive('\n') {
-        let blank = line.len() - line.trim_start().len();
-        if let Some(tab) = line[..blank].find('\t') {
-            let at = start + tab..start + tab + 1;
-            problems.push(
-                Diagnostic::at(&source.path, &source.text, at, "a tab in the indentation")
-                    .hint("indent with spaces"),
-            );
-        }
-        start += line.len();
-    }
-    problems
-}
-
 fn node_mut<'n>(mut node: &'n mut Node, path: &Path) -> &'n mut Node {
     for segment in path {
         node = match (segment, &mut node.children) {
@@ -331,228 +313,4 @@ fn value_mut<'v>(mut value: &'v mut Value, path: &Path) -> &'v mut Value {
         };
     }
     value
-}
-
-/// Builds the tree of places from the parser's events, and refuses what is not allowed on the way.
-struct Builder<'s> {
-    source: &'s Source,
-    parser: Parser<'s, saphyr_parser::StrInput<'s>>,
-    /// Byte of each character, for texts that are not ASCII.
-    characters: Option<Vec<usize>>,
-    problems: Vec<Diagnostic>,
-}
-
-/// How deep lists and maps may lie in each other: more than any file of ours needs, less than any stack holds.
-const MAX_DEPTH: usize = 32;
-
-impl<'s> Builder<'s> {
-    fn new(source: &'s Source) -> Self {
-        let text = source.text.as_str();
-        Self {
-            source,
-            parser: Parser::new_from_str(text),
-            characters: (!text.is_ascii())
-                .then(|| text.char_indices().map(|(byte, _)| byte).collect()),
-            problems: Vec::new(),
-        }
-    }
-
-    fn bytes(&self, span: Span) -> Range<usize> {
-        let byte = |index: usize| match &self.characters {
-            None => index,
-            Some(bytes) => bytes.get(index).copied().unwrap_or(self.source.text.len()),
-        };
-        byte(span.start.index())..byte(span.end.index())
-    }
-
-    fn refuse(&mut self, bytes: Range<usize>, message: &str, hint: &str) {
-        let problem = Diagnostic::at(&self.source.path, &self.source.text, bytes, message);
-        self.problems.push(problem.hint(hint));
-    }
-
-    /// The next event; none after a syntax error, which is noted.
-    fn next(&mut self) -> Option<(Event<'s>, Range<usize>)> {
-        match self.parser.next_event()? {
-            Ok((event, span)) => {
-                let bytes = self.bytes(span);
-                Some((event, bytes))
-            }
-            Err(error) => {
-                let mark = *error.marker();
-                let bytes = self.bytes(Span::empty(mark));
-                let problem = Diagnostic::at(
-                    &self.source.path,
-                    &self.source.text,
-                    bytes.start..bytes.start + 1,
-                    error.info(),
-                );
-                self.problems.push(problem);
-                None
-            }
-        }
-    }
-
-    /// The only document of the stream.
-    fn document(&mut self) -> Option<Node> {
-        let mut root = None;
-        loop {
-            let (event, bytes) = self.next()?;
-            match event {
-                Event::DocumentStart(_) if root.is_some() => {
-                    self.refuse(
-                        bytes,
-                        "a second document starts here",
-                        "put it in a file of its own",
-                    );
-                    return None;
-                }
-                Event::DocumentStart(_) => {
-                    let (event, bytes) = self.next()?;
-                    root = Some(self.node(event, bytes, 0)?);
-                }
-                Event::StreamEnd => break,
-                _ => {}
-            }
-        }
-        if root.is_none() {
-            self.problems
-                .push(Diagnostic::of_file(&self.source.path, "the file is empty"));
-        }
-        root
-    }
-
-    fn node(&mut self, event: Event<'s>, bytes: Range<usize>, depth: usize) -> Option<Node> {
-        if depth > MAX_DEPTH {
-            self.refuse(bytes, "nested too deep", "nothing here needs this");
-            return None;
-        }
-        match event {
-            Event::Scalar(_, style, anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), &bytes);
-                let mut bytes = bytes;
-                if style == ScalarStyle::Plain {
-                    let text = &self.source.text[bytes.clone()];
-                    bytes.end = bytes.start + text.trim_end().len();
-                }
-                Some(Node {
-                    bytes,
-                    children: Children::None,
-                })
-            }
-            Event::SequenceStart(anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), &bytes);
-                let mut items = Vec::new();
-                loop {
-                    let (event, end) = self.next()?;
-                    if event == Event::SequenceEnd {
-                        let bytes = self.bracketed(bytes.start, end.end);
-                        return Some(Node {
-                            bytes,
-                            children: Children::List(items),
-                        });
-                    }
-                    items.push(self.node(event, end, depth + 1)?);
-                }
-            }
-            Event::MappingStart(anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), &bytes);
-                let mut entries: Vec<Entry> = Vec::new();
-                loop {
-                    let (event, end) = self.next()?;
-                    if event == Event::MappingEnd {
-                        let bytes = self.bracketed(bytes.start, end.end);
-                        return Some(Node {
-                            bytes,
-                            children: Children::Map(entries),
-                        });
-                    }
-                    let entry = self.entry(event, end, depth)?;
-                    if let Some(first) = entries.iter().find(|other| other.key == entry.key) {
-                        let line = self.source.text[..first.key_bytes.start]
-                            .matches('\n')
-                            .count()
-                            + 1;
-                        let message = format!("the key `{}` is given twice", entry.key);
-                        let hint = format!("it is also on line {line}; keep one of them");
-                        self.refuse(entry.key_bytes.clone(), &message, &hint);
-                    }
-                    entries.push(entry);
-                }
-            }
-            Event::Alias(_) => {
-                self.refuse(
-                    bytes.clone(),
-                    "aliases are not allowed",
-                    "write the value out",
-                );
-                Some(Node {
-                    bytes,
-                    children: Children::None,
-                })
-            }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd
-            | Event::SequenceEnd
-            | Event::MappingEnd => None,
-        }
-    }
-
-    fn entry(&mut self, event: Event<'s>, bytes: Range<usize>, depth: usize) -> Option<Entry> {
-        let key = match &event {
-            Event::Scalar(text, ..) => Some(text.to_string()),
-            _ => None,
-        };
-        let node = self.node(event, bytes.clone(), depth + 1)?;
-        let key = key.unwrap_or_else(|| {
-            self.refuse(
-                bytes,
-                "a key is a word, not a list or a map",
-                "quote it if it is text",
-            );
-            String::new()
-        });
-        if key == "<<" {
-            self.refuse(
-                node.bytes.clone(),
-                "merge keys are not allowed",
-                "write the entries out",
-            );
-        }
-        let (event, bytes) = self.next()?;
-        let value = self.node(event, bytes, depth + 1)?;
-        Some(Entry {
-            key,
-            key_bytes: node.bytes,
-            value,
-        })
-    }
-
-    fn refuse_extras(&mut self, anchor: usize, tag: bool, bytes: &Range<usize>) {
-        if anchor != 0 {
-            self.refuse(
-                bytes.clone(),
-                "anchors are not allowed",
-                "write the value out where it is used",
-            );
-        }
-        if tag {
-            self.refuse(
-                bytes.clone(),
-                "tags are not allowed",
-                "leave the `!tag` out",
-            );
-        }
-    }
-
-    /// The bytes of a list or map: up to its closing bracket, or none if it has no brackets.
-    fn bracketed(&self, start: usize, end: usize) -> Range<usize> {
-        if self.source.text[start..].starts_with(['[', '{']) && end > start {
-            start..end
-        } else {
-            start..start
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Hints: which of the known words a wrong word was meant to be.
 
 /// Words people bring from elsewhere, and what they are called here.
-const ALIASES: [(&str, &str); 20] = [
+const ALIASES: [(&str, &str); 22] = [
     ("fp64", "float64"),
     ("double", "float64"),
     ("fp32", "float32"),
@@ -17,6 +17,8 @@ const ALIASES: [(&str, &str); 20] = [
     ("byte", "uint8"),
     ("mean", "avg"),
     ("average", "avg"),
+    ("maximum", "max"),
+    ("minimum", "min"),
     ("prod", "product"),
     ("mul", "product"),
     ("or", "bor"),

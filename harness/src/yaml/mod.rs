@@ -12,6 +12,7 @@ mod decode;
 mod diagnostic;
 mod document;
 mod hint;
+mod parse;
 
 pub use decode::{decode, load};
 pub use diagnostic::Diagnostic;
@@ -48,26 +49,22 @@ impl Source {
     ///
     /// # Errors
     /// It cannot be read, is longer than [`MAX_BYTES`], or is not UTF-8.
-    pub fn read(path: &path::Path) -> Result<Self, Diagnostic> {
+    pub fn read(path: &path::Path) -> Result<Self, Vec<Diagnostic>> {
         let name = path.display().to_string();
-        let whole = |message: String| Diagnostic::of_file(&name, message);
-        let bytes = read_capped(path)
-            .map_err(|error| whole(format!("the file cannot be read: {error}")))?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(
-                whole(format!("the file is longer than {} KiB", MAX_BYTES >> 10))
-                    .hint("split it into several files"),
-            );
-        }
+        let refuse = |message: String| Err(vec![Diagnostic::of_file(&name, message)]);
+        let bytes = match read_capped(path) {
+            Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
+                return refuse(format!("the file is longer than {} KiB", MAX_BYTES >> 10));
+            }
+            Ok(bytes) => bytes,
+            Err(error) => return refuse(format!("the file cannot be read: {error}")),
+        };
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self { path: name, text }),
             Err(error) => {
-                let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
-                    .iter()
-                    .filter(|byte| **byte == b'\n')
-                    .count();
-                Err(whole(format!("the file is not UTF-8 (line {})", line + 1))
-                    .hint("save the file as UTF-8"))
+                let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+                refuse(format!("the file is not UTF-8 (line {line})"))
             }
         }
     }
@@ -89,3 +86,31 @@ macro_rules! way {
     };
 }
 pub(crate) use way;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Source, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f.yaml");
+        fs::write(&file, bytes).unwrap();
+        Source::read(&file).map_err(|problems| problems[0].message.clone())
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_cap_and_as_utf_8_only() {
+        let cap = MAX_BYTES as usize;
+        assert_eq!(read(&vec![b'#'; cap]).unwrap().text.len(), cap);
+        assert_eq!(
+            read(&vec![b'#'; cap + 1]).unwrap_err(),
+            "the file is longer than 256 KiB"
+        );
+        assert_eq!(
+            read(b"a: 1\nb: \xff\n").unwrap_err(),
+            "the file is not UTF-8 (line 2)"
+        );
+        let missing = Source::read(path::Path::new("/no/such/file")).unwrap_err();
+        assert!(missing[0].message.starts_with("the file cannot be read: "));
+    }
+}
