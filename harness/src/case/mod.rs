@@ -3,7 +3,10 @@
 //! These are the *typed* files. A [`Case`] that exists is valid: loading refuses unknown fields, bad values and
 //! impossible combinations with file, line, column, an excerpt and a hint.
 
+mod profile;
 mod values;
+
+pub use profile::Profile;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -35,6 +35,19 @@ pub enum StoreMethod {
     Store,
 }
 
+impl StoreMethod {
+    /// The name in case files and in the rank protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::Tcp => "tcp",
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+}
+
 /// A root or a peer, by global rank (`src=`, `dst=`) or by rank in the call's group (`group_src=`, `group_dst=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,0 +1,57 @@
+//! A profile: a named part of the cases, `cases/profiles/*.yaml`, so that "core" means the same to everyone.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::names::CaseId;
+
+/// Which cases belong, and in worlds of which sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is for, one line.
+    pub description: String,
+    /// Case ids; a trailing `/**` takes everything below.
+    pub include: Vec<String>,
+    /// World sizes kept out of those the cases ask for; absent: all.
+    #[serde(default)]
+    pub sizes: Option<Vec<u32>>,
+}
+
+impl Profile {
+    /// Whether the case belongs.
+    #[must_use]
+    pub fn includes(&self, case: &CaseId) -> bool {
+        self.include.iter().any(|pattern| match pattern.strip_suffix("**") {
+            Some(folder) => case.as_str().starts_with(folder),
+            None => case.as_str() == pattern,
+        })
+    }
+
+    /// Whether worlds of that size belong.
+    #[must_use]
+    pub fn has_size(&self, size: u32) -> bool {
+        self.sizes.as_ref().is_none_or(|sizes| sizes.contains(&size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_takes_folders_and_single_cases() {
+        let profile = Profile {
+            name: "x".into(),
+            description: "x".into(),
+            include: vec!["collectives/**".into(), "p2p/ring".into()],
+            sizes: Some(vec![2, 3]),
+        };
+        assert!(profile.includes(&"collectives/all_reduce/dtypes".into()));
+        assert!(profile.includes(&"p2p/ring".into()));
+        assert!(!profile.includes(&"p2p/ring_large".into()));
+        assert!(profile.has_size(3) && !profile.has_size(4));
+    }
+}
