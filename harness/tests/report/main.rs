@@ -1,0 +1,6 @@
+//! The renderers of results, over invented results: see [`sample`].
+
+mod console;
+mod jsonl;
+mod markdown;
+mod sample;
