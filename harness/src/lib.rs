@@ -36,4 +36,5 @@ pub mod platform;
 pub mod protocol;
 pub mod report;
 pub mod run;
+pub mod suite;
 pub mod world;

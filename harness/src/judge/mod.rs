@@ -1,6 +1,10 @@
 //! Judgement: an [`Outcome`] is what happened, a [`Verdict`] is what it means against the expectations. They are
 //! two types so that no failure can be wished away and no pass can be wished into being.
 
+mod finding;
+
+pub use finding::{Finding, error_text};
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

@@ -150,6 +150,7 @@ fn add(
         case: Arc::clone(case),
         platform: Arc::clone(&target.platform),
         backend: target.backend.clone(),
+        devices: target.devices,
         world_size,
         init: Init { method, swept },
         groups,

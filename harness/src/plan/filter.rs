@@ -5,6 +5,7 @@
 //!   (`call`, `dtype`, `op`, `numel`, `root`, ...), of the scenario (`case`, `platform`, `backend`, `size`,
 //!   `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
 //! - `all_gather`: the check's id contains the text; `*` stands for any text.
+//! - `collectives/all_reduce@cpu.gloo.ws4#0.all_reduce.float32.sum.33`: a text with a `#` is a whole id.
 //! - `!WORD`: not that.
 
 use std::str::FromStr;
@@ -127,8 +128,11 @@ impl Test {
     }
 }
 
-/// Whether `text` contains `pattern`, in which `*` stands for any text.
+/// Whether `text` contains `pattern`, in which `*` stands for any text; a whole check id must be the text itself.
 fn contains(text: &str, pattern: &str) -> bool {
+    if pattern.contains('#') && !pattern.contains('*') {
+        return text == pattern;
+    }
     let mut rest = text;
     pattern.split('*').all(|piece| match rest.find(piece) {
         Some(at) => {
@@ -148,6 +152,12 @@ mod tests {
         assert!(contains("collectives/all_reduce@cpu.gloo.ws4#0.float32", "all_reduce"));
         assert!(contains("collectives/all_reduce@cpu.gloo.ws4#0.float32", "all_*ws4*float32"));
         assert!(!contains("collectives/all_reduce@cpu.gloo.ws4", "ws4*all_reduce"));
+    }
+
+    #[test]
+    fn a_whole_id_matches_itself_only() {
+        assert!(contains("a@cpu.gloo.ws2#0.float32.33", "a@cpu.gloo.ws2#0.float32.33"));
+        assert!(!contains("a@cpu.gloo.ws2#0.float32.330", "a@cpu.gloo.ws2#0.float32.33"));
     }
 
     #[test]

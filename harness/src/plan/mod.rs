@@ -37,6 +37,8 @@ pub struct Scenario {
     pub platform: Arc<Platform>,
     /// Backend name, a key of [`Platform::backends`].
     pub backend: String,
+    /// Devices the platform has; none: host, worlds of any size fit.
+    pub devices: Option<u32>,
     /// Ranks started together.
     pub world_size: WorldSize,
     /// How the ranks initialise.
