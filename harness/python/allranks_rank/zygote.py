@@ -16,7 +16,7 @@ import time
 # Before torch is imported: a thread pool made here would not exist in the ranks, and they would wait for it for ever.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-from . import VERSION, rank
+from . import VERSION, pages, rank
 from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish
 from .wire import Closed, dial
 
@@ -76,6 +76,7 @@ class Zygote:
         signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+        self._small = pages.private_regions()
         self._selector = selectors.DefaultSelector()
         self._selector.register(wire.sock, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
@@ -83,7 +84,10 @@ class Zygote:
     def serve(self):
         """Answers frames until the connection closes. Returns in the ranks it forks, with what to do there."""
         while True:
-            ready = {key.fileobj for key, _ in self._selector.select()}
+            # Idle time goes into cheaper forks, a few milliseconds at once.
+            ready = {key.fileobj for key, _ in self._selector.select(0 if self._small else None)}
+            if not ready:
+                pages.collapse(self._small.pop())
             if self._wake_in in ready:
                 self._wake_in.recv(4096)
                 self.reap()
@@ -149,8 +153,8 @@ class Zygote:
         dist = sys.modules["torch.distributed"]
         if hasattr(dist, "set_debug_level_from_env"):
             dist.set_debug_level_from_env()
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed()
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed()
         return rank.run()
 
     def reap(self):

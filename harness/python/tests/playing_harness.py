@@ -193,16 +193,17 @@ class World:
     def init(self, timeout_s=20):
         """The default group, by the environment."""
         init = {"call": "init_process_group", "backend": "gloo", "method": "env", "timeout_s": timeout_s}
-        answers = self.step(
-            lambda rank: (
-                [],
-                [],
-                [
-                    {"call": "prepare", "import": [], "device": "cpu"},
-                    {**init, "rank": rank, "world_size": self.size},
-                ],
-            )
-        )
+        prepare = {"call": "prepare", "import": [], "device": "cpu"}
+        for rank, wire in enumerate(self.wires):
+            calls = [prepare, {**init, "rank": rank, "world_size": self.size}]
+            empty = {"storages": [], "tensors": []}
+            wire.send({"frame": "step", "step": self.steps, "calls": calls, **empty})
+            if rank == 0:
+                # Rank 0 hosts the store. A client that dials too early sleeps for half a second.
+                select.select([wire.sock], [], [], timeout_s)
+                time.sleep(0.005)
+        self.steps += 1
+        answers = [self.answer(rank) for rank in range(self.size)]
         return [results[-1] for results, _ in answers]
 
     def finish(self):

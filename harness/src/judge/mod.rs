@@ -1,7 +1,10 @@
 //! Judgement: an [`Outcome`] is what happened, a [`Verdict`] is what it means against the expectations. They are
 //! two types so that no failure can be wished away and no pass can be wished into being.
 
+mod expectation;
 mod finding;
+
+pub use expectation::{Expectations, Subject, judge};
 
 pub use finding::{Finding, error_text};
 

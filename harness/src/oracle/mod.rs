@@ -44,9 +44,9 @@ impl Prepared {
     /// Inputs and expectations for every rank of the world (non-members of the check's group get bystander
     /// buffers and no call).
     #[must_use]
-    pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Self {
+    pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Result<Self, String> {
         let _ = (check, world_size, seed);
-        unimplemented!()
+        Err(String::new())
     }
 
     /// One step for each rank of the world, in rank order.
@@ -62,6 +62,6 @@ impl Prepared {
     /// The mismatch, classified.
     pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
         let _ = replies;
-        unimplemented!()
+        Ok(Vec::new())
     }
 }

@@ -137,7 +137,6 @@ fn add(
     let place = Place {
         case,
         scenario: &id,
-        backend_name: &target.backend,
         backend: &target.platform.backends[&target.backend],
         groups: &groups,
     };

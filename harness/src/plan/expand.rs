@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, ObjectKind, Op, Pairs, Placement, Root,
+    Check, Declared, Extent, Group, Layout, LeftOut, Mode, ObjectKind, Pairs, Placement, Root,
     RootBy, Splits,
 };
 use crate::case::{Case, Members, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
@@ -163,7 +163,6 @@ fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
 pub struct Place<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
-    pub backend_name: &'a str,
     pub backend: &'a Backend,
     pub groups: &'a [Arc<Group>],
 }
@@ -283,7 +282,7 @@ fn check(
 fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
-    let mut params = vec![("call".to_owned(), name(&check.op))];
+    let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
     let mut add = |shown: bool, axis: &str, value: String| {
         if shown {
             params.push((axis.to_owned(), value));

@@ -1,6 +1,12 @@
 //! A platform: a kind of device and how to use it. One YAML file each in `fixtures/platforms/`; a vendor adds one
 //! with such a file and no code.
 
+mod declare;
+mod load;
+
+pub(crate) use load::yaml_files;
+pub use load::{load, parse};
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Check, Declared, Layout, Mode, Op};
+use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,6 +90,9 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
+    /// Its name: the key in the file; filled in by loading.
+    #[serde(skip)]
+    pub name: String,
     /// The string for `init_process_group(backend=)`; absent: the backend's name.
     #[serde(default)]
     pub init: Option<String>,
@@ -106,15 +115,12 @@ pub struct Support {
     pub modes: Option<OneOrMany<Mode>>,
     /// Layouts.
     pub layouts: Option<OneOrMany<Layout>>,
-    /// World sizes.
+    /// Shared memory between input and output.
+    pub placements: Option<OneOrMany<Placement>>,
+    /// Who sends to whom, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.
+    pub pairs: Option<OneOrMany<Pairs>>,
+    /// Objects, for object collectives.
+    pub objects: Option<OneOrMany<ObjectKind>>,
+    /// Group sizes.
     pub world_sizes: Option<OneOrMany<u32>>,
-}
-
-impl Backend {
-    /// What the file declares of a check.
-    #[must_use]
-    pub fn declares(&self, check: &Check) -> Declared {
-        let _ = check;
-        unimplemented!("written with the loader")
-    }
 }
