@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
-use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -200,7 +200,9 @@ pub struct StepParams {
     pub mode: Option<OneOrMany<Mode>>,
     /// In place or out of place.
     pub placement: Option<OneOrMany<Placement>>,
-    /// Split sizes of `all_to_all_single`.
+    /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
+    pub non_root: Option<OneOrMany<NonRoot>>,
+    /// Split sizes of `all_to_all_single`, slice sizes of `all_to_all`.
     pub splits: Option<OneOrMany<SplitsSpec>>,
     /// Who sends to whom.
     pub pairs: Option<OneOrMany<Pairs>>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, ObjectKind, Pairs, Placement, Root,
+    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement, Root,
     RootBy, Splits,
 };
 use crate::case::{Case, Members, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
@@ -48,6 +48,7 @@ struct Axes {
     layout: Vec<Layout>,
     mode: Vec<Mode>,
     placement: Vec<Placement>,
+    non_root: Vec<NonRoot>,
     splits: Vec<Splits>,
     pairs: Vec<Pairs>,
     count: Vec<u32>,
@@ -80,6 +81,7 @@ impl Axes {
             layout: values(&params.layout, Layout::Contiguous),
             mode: values(&params.mode, Mode::Sync),
             placement: values(&params.placement, Placement::OutOfPlace),
+            non_root: values(&params.non_root, NonRoot::Unspecified),
             splits: values(&params.splits, SplitsSpec::Even)
                 .into_iter()
                 .map(|splits| match splits {
@@ -102,7 +104,7 @@ impl Axes {
         }
     }
 
-    fn lengths(&self) -> [usize; 14] {
+    fn lengths(&self) -> [usize; 15] {
         [
             self.dtype.len(),
             self.reduce.len(),
@@ -112,6 +114,7 @@ impl Axes {
             self.layout.len(),
             self.mode.len(),
             self.placement.len(),
+            self.non_root.len(),
             self.splits.len(),
             self.pairs.len(),
             self.count.len(),
@@ -232,7 +235,7 @@ fn check(
     index: u32,
 ) -> Check {
     let [
-        dtype, reduce, extent, root, by, layout, mode, placement, splits, pairs, count, tag, object, late,
+        dtype, reduce, extent, root, by, layout, mode, placement, non_root, splits, pairs, count, tag, object, late,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
     let mut check = Check {
@@ -247,6 +250,7 @@ fn check(
         layout: axes.layout[layout],
         mode: axes.mode[mode],
         placement: axes.placement[placement],
+        non_root: axes.non_root[non_root],
         splits: axes.splits[splits].clone(),
         pairs: axes.pairs[pairs],
         peer_by: by,
@@ -305,6 +309,11 @@ fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
     add(given.layout.is_some(), "layout", name(&check.layout));
     add(given.mode.is_some(), "mode", name(&check.mode));
     add(given.placement.is_some(), "placement", name(&check.placement));
+    add(
+        given.non_root.is_some(),
+        "non_root",
+        format!("non_root_{}", name(&check.non_root)),
+    );
     let splits = match &check.splits {
         Splits::Explicit(_) => "matrix".to_owned(),
         splits => name(splits),

@@ -14,7 +14,7 @@ pub use filter::{Filter, FilterError};
 pub use shard::{Shard, ShardError};
 
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy,
     Splits,
 };
 

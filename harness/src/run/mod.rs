@@ -9,6 +9,8 @@ mod recording;
 mod scenario;
 mod setup;
 
+pub use setup::distinctive_environment;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -182,3 +182,15 @@ pub fn base_environment() -> BTreeMap<String, String> {
         })
         .collect()
 }
+
+/// What the harness itself puts into a rank's environment, for people; the port is chosen when the world starts.
+#[must_use]
+pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
+    let at = MeetingPoint {
+        port: 0,
+        file: String::new(),
+    };
+    let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
+    env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
+    env
+}

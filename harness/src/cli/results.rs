@@ -1,0 +1,62 @@
+//! Commands that work on result files only: `report`, `merge`, `diff`.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::args::{DiffArguments, MergeArguments, ReportArguments};
+use super::{Exit, Failure};
+use crate::report::{self, Results};
+
+/// Renders a run's reports again.
+pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let results = read(&arguments.run)?;
+    let folder = results.folder.clone();
+    render(&folder, &results, out)?;
+    Ok(Exit::AsExpected)
+}
+
+/// Merges runs into one.
+pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let parts: Vec<Results> = arguments
+        .runs
+        .iter()
+        .map(|run| read(run))
+        .collect::<Result<_, _>>()?;
+    let merged = report::merge(parts).map_err(|error| {
+        Failure::Usage(error.to_string(), "name every run once".to_owned())
+    })?;
+    std::fs::create_dir_all(&arguments.out)?;
+    let mut writer = report::Writer::create(&arguments.out)?;
+    for record in merged.records() {
+        writer.append(&record)?;
+    }
+    render(&arguments.out, &merged, out)?;
+    Ok(Exit::AsExpected)
+}
+
+/// Compares two runs.
+pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let diff = report::diff(&read(&arguments.old)?, &read(&arguments.new)?);
+    write!(out, "{diff}")?;
+    Ok(if diff.is_empty() {
+        Exit::AsExpected
+    } else {
+        Exit::Unexpected
+    })
+}
+
+fn read(run: &Path) -> Result<Results, Failure> {
+    report::read(run).map_err(|error| {
+        Failure::Usage(
+            error.to_string(),
+            "name the folder that `allranks run` printed".to_owned(),
+        )
+    })
+}
+
+/// Writes the reports and says where they are.
+pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
+    let paths = report::write_all(folder, results)?;
+    report::summarise(out, results, &paths.all())?;
+    Ok(())
+}
