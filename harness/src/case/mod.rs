@@ -287,6 +287,7 @@ pub enum SplitsSpec {
 
 /// `x` or `[x, y, z]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum OneOrMany<T> {
     /// A single value.
     One(T),

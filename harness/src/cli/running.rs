@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressDrawTarget;
@@ -11,7 +12,8 @@ use tokio::sync::mpsc;
 use super::args::{DriverChoice, RunArguments};
 use super::planning::{self, Planned};
 use super::{Exit, Failure, environment};
-use crate::judge::{Outcome, Verdict};
+use crate::judge::{Expectations, Outcome, Verdict};
+use crate::plan::Plan;
 use crate::report::{self, Console, EndRecord, FORMAT, Progress, Record, Results, Writer};
 use crate::run::{self, Interrupt, Settings};
 use crate::world::Driver;
@@ -114,7 +116,8 @@ fn play(
         && arguments.select.shard.is_none()
         && arguments.select.world_size.is_empty()
         && planned.profile.as_deref() == Some("full");
-    let expectations = std::sync::Arc::clone(&planned.suite.expectations);
+    let expectations = Arc::clone(&planned.suite.expectations);
+    let plan = Arc::new(planned.plan);
     let progress = if io::stderr().is_terminal() {
         Progress::Bar(ProgressDrawTarget::stderr())
     } else {
@@ -135,9 +138,9 @@ fn play(
     runtime.spawn(listen_for_signals(interrupt.clone()));
     let (sender, mut records) = mpsc::unbounded_channel();
     let running = runtime.spawn(run::run(
-        planned.plan,
+        Arc::clone(&plan),
         settings,
-        std::sync::Arc::clone(&expectations),
+        Arc::clone(&expectations),
         interrupt.clone(),
         sender,
     ));
@@ -179,7 +182,7 @@ fn play(
         troubles.push("interrupted".to_owned());
     }
     if whole {
-        troubles.extend(stale(&expectations, &results));
+        troubles.extend(stale(&expectations, &plan, &results));
     }
     let end = end_record(&results, &troubles, failed_to_write);
     if !failed_to_write && let Err(error) = writer.append(&Record::End(end.clone())) {
@@ -191,8 +194,22 @@ fn play(
 }
 
 /// Entries that matched nothing in a run that had everything.
-fn stale(expectations: &crate::judge::Expectations, results: &Results) -> Vec<String> {
-    expectations.stale(&results.checks)
+fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<String> {
+    let torch = results
+        .columns()
+        .first()
+        .map_or(String::new(), |column| column.torch.clone());
+    let points = plan.scenarios.iter().flat_map(|scenario| {
+        scenario
+            .checks
+            .iter()
+            .map(|check| run::point(scenario, &torch, check))
+    });
+    expectations
+        .stale(points)
+        .into_iter()
+        .map(|entry| format!("{} is stale: it is about no check of the suite", entry.at))
+        .collect()
 }
 
 /// The first signal stops the run in good order; the second ends the process at once (ranks die with it).

@@ -2,10 +2,12 @@
 //! two types so that no failure can be wished away and no pass can be wished into being.
 
 mod expectation;
+mod expectation_file;
+mod expectation_verdict;
 mod finding;
 
-pub use expectation::{Expectations, Subject, judge};
-
+pub use expectation::{Entry, Expectations, Match, Point, Size, SplitsKind};
+pub use expectation_verdict::judge;
 pub use finding::{Finding, error_text};
 
 use std::fmt;

@@ -127,7 +127,7 @@ fn word<T: serde::Serialize>(value: &T) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
@@ -136,7 +136,7 @@ mod tests {
     use crate::names::{CheckId, Rank};
     use crate::plan::{Group, Layout, Mode, ObjectKind, Op, Placement, RootBy, Splits};
 
-    fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
+    pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
         Check {
             id: CheckId::from("x"),
             index: 0,

@@ -268,7 +268,7 @@ impl Checker<'_> {
         // Whatever is listed is listed once; compared as written, so that no field is forgotten.
         let fields = serde_yaml::to_value(support).unwrap_or(Value::Null);
         for (field, value) in fields.as_mapping().into_iter().flatten() {
-            let (Some(field), Some(items)) = (field.as_str(), many(value)) else {
+            let (Some(field), Some(items)) = (field.as_str(), value.as_sequence()) else {
                 continue;
             };
             for (item, value) in items.iter().enumerate() {
@@ -283,15 +283,6 @@ impl Checker<'_> {
                 }
             }
         }
-    }
-}
-
-/// The list in a serialised [`OneOrMany`].
-fn many(value: &Value) -> Option<&Vec<Value>> {
-    match value {
-        Value::Sequence(items) => Some(items),
-        Value::Tagged(tagged) => tagged.value.as_sequence(),
-        _ => None,
     }
 }
 

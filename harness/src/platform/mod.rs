@@ -3,9 +3,17 @@
 
 mod declare;
 mod load;
+mod probe;
+mod python;
+mod version;
 
+#[cfg(test)]
+pub(crate) use declare::tests::check as example_check;
 pub(crate) use load::yaml_files;
 pub use load::{load, parse};
+pub use probe::{Observed, probe};
+pub use python::{Interpreter, python};
+pub use version::torch_version;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,6 +28,7 @@ use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement};
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "allranks platform")]
 pub struct Platform {
     /// Its name on the command line and in reports.
     pub name: String,
@@ -123,4 +132,12 @@ pub struct Support {
     pub objects: Option<OneOrMany<ObjectKind>>,
     /// Group sizes.
     pub world_sizes: Option<OneOrMany<u32>>,
+}
+
+/// The schema of platform files, JSON Schema draft 2020-12.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    let generator = settings.into_generator();
+    generator.into_root_schema_for::<Platform>().to_value()
 }

@@ -9,6 +9,7 @@ mod recording;
 mod scenario;
 mod setup;
 
+pub use recording::point;
 pub use setup::distinctive_environment;
 
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 /// # Errors
 /// Fails if no socket can be bound or the run's folder cannot be written.
 pub async fn run(
-    plan: Plan,
+    plan: Arc<Plan>,
     settings: Settings,
     expectations: Arc<Expectations>,
     interrupt: Interrupt,

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use super::Shared;
 use super::play::RankStory;
 use super::scenario::ScenarioRun;
-use crate::judge::{Finding, Subject, judge};
+use crate::judge::{Entry, Finding, Point, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
-use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
+use crate::report::{
+    CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span,
+};
 
 /// The launcher's name in records.
 const LAUNCHER: &str = "local";
@@ -80,53 +82,65 @@ struct Writer<'a> {
     records: Vec<Record>,
 }
 
+/// What identifies a check in the records, whether a step's or one of the two every scenario has.
+struct Identity<'a> {
+    id: CheckId,
+    covers: Vec<RequirementId>,
+    params: BTreeMap<String, String>,
+    at: String,
+    check: Option<&'a Check>,
+}
+
 impl Writer<'_> {
     fn check(&mut self, check: &Check, finding: Finding) {
-        let params = check.params.iter().cloned().collect();
-        self.write(
-            check.id.clone(),
-            check.covers.clone(),
-            params,
-            check.at.clone(),
-            &check.declared,
-            finding,
-        );
+        let identity = Identity {
+            id: check.id.clone(),
+            covers: check.covers.clone(),
+            params: check.params.iter().cloned().collect(),
+            at: check.at.clone(),
+            check: Some(check),
+        };
+        self.write(identity, finding);
     }
 
     fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: Finding) {
-        self.write(
+        let identity = Identity {
             id,
-            covers.iter().map(|id| RequirementId::from(*id)).collect(),
-            BTreeMap::from([("call".to_owned(), call.to_owned())]),
-            format!("{}:1", self.scenario.case.source.display()),
-            &Declared::Supported,
-            finding,
-        );
+            covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
+            params: BTreeMap::from([("call".to_owned(), call.to_owned())]),
+            at: format!("{}:1", self.scenario.case.source.display()),
+            check: None,
+        };
+        self.write(identity, finding);
     }
 
-    fn write(
-        &mut self,
-        id: CheckId,
-        covers: Vec<RequirementId>,
-        mut params: BTreeMap<String, String>,
-        at: String,
-        declared: &Declared,
-        finding: Finding,
-    ) {
+    fn write(&mut self, identity: Identity<'_>, finding: Finding) {
+        let Identity {
+            mut id,
+            covers,
+            mut params,
+            at,
+            check,
+        } = identity;
         params.extend(self.scenario.init.swept.clone());
         if self.round > 0 {
-            params.insert("round".to_owned(), (self.round + 1).to_string());
+            let round = self.round + 1;
+            params.insert("round".to_owned(), round.to_string());
+            id = CheckId(format!("{id}.round{round}"));
         }
-        let subject = Subject {
-            scenario: self.scenario,
-            torch: &self.column.torch,
-            params: &params,
-        };
-        let entry = self.shared.expectations.find(&subject);
-        let (verdict, expectation) = judge(&finding, declared, entry);
-        let id = match self.round {
-            0 => id,
-            round => CheckId(format!("{id}.round{}", round + 1)),
+        let point = check.map(|check| point(self.scenario, &self.column.torch, check));
+        let entry = point.and_then(|point| self.shared.expectations.find(&point));
+        let (verdict, remark) = judge(
+            finding.outcome,
+            finding.class.as_deref(),
+            &finding.summary,
+            entry,
+            check.map_or(&Declared::Supported, |check| &check.declared),
+        );
+        let summary = match remark {
+            Some(remark) if finding.summary.is_empty() => remark,
+            Some(remark) => format!("{} ({remark})", finding.summary),
+            None => finding.summary,
         };
         self.records.push(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
@@ -139,14 +153,27 @@ impl Writer<'_> {
             at,
             outcome: finding.outcome,
             verdict,
-            summary: finding.summary,
+            summary,
             class: finding.class,
             difference: finding.difference,
             ranks: finding.ranks,
-            expectation,
+            expectation: entry.map(Entry::reason),
             checked: finding.checked,
             duration_us: finding.duration_us,
         })));
+    }
+}
+
+/// The check as expectations see it.
+#[must_use]
+pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Point<'a> {
+    Point {
+        platform: &scenario.platform.name,
+        backend: &scenario.backend,
+        torch,
+        case: &scenario.case.id,
+        world_size: scenario.world_size,
+        check,
     }
 }
 
