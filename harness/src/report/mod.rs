@@ -7,10 +7,13 @@
 //! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //!
+//! [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
+pub mod diff;
 pub mod jsonl;
 pub mod markdown;
+pub mod merge;
 mod record;
 mod repeat;
 mod results;

@@ -3,4 +3,5 @@
 mod console;
 mod jsonl;
 mod markdown;
+mod merge;
 mod sample;
