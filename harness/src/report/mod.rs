@@ -5,12 +5,18 @@
 //! |--------------|--------------------------------------------------------------------------|
 //! | [`jsonl`]    | `results.jsonl`, the source of all others; writes and reads it            |
 //! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
+//! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //!
+//! [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
+pub mod diff;
+mod excerpt;
 pub mod jsonl;
+pub mod junit;
 pub mod markdown;
+pub mod merge;
 mod record;
 mod repeat;
 mod results;

@@ -23,6 +23,8 @@ pub struct Results {
     pub end: Option<EndRecord>,
     /// What reading or merging had to say about the records themselves.
     pub remarks: Vec<String>,
+    /// The folders whose files reports may quote from: [`folder`](Self::folder), and those that were merged into it.
+    pub sources: Vec<PathBuf>,
 }
 
 impl Results {
@@ -30,6 +32,7 @@ impl Results {
     #[must_use]
     pub fn new(folder: PathBuf, run: RunRecord) -> Self {
         Self {
+            sources: vec![folder.clone()],
             folder,
             run,
             scenarios: Vec::new(),

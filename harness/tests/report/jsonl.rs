@@ -11,6 +11,7 @@ fn written(shape: Shape) -> (tempfile::TempDir, allranks::report::Results) {
     let folder = tempfile::tempdir().unwrap();
     let mut results = sample::results(shape);
     results.folder = folder.path().to_owned();
+    results.sources = vec![folder.path().to_owned()];
     let mut writer = Writer::create(folder.path()).unwrap();
     for record in sample::records(&results) {
         writer.append(&record).unwrap();

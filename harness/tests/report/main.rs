@@ -2,5 +2,7 @@
 
 mod console;
 mod jsonl;
+mod junit;
 mod markdown;
+mod merge;
 mod sample;
