@@ -51,7 +51,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
             writeln!(out, "  {}", check.id)?;
         }
     } else if let Some(check) = scenario.checks.iter().find(|check| check.id.as_str() == id) {
-        write_check(&suite, scenario, check, arguments.seed, out)?;
+        write_check(&suite, scenario, check, arguments.select.seed, out)?;
     } else if scenario.frame_checks().iter().any(|check| check.as_str() == id) {
         writeln!(
             out,

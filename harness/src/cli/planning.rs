@@ -10,7 +10,7 @@ use super::args::{DriverChoice, SelectArguments};
 use super::{Exit, Failure};
 use crate::oracle;
 use crate::plan::{Plan, Selection, Target, plan};
-use crate::platform::{self, Interpreter, Platform};
+use crate::platform::{self, Interpreter, Observed, Platform};
 use crate::suite::{Request, Suite};
 
 /// The profile used when neither cases nor a profile are named.
@@ -132,26 +132,39 @@ fn find(
     wanted: &[(Arc<Platform>, Vec<String>)],
     python: Option<&Interpreter>,
 ) -> Found {
-    let observed: Vec<Result<Option<u32>, String>> = wanted
+    let observed: Vec<Observed> = wanted
         .par_iter()
         .map(|(platform, _)| match (&arguments.driver, python) {
-            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform)
-                .usable
-                .map(|devices| platform.count.as_ref().map(|_| devices)),
+            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform),
             // A driver of its own knows its devices; only the host needs none.
-            _ if platform.count.is_none() => Ok(None),
-            _ => Err("only the Python driver can count its devices".to_owned()),
+            _ => Observed {
+                usable: match &platform.count {
+                    None => Ok(()),
+                    Some(_) => Err("only the Python driver can count its devices".to_owned()),
+                },
+                torch: None,
+                count: None,
+                backends: std::collections::BTreeMap::new(),
+            },
         })
         .collect();
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
     for ((platform, backends), observed) in wanted.iter().zip(observed) {
-        match observed {
-            Ok(devices) => targets.extend(backends.iter().map(|backend| Target {
+        if let Err(reason) = observed.usable {
+            absent.push((Arc::clone(platform), reason));
+            continue;
+        }
+        for backend in backends {
+            if observed.backends.get(backend) == Some(&false) {
+                let reason = format!("this build of torch has no {backend}");
+                absent.push((Arc::clone(platform), reason));
+                continue;
+            }
+            targets.push(Target {
                 platform: Arc::clone(platform),
                 backend: backend.clone(),
-                devices,
-            })),
-            Err(reason) => absent.push((Arc::clone(platform), reason)),
+                devices: observed.count.and_then(|count| u32::try_from(count).ok()),
+            });
         }
     }
     (targets, absent)

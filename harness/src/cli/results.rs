@@ -22,12 +22,11 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
         .iter()
         .map(|run| read(run))
         .collect::<Result<_, _>>()?;
-    let merged = report::merge(parts).map_err(|error| {
-        Failure::Usage(error.to_string(), "name every run once".to_owned())
-    })?;
     std::fs::create_dir_all(&arguments.out)?;
-    let mut writer = report::Writer::create(&arguments.out)?;
-    for record in merged.records() {
+    let merged = report::merge::merge(parts, &arguments.out)
+        .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
+    let mut writer = report::jsonl::Writer::create(&arguments.out)?;
+    for record in merged.clone().into_records() {
         writer.append(&record)?;
     }
     render(&arguments.out, &merged, out)?;
@@ -36,9 +35,9 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
 
 /// Compares two runs.
 pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let diff = report::diff(&read(&arguments.old)?, &read(&arguments.new)?);
-    write!(out, "{diff}")?;
-    Ok(if diff.is_empty() {
+    let diff = report::diff::diff(&read(&arguments.old)?, &read(&arguments.new)?);
+    diff.write(out)?;
+    Ok(if diff.is_good() {
         Exit::AsExpected
     } else {
         Exit::Unexpected
@@ -46,7 +45,7 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
 }
 
 fn read(run: &Path) -> Result<Results, Failure> {
-    report::read(run).map_err(|error| {
+    report::jsonl::read(run).map_err(|error| {
         Failure::Usage(
             error.to_string(),
             "name the folder that `allranks run` printed".to_owned(),
@@ -56,7 +55,8 @@ fn read(run: &Path) -> Result<Results, Failure> {
 
 /// Writes the reports and says where they are.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
-    let paths = report::write_all(folder, results)?;
-    report::summarise(out, results, &paths.all())?;
+    let markdown = folder.join("summary.md");
+    std::fs::write(&markdown, report::markdown::render(results))?;
+    report::console::summarise(out, results, &[&markdown])?;
     Ok(())
 }

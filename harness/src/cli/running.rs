@@ -14,7 +14,9 @@ use super::planning::{self, Planned};
 use super::{Exit, Failure, environment};
 use crate::judge::{Expectations, Outcome, Verdict};
 use crate::plan::Plan;
-use crate::report::{self, Console, EndRecord, FORMAT, Progress, Record, Results, Writer};
+use crate::report::console::{Console, Progress};
+use crate::report::jsonl::Writer;
+use crate::report::{self, EndRecord, FORMAT, Record, Results};
 use crate::run::{self, Interrupt, Settings};
 use crate::world::Driver;
 

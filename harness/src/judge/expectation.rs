@@ -213,6 +213,7 @@ impl Entry {
             numel,
             root,
             by,
+            non_root,
             splits,
             pairs,
             count,
@@ -238,6 +239,9 @@ impl Entry {
                 check.root.is_some_and(|is| is.group_rank == *root)
             })
             && lists(by, |by| takes("by") && *by == named_by(check))
+            && lists(non_root, |non_root| {
+                takes("non_root") && *non_root == check.non_root
+            })
             && lists(splits, |kind| takes("splits") && kind.has(&check.splits))
             && lists(pairs, |pairs| takes("pairs") && *pairs == check.pairs)
             && lists(count, |count| takes("count") && *count == check.count)

@@ -28,6 +28,19 @@ pub struct Results {
 }
 
 impl Results {
+    /// The lines of the file these results came from, or could come from: the run, checks, scenarios, the end.
+    pub fn into_records(self) -> impl Iterator<Item = Record> {
+        let checks = self.checks.into_iter().map(|check| Record::Check(Box::new(check)));
+        let scenarios = self
+            .scenarios
+            .into_iter()
+            .map(|scenario| Record::Scenario(Box::new(scenario)));
+        std::iter::once(Record::Run(self.run))
+            .chain(checks)
+            .chain(scenarios)
+            .chain(self.end.map(Record::End))
+    }
+
     /// A run that has just begun.
     #[must_use]
     pub fn new(folder: PathBuf, run: RunRecord) -> Self {
