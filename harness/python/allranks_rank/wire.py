@@ -92,12 +92,12 @@ class Wire:
             if length <= JOIN:
                 self.sock.sendall(b"".join((front, *parts)))
             else:
-                self._gather([memoryview(front), *parts])
+                self._gather([front, *parts])
         except (BrokenPipeError, ConnectionResetError):
             raise Closed from None
 
     def _gather(self, parts):
-        parts = [part for part in parts if len(part)]
+        parts = [memoryview(part) for part in parts if len(part)]
         at = 0
         while at < len(parts):
             sent = self.sock.sendmsg(parts[at : at + GATHER])
