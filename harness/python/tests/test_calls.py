@@ -5,7 +5,7 @@ import unittest
 
 from allranks_rank.calls import CALLS
 
-from .playing_harness import Folder, World, Zygote
+from .playing_harness import Folder, World, Zygote, free_port
 
 
 def pack(*values):
@@ -310,6 +310,19 @@ class CallsTest(unittest.TestCase):
         self.check(world, exchanges(2)["all_reduce"])
         world.finish()
 
+    def test_an_error_while_waiting_for_the_device_belongs_to_the_last_call(self):
+        with open(self.folder.path("late.py"), "w") as file:
+            file.write("def never_ready(): raise OSError('device lost')\ncurrent = []\nset_device = current.append\n")
+        world = self.world(1)
+        prepare = {"call": "prepare", "import": [], "python_path": [self.folder.name], "device": "cpu"}
+        world.calls({**prepare, "set_device": "late.set_device"})
+        sleep = {"call": "sleep", "ms": 0}
+        world.send(lambda r: ([b"ab"], [], [{**prepare, "synchronize": "late.never_ready"}, sleep, sleep]))
+        results, storages = world.answer(0)
+        self.assertEqual([each["status"] for each in results], ["ok", "ok", "error"])
+        self.assertEqual(results[2]["error"], {"type": "OSError", "message": "device lost"})
+        self.assertEqual(storages, [b"ab"])
+
     def test_steps_may_be_sent_ahead(self):
         world = self.world(2)
         world.init()
@@ -325,8 +338,6 @@ class CallsTest(unittest.TestCase):
         for method in "tcp", "file", "store":
             with self.subTest(method):
                 world = self.world(2)
-                from .playing_harness import free_port
-
                 url = {
                     "tcp": f"tcp://127.0.0.1:{free_port()}",
                     "file": f"file://{self.folder.path('rendezvous')}",
