@@ -52,8 +52,9 @@ class Storages:
                 raise TypeError(f"torch {torch.__version__} has no dtype {spec['dtype']}")
             if (base := bases.get(index)) is None:
                 base = bases[index] = self._base(index, dtype, device)
-            if base.dtype != dtype:
-                base = base.view(dtype)  # a storage seen through two dtypes
+            if base.dtype != dtype:  # a storage of two dtypes, or of an odd length
+                length = self._lengths[index] // dtype.itemsize * dtype.itemsize
+                base = base.view(torch.uint8)[:length].view(dtype)
             tensors.append(base.as_strided(spec["shape"], spec["strides"], spec["offset"]))
         return tensors
 

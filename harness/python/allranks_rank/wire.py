@@ -45,10 +45,16 @@ class Wire:
                 self._buffer.extend(bytes(len(left)))
             self._start, self._end = 0, len(left)
         with memoryview(self._buffer) as view:
-            got = self.sock.recv_into(view[self._end :])
+            self._end += self._read(view[self._end :])
+
+    def _read(self, view):
+        try:
+            got = self.sock.recv_into(view)
+        except ConnectionResetError:
+            got = 0
         if got == 0:
             raise Closed
-        self._end += got
+        return got
 
     def take(self):
         """The next frame's ``(header, payload length)``, or None if it is not in the buffer yet."""
@@ -77,10 +83,7 @@ class Wire:
             view[:done] = memoryview(self._buffer)[self._start : self._start + done]
             self._start += done
             while done < len(view):
-                got = self.sock.recv_into(view[done:])
-                if got == 0:
-                    raise Closed
-                done += got
+                done += self._read(view[done:])
 
     def send(self, header, parts=()):
         """Sends one frame; ``header`` is a JSON value or ready bytes, ``parts`` are the payload's byte views."""
@@ -92,12 +95,12 @@ class Wire:
             if length <= JOIN:
                 self.sock.sendall(b"".join((front, *parts)))
             else:
-                self._gather([memoryview(front), *parts])
+                self._gather([front, *parts])
         except (BrokenPipeError, ConnectionResetError):
             raise Closed from None
 
     def _gather(self, parts):
-        parts = [part for part in parts if len(part)]
+        parts = [memoryview(part) for part in parts if len(part)]
         at = 0
         while at < len(parts):
             sent = self.sock.sendmsg(parts[at : at + GATHER])
