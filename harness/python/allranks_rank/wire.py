@@ -112,11 +112,11 @@ class Wire:
 
 
 def connect(address):
-    """Dials ``unix:/path`` or ``tcp:host:port``, once."""
+    """Dials ``unix:/path``, ``unix:@name`` (Linux's abstract names) or ``tcp:host:port``, once."""
     kind, _, where = address.partition(":")
     if kind == "unix":
         sock = socket.socket(socket.AF_UNIX)
-        sock.connect(where)
+        sock.connect("\0" + where[1:] if where.startswith("@") else where)
     elif kind == "tcp":
         host, _, port = where.rpartition(":")
         sock = socket.create_connection((host.strip("[]"), int(port)))

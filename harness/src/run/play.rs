@@ -25,6 +25,10 @@ const BYTES_AHEAD: usize = 32 << 20;
 const SPANS: usize = 240;
 /// How long killed processes may take to be reaped.
 const REAPING: Duration = Duration::from_secs(10);
+/// Index of `init_process_group` in the opening.
+const INIT_CALL: usize = 1;
+/// From the host's entering `init_process_group` to its listening, a little more than it takes.
+const HOST_AHEAD: Duration = Duration::from_millis(5);
 
 /// What came of a world.
 #[derive(Debug, Default)]
@@ -164,7 +168,7 @@ impl<'a> Player<'a> {
                 payload: Vec::new(),
             })
             .collect();
-        self.send("init".to_owned(), Purpose::Opening, steps);
+        self.open(steps).await?;
         self.drain(0).await?;
         let mut next = 0;
         while next < self.checks.len() {
@@ -194,6 +198,29 @@ impl<'a> Player<'a> {
     async fn gather(&mut self) -> Result<(), Stop> {
         while self.played.ranks.iter().any(|rank| rank.hello.is_none()) {
             self.step().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the openings: rank 0, which hosts the store, a little ahead of the rest. A store's client that dials
+    /// before the host listens sleeps for half a second and more before it tries again.
+    async fn open(&mut self, steps: Vec<RankStep>) -> Result<(), Stop> {
+        let held = self.post("init".to_owned(), Purpose::Opening, steps);
+        let mut held = held.into_iter();
+        if let Some((rank, step, payload)) = held.next() {
+            self.world.send(rank, ToRank::Step(step), payload);
+            let is_inside = |story: &RankStory| {
+                story.answered > 0 || story.position.is_some_and(|(_, call, _)| call >= INIT_CALL)
+            };
+            while self.size().0 > 1 && !is_inside(&self.played.ranks[rank.index()]) {
+                self.step().await?;
+            }
+        }
+        if self.size().0 > 1 {
+            tokio::time::sleep(HOST_AHEAD).await;
+        }
+        for (rank, step, payload) in held {
+            self.world.send(rank, ToRank::Step(step), payload);
         }
         Ok(())
     }
@@ -231,15 +258,28 @@ impl<'a> Player<'a> {
     }
 
     fn send(&mut self, label: String, purpose: Purpose, steps: Vec<RankStep>) {
+        for (rank, step, payload) in self.post(label, purpose, steps) {
+            self.world.send(rank, ToRank::Step(step), payload);
+        }
+    }
+
+    /// Notes a step as pending; what is to be sent to each rank.
+    fn post(
+        &mut self,
+        label: String,
+        purpose: Purpose,
+        steps: Vec<RankStep>,
+    ) -> Vec<(Rank, Step, Vec<u8>)> {
         let number = self.next_step;
         self.next_step += 1;
         let mut bytes = 0;
         let mut calls = Vec::new();
+        let mut messages = Vec::new();
         for (rank, RankStep { mut step, payload }) in self.size().ranks().zip(steps) {
             bytes = bytes.max(payload.len());
             step.step = number;
             calls.push(step.calls.iter().map(crate::protocol::Call::name).collect());
-            self.world.send(rank, ToRank::Step(step), payload);
+            messages.push((rank, step, payload));
         }
         self.pending.push_back(Pending {
             number,
@@ -249,6 +289,7 @@ impl<'a> Player<'a> {
             bytes,
             replies: vec![None; self.size().count()],
         });
+        messages
     }
 
     /// Handles events until at most `left` steps are pending.
