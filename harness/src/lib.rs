@@ -37,5 +37,6 @@ pub mod platform;
 pub mod protocol;
 pub mod report;
 pub mod run;
+pub mod suite;
 pub mod world;
 pub mod yaml;

@@ -14,7 +14,7 @@ mod validate_step;
 mod values;
 
 pub use load::{Library, load, root_of};
-pub use profile::Profile;
+pub use profile::{Profile, load_profiles};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub(crate) use validate::{is_backend_string, is_env_name, is_name};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
-use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -201,7 +201,9 @@ pub struct StepParams {
     pub mode: Option<OneOrMany<Mode>>,
     /// In place or out of place.
     pub placement: Option<OneOrMany<Placement>>,
-    /// Split sizes of `all_to_all_single`.
+    /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
+    pub non_root: Option<OneOrMany<NonRoot>>,
+    /// Split sizes of `all_to_all_single`, slice sizes of `all_to_all`.
     pub splits: Option<OneOrMany<SplitsSpec>>,
     /// Who sends to whom.
     pub pairs: Option<OneOrMany<Pairs>>,

@@ -87,18 +87,26 @@ impl StepParams {
     pub fn allowed(op: Op) -> &'static [&'static str] {
         match op {
             Op::AllReduce => &["dtype", "op", "numel", "layout", "mode"],
-            Op::Broadcast | Op::Gather | Op::Scatter => {
-                &["dtype", "numel", "root", "by", "layout", "mode"]
-            }
-            Op::Reduce => &["dtype", "op", "numel", "root", "by", "layout", "mode"],
+            Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode"],
+            Op::Gather | Op::Scatter => &[
+                "dtype",
+                "numel",
+                "root",
+                "by",
+                "layout",
+                "mode",
+                "placement",
+            ],
+            Op::Reduce => &[
+                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root",
+            ],
             Op::AllGather | Op::AllGatherIntoTensor => {
                 &["dtype", "numel", "layout", "mode", "placement"]
             }
             Op::ReduceScatter | Op::ReduceScatterTensor => {
                 &["dtype", "op", "numel", "layout", "mode", "placement"]
             }
-            Op::AllToAll => &["dtype", "numel", "layout", "mode"],
-            Op::AllToAllSingle => &["dtype", "numel", "splits", "layout", "mode"],
+            Op::AllToAll | Op::AllToAllSingle => &["dtype", "numel", "splits", "layout", "mode"],
             Op::AllReduceCoalesced | Op::CoalescedAllReduce | Op::CoalescedReduceScatterTensor => {
                 &["dtype", "op", "numel", "count", "mode"]
             }

@@ -55,6 +55,7 @@ impl StepChecker<'_, '_> {
             layout,
             mode,
             placement,
+            non_root,
             splits,
             pairs,
             count,
@@ -73,6 +74,7 @@ impl StepChecker<'_, '_> {
         self.distinct("layout", layout.as_ref());
         self.distinct("mode", mode.as_ref());
         self.distinct("placement", placement.as_ref());
+        self.distinct("non_root", non_root.as_ref());
         self.distinct("splits", splits.as_ref());
         self.distinct("pairs", pairs.as_ref());
         self.distinct("count", count.as_ref());

@@ -10,7 +10,9 @@ use super::Outcome;
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
-use crate::plan::{Check, Extent, Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy, Splits};
+use crate::plan::{
+    Check, Extent, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, Splits,
+};
 use crate::platform::torch_version;
 use crate::report::Reason;
 
@@ -81,6 +83,8 @@ pub struct Match {
     pub root: Option<OneOrMany<u32>>,
     /// How root or peer are named.
     pub by: Option<OneOrMany<RootBy>>,
+    /// What is asked of the ranks that receive nothing.
+    pub non_root: Option<OneOrMany<NonRoot>>,
     /// Kinds of splits; an explicit matrix is matched by its case.
     pub splits: Option<OneOrMany<SplitsKind>>,
     /// Who sends to whom.
@@ -211,6 +215,7 @@ impl Entry {
             numel,
             root,
             by,
+            non_root,
             splits,
             pairs,
             count,
@@ -236,6 +241,9 @@ impl Entry {
                 check.root.is_some_and(|is| is.group_rank == *root)
             })
             && lists(by, |by| takes("by") && *by == named_by(check))
+            && lists(non_root, |non_root| {
+                takes("non_root") && *non_root == check.non_root
+            })
             && lists(splits, |kind| takes("splits") && kind.has(&check.splits))
             && lists(pairs, |pairs| takes("pairs") && *pairs == check.pairs)
             && lists(count, |count| takes("count") && *count == check.count)

@@ -4,9 +4,11 @@
 mod expectation;
 mod expectation_file;
 mod expectation_verdict;
+mod finding;
 
 pub use expectation::{Entry, Expectations, Match, Point, Size, SplitsKind};
 pub use expectation_verdict::judge;
+pub use finding::{Finding, error_text};
 
 use std::fmt;
 

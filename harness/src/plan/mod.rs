@@ -1,17 +1,28 @@
 //! The plan: scenarios × checks, worked out from cases, platforms and the command line before anything runs.
 
+mod build;
 mod check;
+mod expand;
+mod filter;
+mod op;
+mod shard;
+mod sweep;
+
+pub use build::{LeftOut, Plan, Selection, Target, plan};
+pub use expand::groups;
+pub use filter::{Filter, FilterError};
+pub use shard::{Shard, ShardError};
 
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
-    Splits,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
+    RootBy, Splits,
 };
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::case::Case;
-use crate::names::{ScenarioId, WorldSize};
+use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Platform;
 use crate::protocol::StoreMethod;
 
@@ -26,6 +37,8 @@ pub struct Scenario {
     pub platform: Arc<Platform>,
     /// Backend name, a key of [`Platform::backends`].
     pub backend: String,
+    /// Devices the platform has; none: host, worlds of any size fit.
+    pub devices: Option<u32>,
     /// Ranks started together.
     pub world_size: WorldSize,
     /// How the ranks initialise.
@@ -34,6 +47,21 @@ pub struct Scenario {
     pub groups: Vec<Arc<Group>>,
     /// Its checks, in order.
     pub checks: Vec<Check>,
+}
+
+impl Scenario {
+    /// Ids of the two checks every scenario has besides those of its steps: `init` (every rank initialised and
+    /// agrees on who it is) and `end` (every rank tore down, gave its token and exited with code 0).
+    #[must_use]
+    pub fn frame_checks(&self) -> [CheckId; 2] {
+        ["init", "end"].map(|name| CheckId(format!("{}#{name}", self.id)))
+    }
+
+    /// Number of checks, the frame checks included.
+    #[must_use]
+    pub fn check_count(&self) -> usize {
+        self.checks.len() + 2
+    }
 }
 
 /// One init recipe: a point of the case's `world.init` matrix.

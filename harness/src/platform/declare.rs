@@ -134,7 +134,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
-    use crate::plan::{Group, Layout, Mode, ObjectKind, Op, Placement, RootBy, Splits};
+    use crate::plan::{Group, Layout, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits};
 
     pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
         Check {
@@ -153,6 +153,7 @@ pub(crate) mod tests {
             layout: Layout::Contiguous,
             mode: Mode::Sync,
             placement: Placement::OutOfPlace,
+            non_root: NonRoot::Unspecified,
             splits: Splits::Even,
             pairs: Pairs::Ring,
             peer_by: RootBy::Global,

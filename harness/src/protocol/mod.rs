@@ -9,9 +9,11 @@
 
 mod call;
 mod frame;
+mod zygote;
 
 pub use call::{Call, Direction, P2pCall, RankRef, StoreMethod};
 pub use frame::{Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, read_frame, write_frame};
+pub use zygote::{Fork, FromZygote, ToZygote};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,10 @@ use crate::names::Rank;
 
 /// The protocol's version, in `hello`; a driver that says another is refused with a clear error.
 pub const VERSION: u32 = 1;
+
+/// The factor of `premul_sum`, fixed so that calls need not carry it: every rank's contribution is multiplied by it
+/// before the sum. Exactly representable in every dtype, and not a power of two.
+pub const PREMUL_FACTOR: f64 = 3.0;
 
 /// A header the harness sends to a rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,1 +1,175 @@
-//! World.
+//! A world: ranks started together, the sockets they are on, and what becomes of their processes.
+//!
+//! In: an [`Order`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
+//! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
+//! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
+//!
+//! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
+//! harness itself is killed, the kernel kills the ranks (parent-death signal) and the closed socket ends the rest.
+
+mod devices;
+mod driver;
+mod end;
+mod fresh;
+mod launcher;
+mod port;
+mod remains;
+mod switchboard;
+mod zygote;
+
+pub use devices::{DeviceLease, lease_devices};
+pub use driver::Driver;
+pub use end::End;
+pub use fresh::supervise;
+pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
+pub use port::{PortLease, lease_port};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::mpsc;
+
+use crate::names::Rank;
+use crate::protocol::{
+    Frame, FrameError, FromRank, Hello, ToRank, VERSION, read_frame, write_frame,
+};
+
+/// Something a rank did, or that befell it.
+#[derive(Debug)]
+pub enum Event {
+    /// The rank dialled and said hello.
+    Hello(Rank, Hello),
+    /// Somebody dialled with this world's token and was sent away.
+    Refused(String),
+    /// The rank sent a frame.
+    Frame(Rank, Frame<FromRank>),
+    /// Nothing more will come from the rank's connection.
+    Broken(Rank, FrameError),
+    /// The rank's process has ended.
+    Ended(Rank, End),
+}
+
+/// Ranks started together. Dropping it kills them.
+#[derive(Debug)]
+pub struct World {
+    events: mpsc::Receiver<Event>,
+    writers: Vec<Option<mpsc::UnboundedSender<(ToRank, Vec<u8>)>>>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    sender: mpsc::Sender<Event>,
+    processes: Box<dyn Processes>,
+    /// Keeps the token known to the switchboard.
+    _place: switchboard::Place,
+}
+
+/// A connection that said hello with the world's token.
+#[derive(Debug)]
+struct Arrival {
+    hello: Hello,
+    stream: UnixStream,
+}
+
+/// The processes of a world, however they were started.
+trait Processes: std::fmt::Debug + Send + Sync {
+    /// Sends a signal to everything a rank started, if the rank still runs.
+    fn signal(&self, rank: Rank, signal: i32);
+    /// Kills what ranks left behind after they all ended; the number of processes found.
+    fn sweep(&self) -> u32;
+}
+
+const EVENTS: usize = 1024;
+const SIGKILL: i32 = 9;
+
+impl World {
+    /// The next event, in the order of arrival. Cancel-safe.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            tokio::select! {
+                biased;
+                Some(arrival) = self.arrivals.recv() => {
+                    if let Some(event) = self.admit(arrival) {
+                        return event;
+                    }
+                }
+                Some(event) = self.events.recv() => return event,
+            }
+        }
+    }
+
+    fn admit(&mut self, arrival: Arrival) -> Option<Event> {
+        let Arrival { hello, stream } = arrival;
+        let rank = hello.rank;
+        let refusal = if hello.version != VERSION {
+            Some(format!(
+                "rank {rank} speaks protocol version {}, not {VERSION}",
+                hello.version
+            ))
+        } else {
+            match self.writers.get(rank.index()) {
+                None => Some(format!(
+                    "a driver claims rank {rank} in a world of {}",
+                    self.writers.len()
+                )),
+                Some(Some(_)) => Some(format!("two drivers claim rank {rank}")),
+                Some(None) => None,
+            }
+        };
+        if let Some(refusal) = refusal {
+            return Some(Event::Refused(refusal));
+        }
+        let (mut reader, writer) = stream.into_split();
+        let (to_writer, orders) = mpsc::unbounded_channel();
+        self.writers[rank.index()] = Some(to_writer);
+        tokio::spawn(write_all(writer, orders));
+        let events = self.sender.clone();
+        tokio::spawn(async move {
+            loop {
+                let event = match read_frame(&mut reader).await {
+                    Ok(frame) => Event::Frame(rank, frame),
+                    Err(error) => Event::Broken(rank, error),
+                };
+                let last = matches!(event, Event::Broken(..));
+                if events.send(event).await.is_err() || last {
+                    return;
+                }
+            }
+        });
+        Some(Event::Hello(rank, hello))
+    }
+
+    /// Queues a frame for a rank. A rank that is gone shows up as [`Event::Broken`], not here.
+    pub fn send(&self, rank: Rank, header: ToRank, payload: Vec<u8>) {
+        if let Some(writer) = &self.writers[rank.index()] {
+            // The writer is gone only if the connection is; the reader reports that.
+            let _ = writer.send((header, payload));
+        }
+    }
+
+    /// Kills a rank and all it started.
+    pub fn kill(&self, rank: Rank) {
+        self.processes.signal(rank, SIGKILL);
+    }
+
+    /// Kills what ranks left behind after they all ended; the number of processes found.
+    #[must_use]
+    pub fn sweep(&self) -> u32 {
+        self.processes.sweep()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for rank in 0..self.writers.len() {
+            self.kill(Rank(rank as u32));
+        }
+        let _ = self.processes.sweep();
+    }
+}
+
+async fn write_all(mut to: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<(ToRank, Vec<u8>)>) {
+    while let Some((header, payload)) = orders.recv().await {
+        if write_frame(&mut to, &header, &[&payload]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}

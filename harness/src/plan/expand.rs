@@ -1,0 +1,401 @@
+//! From a step and a group to checks: works out each axis for the group's size, sweeps, and leaves out the points
+//! that have no meaning.
+
+use std::sync::Arc;
+
+use super::sweep::points;
+use super::{
+    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement,
+    Root, RootBy, Splits,
+};
+use crate::case::{Case, Members, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
+use crate::dtype::{DType, ReduceOp};
+use crate::names::{CheckId, Rank, ScenarioId, WorldSize};
+use crate::platform::Backend;
+
+/// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
+/// one): nobody creates it and its steps have no checks.
+#[must_use]
+pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
+    let everyone: Vec<Rank> = size.ranks().collect();
+    let world = Group {
+        name: "world".to_owned(),
+        ranks: everyone.clone(),
+        backend: None,
+    };
+    let named = case.groups.iter().map(|(name, spec)| Group {
+        name: name.clone(),
+        ranks: match &spec.ranks {
+            Members::All => everyone.clone(),
+            Members::Even => everyone.iter().copied().step_by(2).collect(),
+            Members::Odd => everyone.iter().copied().skip(1).step_by(2).collect(),
+            Members::AllButFirst => everyone[1..].to_vec(),
+            Members::Last => everyone[everyone.len() - 1..].to_vec(),
+            Members::List(ranks) => ranks.iter().copied().map(Rank).collect(),
+        },
+        backend: spec.backend.clone(),
+    });
+    std::iter::once(world).chain(named).map(Arc::new).collect()
+}
+
+/// The values of every axis of one step for one group. Axes the step does not mention hold one neutral value.
+struct Axes {
+    dtype: Vec<DType>,
+    reduce: Vec<Option<ReduceOp>>,
+    extent: Vec<Extent>,
+    root: Vec<Option<u32>>,
+    by: Vec<RootBy>,
+    layout: Vec<Layout>,
+    mode: Vec<Mode>,
+    placement: Vec<Placement>,
+    non_root: Vec<NonRoot>,
+    splits: Vec<Splits>,
+    pairs: Vec<Pairs>,
+    count: Vec<u32>,
+    tag: Vec<u32>,
+    object: Vec<ObjectKind>,
+    late: Vec<Option<u32>>,
+}
+
+impl Axes {
+    fn new(step: &StepSpec, group_size: u64) -> Self {
+        let params = &step.params;
+        let op = step.op;
+        Self {
+            dtype: values(
+                &params.dtype,
+                if op.has_tensors() {
+                    DType::Float32
+                } else {
+                    DType::Uint8
+                },
+            ),
+            reduce: if op.reduces() {
+                values(&params.op, ReduceOp::Sum)
+                    .into_iter()
+                    .map(Some)
+                    .collect()
+            } else {
+                vec![None]
+            },
+            extent: extents(&values(&params.numel, Numel::Exact(33)), group_size),
+            root: if op.has_root() {
+                roots(&values(&params.root, RootSpec::GroupRank(0)), group_size)
+            } else {
+                vec![None]
+            },
+            by: values(&params.by, RootBy::Global),
+            layout: values(&params.layout, Layout::Contiguous),
+            mode: values(&params.mode, Mode::Sync),
+            placement: values(&params.placement, Placement::OutOfPlace),
+            non_root: values(&params.non_root, NonRoot::Unspecified),
+            splits: values(&params.splits, SplitsSpec::Even)
+                .into_iter()
+                .map(|splits| match splits {
+                    SplitsSpec::Even => Splits::Even,
+                    SplitsSpec::Uneven => Splits::Uneven,
+                    SplitsSpec::WithZero => Splits::WithZero,
+                    SplitsSpec::AllZero => Splits::AllZero,
+                    SplitsSpec::Matrix(matrix) => Splits::Explicit(matrix),
+                })
+                .collect(),
+            pairs: values(&params.pairs, Pairs::Ring),
+            count: values(&params.count, if op.is_coalesced() { 3 } else { 1 }),
+            tag: values(&params.tag, 0),
+            object: values(&params.object, ObjectKind::Small),
+            late: if op.is_barrier() {
+                (0..group_size as u32).map(Some).collect()
+            } else {
+                vec![None]
+            },
+        }
+    }
+
+    fn lengths(&self) -> [usize; 15] {
+        [
+            self.dtype.len(),
+            self.reduce.len(),
+            self.extent.len(),
+            self.root.len(),
+            self.by.len(),
+            self.layout.len(),
+            self.mode.len(),
+            self.placement.len(),
+            self.non_root.len(),
+            self.splits.len(),
+            self.pairs.len(),
+            self.count.len(),
+            self.tag.len(),
+            self.object.len(),
+            self.late.len(),
+        ]
+    }
+}
+
+fn values<T: Clone>(given: &Option<OneOrMany<T>>, neutral: T) -> Vec<T> {
+    given
+        .as_ref()
+        .map_or_else(|| vec![neutral], |values| values.as_slice().to_vec())
+}
+
+fn extents(numels: &[Numel], group_size: u64) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    for numel in numels {
+        match numel {
+            Numel::Scalar => extents.push(Extent::Scalar),
+            Numel::Exact(n) => extents.push(Extent::Flat(*n)),
+            Numel::Range(from, to) => extents.extend((*from..=*to).map(Extent::Flat)),
+            Numel::OfWorld { times, plus } => {
+                extents.extend(
+                    (times * group_size)
+                        .checked_add_signed(*plus)
+                        .map(Extent::Flat),
+                );
+            }
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    extents.retain(|extent| seen.insert(*extent));
+    extents
+}
+
+fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
+    let size = group_size as u32;
+    let mut roots: Vec<u32> = specs
+        .iter()
+        .flat_map(|spec| match spec {
+            RootSpec::All => 0..size,
+            RootSpec::Last => size - 1..size,
+            RootSpec::GroupRank(rank) => *rank..*rank + 1,
+        })
+        .collect();
+    roots.dedup();
+    roots.into_iter().map(Some).collect()
+}
+
+/// Where a step's checks belong.
+pub struct Place<'a> {
+    pub case: &'a Case,
+    pub scenario: &'a ScenarioId,
+    pub backend: &'a Backend,
+    pub groups: &'a [Arc<Group>],
+}
+
+/// Appends the checks of step number `number`, and what was left out of its sweep.
+pub fn expand(
+    place: &Place<'_>,
+    number: usize,
+    step: &StepSpec,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<LeftOut>,
+) {
+    let world = OneOrMany::One("world".to_owned());
+    let names = step.params.group.as_ref().unwrap_or(&world);
+    for name in names.as_slice() {
+        let Some(group) = place.groups.iter().find(|group| group.name == *name) else {
+            continue;
+        };
+        if group.ranks.is_empty() {
+            left_out.push(LeftOut {
+                scenario: place.scenario.clone(),
+                step: number,
+                reason: format!("group {name} has no members in this world"),
+                points: 1,
+            });
+            continue;
+        }
+        let axes = Axes::new(step, group.size() as u64);
+        for point in points(step.params.sweep, &axes.lengths()) {
+            let check = check(
+                place,
+                number,
+                step,
+                group,
+                &axes,
+                &point,
+                checks.len() as u32,
+            );
+            match meaningless(&check) {
+                None => checks.push(Check {
+                    declared: declared(place, &check),
+                    ..check
+                }),
+                Some(reason) => match left_out.last_mut() {
+                    Some(last)
+                        if last.scenario == *place.scenario
+                            && last.step == number
+                            && last.reason == reason =>
+                    {
+                        last.points += 1;
+                    }
+                    _ => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                },
+            }
+        }
+    }
+}
+
+fn declared(place: &Place<'_>, check: &Check) -> Declared {
+    place.backend.declares(check)
+}
+
+fn check(
+    place: &Place<'_>,
+    number: usize,
+    step: &StepSpec,
+    group: &Arc<Group>,
+    axes: &Axes,
+    point: &[usize],
+    index: u32,
+) -> Check {
+    let [
+        dtype,
+        reduce,
+        extent,
+        root,
+        by,
+        layout,
+        mode,
+        placement,
+        non_root,
+        splits,
+        pairs,
+        count,
+        tag,
+        object,
+        late,
+    ] = point.try_into().expect("one entry for each axis");
+    let by = axes.by[by];
+    let mut check = Check {
+        id: CheckId(String::new()),
+        index,
+        op: step.op,
+        group: Arc::clone(group),
+        dtype: axes.dtype[dtype],
+        reduce: axes.reduce[reduce],
+        extent: axes.extent[extent],
+        root: axes.root[root].map(|group_rank| Root { group_rank, by }),
+        layout: axes.layout[layout],
+        mode: axes.mode[mode],
+        placement: axes.placement[placement],
+        non_root: axes.non_root[non_root],
+        splits: axes.splits[splits].clone(),
+        pairs: axes.pairs[pairs],
+        peer_by: by,
+        count: axes.count[count],
+        tag: axes.tag[tag],
+        object: axes.object[object],
+        late: axes.late[late],
+        covers: place
+            .case
+            .covers
+            .iter()
+            .chain(&step.params.covers)
+            .cloned()
+            .collect(),
+        declared: Declared::Supported,
+        params: Vec::new(),
+        at: format!("{}:{}", place.case.source.display(), step.line),
+    };
+    check.params = params(step, &check);
+    let words: Vec<String> = check
+        .params
+        .iter()
+        .map(|(axis, value)| match axis.as_str() {
+            "root" | "tag" | "count" | "late" | "group" => format!("{axis}-{value}"),
+            _ => value.clone(),
+        })
+        .collect();
+    check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
+    check
+}
+
+/// The axes worth showing: those the step writes down, and those that decide what the check is.
+fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
+    let given = &step.params;
+    let op = check.op;
+    let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
+    let mut add = |shown: bool, axis: &str, value: String| {
+        if shown {
+            params.push((axis.to_owned(), value));
+        }
+    };
+    add(given.group.is_some(), "group", check.group.name.clone());
+    add(op.has_tensors(), "dtype", check.dtype.to_string());
+    if let Some(reduce) = check.reduce {
+        add(true, "op", reduce.to_string());
+    }
+    let numel = match check.extent {
+        Extent::Scalar => "scalar".to_owned(),
+        Extent::Flat(n) => n.to_string(),
+    };
+    add(op.has_tensors(), "numel", numel);
+    if let Some(root) = check.root {
+        add(true, "root", root.group_rank.to_string());
+    }
+    add(
+        given.by.is_some(),
+        "by",
+        format!("by_{}", name(&check.peer_by)),
+    );
+    add(given.layout.is_some(), "layout", name(&check.layout));
+    add(given.mode.is_some(), "mode", name(&check.mode));
+    add(
+        given.placement.is_some(),
+        "placement",
+        name(&check.placement),
+    );
+    add(
+        given.non_root.is_some(),
+        "non_root",
+        format!("non_root_{}", name(&check.non_root)),
+    );
+    let splits = match &check.splits {
+        Splits::Explicit(_) => "matrix".to_owned(),
+        splits => name(splits),
+    };
+    add(given.splits.is_some(), "splits", splits);
+    add(op.has_pairs(), "pairs", name(&check.pairs));
+    add(given.count.is_some(), "count", check.count.to_string());
+    add(given.tag.is_some(), "tag", check.tag.to_string());
+    add(op.has_objects(), "object", name(&check.object));
+    if let Some(late) = check.late {
+        add(true, "late", late.to_string());
+    }
+    params
+}
+
+/// The name a unit variant has in files.
+fn name(word: &impl serde::Serialize) -> String {
+    match serde_json::to_value(word) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("not a unit variant: {other:?}"),
+    }
+}
+
+/// Why a point of a sweep has no expected value or no such tensor, if so.
+fn meaningless(check: &Check) -> Option<String> {
+    if let Some(reduce) = check.reduce
+        && !reduce.is_defined_for(check.dtype)
+    {
+        return Some(format!("{reduce} is not defined on {}", check.dtype));
+    }
+    if check.extent == Extent::Scalar && check.layout != Layout::Contiguous {
+        return Some("a 0-dim tensor has one layout only".to_owned());
+    }
+    if check.layout == Layout::Transposed && check.extent.numel() < 4 {
+        return Some("a transposed tensor needs two rows and two columns".to_owned());
+    }
+    if check.pairs == Pairs::Ring && check.op.has_pairs() && check.group.size() < 2 {
+        return Some("a ring needs two ranks".to_owned());
+    }
+    if check.pairs == Pairs::All && check.op.has_pairs() && check.group.size() < 2 {
+        return Some("a pair needs two ranks".to_owned());
+    }
+    None
+}

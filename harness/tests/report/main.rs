@@ -1,0 +1,8 @@
+//! The renderers of results, over invented results: see [`sample`].
+
+mod console;
+mod jsonl;
+mod junit;
+mod markdown;
+mod merge;
+mod sample;
