@@ -8,10 +8,11 @@
 //! text, never as markup; links are made only for web addresses and for files of the run. The page's policy forbids it to
 //! load or send anything.
 //!
-//! The page stays small because passing checks are counted and their parameters listed, not stored one by one: see
-//! [`data`].
+//! The page stays small because passing checks are counted and their parameters listed, not stored one by one.
 
 mod data;
+mod index;
+mod timeline;
 
 use super::results::Results;
 use super::standing::Headline;

@@ -2,21 +2,21 @@
 //! are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::Hash;
 
 use serde::Serialize;
+
+use super::index::Index;
+use super::timeline::{Scenario, drawn};
 
 use crate::names::ScenarioId;
 use crate::report::record::{CheckRecord, Column, ScenarioRecord};
 use crate::report::results::{Results, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
 use crate::report::story::{sentence, story};
-use crate::report::text::{clean, clip, one_line};
+use crate::report::text::{clip, one_line};
 
 /// Checks told in full; a run with more failures than that has one cause, not thousands.
 const FINDINGS_LIMIT: usize = 3_000;
-/// Spans drawn, all scenarios together; scenarios with findings come first.
-const SPANS_LIMIT: usize = 60_000;
 /// Values listed of a parameter, and reasons listed in a cell.
 const VALUES_LIMIT: usize = 12;
 
@@ -119,62 +119,9 @@ struct Finding {
     lines: Vec<(String, String)>,
 }
 
-#[derive(Debug, Serialize)]
-struct Scenario {
-    id: String,
-    case: usize,
-    column: usize,
-    trouble: Option<String>,
-    start_ms: u64,
-    duration_ms: u64,
-    worlds: u32,
-    /// Labels of spans.
-    labels: Vec<String>,
-    ranks: Vec<RankInfo>,
-    /// Whether there was no room for its spans.
-    untold: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct RankInfo {
-    rank: u32,
-    pid: u32,
-    end: String,
-    log: String,
-    /// Label, start and end in microseconds (−1: never ended), whether it ended well.
-    spans: Vec<(usize, u64, i64, u8)>,
-}
-
 impl Data {
     pub(super) fn of(results: &Results) -> Self {
         Collector::new(results).collect()
-    }
-}
-
-/// Each value once, in the order they came.
-struct Index<T> {
-    places: BTreeMap<T, usize>,
-}
-
-impl<T: Ord + Clone + Hash> Index<T> {
-    fn new() -> Self {
-        let places = BTreeMap::new();
-        Self { places }
-    }
-
-    fn of(&mut self, value: &T) -> usize {
-        if let Some(place) = self.places.get(value) {
-            return *place;
-        }
-        let place = self.places.len();
-        self.places.insert(value.clone(), place);
-        place
-    }
-
-    fn into_values(self) -> Vec<T> {
-        let mut values: Vec<(usize, T)> = self.places.into_iter().map(|(v, p)| (p, v)).collect();
-        values.sort_unstable_by_key(|(place, _)| *place);
-        values.into_iter().map(|(_, value)| value).collect()
     }
 }
 
@@ -342,24 +289,13 @@ impl<'a> Collector<'a> {
             .iter()
             .filter_map(|finding| finding.scenario)
             .collect();
-        let mut order: Vec<usize> = (0..self.results.scenarios.len()).collect();
-        order.sort_by_key(|place| !with_findings.contains(place));
-        let mut room = SPANS_LIMIT;
-        let mut drawn = BTreeSet::new();
-        for place in order {
-            let ranks = self.results.scenarios[place].ranks.iter();
-            let spans: usize = ranks.map(|rank| rank.spans.len()).sum();
-            if spans <= room {
-                room -= spans;
-                drawn.insert(place);
-            }
-        }
+        let drawn = drawn(&self.results.scenarios, &with_findings);
         let scenarios = self.results.scenarios.iter().enumerate();
         scenarios
             .map(|(place, scenario)| {
                 let case = self.cases.of(&one_line(scenario.case.as_str()));
                 let column = self.column(&scenario.column);
-                scenario_info(scenario, case, column, drawn.contains(&place))
+                Scenario::of(scenario, case, column, drawn.contains(&place))
             })
             .collect()
     }
@@ -471,46 +407,4 @@ fn column_list(columns: &[Column]) -> Vec<ColumnInfo> {
             torch: one_line(&column.torch),
         })
         .collect()
-}
-
-fn scenario_info(scenario: &ScenarioRecord, case: usize, column: usize, drawn: bool) -> Scenario {
-    let mut labels = Index::new();
-    let ranks = scenario.ranks.iter().map(|rank| {
-        let spans = rank.spans.iter().filter(|_| drawn);
-        RankInfo {
-            rank: rank.rank.0,
-            pid: rank.pid,
-            end: clip(&one_line(&rank.end), 200),
-            log: clean(&rank.log).replace('\n', ""),
-            spans: spans
-                .map(|span| {
-                    let end = span
-                        .end_us
-                        .map(|end| i64::try_from(end).unwrap_or(i64::MAX));
-                    (
-                        labels.of(&one_line(&span.label)),
-                        span.start_us,
-                        end.unwrap_or(-1),
-                        u8::from(span.ok),
-                    )
-                })
-                .collect(),
-        }
-    });
-    let ranks = ranks.collect();
-    Scenario {
-        id: one_line(scenario.id.as_str()),
-        case,
-        column,
-        trouble: scenario
-            .trouble
-            .as_deref()
-            .map(|text| clip(&one_line(text), 2_000)),
-        start_ms: scenario.start_ms,
-        duration_ms: scenario.duration_ms,
-        worlds: scenario.worlds,
-        labels: labels.into_values(),
-        ranks,
-        untold: !drawn,
-    }
 }
