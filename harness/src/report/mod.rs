@@ -5,14 +5,17 @@
 //! |--------------|--------------------------------------------------------------------------|
 //! | [`jsonl`]    | `results.jsonl`, the source of all others; writes and reads it            |
 //! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
+//! | [`html`]     | `report.html`, the matrix and every failure's story                      |
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //!
-//! [`merge`] makes one result set of several, [`diff`] says what changed between two.
+//! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
 pub mod diff;
 mod excerpt;
+mod files;
+pub mod html;
 pub mod jsonl;
 pub mod junit;
 pub mod markdown;
@@ -24,6 +27,7 @@ mod standing;
 mod story;
 mod text;
 
+pub use files::{Paths, write_all};
 pub use record::{
     CheckRecord, Column, Counts, Difference, EndRecord, FORMAT, RankLine, RankRecord, Reason,
     Record, RunRecord, ScenarioRecord, Span,

@@ -1,7 +1,7 @@
 //! The story of one check that did not simply pass: labelled lines in the order a person asks for them. The console,
 //! JUnit and the page tell the same story.
 
-use super::record::{CheckRecord, RankRecord, RunRecord, ScenarioRecord};
+use super::record::{CheckRecord, RankLine, RankRecord, RunRecord, ScenarioRecord};
 use super::repeat::repeat_command;
 use super::results::evidence_word;
 use super::text::{clip, grouped, one_line};
@@ -9,7 +9,7 @@ use crate::names::Rank;
 
 /// Longest value of a line, in bytes; whole logs are in their files.
 const LINE_LIMIT: usize = 2_000;
-/// Ranks told one by one; a large world in which all fail alike needs no more.
+/// Different things told of ranks.
 const RANK_LIMIT: usize = 16;
 
 /// One line: what it is about, and what there is to say. Both are clean: no control characters, no line breaks.
@@ -75,12 +75,16 @@ pub fn story(run: &RunRecord, scenario: Option<&ScenarioRecord>, check: &CheckRe
             ),
         );
     }
-    for rank in check.ranks.iter().take(RANK_LIMIT) {
-        line(&format!("rank {}", rank.rank), &rank.text);
+    let told = by_text(&check.ranks);
+    for (ranks, text) in told.iter().take(RANK_LIMIT) {
+        line(&rank_list(ranks), text);
     }
-    if check.ranks.len() > RANK_LIMIT {
-        let more = check.ranks.len() - RANK_LIMIT;
-        line("ranks", &format!("and {more} more, in results.jsonl"));
+    if told.len() > RANK_LIMIT {
+        let more = told.len() - RANK_LIMIT;
+        line(
+            "ranks",
+            &format!("and {more} more things, in results.jsonl"),
+        );
     }
     if let Some(trouble) = scenario.and_then(|scenario| scenario.trouble.as_deref()) {
         line("world", trouble);
@@ -143,6 +147,18 @@ pub fn failing_ranks<'a>(
         .filter(|rank| named.is_empty() || named.contains(&rank.rank))
         .take(LIMIT)
         .collect()
+}
+
+/// What ranks have to say, each thing once with all who say it: in a large world most say the same.
+fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
+    let mut told: Vec<(Vec<Rank>, &str)> = Vec::new();
+    for line in lines {
+        match told.iter_mut().find(|(_, text)| *text == line.text) {
+            Some((ranks, _)) => ranks.push(line.rank),
+            None => told.push((vec![line.rank], &line.text)),
+        }
+    }
+    told
 }
 
 /// `rank 3`, `ranks 0–3, 7`.

@@ -69,7 +69,10 @@ fn a_mismatch_is_told_in_full_as_soon_as_it_occurs() {
 #[test]
 fn a_hang_says_where_each_rank_is() {
     let text = shown(&sample::results(Shape::default()));
-    assert!(text.contains("rank 0  in all_reduce for 10.2 s"), "{text}");
+    assert!(
+        text.contains("ranks 0, 2–7  in all_reduce for 10.2 s"),
+        "{text}"
+    );
     assert!(text.contains("rank 1  not in any call"), "{text}");
 }
 

@@ -1,6 +1,7 @@
 //! The renderers of results, over invented results: see [`sample`].
 
 mod console;
+mod html;
 mod jsonl;
 mod junit;
 mod markdown;

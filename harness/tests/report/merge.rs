@@ -110,11 +110,8 @@ fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
     let gone = new.checks.remove(0).id;
     new.checks[0].outcome = Outcome::Hang;
     new.checks[0].verdict = Verdict::Regression;
-    let failing = new.checks.iter_mut().skip(1);
-    let mended = failing
-        .filter(|check| check.standing().is_failing())
-        .next()
-        .unwrap();
+    let mut rest = new.checks.iter_mut().skip(1);
+    let mended = rest.find(|check| check.standing().is_failing()).unwrap();
     mended.outcome = Outcome::Pass;
     mended.verdict = Verdict::Expected;
     let mended = mended.id.clone();

@@ -106,11 +106,8 @@ fn enter(
     check_place(parent, &name, open, dialect)?;
     check_attributes(&name, &attributes, dialect)?;
     match name.as_str() {
-        "testsuites" => {
-            if root.replace(attributes).is_some() {
-                return Err("two roots".into());
-            }
-        }
+        "testsuites" if root.is_some() => return Err("two roots".into()),
+        "testsuites" => *root = Some(attributes),
         "testsuite" => document.suites.push(Suite {
             name: attributes["name"].clone(),
             attributes,
