@@ -1,9 +1,48 @@
 //! The oracle: inputs and expected bytes, from the check alone. It knows nothing of torch.
+//!
+//! In: a [`Check`]. Out: a [`Step`] for each rank and, when the ranks have answered, either how many elements were
+//! compared on each or a classified [`Mismatch`]. Every rank returns **all** bytes of its storages, so one comparison
+//! covers results, guard bands, gaps of strided tensors, inputs, sentinels in untouched outputs and the buffers of ranks
+//! that take no part.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `number`, `float8` | the 17 element types |
+//! | `hash`, `draw` | input values |
+//! | `place`, `work`, `script` | what each rank holds and does; the meaning of every op |
+//! | `image`, `combine` | the bytes sent and the bytes expected |
+//! | `verify` | the comparison |
 
+mod class;
+mod classify;
+mod combine;
+mod draw;
+mod float8;
+mod hash;
+mod image;
+mod number;
+mod place;
+mod scene;
+mod script;
+#[cfg(test)]
+mod tests;
+mod unpreparable;
+mod verify;
+mod work;
+
+pub use class::Class;
+pub use unpreparable::Unpreparable;
+
+use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::WorldSize;
-use crate::plan::Check;
+use crate::plan::{Check, Op};
 use crate::protocol::{Step, StepResult};
 use crate::report::Difference;
+
+use self::draw::Purpose;
+use self::hash::Key;
+use self::image::{Homes, image};
+use self::work::Work;
 
 /// What one rank is asked to do in a check.
 #[derive(Clone, Debug)]
@@ -34,34 +73,120 @@ pub struct Mismatch {
     pub difference: Option<Difference>,
 }
 
+/// How values are chosen, and how results are compared. A fourth lane, of special values (NaN, infinities, -0.0,
+/// denormals, wrap-around), needs expectations of its own and is not drawn from yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The result is exactly representable in any order of the ranks; tolerance 0.
+    Exact,
+    /// Values are only moved, so every bit pattern is used; tolerance 0.
+    Payload,
+    /// A right backend may round: averages of floats over a number of ranks that is not a power of two, and signs of
+    /// zeros in complex products.
+    Bounded,
+}
+
+impl Lane {
+    /// The lane of a combination.
+    #[must_use]
+    pub fn of(op: Op, dtype: DType, reduce: Option<ReduceOp>, ranks: usize) -> Self {
+        let rounds = matches!(dtype.kind(), Kind::Float | Kind::Complex);
+        match reduce {
+            _ if !op.reduces() => Self::Payload,
+            Some(ReduceOp::Avg) if rounds && !ranks.is_power_of_two() => Self::Bounded,
+            Some(ReduceOp::Product) if dtype.kind() == Kind::Complex => Self::Bounded,
+            _ => Self::Exact,
+        }
+    }
+}
+
 /// A check made ready: what each rank does, and what must come of it.
 #[derive(Debug)]
 pub struct Prepared {
     steps: Vec<RankStep>,
+    expected: Vec<Vec<u8>>,
+    works: Vec<Work>,
+    homes: Homes,
+    facts: Facts,
+}
+
+/// What comparing and classifying need to know of the check.
+#[derive(Debug)]
+struct Facts {
+    op: Op,
+    purpose: Purpose,
+    /// Global ranks in group order.
+    members: Vec<u32>,
+    /// Position of the root.
+    root: Option<u32>,
+    /// Whether tensors have gaps or are permuted.
+    dense: bool,
 }
 
 impl Prepared {
     /// Inputs and expectations for every rank of the world (non-members of the check's group get bystander
     /// buffers and no call).
-    #[must_use]
-    pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Self {
-        let _ = (check, world_size, seed);
-        unimplemented!()
+    ///
+    /// # Errors
+    /// The check has no expected value, or contradicts itself or the world.
+    pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
+        unpreparable::refuse(check, world_size)?;
+        Ok(Self::attempt(check, world_size, seed, 0))
+    }
+
+    fn attempt(check: &Check, world_size: WorldSize, seed: u64, salt: u32) -> Self {
+        let members: Vec<u32> = check.group.ranks.iter().map(|rank| rank.0).collect();
+        let mut works: Vec<Work> = world_size
+            .ranks()
+            .map(|rank| script::work(check, seed, rank))
+            .collect();
+        let purpose = Purpose {
+            dtype: check.dtype,
+            lane: Lane::of(check.op, check.dtype, check.reduce, members.len()),
+            reduce: check.reduce,
+            ranks: members.len() as u32,
+        };
+        let key = Key::of_check(seed, check.index, salt);
+        let image = image(purpose, key, &works, &members);
+        let steps = works
+            .iter_mut()
+            .zip(image.payloads)
+            .map(|(work, payload)| RankStep {
+                step: Step {
+                    step: 0,
+                    storages: work
+                        .buffers
+                        .iter()
+                        .map(|buffer| buffer.storage.1 as u64)
+                        .collect(),
+                    tensors: std::mem::take(&mut work.tensors),
+                    calls: std::mem::take(&mut work.calls),
+                },
+                payload,
+            })
+            .collect();
+        let dense = works
+            .iter()
+            .flat_map(|work| &work.buffers)
+            .all(|buffer| buffer.place.is_dense());
+        Self {
+            steps,
+            expected: image.expected,
+            works,
+            homes: image.homes,
+            facts: Facts {
+                op: check.op,
+                purpose,
+                members,
+                root: check.root.map(|root| root.group_rank),
+                dense,
+            },
+        }
     }
 
     /// One step for each rank of the world, in rank order.
     #[must_use]
     pub fn steps(&self) -> &[RankStep] {
         &self.steps
-    }
-
-    /// Compares every rank's answer, all of whose calls returned, with what must have come of it.
-    /// Gives the number of elements checked on each rank.
-    ///
-    /// # Errors
-    /// The mismatch, classified.
-    pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
-        let _ = replies;
-        unimplemented!()
     }
 }

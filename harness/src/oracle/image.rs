@@ -1,0 +1,288 @@
+//! The bytes: from every rank's work to the payload it is sent and the payload that must come back.
+//!
+//! Blocks are written where the ranks hold them; results are computed from those very bytes, once for each distinct
+//! result, and copied to every rank that must hold them; everything else must come back as it was sent.
+
+use super::Lane;
+use super::combine::{Reduction, Source, combine};
+use super::draw::{Block, Purpose, fill};
+use super::hash::{Key, Stream};
+use super::place::Place;
+use super::work::{Fill, Origin, Work};
+use crate::dtype::DType;
+
+/// Where a rank holds one of its blocks before the calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    /// In the rank's payload.
+    pub place: Place,
+    /// Elements.
+    pub len: usize,
+}
+
+/// The blocks of all ranks: `homes[rank][slot]`.
+pub(super) type Homes = Vec<Vec<Option<Home>>>;
+
+/// All bytes of a check.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// What each rank is sent.
+    pub payloads: Vec<Vec<u8>>,
+    /// What each rank must send back.
+    pub expected: Vec<Vec<u8>>,
+    /// Where blocks lie.
+    pub homes: Homes,
+}
+
+/// Makes all bytes. `members` are global ranks in group order.
+pub(super) fn image(purpose: Purpose, key: Key, works: &[Work], members: &[u32]) -> Image {
+    let homes = homes(works);
+    let outsiders = (0..works.len() as u32).filter(|rank| !members.contains(rank));
+    let mut positions = vec![0; works.len()];
+    for (position, rank) in members.iter().copied().chain(outsiders).enumerate() {
+        positions[rank as usize] = position as u32;
+    }
+    let mut payloads: Vec<Vec<u8>> = works
+        .iter()
+        .enumerate()
+        .map(|(rank, work)| surroundings(key, rank as u32, work))
+        .collect();
+    for (rank, homes) in homes.iter().enumerate() {
+        for (slot, home) in homes.iter().enumerate() {
+            let Some(home) = home else { continue };
+            let block = Block {
+                key,
+                rank: rank as u32,
+                position: positions[rank],
+                slot: slot as u32,
+                len: home.len,
+            };
+            fill(purpose, &block, &mut payloads[rank], &home.place);
+        }
+    }
+    for (rank, work) in works.iter().enumerate() {
+        sentinels(purpose, key, rank as u32, work, &mut payloads[rank]);
+    }
+    let mut image = Image {
+        expected: payloads.clone(),
+        payloads,
+        homes,
+    };
+    results(purpose, works, members, &mut image);
+    for (rank, work) in works.iter().enumerate() {
+        separate(work, &mut image.payloads[rank], &image.expected[rank]);
+    }
+    image
+}
+
+fn homes(works: &[Work]) -> Homes {
+    let of = |work: &Work| {
+        let mut homes: Vec<Option<Home>> = Vec::new();
+        for buffer in &work.buffers {
+            for piece in &buffer.pieces {
+                if let Fill::Own(slot) = piece.before {
+                    let slot = slot as usize;
+                    if homes.len() <= slot {
+                        homes.resize(slot + 1, None);
+                    }
+                    homes[slot] = Some(Home {
+                        place: buffer.place.from(piece.start),
+                        len: piece.len,
+                    });
+                }
+            }
+        }
+        homes
+    };
+    works.iter().map(of).collect()
+}
+
+/// A payload with guard bands, and with gaps filled where tensors have any.
+fn surroundings(key: Key, rank: u32, work: &Work) -> Vec<u8> {
+    let mut payload = vec![0; work.bytes];
+    for (number, buffer) in work.buffers.iter().enumerate() {
+        let words = key.stream(Stream::Guard, rank, number as u32);
+        let (start, len) = buffer.storage;
+        let end = start + len;
+        match buffer.place.dense_range(buffer.len) {
+            Some(tensor) => {
+                pattern(words, 0, &mut payload[start..tensor.start]);
+                pattern(words, 1 << 32, &mut payload[tensor.end..end]);
+            }
+            None => pattern(words, 0, &mut payload[start..end]),
+        }
+    }
+    payload
+}
+
+fn pattern(words: Key, from: u64, bytes: &mut [u8]) {
+    for (index, bytes) in bytes.chunks_mut(8).enumerate() {
+        let word = words.word(from + index as u64).to_le_bytes();
+        bytes.copy_from_slice(&word[..bytes.len()]);
+    }
+}
+
+/// What outputs begin with: NaN where results are floats that cannot be one, neither 0 nor 1 where they are bools, any
+/// pattern otherwise.
+fn sentinels(purpose: Purpose, key: Key, rank: u32, work: &Work, payload: &mut [u8]) {
+    let mask = impossible(purpose);
+    for (number, buffer) in work.buffers.iter().enumerate() {
+        let words = key.stream(Stream::Sentinel, rank, number as u32);
+        for piece in buffer
+            .pieces
+            .iter()
+            .filter(|piece| piece.before == Fill::Sentinel)
+        {
+            let place = buffer.place.from(piece.start);
+            let from = 2 * piece.start as u64;
+            if let Some(bytes) = place.dense_mut(payload, piece.len) {
+                pattern(words, from, bytes);
+                if !mask.is_empty() {
+                    bytes
+                        .chunks_exact_mut(mask.len())
+                        .for_each(|bytes| set(bytes, mask));
+                }
+            } else {
+                for index in 0..piece.len {
+                    let bytes = &mut payload[place.range(index)];
+                    pattern(words, from + 2 * index as u64, bytes);
+                    if !mask.is_empty() {
+                        bytes
+                            .chunks_exact_mut(mask.len())
+                            .for_each(|bytes| set(bytes, mask));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn set(bytes: &mut [u8], mask: &[u8]) {
+    for (byte, mask) in bytes.iter_mut().zip(mask) {
+        *byte |= mask;
+    }
+}
+
+/// Bits that no result has all of, for each number in an element; none if any bits may be a result.
+fn impossible(purpose: Purpose) -> &'static [u8] {
+    match (purpose.dtype, purpose.lane) {
+        (DType::Bool, _) => &[2],
+        (_, Lane::Payload) => &[],
+        (DType::Float64 | DType::Complex128, _) => &[0, 0, 0, 0, 0, 0, 0xf8, 0x7f],
+        (DType::Float32 | DType::Complex64, _) => &[0, 0, 0xc0, 0x7f],
+        (DType::Float16, _) => &[0, 0x7e],
+        (DType::Bfloat16, _) => &[0xc0, 0x7f],
+        (DType::Float8E4m3fn, _) => &[0x7f],
+        (DType::Float8E5m2, _) => &[0x7e],
+        (
+            DType::Int8
+            | DType::Int16
+            | DType::Int32
+            | DType::Int64
+            | DType::Uint8
+            | DType::Uint16
+            | DType::Uint32
+            | DType::Uint64,
+            _,
+        ) => &[],
+    }
+}
+
+/// Writes what must come of the calls into the expected payloads.
+fn results(purpose: Purpose, works: &[Work], members: &[u32], image: &mut Image) {
+    let Image {
+        payloads,
+        expected,
+        homes,
+    } = image;
+    let mut reduced: Vec<Option<Vec<u8>>> = Vec::new();
+    for (rank, work) in works.iter().enumerate() {
+        for buffer in &work.buffers {
+            for piece in &buffer.pieces {
+                let to = buffer.place.from(piece.start);
+                match piece.after {
+                    Origin::Keep => {}
+                    Origin::Copy { rank: from, slot } => {
+                        let from = from as usize;
+                        let home = homes[from][slot as usize].expect("a block that somebody holds");
+                        copy(
+                            &payloads[from],
+                            home.place,
+                            &mut expected[rank],
+                            to,
+                            piece.len,
+                        );
+                    }
+                    Origin::Reduce { slot } => {
+                        let slot = slot as usize;
+                        if reduced.len() <= slot {
+                            reduced.resize(slot + 1, None);
+                        }
+                        let result = reduced[slot].get_or_insert_with(|| {
+                            reduce(purpose, members, payloads, homes, slot, piece.len)
+                        });
+                        let from = Place::of_dense(purpose.dtype.size(), 0);
+                        copy(result, from, &mut expected[rank], to, piece.len);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The dense result of combining the members' blocks of a slot.
+fn reduce(
+    purpose: Purpose,
+    members: &[u32],
+    payloads: &[Vec<u8>],
+    homes: &Homes,
+    slot: usize,
+    len: usize,
+) -> Vec<u8> {
+    let sources: Vec<Source<'_>> = members
+        .iter()
+        .map(|rank| {
+            let rank = *rank as usize;
+            let home = homes[rank][slot].expect("every member contributes");
+            (payloads[rank].as_slice(), home.place)
+        })
+        .collect();
+    let reduction = Reduction {
+        dtype: purpose.dtype,
+        op: purpose.reduce.expect("an op that reduces has an operator"),
+        divisor: members.len() as u64,
+    };
+    let mut out = vec![0; len * purpose.dtype.size()];
+    combine(reduction, &sources, len, &mut out);
+    out
+}
+
+fn copy(from: &[u8], at: Place, to: &mut [u8], place: Place, len: usize) {
+    match (at.dense_range(len), place.dense_range(len)) {
+        (Some(from_range), Some(to_range)) => to[to_range].copy_from_slice(&from[from_range]),
+        _ => {
+            for index in 0..len {
+                to[place.range(index)].copy_from_slice(&from[at.range(index)]);
+            }
+        }
+    }
+}
+
+/// Changes sentinels that happen to be what must come of them.
+fn separate(work: &Work, payload: &mut [u8], expected: &[u8]) {
+    for buffer in &work.buffers {
+        for piece in buffer
+            .pieces
+            .iter()
+            .filter(|piece| piece.before == Fill::Sentinel)
+        {
+            let place = buffer.place.from(piece.start);
+            for index in 0..piece.len {
+                let range = place.range(index);
+                if payload[range.clone()] == expected[range.clone()] {
+                    payload[range.start] ^= 1;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A check and its answers side by side, element by element: what was there, what must be there, what is there.
+
+use super::combine::{Reduction, combine_one};
+use super::number::{parts, precision};
+use super::work::{Buffer, Origin, Piece, Role};
+use super::{Lane, Prepared, RankReply};
+use crate::dtype::ReduceOp;
+
+/// An element of a rank's buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    /// Global rank.
+    pub rank: u32,
+    /// Its buffer.
+    pub buffer: &'a Buffer,
+    /// The piece of it.
+    pub piece: &'a Piece,
+    /// The element's index in the piece.
+    pub index: usize,
+}
+
+/// A predicted element: its bits, and how far off each of its numbers may be and still be the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Value {
+    /// Little-endian bits.
+    pub bits: u128,
+    /// Absolute tolerance; 0 asks for the same bits.
+    pub slack: f64,
+}
+
+impl From<u128> for Value {
+    fn from(bits: u128) -> Self {
+        Self { bits, slack: 0.0 }
+    }
+}
+
+/// Answers to a check. Without answers, what was expected stands in for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene<'a> {
+    /// The check.
+    pub prepared: &'a Prepared,
+    /// What the ranks sent back.
+    pub replies: &'a [RankReply],
+}
+
+impl<'a> Scene<'a> {
+    /// Every element of a rank's buffers.
+    pub(super) fn spots(self, rank: u32) -> impl Iterator<Item = Spot<'a>> {
+        self.pieces(rank).flat_map(move |(buffer, piece)| {
+            (0..piece.len).map(move |index| Spot {
+                rank,
+                buffer,
+                piece,
+                index,
+            })
+        })
+    }
+
+    /// Every piece of a rank's buffers.
+    pub(super) fn pieces(self, rank: u32) -> impl Iterator<Item = (&'a Buffer, &'a Piece)> {
+        let buffers = &self.prepared.works[rank as usize].buffers;
+        buffers
+            .iter()
+            .flat_map(|buffer| buffer.pieces.iter().map(move |piece| (buffer, piece)))
+    }
+
+    fn bytes<'b>(self, payload: &'b [u8], spot: &Spot<'_>) -> &'b [u8] {
+        &payload[spot.buffer.place.range(spot.piece.start + spot.index)]
+    }
+
+    /// What was there before the calls.
+    pub(super) fn before(self, spot: &Spot<'_>) -> u128 {
+        word(self.bytes(&self.prepared.steps[spot.rank as usize].payload, spot))
+    }
+
+    /// What must be there after them.
+    pub(super) fn expected(self, spot: &Spot<'_>) -> u128 {
+        word(self.bytes(&self.prepared.expected[spot.rank as usize], spot))
+    }
+
+    /// What is there after them.
+    pub(super) fn got(self, spot: &Spot<'_>) -> u128 {
+        word(self.bytes(&self.replies[spot.rank as usize].payload, spot))
+    }
+
+    /// An element of a rank's block, if there is such a block and it is long enough.
+    pub(super) fn block(self, rank: u32, slot: u32, index: usize) -> Option<u128> {
+        let homes = self.prepared.homes.get(rank as usize)?;
+        let home = (*homes.get(slot as usize)?)?;
+        let payload = &self.prepared.steps[rank as usize].payload;
+        (index < home.len).then(|| word(&payload[home.place.range(index)]))
+    }
+
+    /// The combination of elements with any operator: exact where the data were made for it, otherwise with the slack
+    /// that rounding in any order needs.
+    pub(super) fn combined(
+        self,
+        op: ReduceOp,
+        divisor: u64,
+        elements: &[u128],
+        exact: bool,
+    ) -> Option<Value> {
+        let dtype = self.prepared.facts.purpose.dtype;
+        if elements.is_empty() || !op.is_defined_for(dtype) {
+            return None;
+        }
+        let bytes = self.list(elements);
+        let reduction = Reduction { dtype, op, divisor };
+        let bits = combine_one(reduction, &bytes);
+        let slack = match precision(dtype) {
+            Some(_) if exact => 0.0,
+            Some(_) => self.rounding(op, divisor, elements, bits),
+            None => 0.0,
+        };
+        Some(Value { bits, slack })
+    }
+
+    /// How far a result of rounding arithmetic in any order may be from the exact one: with n roundings of unit u,
+    /// `nu / (1 - nu)` times the sum of the magnitudes (Higham, Accuracy and Stability, section 4.2), and one rounding
+    /// more for the result itself.
+    pub(super) fn rounding(self, op: ReduceOp, divisor: u64, elements: &[u128], bits: u128) -> f64 {
+        let dtype = self.prepared.facts.purpose.dtype;
+        let Some(precision) = precision(dtype) else {
+            return 0.0;
+        };
+        let unit = f64::powi(2.0, -(precision as i32));
+        let (mut total, mut count) = (0.0, 0);
+        for element in elements {
+            let magnitude = magnitude(parts(dtype, self.list(&[*element]).as_slice()));
+            total += magnitude;
+            count += i32::from(magnitude != 0.0);
+        }
+        let roundings = unit * f64::from(count + 1);
+        let gamma = roundings / (1.0 - roundings);
+        let result = magnitude(parts(dtype, self.list(&[bits]).as_slice()));
+        let of = match op {
+            ReduceOp::Avg => total / divisor as f64,
+            ReduceOp::Sum => total,
+            ReduceOp::PremulSum => total * crate::protocol::PREMUL_FACTOR,
+            ReduceOp::Product => result,
+            ReduceOp::Min | ReduceOp::Max | ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
+                return 0.0;
+            }
+        };
+        gamma * of + unit * result
+    }
+
+    fn list(self, elements: &[u128]) -> Vec<u8> {
+        let size = self.prepared.facts.purpose.dtype.size();
+        elements
+            .iter()
+            .flat_map(|bits| bits.to_le_bytes().into_iter().take(size))
+            .collect()
+    }
+
+    /// The numbers in an element.
+    pub(super) fn numbers(self, bits: u128) -> (f64, Option<f64>) {
+        parts(
+            self.prepared.facts.purpose.dtype,
+            &bits.to_le_bytes()[..self.size()],
+        )
+    }
+
+    /// Bytes per element.
+    pub(super) fn size(self) -> usize {
+        self.prepared.facts.purpose.dtype.size()
+    }
+
+    /// Whether an element is what was predicted.
+    pub(super) fn is(self, got: u128, value: Value) -> bool {
+        if got == value.bits {
+            return true;
+        }
+        if value.slack == 0.0 {
+            return false;
+        }
+        let near = |a: f64, b: f64| (a - b).abs() <= value.slack;
+        match (self.numbers(got), self.numbers(value.bits)) {
+            ((a, None), (b, None)) => near(a, b),
+            ((a, Some(c)), (b, Some(d))) => near(a, b) && near(c, d),
+            _ => false,
+        }
+    }
+
+    /// Whether an element is right: the expected bits or, in the bounded lane, as near as rounding in any order allows.
+    pub(super) fn is_right(self, spot: &Spot<'_>, got: u128) -> bool {
+        let expected = self.expected(spot);
+        if got == expected {
+            return true;
+        }
+        let facts = &self.prepared.facts;
+        let (Lane::Bounded, Origin::Reduce { slot }, Some(op)) =
+            (facts.purpose.lane, spot.piece.after, facts.purpose.reduce)
+        else {
+            return false;
+        };
+        if op == ReduceOp::Product {
+            // Exact, but for the signs of zeros.
+            return self.numbers(got) == self.numbers(expected);
+        }
+        let elements: Option<Vec<u128>> = facts
+            .members
+            .iter()
+            .map(|rank| self.block(*rank, slot, spot.index))
+            .collect();
+        let Some(elements) = elements else {
+            return false;
+        };
+        let slack = self.rounding(op, facts.members.len() as u64, &elements, expected);
+        self.is(
+            got,
+            Value {
+                bits: expected,
+                slack,
+            },
+        )
+    }
+
+    /// Whether the op may write there, or might be thought to: everything but inputs and bystanders.
+    pub(super) fn is_target(spot: &Spot<'_>) -> bool {
+        match spot.buffer.role {
+            Role::Output | Role::NonRoot => true,
+            Role::Both => spot.piece.after != Origin::Keep,
+            Role::Input | Role::Bystander => false,
+        }
+    }
+}
+
+fn magnitude((re, im): (f64, Option<f64>)) -> f64 {
+    re.abs().max(im.map_or(0.0, f64::abs))
+}
+
+fn word(bytes: &[u8]) -> u128 {
+    let mut word = [0; 16];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u128::from_le_bytes(word)
+}

@@ -1,0 +1,334 @@
+//! Collectives in which every rank's contribution has the same size.
+
+use crate::dtype::ReduceOp;
+use crate::oracle::work::{Desk, Fill, Origin, Role};
+use crate::plan::{Op, Placement};
+use crate::protocol::Call;
+
+impl Desk<'_> {
+    fn in_place(&self) -> bool {
+        self.check.placement == Placement::InPlace
+    }
+
+    fn op(&self) -> ReduceOp {
+        self.check.reduce.unwrap_or(ReduceOp::Sum)
+    }
+
+    /// How many tensors the call, or the group of calls, takes.
+    fn items(&self) -> u32 {
+        if self.check.op.is_coalesced() {
+            self.check.count
+        } else {
+            1
+        }
+    }
+
+    /// Where a tensor is one of several: its number.
+    fn numbered(&self, item: u32) -> Option<u32> {
+        self.check.op.is_coalesced().then_some(item)
+    }
+
+    /// Makes the calls, one after another or inside a coalescing manager.
+    fn issue(&mut self, calls: Vec<Call>) {
+        match self.check.op {
+            Op::CoalescedAllReduce
+            | Op::CoalescedAllGatherIntoTensor
+            | Op::CoalescedReduceScatterTensor => {
+                let (group, async_op) = (self.group(), self.is_async());
+                self.call(Call::Coalesced {
+                    group,
+                    calls,
+                    async_op,
+                });
+            }
+            _ => calls.into_iter().for_each(|call| self.call(call)),
+        }
+    }
+}
+
+pub(super) fn all_reduce(desk: &mut Desk<'_>) {
+    let tensors: Vec<usize> = (0..desk.items())
+        .map(|slot| {
+            let number = desk.numbered(slot);
+            desk.tensor(
+                Role::Both,
+                number,
+                slot,
+                Fill::Own(slot),
+                Origin::Reduce { slot },
+            )
+        })
+        .collect();
+    let (op, async_op) = (desk.op(), desk.is_async());
+    if desk.check.op == Op::AllReduceCoalesced {
+        let group = desk.group();
+        return desk.call(Call::AllReduceCoalesced {
+            group,
+            tensors,
+            op,
+            async_op,
+        });
+    }
+    let calls = tensors
+        .into_iter()
+        .map(|tensor| Call::AllReduce {
+            group: desk.group(),
+            tensor,
+            op,
+            async_op,
+        })
+        .collect();
+    desk.issue(calls);
+}
+
+pub(super) fn broadcast(desk: &mut Desk<'_>) {
+    let (rank, slot) = (desk.member(desk.root()), 0);
+    let tensor = desk.tensor(
+        Role::Both,
+        None,
+        0,
+        Fill::Own(0),
+        Origin::Copy { rank, slot },
+    );
+    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
+    desk.call(Call::Broadcast {
+        group,
+        tensor,
+        root,
+        async_op,
+    });
+}
+
+pub(super) fn reduce(desk: &mut Desk<'_>) {
+    let (role, after) = if desk.is_root() {
+        (Role::Both, Origin::Reduce { slot: 0 })
+    } else {
+        // "Only the process with rank dst is going to receive the final result."
+        (Role::NonRoot, Origin::Keep)
+    };
+    let tensor = desk.tensor(role, None, 0, Fill::Own(0), after);
+    let (group, op, root, async_op) = (desk.group(), desk.op(), desk.root_ref(), desk.is_async());
+    desk.call(Call::Reduce {
+        group,
+        tensor,
+        op,
+        root,
+        async_op,
+    });
+}
+
+/// An input, and an output for each rank; in place, the input is this rank's output.
+fn gathered(desk: &mut Desk<'_>, item: u32) -> (usize, Vec<usize>) {
+    let form = desk.form(item);
+    let mut input = None;
+    if !desk.in_place() {
+        let number = desk.numbered(item);
+        input = Some(desk.tensor(Role::Input, number, item, Fill::Own(item), Origin::Keep));
+    }
+    let outputs = (0..desk.ranks())
+        .map(|from| {
+            let mine = desk.in_place() && from == desk.position;
+            let before = if mine {
+                Fill::Own(item)
+            } else {
+                Fill::Sentinel
+            };
+            let rank = desk.member(from);
+            let number = item * desk.ranks() + from;
+            let after = Origin::Copy { rank, slot: item };
+            let output = desk.tensor(Role::Output, Some(number), item, before, after);
+            if mine {
+                let buffer = desk.work.tensors[output].storage;
+                input = Some(desk.whole(buffer, form));
+            }
+            output
+        })
+        .collect();
+    (input.expect("one of the outputs is this rank's"), outputs)
+}
+
+pub(super) fn all_gather(desk: &mut Desk<'_>) {
+    let (input, outputs) = gathered(desk, 0);
+    let (group, async_op) = (desk.group(), desk.is_async());
+    desk.call(Call::AllGather {
+        group,
+        outputs,
+        input,
+        async_op,
+    });
+}
+
+pub(super) fn all_gather_coalesced(desk: &mut Desk<'_>) {
+    let mut inputs = Vec::new();
+    let mut outputs = vec![Vec::new(); desk.ranks() as usize];
+    for item in 0..desk.items() {
+        let (input, from) = gathered(desk, item);
+        inputs.push(input);
+        for (list, output) in outputs.iter_mut().zip(from) {
+            list.push(output);
+        }
+    }
+    let (group, async_op) = (desk.group(), desk.is_async());
+    desk.call(Call::AllGatherCoalesced {
+        group,
+        outputs,
+        inputs,
+        async_op,
+    });
+}
+
+pub(super) fn all_gather_into_tensor(desk: &mut Desk<'_>) {
+    let mut calls = Vec::new();
+    for slot in 0..desk.items() {
+        let (number, form, joined) = (desk.numbered(slot), desk.form(slot), desk.joined());
+        let len = desk.len(slot);
+        let separate = (!desk.in_place())
+            .then(|| desk.tensor(Role::Input, number, slot, Fill::Own(slot), Origin::Keep));
+        let pieces: Vec<_> = (0..desk.ranks())
+            .map(|from| {
+                let mine = separate.is_none() && from == desk.position;
+                let before = if mine {
+                    Fill::Own(slot)
+                } else {
+                    Fill::Sentinel
+                };
+                let rank = desk.member(from);
+                (len, before, Origin::Copy { rank, slot })
+            })
+            .collect();
+        let buffer = desk.buffer(Role::Output, number, joined, pieces);
+        let output = desk.whole(buffer, joined);
+        let input = separate.unwrap_or_else(|| desk.part(buffer, desk.position, form));
+        calls.push(Call::AllGatherIntoTensor {
+            group: desk.group(),
+            output,
+            input,
+            async_op: desk.is_async(),
+        });
+    }
+    desk.issue(calls);
+}
+
+pub(super) fn gather(desk: &mut Desk<'_>) {
+    let (input, outputs) = if desk.is_root() {
+        let (input, outputs) = gathered(desk, 0);
+        (input, Some(outputs))
+    } else {
+        (
+            desk.tensor(Role::Input, None, 0, Fill::Own(0), Origin::Keep),
+            None,
+        )
+    };
+    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
+    desk.call(Call::Gather {
+        group,
+        input,
+        outputs,
+        root,
+        async_op,
+    });
+}
+
+pub(super) fn scatter(desk: &mut Desk<'_>) {
+    let (rank, slot) = (desk.member(desk.root()), desk.position);
+    let after = Origin::Copy { rank, slot };
+    let mut output = None;
+    let mut inputs = None;
+    if desk.is_root() {
+        let mut list = Vec::new();
+        for to in 0..desk.ranks() {
+            let mine = desk.in_place() && to == desk.position;
+            let (role, after) = if mine {
+                (Role::Both, after)
+            } else {
+                (Role::Input, Origin::Keep)
+            };
+            let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
+            if mine {
+                let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
+                output = Some(desk.whole(buffer, form));
+            }
+            list.push(input);
+        }
+        inputs = Some(list);
+    }
+    let output =
+        output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
+    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
+    desk.call(Call::Scatter {
+        group,
+        output,
+        inputs,
+        root,
+        async_op,
+    });
+}
+
+pub(super) fn reduce_scatter(desk: &mut Desk<'_>) {
+    let after = Origin::Reduce {
+        slot: desk.position,
+    };
+    let mut output = None;
+    let mut inputs = Vec::new();
+    for to in 0..desk.ranks() {
+        let mine = desk.in_place() && to == desk.position;
+        let (role, after) = if mine {
+            (Role::Both, after)
+        } else {
+            (Role::Input, Origin::Keep)
+        };
+        let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
+        if mine {
+            let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
+            output = Some(desk.whole(buffer, form));
+        }
+        inputs.push(input);
+    }
+    let output =
+        output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
+    let (group, op, async_op) = (desk.group(), desk.op(), desk.is_async());
+    desk.call(Call::ReduceScatter {
+        group,
+        output,
+        inputs,
+        op,
+        async_op,
+    });
+}
+
+pub(super) fn reduce_scatter_tensor(desk: &mut Desk<'_>) {
+    let mut calls = Vec::new();
+    for item in 0..desk.items() {
+        let (number, form, joined) = (desk.numbered(item), desk.form(item), desk.joined());
+        let len = desk.len(item);
+        let (ranks, position, in_place) = (desk.ranks(), desk.position, desk.in_place());
+        let after = Origin::Reduce {
+            slot: item * ranks + position,
+        };
+        let pieces = (0..ranks).map(|to| {
+            let mine = in_place && to == position;
+            let slot = item * ranks + to;
+            (
+                len,
+                Fill::Own(slot),
+                if mine { after } else { Origin::Keep },
+            )
+        });
+        let role = if in_place { Role::Both } else { Role::Input };
+        let buffer = desk.buffer(role, number, joined, pieces);
+        let input = desk.whole(buffer, joined);
+        let output = if in_place {
+            desk.part(buffer, position, form)
+        } else {
+            desk.tensor(Role::Output, number, item, Fill::Sentinel, after)
+        };
+        calls.push(Call::ReduceScatterTensor {
+            group: desk.group(),
+            output,
+            input,
+            op: desk.op(),
+            async_op: desk.is_async(),
+        });
+    }
+    desk.issue(calls);
+}

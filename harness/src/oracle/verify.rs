@@ -1,0 +1,387 @@
+//! The comparison of every rank's answer with what must have come of the check.
+
+use serde_json::Value;
+
+use super::classify::classify;
+use super::number::show;
+use super::scene::{Scene, Spot};
+use super::work::{Answer, Origin, Role, Work};
+use super::{Class, Lane, Mismatch, Prepared, RankReply};
+use crate::names::Rank;
+use crate::protocol::{Call, CallResult};
+use crate::report::Difference;
+
+/// Bytes outside a tensor that are not as they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Before its first element, after its last one, between its elements.
+    pub before: usize,
+    /// After its last element.
+    pub after: usize,
+    /// Between its elements.
+    pub between: usize,
+    /// The first one: its position in the storage, what it must be, what it is.
+    pub first: Option<(usize, u8, u8)>,
+}
+
+/// What is wrong on a rank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wrong<'a> {
+    /// Elements.
+    pub spots: Vec<Spot<'a>>,
+    /// Bytes outside tensors.
+    pub damage: Damage,
+}
+
+impl Wrong<'_> {
+    /// Whether nothing is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spots.is_empty() && self.damage.first.is_none()
+    }
+}
+
+impl Prepared {
+    /// Compares every rank's answer, all of whose calls returned, with what must have come of it.
+    /// Gives the number of elements checked on each rank; for objects and barriers, of objects and of ranks.
+    ///
+    /// # Errors
+    /// The mismatch, classified.
+    pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
+        self.is_well_formed(replies)?;
+        let scene = Scene {
+            prepared: self,
+            replies,
+        };
+        if replies
+            .iter()
+            .zip(&self.expected)
+            .any(|(reply, expected)| reply.payload != *expected)
+        {
+            self.compare(scene)?;
+        }
+        self.compare_answers(replies)?;
+        self.compare_times(replies)?;
+        Ok(self.checked())
+    }
+
+    /// Elements checked on each rank by [`Self::verify`].
+    fn checked(&self) -> Vec<u64> {
+        let count = |(rank, work): (usize, &Work)| match work.elements() {
+            0 if self.facts.op.is_barrier() => self.facts.members.len() as u64,
+            0 => self.works[rank]
+                .answers
+                .iter()
+                .map(|(_, answer)| answer.count())
+                .sum(),
+            elements => elements,
+        };
+        self.works.iter().enumerate().map(count).collect()
+    }
+
+    fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
+        let malformed = |sentence: String| Mismatch {
+            class: Class::MalformedReply.name().to_owned(),
+            sentence,
+            difference: None,
+        };
+        if replies.len() != self.steps.len() {
+            let (got, of) = (replies.len(), self.steps.len());
+            return Err(malformed(format!("{got} ranks of {of} answered")));
+        }
+        for (rank, (reply, step)) in replies.iter().zip(&self.steps).enumerate() {
+            if reply.payload.len() != step.payload.len() {
+                let (got, of) = (reply.payload.len(), step.payload.len());
+                return Err(malformed(format!(
+                    "rank {rank} sent back {got} bytes of {of}"
+                )));
+            }
+            if reply.result.calls.len() != step.step.calls.len() {
+                let (got, of) = (reply.result.calls.len(), step.step.calls.len());
+                return Err(malformed(format!(
+                    "rank {rank} answered for {got} calls of {of}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, scene: Scene<'_>) -> Result<(), Mismatch> {
+        let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
+            .map(|rank| wrong_on(scene, rank))
+            .collect();
+        if wrong.iter().all(Wrong::is_empty) {
+            return disagreement(scene).map_or(Ok(()), |spot| {
+                let mut wrong = wrong;
+                wrong[spot.rank as usize].spots.push(spot);
+                Err(self.mismatch(scene, &wrong, Class::RanksDisagree, String::new()))
+            });
+        }
+        let (class, note) = classify(scene, &wrong);
+        Err(self.mismatch(scene, &wrong, class, note))
+    }
+
+    fn mismatch(
+        &self,
+        scene: Scene<'_>,
+        wrong: &[Wrong<'_>],
+        class: Class,
+        note: String,
+    ) -> Mismatch {
+        let ranks: Vec<Rank> = (0_u32..)
+            .zip(wrong)
+            .filter(|(_, wrong)| !wrong.is_empty())
+            .map(|(rank, _)| Rank(rank))
+            .collect();
+        let mut sentence = class.sentence() + &note;
+        let voters = self.facts.members.len();
+        if let [only] = *ranks
+            && voters > 1
+        {
+            sentence += &format!(" (on rank {only} only)");
+        }
+        let difference = ranks.first().map(|rank| {
+            let first = &wrong[rank.index()];
+            let (buffer, index, expected, actual) = match (first.spots.first(), first.damage.first)
+            {
+                (Some(spot), _) => (
+                    spot.buffer.label(),
+                    (spot.piece.start + spot.index) as u64,
+                    self.show(self.reference(scene, spot, class)),
+                    self.show(scene.got(spot)),
+                ),
+                (None, Some((at, expected, actual))) => (
+                    "guard".to_owned(),
+                    at as u64,
+                    format!("{expected:#04x}"),
+                    format!("{actual:#04x}"),
+                ),
+                (None, None) => unreachable!("a wrong rank has something wrong"),
+            };
+            let count = |wrong: &Wrong<'_>| {
+                let Damage {
+                    before,
+                    after,
+                    between,
+                    ..
+                } = wrong.damage;
+                let bytes = (before + after + between) as u64;
+                (wrong.spots.len() as u64) + bytes.div_ceil(scene.size() as u64)
+            };
+            Difference {
+                buffer,
+                rank: *rank,
+                index,
+                expected,
+                actual,
+                wrong: wrong.iter().map(count).sum(),
+                of: self.checked().iter().sum(),
+                ranks: ranks.clone(),
+            }
+        });
+        Mismatch {
+            class: class.name().to_owned(),
+            sentence,
+            difference,
+        }
+    }
+
+    /// What an element is held against: where ranks disagree, the first rank's.
+    fn reference(&self, scene: Scene<'_>, spot: &Spot<'_>, class: Class) -> u128 {
+        let first = self.facts.members[0];
+        match class {
+            Class::RanksDisagree => scene
+                .spots(first)
+                .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
+                .map_or_else(|| scene.expected(spot), |other| scene.got(&other)),
+            _ => scene.expected(spot),
+        }
+    }
+
+    fn show(&self, bits: u128) -> String {
+        let dtype = self.facts.purpose.dtype;
+        show(dtype, &bits.to_le_bytes()[..dtype.size()])
+    }
+
+    fn compare_answers(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
+        for (rank, (work, reply)) in (0_u32..).zip(self.works.iter().zip(replies)) {
+            for (call, answer) in &work.answers {
+                let got = &reply.result.calls[*call].value;
+                if !answer.is(got) {
+                    let (class, difference) = answer.mismatch(Rank(rank), *call, got);
+                    return Err(Mismatch {
+                        class: class.name().to_owned(),
+                        sentence: class.sentence(),
+                        difference: Some(difference),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Barriers: the last to enter comes before the first to leave. Needs comparable clocks.
+    fn compare_times(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
+        if !self.facts.op.is_barrier() {
+            return Ok(());
+        }
+        let times = |rank: u32| {
+            let calls = &self.steps[rank as usize].step.calls;
+            let results = &replies[rank as usize].result.calls;
+            let barrier = calls
+                .iter()
+                .position(|call| !matches!(call, Call::Sleep { .. }));
+            let enter = barrier.map_or(0, |call| results[call].enter);
+            (
+                enter,
+                results.last().map_or(0, |last: &CallResult| last.leave),
+            )
+        };
+        let members = || self.facts.members.iter().map(|rank| (*rank, times(*rank)));
+        let last = members().max_by_key(|(_, (enter, _))| *enter);
+        let first = members().min_by_key(|(_, (_, leave))| *leave);
+        match (last, first) {
+            (Some((last, (enter, _))), Some((first, (_, leave)))) if leave < enter => {
+                let early = (enter - leave) as f64 / 1e6;
+                Err(Mismatch {
+                    class: Class::EarlyLeave.name().to_owned(),
+                    sentence: format!(
+                        "rank {first} left the barrier {early:.3} ms before rank {last} entered it"
+                    ),
+                    difference: None,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Every wrong element of a rank, and the damage around its tensors.
+fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
+    let reply = &scene.replies[rank as usize].payload;
+    let expected = &scene.prepared.expected[rank as usize];
+    if reply == expected {
+        return Wrong::default();
+    }
+    let spots = scene
+        .spots(rank)
+        .filter(|spot| !scene.is_right(spot, scene.got(spot)))
+        .collect();
+    let mut damage = Damage::default();
+    for buffer in &scene.prepared.works[rank as usize].buffers {
+        let (start, len) = buffer.storage;
+        let size = buffer.place.size;
+        let mut covered = vec![false; len / size];
+        for index in 0..buffer.len {
+            covered[buffer.place.element(index)] = true;
+        }
+        let first = covered.iter().position(|covered| *covered);
+        let last = covered.iter().rposition(|covered| *covered);
+        // A tensor without elements has all its guard behind it.
+        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+        for at in 0..len {
+            let element = at / size;
+            if covered[element] || reply[start + at] == expected[start + at] {
+                continue;
+            }
+            match element {
+                _ if element < first => damage.before += 1,
+                _ if element > last || buffer.len == 0 => damage.after += 1,
+                _ => damage.between += 1,
+            }
+            let bytes = (at, expected[start + at], reply[start + at]);
+            damage.first = damage.first.or(Some(bytes));
+        }
+    }
+    Wrong { spots, damage }
+}
+
+/// In the bounded lane, the first element that is right everywhere and yet not the same everywhere.
+fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
+    let facts = &scene.prepared.facts;
+    let shared = |spot: &Spot<'_>| {
+        spot.buffer.role == Role::Both && matches!(spot.piece.after, Origin::Reduce { .. })
+    };
+    let (first, rest) = facts.members.split_first()?;
+    // Only an all_reduce gives one result to several ranks; elsewhere the slots differ.
+    if facts.purpose.lane != Lane::Bounded {
+        return None;
+    }
+    rest.iter().find_map(|rank| {
+        let theirs = scene.spots(*first).filter(shared);
+        theirs
+            .zip(scene.spots(*rank).filter(shared))
+            .find(|(a, b)| a.piece.after == b.piece.after && scene.got(a) != scene.got(b))
+            .map(|(_, spot)| spot)
+    })
+}
+
+impl Answer {
+    fn is(&self, got: &Value) -> bool {
+        match self {
+            Self::Sender(rank) => got.as_u64() == Some(u64::from(rank.0)),
+            Self::Objects(value) => value == got,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Self::Objects(Value::Array(list)) => list.len() as u64,
+            Self::Sender(_) | Self::Objects(_) => 1,
+        }
+    }
+
+    fn mismatch(&self, rank: Rank, call: usize, got: &Value) -> (Class, Difference) {
+        let (class, buffer, index, expected, actual) = match self {
+            Self::Sender(sender) => (
+                Class::WrongSender,
+                "sender".to_owned(),
+                call,
+                sender.to_string(),
+                excerpt(got),
+            ),
+            Self::Objects(Value::Array(list))
+                if got.as_array().is_some_and(|got| got.len() == list.len()) =>
+            {
+                let got = got.as_array().map_or(&[][..], Vec::as_slice);
+                let index = list.iter().zip(got).position(|(a, b)| a != b).unwrap_or(0);
+                let buffer = format!("object[{index}]");
+                (
+                    Class::WrongObject,
+                    buffer,
+                    index,
+                    excerpt(&list[index]),
+                    excerpt(&got[index]),
+                )
+            }
+            Self::Objects(value) => (
+                Class::WrongObject,
+                "object".to_owned(),
+                0,
+                excerpt(value),
+                excerpt(got),
+            ),
+        };
+        let difference = Difference {
+            buffer,
+            rank,
+            index: index as u64,
+            expected,
+            actual,
+            wrong: 1,
+            of: self.count(),
+            ranks: vec![rank],
+        };
+        (class, difference)
+    }
+}
+
+/// The beginning of a JSON value, short enough for a report.
+fn excerpt(value: &Value) -> String {
+    const LONGEST: usize = 120;
+    let text = value.to_string();
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    let start: String = text.chars().take(LONGEST).collect();
+    format!("{start}… ({} characters)", text.chars().count())
+}
