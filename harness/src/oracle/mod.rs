@@ -16,9 +16,11 @@
 mod class;
 mod classify;
 mod combine;
+mod dense;
 mod draw;
 mod float8;
 mod hash;
+mod hypothesis;
 mod image;
 mod number;
 mod place;

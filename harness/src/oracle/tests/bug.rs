@@ -167,7 +167,11 @@ impl Bug {
             Self::GuardAfter => {
                 let last = step.tensors.last().unwrap();
                 let size = last.dtype.size();
-                let end = *super::world::addresses(last).iter().max().unwrap() + 1;
+                let addresses = super::world::addresses(last);
+                let end = addresses
+                    .iter()
+                    .max()
+                    .map_or(last.offset as usize, |last| last + 1);
                 let start: u64 = step.storages[..last.storage].iter().sum();
                 let at = start as usize + end * size;
                 payload[at..at + size]

@@ -1,6 +1,7 @@
 //! The oracle against a second implementation: right answers verify, wrong ones are classified.
 
 mod bug;
+mod bugs;
 mod right;
 mod scalar;
 mod world;

@@ -115,7 +115,10 @@ pub fn reduce(dtype: DType, op: ReduceOp, divisor: usize, elements: &[Vec<u8>]) 
         .reduce(|a, b| pairwise(op, a, b))
         .unwrap();
     let value = match (op, total) {
-        (ReduceOp::Avg, Scalar::Whole(total)) => Scalar::Whole(total / divisor as i128),
+        (ReduceOp::Avg, total @ Scalar::Whole(_)) => match decode(dtype, &encode(dtype, total)) {
+            Scalar::Whole(total) => Scalar::Whole(total / divisor as i128),
+            _ => unreachable!(),
+        },
         (ReduceOp::Avg, total) => scale(total, 1.0 / divisor as f64),
         (_, total) => total,
     };

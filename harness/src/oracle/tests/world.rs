@@ -649,8 +649,3 @@ impl World<'_> {
         }
     }
 }
-
-/// As [`scalar::reduce`], for the bugs.
-pub fn right(dtype: DType, op: ReduceOp, elements: &[Vec<u8>]) -> Vec<u8> {
-    scalar::reduce(dtype, op, elements.len(), elements)
-}
