@@ -14,10 +14,19 @@ use crate::dtype::DType;
 /// Where a rank holds one of its blocks before the calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
-    /// In the rank's payload.
-    pub place: Place,
+    /// The whole buffer's place in the rank's payload.
+    pub buffer: Place,
+    /// The block's first element in the buffer.
+    pub start: usize,
     /// Elements.
     pub len: usize,
+}
+
+impl Home {
+    /// The block's place in the rank's payload.
+    pub(super) fn place(&self) -> Place {
+        self.buffer.from(self.start)
+    }
 }
 
 /// The blocks of all ranks: `homes[rank][slot]`.
@@ -57,7 +66,7 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[Work], members: &[u32])
                 slot: slot as u32,
                 len: home.len,
             };
-            fill(purpose, &block, &mut payloads[rank], &home.place);
+            fill(purpose, &block, &mut payloads[rank], &home.place());
         }
     }
     for (rank, work) in works.iter().enumerate() {
@@ -86,7 +95,8 @@ fn homes(works: &[Work]) -> Homes {
                         homes.resize(slot + 1, None);
                     }
                     homes[slot] = Some(Home {
-                        place: buffer.place.from(piece.start),
+                        buffer: buffer.place,
+                        start: piece.start,
                         len: piece.len,
                     });
                 }
@@ -207,7 +217,7 @@ fn results(purpose: Purpose, works: &[Work], members: &[u32], image: &mut Image)
                         let home = homes[from][slot as usize].expect("a block that somebody holds");
                         copy(
                             &payloads[from],
-                            home.place,
+                            home.place(),
                             &mut expected[rank],
                             to,
                             piece.len,
@@ -244,7 +254,7 @@ fn reduce(
         .map(|rank| {
             let rank = *rank as usize;
             let home = homes[rank][slot].expect("every member contributes");
-            (payloads[rank].as_slice(), home.place)
+            (payloads[rank].as_slice(), home.place())
         })
         .collect();
     let reduction = Reduction {

@@ -16,14 +16,18 @@
 mod class;
 mod classify;
 mod combine;
+mod dense;
 mod draw;
 mod float8;
 mod hash;
+mod hypothesis;
 mod image;
 mod number;
 mod place;
 mod scene;
 mod script;
+#[cfg(test)]
+mod tests;
 mod unpreparable;
 mod verify;
 mod work;
@@ -187,10 +191,4 @@ impl Prepared {
     pub fn steps(&self) -> &[RankStep] {
         &self.steps
     }
-}
-
-/// TEMP
-#[must_use]
-pub fn vacuous(_: &Check, _: WorldSize, _: u64) -> Option<String> {
-    None
 }

@@ -12,7 +12,7 @@ mod sums;
 
 use half::{bf16, f16};
 
-use self::others::{AnyBits, Factor, Finite, GaussianFactor, Grain, Pair, Pattern};
+use self::others::{AnyBits, Extreme, Factor, Finite, GaussianFactor, Grain, Lone, Pair, Pattern};
 use self::sums::{Parts, RealShare, Share, Small, Summand};
 use super::Lane;
 use super::float8::{E4m3fn, E5m2};
@@ -34,7 +34,8 @@ trait Draw {
 struct Turn {
     /// The same on every rank.
     word: u64,
-    /// This rank's place in the turn: the ranks of a group have `0..ranks` between them, rotated by the index.
+    /// This rank's place in the turn: the ranks of a group have `0..ranks` between them, and in every run of that many
+    /// indices each rank has each place once.
     place: u64,
 }
 
@@ -92,7 +93,7 @@ pub(super) fn fill(purpose: Purpose, block: &Block, payload: &mut [u8], place: &
         DType::Uint16 => fill_integer::<u16>(reduce, target),
         DType::Uint32 => fill_integer::<u32>(reduce, target),
         DType::Uint64 => fill_integer::<u64>(reduce, target),
-        DType::Bool => fill_bits::<Bool>(reduce, target),
+        DType::Bool => fill_bool(reduce, target),
         DType::Complex64 => fill_complex::<f32>(reduce, target),
         DType::Complex128 => fill_complex::<f64>(reduce, target),
     }
@@ -119,12 +120,10 @@ impl Target<'_> {
         let own = key.stream(Stream::Block, rank, slot);
         let shared = key.stream(Stream::Shared, 0, slot);
         let element = |index: u64| {
-            draw.draw(own.word(index), || {
-                let word = shared.word(index);
-                Turn {
-                    word,
-                    place: ((word & 0xffff_ffff) + u64::from(position)) % ranks,
-                }
+            draw.draw(own.word(index), || Turn {
+                word: shared.word(index),
+                place: (shared.word(!(index / ranks)) % ranks + index + u64::from(position))
+                    % ranks,
             })
         };
         let size = D::Element::SIZE;
@@ -150,7 +149,8 @@ fn fill_real<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
         }
         ReduceOp::Avg => target.write(&RealShare::<R>::new(target.ranks)),
         ReduceOp::Product => target.write(&Factor::<R>::new(R::PRECISION >= 7, true)),
-        ReduceOp::Min | ReduceOp::Max => target.write(&Finite::<R>::default()),
+        ReduceOp::Min => target.write(&Finite::<R>::new(false)),
+        ReduceOp::Max => target.write(&Finite::<R>::new(true)),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => unreachable!("refused by the oracle"),
     }
 }
@@ -165,7 +165,8 @@ fn fill_integer<I: Integer>(reduce: ReduceOp, target: &mut Target<'_>) {
             I::from_i64,
         )),
         ReduceOp::Product => target.write(&Factor::<I>::new(true, I::SIGNED)),
-        ReduceOp::Min | ReduceOp::Max => target.write(&AnyBits::<I>::default()),
+        ReduceOp::Min => target.write(&Extreme::<I>::new(false)),
+        ReduceOp::Max => target.write(&Extreme::<I>::new(true)),
         ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => fill_bits::<I>(reduce, target),
         ReduceOp::PremulSum => unreachable!("refused by the oracle"),
     }
@@ -175,9 +176,25 @@ fn fill_bits<B: Bits>(reduce: ReduceOp, target: &mut Target<'_>) {
     // One bit in 2^thinning is against the grain, so that neither value is rare in results.
     let thinning = target.ranks.next_power_of_two().trailing_zeros().max(1);
     match reduce {
-        ReduceOp::Band | ReduceOp::Min => target.write(&Grain::<B>::mostly_ones(thinning)),
-        ReduceOp::Bor | ReduceOp::Max => target.write(&Grain::<B>::mostly_zeros(thinning)),
+        ReduceOp::Band => target.write(&Grain::<B>::mostly_ones(thinning)),
+        ReduceOp::Bor => target.write(&Grain::<B>::mostly_zeros(thinning)),
         ReduceOp::Bxor => target.write(&AnyBits::<B>::default()),
+        ReduceOp::Sum
+        | ReduceOp::Avg
+        | ReduceOp::Product
+        | ReduceOp::PremulSum
+        | ReduceOp::Min
+        | ReduceOp::Max => {
+            unreachable!("not bitwise, or refused by the oracle")
+        }
+    }
+}
+
+fn fill_bool(reduce: ReduceOp, target: &mut Target<'_>) {
+    match reduce {
+        ReduceOp::Band | ReduceOp::Min => target.write(&Lone(false)),
+        ReduceOp::Bor | ReduceOp::Max => target.write(&Lone(true)),
+        ReduceOp::Bxor => target.write(&AnyBits::<Bool>::default()),
         ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Product | ReduceOp::PremulSum => {
             unreachable!("refused by the oracle")
         }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::{Draw, Turn};
 use crate::oracle::hash::{below, mix};
-use crate::oracle::number::{Bits, Complex, Number, Real, Ring};
+use crate::oracle::number::{Bits, Bool, Complex, Integer, Number, Real, Ring};
 
 /// Numbers to be multiplied: at each index three ranks carry a factor and the others carry 1 or -1, so that no product
 /// overflows or rounds, whatever the order.
@@ -77,13 +77,19 @@ impl<R: Real> Draw for GaussianFactor<R> {
     }
 }
 
-/// Floats to be compared: normal values of every exponent and either sign. NaN, zeros and denormals, on which backends
-/// differ, are another lane's.
-pub(super) struct Finite<R>(PhantomData<R>);
+/// Floats to be compared: normal values of every exponent and either sign, and for the rank whose turn it is one that
+/// nearly always wins, so that every rank matters. NaN, zeros and denormals, on which backends differ, are another lane's.
+pub(super) struct Finite<R> {
+    largest_wins: bool,
+    element: PhantomData<R>,
+}
 
-impl<R> Default for Finite<R> {
-    fn default() -> Self {
-        Self(PhantomData)
+impl<R> Finite<R> {
+    pub(super) fn new(largest_wins: bool) -> Self {
+        Self {
+            largest_wins,
+            element: PhantomData,
+        }
     }
 }
 
@@ -91,15 +97,72 @@ impl<R: Real> Draw for Finite<R> {
     type Element = R;
 
     #[inline]
-    fn draw(&self, own: u64, _: impl Fn() -> Turn) -> R {
+    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let (lowest, highest) = R::EXPONENTS;
-        let exponent = below(own, (highest - lowest) as u64 + 1) as i64 + i64::from(lowest);
+        let mut exponent = below(own, (highest - lowest) as u64 + 1) as i64 + i64::from(lowest);
+        let mut negative = own & 1 == 1;
+        if turn().place == 0 {
+            exponent = exponent.max(i64::from(highest) - 1);
+            negative = !self.largest_wins;
+        }
         let dropped = 53 - R::PRECISION;
         let fraction = mix(own) >> 12 >> dropped << dropped;
-        let sign = own << 63;
+        let sign = u64::from(negative) << 63;
         R::from_f64(f64::from_bits(
             sign | ((exponent + 1023) as u64) << 52 | fraction,
         ))
+    }
+}
+
+/// Integers to be compared: any, and for the rank whose turn it is one among the sixteenth that wins.
+pub(super) struct Extreme<I> {
+    largest_wins: bool,
+    element: PhantomData<I>,
+}
+
+impl<I> Extreme<I> {
+    pub(super) fn new(largest_wins: bool) -> Self {
+        Self {
+            largest_wins,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<I: Integer> Draw for Extreme<I> {
+    type Element = I;
+
+    #[inline]
+    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> I {
+        if turn().place != 0 {
+            return I::from_word(own);
+        }
+        let near = below(own, (I::LARGEST >> 3) + 1);
+        let lowest = if I::SIGNED { !I::LARGEST } else { 0 };
+        I::from_word(if self.largest_wins {
+            I::LARGEST - near
+        } else {
+            lowest.wrapping_add(near)
+        })
+    }
+}
+
+/// Bools of which, at most indices, one rank's decides: the rank whose turn it is holds this value and the others the
+/// opposite. Now and then nobody holds it, or two ranks do.
+pub(super) struct Lone(pub bool);
+
+impl Draw for Lone {
+    type Element = Bool;
+
+    #[inline]
+    fn draw(&self, _: u64, turn: impl Fn() -> Turn) -> Bool {
+        let Turn { word, place } = turn();
+        let holders = match word >> 60 {
+            0 => 0,
+            1 => 2,
+            _ => 1,
+        };
+        Bool(u8::from((place < holders) == self.0))
     }
 }
 

@@ -70,9 +70,9 @@ impl<I: Integer> Draw for Small<I> {
     #[inline]
     fn draw(&self, own: u64, _: impl Fn() -> Turn) -> I {
         let bound = if own & 3 == 0 { self.large } else { self.small };
-        // The low bits of `below`'s argument hardly matter, so `own` can be used for both choices.
+        // `below` hardly looks at the low bits, so one word makes both choices.
         if I::SIGNED {
-            I::from_i64(below(own, 2 * bound + 1) as i64 - bound as i64)
+            I::from_i64(below(own, 2 * bound + 1).wrapping_sub(bound) as i64)
         } else {
             I::from_word(below(own, bound.saturating_add(1)))
         }
@@ -121,7 +121,8 @@ impl<I> Share<I> {
         if turn.place >= self.carriers {
             return 0;
         }
-        let a = below(own, (self.highest - self.lowest) as u64 + 1) as i64 + self.lowest;
+        let span = self.highest.wrapping_sub(self.lowest) as u64 + 1;
+        let a = (below(own, span) as i64).wrapping_add(self.lowest);
         let t = below(mix(turn.word ^ (turn.place / 2)), self.ranks + 1);
         let t = match turn.place {
             last if last + 1 == self.carriers && last % 2 == 0 => 0,

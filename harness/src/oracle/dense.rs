@@ -1,0 +1,81 @@
+//! Tensors with gaps, taken for dense ones: what would come of reading or writing them without their strides.
+
+use std::collections::BTreeMap;
+
+use super::Class;
+use super::scene::{Scene, Value, word};
+use super::work::Origin;
+
+/// The class of an answer that ignoring strides explains on every one of these ranks.
+pub(super) fn ignored_strides(scene: Scene<'_>, ranks: &[u32]) -> Option<Class> {
+    if scene.prepared.facts.dense {
+        return None;
+    }
+    [
+        (true, false, Class::NonContiguousReadAsDense),
+        (true, true, Class::NonContiguousReadAsDense),
+        (false, true, Class::OnlyDensePartWritten),
+    ]
+    .into_iter()
+    .find(|(reads, writes, _)| {
+        let explains = |rank: &u32| explains(scene, *rank, *reads, *writes).unwrap_or(false);
+        ranks.iter().all(explains)
+    })
+    .map(|(_, _, class)| class)
+}
+
+/// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
+/// leave the storage.
+fn explains(scene: Scene<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
+    let prepared = scene.prepared;
+    let facts = &prepared.facts;
+    let reply = &scene.replies[rank as usize].payload;
+    let read = |rank: u32, slot: u32, index: usize| -> Option<u128> {
+        let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+        let mut place = home.buffer;
+        if reads {
+            (place.step, place.column) = (1, 0);
+        }
+        let payload = &prepared.steps[rank as usize].payload;
+        payload.get(place.range(home.start + index)).map(word)
+    };
+    // A write may fall on an earlier one.
+    let mut written: BTreeMap<usize, Value> = BTreeMap::new();
+    for (buffer, piece) in scene.pieces(rank) {
+        let mut place = buffer.place;
+        if writes {
+            (place.step, place.column) = (1, 0);
+        }
+        for index in 0..piece.len {
+            let value = match piece.after {
+                Origin::Keep => continue,
+                Origin::Copy { rank, slot } => read(rank, slot, index)?.into(),
+                Origin::Reduce { slot } => {
+                    let members = facts.members.iter();
+                    let elements: Option<Vec<u128>> =
+                        members.map(|rank| read(*rank, slot, index)).collect();
+                    // Gaps hold any bits, so their sums round.
+                    let divisor = facts.members.len() as u64;
+                    scene.combined(facts.purpose.reduce?, divisor, &elements?, !reads)?
+                }
+            };
+            written.insert(place.range(piece.start + index).start, value);
+        }
+    }
+    let mut unwritten = prepared.steps[rank as usize].payload.clone();
+    for (start, value) in written {
+        let range = start..start + scene.size();
+        let got = reply.get(range.clone())?;
+        let both_nan = || is_nan(scene, word(got)) && is_nan(scene, value.bits);
+        if !scene.is(word(got), value) && !both_nan() {
+            return Some(false);
+        }
+        unwritten[range].copy_from_slice(got);
+    }
+    Some(unwritten == *reply)
+}
+
+fn is_nan(scene: Scene<'_>, bits: u128) -> bool {
+    let (re, im) = scene.numbers(bits);
+    re.is_nan() || im.is_some_and(f64::is_nan)
+}

@@ -1,0 +1,67 @@
+//! The oracle against a second implementation: right answers verify, wrong ones are classified.
+
+mod bug;
+mod bugs;
+mod right;
+mod scalar;
+mod world;
+
+use std::sync::Arc;
+
+use self::bug::Bug;
+use super::{Mismatch, Prepared};
+use crate::dtype::{DType, ReduceOp};
+use crate::names::{CheckId, Rank, WorldSize};
+use crate::plan::{
+    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
+    Splits,
+};
+
+/// A check of the whole world with everything neutral.
+fn check(op: Op, ranks: u32) -> Check {
+    Check {
+        id: CheckId("test".into()),
+        index: 3,
+        op,
+        group: group(0..ranks),
+        dtype: DType::Float32,
+        reduce: op.reduces().then_some(ReduceOp::Sum),
+        extent: Extent::Flat(33),
+        root: op.has_root().then_some(Root {
+            group_rank: ranks / 2,
+            by: RootBy::Global,
+        }),
+        layout: Layout::Contiguous,
+        mode: Mode::Sync,
+        placement: Placement::OutOfPlace,
+        splits: Splits::Even,
+        pairs: Pairs::Ring,
+        peer_by: RootBy::Global,
+        count: if op.is_coalesced() { 3 } else { 1 },
+        tag: 0,
+        object: ObjectKind::Small,
+        late: op.is_barrier().then_some(0),
+        covers: vec![],
+        declared: Declared::Supported,
+        params: vec![],
+        at: String::new(),
+    }
+}
+
+fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
+    Arc::new(Group {
+        name: "group".into(),
+        ranks: ranks.into_iter().map(Rank).collect(),
+        backend: None,
+    })
+}
+
+/// Prepares a check, has the second implementation run it, and verifies the answers.
+fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Mismatch> {
+    let prepared = Prepared::new(check, WorldSize(world), 42)
+        .unwrap_or_else(|error| panic!("{check:?}: {error}"));
+    let replies = world::run(prepared.steps(), &check.group, bug);
+    prepared.verify(&replies)
+}
+
+const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];

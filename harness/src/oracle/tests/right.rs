@@ -1,0 +1,196 @@
+//! Right answers verify, on every rank, with something compared.
+
+use super::*;
+
+/// Verifies a right answer and sees to it that every rank votes.
+fn passes(check: &Check, world: u32) {
+    match outcome(check, world, Bug::None) {
+        Ok(checked) => {
+            assert_eq!(checked.len(), world as usize);
+            assert!(
+                checked.iter().all(|count| *count > 0),
+                "{checked:?} {check:?}"
+            );
+        }
+        Err(mismatch) => panic!("{mismatch:#?}\n{check:?} in a world of {world}"),
+    }
+}
+
+fn tensor_ops() -> impl Iterator<Item = Op> {
+    Op::ALL.into_iter().filter(|op| op.has_tensors())
+}
+
+/// Whether the plan would have such a check.
+fn has_meaning(check: &Check) -> bool {
+    let scalar = check.extent == Extent::Scalar;
+    !(scalar && check.layout != Layout::Contiguous)
+        && !(check.op.has_pairs() && check.group.size() < 2 && check.pairs != Pairs::Own)
+        && !(check.placement == Placement::InPlace
+            && matches!(check.op, Op::AllToAll | Op::AllToAllSingle))
+}
+
+#[test]
+fn every_dtype_and_reduce_op_in_every_op_and_world() {
+    for ranks in SIZES {
+        for op in tensor_ops() {
+            for dtype in DType::ALL {
+                for reduce in ReduceOp::ALL {
+                    if !reduce.is_defined_for(dtype)
+                        || (!op.reduces() && reduce != ReduceOp::ALL[3])
+                    {
+                        continue;
+                    }
+                    let check = Check {
+                        dtype,
+                        reduce: op.reduces().then_some(reduce),
+                        ..check(op, ranks)
+                    };
+                    if has_meaning(&check) {
+                        passes(&check, ranks);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_extent_layout_placement_and_mode() {
+    let extents = [0, 1, 2, 4, 7, 300].map(Extent::Flat);
+    for ranks in SIZES {
+        for op in tensor_ops() {
+            for extent in extents.into_iter().chain([Extent::Scalar]) {
+                for layout in [
+                    Layout::Contiguous,
+                    Layout::Strided,
+                    Layout::Transposed,
+                    Layout::Offset,
+                ] {
+                    for placement in [Placement::OutOfPlace, Placement::InPlace] {
+                        for mode in [Mode::Sync, Mode::Async] {
+                            let check = Check {
+                                extent,
+                                layout,
+                                placement,
+                                mode,
+                                dtype: DType::Complex64,
+                                ..check(op, ranks)
+                            };
+                            if has_meaning(&check) {
+                                passes(&check, ranks);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_root_named_either_way_and_groups_in_any_order() {
+    for members in [
+        vec![0, 1, 2],
+        vec![1, 3],
+        vec![4, 2, 0],
+        vec![3],
+        vec![4, 1, 3, 0, 2],
+    ] {
+        for op in Op::ALL {
+            for root in 0..members.len() as u32 {
+                for by in [RootBy::Global, RootBy::Group] {
+                    let plain = check(op, members.len() as u32);
+                    let check = Check {
+                        group: group(members.iter().copied()),
+                        root: op.has_root().then_some(Root {
+                            group_rank: root,
+                            by,
+                        }),
+                        peer_by: by,
+                        late: op.is_barrier().then_some(root),
+                        ..plain
+                    };
+                    if has_meaning(&check) {
+                        passes(&check, 5);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_split() {
+    for ranks in SIZES {
+        let matrix = (0..u64::from(ranks))
+            .map(|i| {
+                (0..u64::from(ranks))
+                    .map(|j| 2 * (i * 7 + j * 3) % 10)
+                    .collect()
+            })
+            .collect();
+        for splits in [
+            Splits::Even,
+            Splits::Uneven,
+            Splits::WithZero,
+            Splits::AllZero,
+            Splits::Explicit(matrix),
+        ] {
+            for op in [Op::AllToAll, Op::AllToAllSingle] {
+                for layout in [Layout::Contiguous, Layout::Strided, Layout::Transposed] {
+                    for numel in [0, 1, 8] {
+                        let check = Check {
+                            splits: splits.clone(),
+                            layout,
+                            extent: Extent::Flat(numel),
+                            ..check(op, ranks)
+                        };
+                        passes(&check, ranks);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pair_and_object() {
+    for ranks in SIZES {
+        for op in [Op::SendRecv, Op::IsendIrecv, Op::BatchIsendIrecv] {
+            for pairs in [Pairs::Ring, Pairs::All, Pairs::Own] {
+                for count in [1, 4] {
+                    let check = Check {
+                        pairs,
+                        count,
+                        tag: 5,
+                        ..check(op, ranks)
+                    };
+                    // A blocking send to oneself cannot return.
+                    if has_meaning(&check) && (pairs != Pairs::Own || op != Op::SendRecv) {
+                        passes(&check, ranks);
+                    }
+                }
+            }
+        }
+        for op in Op::ALL.into_iter().filter(|op| op.has_objects()) {
+            for object in [ObjectKind::Small, ObjectKind::Large, ObjectKind::Mixed] {
+                let check = Check {
+                    object,
+                    ..check(op, ranks)
+                };
+                passes(&check, ranks);
+            }
+        }
+        for op in [Op::Barrier, Op::MonitoredBarrier] {
+            for late in (0..ranks).map(Some).chain([None]) {
+                passes(
+                    &Check {
+                        late,
+                        ..check(op, ranks)
+                    },
+                    ranks,
+                );
+            }
+        }
+    }
+}
