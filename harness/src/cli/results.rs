@@ -55,8 +55,7 @@ fn read(run: &Path) -> Result<Results, Failure> {
 
 /// Writes the reports and says where they are.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
-    let markdown = folder.join("summary.md");
-    std::fs::write(&markdown, report::markdown::render(results))?;
-    report::console::summarise(out, results, &[&markdown])?;
+    let paths = report::write_all(folder, results)?;
+    report::console::summarise(out, results, &paths.all())?;
     Ok(())
 }

@@ -77,7 +77,7 @@ fn is_target(spot: &Spot<'_>) -> bool {
     match spot.buffer.role {
         Role::Output | Role::NonRoot => true,
         Role::Both => spot.piece.after != Origin::Keep,
-        Role::Input | Role::Bystander => false,
+        Role::Input | Role::Unspecified | Role::Bystander => false,
     }
 }
 

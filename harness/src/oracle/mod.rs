@@ -192,3 +192,9 @@ impl Prepared {
         &self.steps
     }
 }
+
+/// TEMP
+#[must_use]
+pub fn vacuous(_: &Check, _: WorldSize, _: u64) -> Option<String> {
+    None
+}

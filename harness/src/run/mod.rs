@@ -74,7 +74,7 @@ struct Shared {
     settings: Settings,
     expectations: Arc<Expectations>,
     launcher: LocalLauncher,
-    budget: Semaphore,
+    budget: Arc<Semaphore>,
     interrupt: watch::Receiver<bool>,
     started: Instant,
     base_environment: std::collections::BTreeMap<String, String>,
@@ -134,7 +134,7 @@ pub async fn run(
         },
     }));
     let shared = Arc::new(Shared {
-        budget: Semaphore::new(settings.ranks_at_once),
+        budget: Arc::new(Semaphore::new(settings.ranks_at_once)),
         interrupt: interrupt.0.subscribe(),
         started: Instant::now(),
         base_environment: setup::base_environment(),
@@ -142,40 +142,51 @@ pub async fn run(
         expectations,
         launcher,
     });
+    let plan = plan
+        .scenarios
+        .iter()
+        .cloned()
+        .map(Arc::new)
+        .collect::<Vec<_>>();
     let mut scenarios = tokio::task::JoinSet::new();
     for round in 0..shared.settings.repeat {
-        for scenario in &plan.scenarios {
-            let permits = (scenario.world_size.count()).min(shared.settings.ranks_at_once) as u32;
-            let Ok(permit) = shared.budget.acquire_many(permits).await else {
-                break;
+        for scenario in &plan {
+            let permits = scenario
+                .world_size
+                .count()
+                .min(shared.settings.ranks_at_once);
+            let budget = Arc::clone(&shared.budget);
+            let Ok(permit) = budget.acquire_many_owned(permits as u32).await else {
+                unreachable!("the budget is never closed");
             };
-            permit.forget();
             let (shared, scenario, records) =
-                (Arc::clone(&shared), scenario.clone(), records.clone());
+                (Arc::clone(&shared), Arc::clone(scenario), records.clone());
             scenarios.spawn(async move {
-                one(&shared, &scenario, round, &records).await;
-                shared.budget.add_permits(permits as usize);
+                one(shared, scenario, round, &records).await;
+                drop(permit);
             });
         }
     }
-    while let Some(done) = scenarios.join_next().await {
-        if let Err(error) = done
-            && error.is_panic()
-        {
-            std::panic::resume_unwind(error.into_panic());
-        }
-    }
+    while scenarios.join_next().await.is_some() {}
     Ok(())
 }
 
 async fn one(
-    shared: &Shared,
-    scenario: &Scenario,
+    shared: Arc<Shared>,
+    scenario: Arc<Scenario>,
     round: u32,
     records: &mpsc::UnboundedSender<Record>,
 ) {
-    let run = scenario::run(shared, scenario, round).await;
-    for record in recording::records(shared, scenario, round, run) {
+    let task = {
+        let (shared, scenario) = (Arc::clone(&shared), Arc::clone(&scenario));
+        tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
+    };
+    // A mistake of the harness in one scenario is that scenario's result, and the others go on.
+    let run = match task.await {
+        Ok(run) => run,
+        Err(error) => scenario::broken(&scenario, round, &error.to_string()),
+    };
+    for record in recording::records(&shared, &scenario, round, run) {
         let _ = records.send(record);
     }
 }

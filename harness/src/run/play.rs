@@ -345,10 +345,10 @@ impl<'a> Player<'a> {
             }
             Event::Ended(rank, end) => {
                 let story = &mut self.played.ranks[rank.index()];
-                let expected = story.said_bye.is_some();
                 let why = format!("its process ended: {end}");
                 story.end = Some(end);
-                if expected {
+                // What a connected rank still had to say is on its way; the end of its connection decides.
+                if story.hello.is_some() {
                     Ok(())
                 } else {
                     Err(Stop::Lost(Loss::Crash(rank, why)))

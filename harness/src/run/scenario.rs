@@ -35,24 +35,38 @@ pub struct ScenarioRun {
     pub ended: Instant,
 }
 
+impl ScenarioRun {
+    fn new(scenario: &Scenario, round: u32) -> Self {
+        let folder = log_folder(scenario, round);
+        Self {
+            init: not_run("it was not started"),
+            checks: Vec::new(),
+            end: not_run("it was not started"),
+            trouble: None,
+            ranks: Vec::new(),
+            logs: scenario
+                .world_size
+                .ranks()
+                .map(|rank| folder.join(format!("rank{rank}.log")))
+                .collect(),
+            worlds: 0,
+            began: Instant::now(),
+            ended: Instant::now(),
+        }
+    }
+}
+
+/// The run of a scenario in which the harness itself broke.
+pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(scenario, round);
+    run.init = Finding::bare(Outcome::HarnessError, None, why);
+    give_up(&mut run, scenario, why);
+    run
+}
+
 /// Runs it. Never fails: what goes wrong is a finding.
 pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
-    let folder = log_folder(scenario, round);
-    let mut run = ScenarioRun {
-        init: not_run("it was not started"),
-        checks: Vec::new(),
-        end: not_run("it was not started"),
-        trouble: None,
-        ranks: Vec::new(),
-        logs: scenario
-            .world_size
-            .ranks()
-            .map(|rank| folder.join(format!("rank{rank}.log")))
-            .collect(),
-        worlds: 0,
-        began: Instant::now(),
-        ended: Instant::now(),
-    };
+    let mut run = ScenarioRun::new(scenario, round);
     let mut initialised = false;
     loop {
         if *shared.interrupt.borrow() {

@@ -13,8 +13,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
-    Splits,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
+    RootBy, Splits,
 };
 
 /// A check of the whole world with everything neutral.
@@ -34,6 +34,7 @@ fn check(op: Op, ranks: u32) -> Check {
         layout: Layout::Contiguous,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
+        non_root: NonRoot::Untouched,
         splits: Splits::Even,
         pairs: Pairs::Ring,
         peer_by: RootBy::Global,
