@@ -286,6 +286,8 @@ mod tests {
                 scenarios: 4,
                 checks: 1_200,
             },
+            requirements: Default::default(),
+            absent: Vec::new(),
         };
         let mut lines = Vec::new();
         let mut console = Console::new(Vec::new(), Progress::Lines(Box::new(&mut lines)));

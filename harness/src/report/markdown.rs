@@ -31,6 +31,9 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
     for trouble in results.troubles() {
         writeln!(page, "> **Trouble:** {}\n", cell(trouble))?;
     }
+    for absence in results.absences() {
+        writeln!(page, "> {}\n", cell(&absence))?;
+    }
     write_matrix(page, results)?;
     write_failing(page, results)?;
     write_excused(page, results)?;

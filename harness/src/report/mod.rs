@@ -29,8 +29,8 @@ mod text;
 
 pub use files::{Paths, write_all};
 pub use record::{
-    CheckRecord, Column, Counts, Difference, EndRecord, FORMAT, RankLine, RankRecord, Reason,
-    Record, RunRecord, ScenarioRecord, Span,
+    Absent, CheckRecord, Column, Counts, Difference, EndRecord, FORMAT, RankLine, RankRecord,
+    Reason, Record, RunRecord, ScenarioRecord, Span,
 };
 pub use repeat::repeat_command;
 pub use results::{Results, column_names};

@@ -45,6 +45,21 @@ pub struct RunRecord {
     pub arguments: Vec<String>,
     /// Scenarios and checks planned.
     pub planned: Counts,
+    /// The sentences of the requirements that the planned cases cover, so that reports need no other file.
+    #[serde(default)]
+    pub requirements: BTreeMap<RequirementId, String>,
+    /// Platforms that were looked for and are not here: nothing of theirs was run, and nothing of it is a pass.
+    #[serde(default)]
+    pub absent: Vec<Absent>,
+}
+
+/// A platform, or one of its backends, that is not here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Its name.
+    pub platform: String,
+    /// Why, one line.
+    pub reason: String,
 }
 
 /// A count of scenarios and of checks.

@@ -64,6 +64,8 @@ mod tests {
             profile: None,
             arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
             planned: Counts::default(),
+            requirements: Default::default(),
+            absent: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
+use super::text::{clip, one_line};
 use crate::names::ScenarioId;
 use crate::platform::Evidence;
 
@@ -90,6 +91,18 @@ impl Results {
     #[must_use]
     pub fn scenarios_by_id(&self) -> BTreeMap<&ScenarioId, &ScenarioRecord> {
         self.scenarios.iter().map(|one| (&one.id, one)).collect()
+    }
+
+    /// One line for each platform that was looked for and is not here.
+    #[must_use]
+    pub fn absences(&self) -> Vec<String> {
+        let absent = self.run.absent.iter();
+        absent
+            .map(|absent| {
+                let (platform, reason) = (one_line(&absent.platform), one_line(&absent.reason));
+                clip(&format!("platform {platform} was not run: {reason}"), 500)
+            })
+            .collect()
     }
 
     /// Remarks on the records, then what the run itself reported as trouble.

@@ -12,6 +12,7 @@ mod setup;
 pub use recording::point;
 pub use setup::distinctive_environment;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,8 +20,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::judge::Expectations;
+use crate::names::RequirementId;
 use crate::plan::{Plan, Scenario};
-use crate::report::{Counts, FORMAT, Record, RunRecord};
+use crate::report::{Absent, Counts, FORMAT, Record, RunRecord};
 use crate::world::{Driver, LocalLauncher};
 
 /// How a plan is run.
@@ -44,6 +46,10 @@ pub struct Settings {
     pub profile: Option<String>,
     /// The command line, for the record.
     pub arguments: Vec<String>,
+    /// Sentences of the requirements, for the record.
+    pub requirements: BTreeMap<RequirementId, String>,
+    /// Platforms that are not here, for the record.
+    pub absent: Vec<Absent>,
 }
 
 /// Flips to true when the run is to stop early: everything started is killed, everything else is not-run.
@@ -77,7 +83,7 @@ struct Shared {
     budget: Arc<Semaphore>,
     interrupt: watch::Receiver<bool>,
     started: Instant,
-    base_environment: std::collections::BTreeMap<String, String>,
+    base_environment: BTreeMap<String, String>,
 }
 
 /// The runtime that runs need: two workers, and threads that are never retired, because the kernel ties the
@@ -132,6 +138,8 @@ pub async fn run(
             scenarios: plan.scenarios.len() as u64 * repeats,
             checks: plan.check_count() as u64 * repeats,
         },
+        requirements: settings.requirements.clone(),
+        absent: settings.absent.clone(),
     }));
     let shared = Arc::new(Shared {
         budget: Arc::new(Semaphore::new(settings.ranks_at_once)),

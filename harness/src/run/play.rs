@@ -3,7 +3,7 @@
 //! Steps are sent ahead of the answers, so that a rank never waits for the harness; the opening and the closing are
 //! fences. The harness's own deadline is on *progress*: any event of any rank counts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -33,8 +33,8 @@ const HOST_AHEAD: Duration = Duration::from_millis(5);
 /// What came of a world.
 #[derive(Debug, Default)]
 pub struct Played {
-    /// Findings of the checks it got to, in order, from the first one it was asked for.
-    pub checks: Vec<Finding>,
+    /// Findings of the checks it got to, by their place in the scenario.
+    pub checks: BTreeMap<usize, Finding>,
     /// Of every rank's initialisation; none if the world was lost before.
     pub init: Option<Finding>,
     /// Of its teardown; none if it did not get there.
@@ -99,7 +99,7 @@ const POISONED: &str = "a check failed in a way that may poison the group";
 /// Plays one world.
 pub struct Player<'a> {
     scenario: &'a Scenario,
-    checks: &'a [Check],
+    todo: Vec<usize>,
     openings: Vec<Step>,
     seed: u64,
     deadline: Duration,
@@ -114,10 +114,10 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// A player for the checks from `first` on.
+    /// A player for the checks at these places of the scenario, in order.
     pub fn new(
         scenario: &'a Scenario,
-        first: usize,
+        todo: Vec<usize>,
         openings: Vec<Step>,
         seed: u64,
         interrupted: tokio::sync::watch::Receiver<bool>,
@@ -125,7 +125,7 @@ impl<'a> Player<'a> {
     ) -> Self {
         Self {
             scenario,
-            checks: &scenario.checks[first..],
+            todo,
             openings,
             seed,
             deadline: Duration::from_secs_f64(scenario.case.world.deadline_s),
@@ -170,15 +170,11 @@ impl<'a> Player<'a> {
             .collect();
         self.open(steps).await?;
         self.drain(0).await?;
-        let mut next = 0;
-        while next < self.checks.len() {
-            if !self.has_room() {
-                let waiting = self.pending.len() - 1;
-                self.drain(waiting).await?;
-                continue;
+        for index in std::mem::take(&mut self.todo) {
+            while !self.has_room() {
+                self.drain(self.pending.len() - 1).await?;
             }
-            self.send_check(next);
-            next += 1;
+            self.send_check(index);
         }
         self.drain(0).await?;
         let farewell = self
@@ -231,14 +227,14 @@ impl<'a> Player<'a> {
     }
 
     fn send_check(&mut self, index: usize) {
-        let check = &self.checks[index];
+        let check = &self.scenario.checks[index];
         let label = short(check).to_owned();
         let prepared = match Prepared::new(check, self.size(), self.seed) {
             Ok(prepared) => prepared,
             Err(error) => {
                 // The plan refuses such checks before a run; reaching this is the harness's own mistake.
                 let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
-                self.played.checks.push(finding);
+                self.played.checks.insert(index, finding);
                 return;
             }
         };
@@ -440,38 +436,36 @@ impl<'a> Player<'a> {
                 if ok { Ok(()) } else { Err(Stop::Decided) }
             }
             Purpose::Check(index, prepared) => {
-                let check = &self.checks[index];
+                let check = &self.scenario.checks[index];
                 let finding = large_aside(pending.bytes, || {
                     Finding::of_answers(check, &prepared, &replies)
                 });
-                let poisons = finding.outcome == Outcome::Error;
-                self.played.checks.push(finding);
-                if poisons {
-                    self.played.lost = Some(POISONED.to_owned());
-                    Err(Stop::Decided)
-                } else {
-                    Ok(())
-                }
+                self.decide(index, finding)
             }
             Purpose::Probe(index, prepared) => {
-                let probe = Finding::of_answers(&probe(&self.checks[index]), &prepared, &replies);
-                let Some(finding) = self.played.checks.pop() else {
-                    return Ok(());
-                };
-                let finding = finding.after_probe(&probe);
-                let poisons = finding.outcome == Outcome::Error;
-                self.played.checks.push(finding);
-                if poisons {
-                    self.played.lost = Some(POISONED.to_owned());
-                    Err(Stop::Decided)
-                } else {
-                    Ok(())
+                let check = probe(&self.scenario.checks[index]);
+                let probed = Finding::of_answers(&check, &prepared, &replies);
+                match self.played.checks.remove(&index) {
+                    Some(refused) => self.decide(index, refused.after_probe(&probed)),
+                    None => Ok(()),
                 }
             }
             Purpose::Closing => {
                 self.played.end = Some(judge_closing(&replies));
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps a finding; one that may have poisoned the group ends the world.
+    fn decide(&mut self, index: usize, finding: Finding) -> Result<(), Stop> {
+        let poisons = finding.outcome == Outcome::Error;
+        self.played.checks.insert(index, finding);
+        if poisons {
+            self.played.lost = Some(POISONED.to_owned());
+            Err(Stop::Decided)
+        } else {
+            Ok(())
         }
     }
 
@@ -550,16 +544,19 @@ impl<'a> Player<'a> {
         let mut finding = Finding::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
         self.played.lost = Some(what);
-        // The step that the slowest rank has not answered is the one that was lost; probes belong to their check.
-        let open = self.pending.iter().map(|pending| &pending.purpose).next();
-        match open {
-            Some(Purpose::Check(..)) => self.played.checks.push(finding),
-            Some(Purpose::Probe(..)) => {
-                if let Some(refused) = self.played.checks.pop() {
+        match self.lost_step(loss).map(|pending| &pending.purpose) {
+            Some(Purpose::Check(index, _)) => {
+                let index = *index;
+                self.played.checks.insert(index, finding);
+            }
+            // A probe belongs to its check.
+            Some(Purpose::Probe(index, _)) => {
+                let index = *index;
+                if let Some(refused) = self.played.checks.remove(&index) {
                     finding.summary =
                         format!("{}; afterwards {}", refused.summary, finding.summary);
                 }
-                self.played.checks.push(finding);
+                self.played.checks.insert(index, finding);
             }
             Some(Purpose::Opening) => {
                 finding.outcome = Outcome::InitFailed;
@@ -574,6 +571,19 @@ impl<'a> Player<'a> {
                 self.played.init = Some(finding);
             }
             None => self.played.end = Some(finding),
+        }
+    }
+
+    /// The step in which the world was lost. Steps are sent ahead, so ranks may be in different ones: a rank that
+    /// died did so in the first step it has not answered, and a world hangs in the first that not all have answered.
+    /// Steps before the lost one that are still open have no finding; they are played again in the next world.
+    fn lost_step(&self, loss: &Loss) -> Option<&Pending> {
+        match loss {
+            Loss::Crash(rank, _) => self
+                .pending
+                .iter()
+                .find(|pending| pending.replies[rank.index()].is_none()),
+            Loss::Hang | Loss::Interrupted => self.pending.front(),
         }
     }
 

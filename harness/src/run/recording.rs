@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Shared;
 use super::play::RankStory;
 use super::scenario::ScenarioRun;
-use crate::judge::{Entry, Finding, Point, judge};
+use crate::judge::{Entry, Finding, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
 use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
@@ -47,7 +47,7 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
     };
     let [init, end] = scenario.frame_checks();
     writer.frame(init, "init", &OPENING_COVERS, run.init);
-    for (check, finding) in scenario.checks.iter().zip(run.checks) {
+    for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
         writer.check(check, finding);
     }
     writer.frame(end, "teardown", &CLOSING_COVERS, run.end);
@@ -131,6 +131,10 @@ impl Writer<'_> {
             check.map_or(&Declared::Supported, |check| &check.declared),
         );
         let summary = match remark {
+            // The expectation stands in the record with its own words.
+            Some(_) if matches!(verdict, Verdict::KnownFailure | Verdict::Waived) => {
+                finding.summary
+            }
             Some(remark) if finding.summary.is_empty() => remark,
             Some(remark) => format!("{} ({remark})", finding.summary),
             None => finding.summary,

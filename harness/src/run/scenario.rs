@@ -17,8 +17,8 @@ const WORLDS: u32 = 24;
 pub struct ScenarioRun {
     /// Of every rank's initialisation.
     pub init: Finding,
-    /// One for each check, in order.
-    pub checks: Vec<Finding>,
+    /// One for each check, in order; none until a world has got to it.
+    pub checks: Vec<Option<Finding>>,
     /// Of the teardown.
     pub end: Finding,
     /// Why worlds were lost, or why it did not run.
@@ -40,7 +40,7 @@ impl ScenarioRun {
         let folder = log_folder(scenario, round);
         Self {
             init: not_run("it was not started"),
-            checks: Vec::new(),
+            checks: vec![None; scenario.checks.len()],
             end: not_run("it was not started"),
             trouble: None,
             ranks: Vec::new(),
@@ -60,7 +60,7 @@ impl ScenarioRun {
 pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
     run.init = Finding::bare(Outcome::HarnessError, None, why);
-    give_up(&mut run, scenario, why);
+    give_up(&mut run, why);
     run
 }
 
@@ -70,12 +70,12 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
     let mut initialised = false;
     loop {
         if *shared.interrupt.borrow() {
-            give_up(&mut run, scenario, "the run was interrupted");
+            give_up(&mut run, "the run was interrupted");
             break;
         }
         if run.worlds == WORLDS {
             let why = format!("gave up after {WORLDS} worlds were lost");
-            give_up(&mut run, scenario, &why);
+            give_up(&mut run, &why);
             break;
         }
         run.worlds += 1;
@@ -88,7 +88,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
                 } else {
                     run.init = finding;
                 }
-                give_up(&mut run, scenario, &error.to_string());
+                give_up(&mut run, &error.to_string());
                 break;
             }
         };
@@ -100,10 +100,10 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             } else {
                 "its world did not initialise"
             };
-            give_up(&mut run, scenario, why);
+            give_up(&mut run, why);
             break;
         }
-        if run.checks.len() == scenario.checks.len() && run.end.outcome != Outcome::NotRun {
+        if run.checks.iter().all(Option::is_some) && run.end.outcome != Outcome::NotRun {
             break;
         }
     }
@@ -120,8 +120,13 @@ fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
         *initialised = init.outcome == Outcome::Pass;
         run.init = init;
     }
-    run.checks.extend(played.checks);
-    if let Some(end) = played.end {
+    for (index, finding) in played.checks {
+        run.checks[index] = Some(finding);
+    }
+    // A bad end of one world is not made good by the next.
+    if let Some(end) = played.end
+        && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
+    {
         run.end = end;
     }
     if let Some(lost) = played.lost {
@@ -131,15 +136,23 @@ fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
 }
 
 /// Everything without a finding is not run.
-fn give_up(run: &mut ScenarioRun, scenario: &Scenario, why: &str) {
+fn give_up(run: &mut ScenarioRun, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
-    run.checks
-        .resize_with(scenario.checks.len(), || not_run(why));
+    for check in &mut run.checks {
+        check.get_or_insert_with(|| not_run(why));
+    }
     for finding in [&mut run.init, &mut run.end] {
         if finding.outcome == Outcome::NotRun {
             *finding = not_run(why);
         }
     }
+}
+
+/// Places of the checks that have no finding yet.
+fn open_checks(run: &ScenarioRun) -> Vec<usize> {
+    (0..run.checks.len())
+        .filter(|index| run.checks[*index].is_none())
+        .collect()
 }
 
 fn not_run(why: &str) -> Finding {
@@ -189,7 +202,7 @@ async fn world(
     let world = shared.launcher.launch(order).await?;
     let player = Player::new(
         scenario,
-        run.checks.len(),
+        open_checks(run),
         openings,
         shared.settings.seed,
         shared.interrupt.clone(),

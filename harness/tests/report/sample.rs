@@ -193,6 +193,8 @@ pub fn run() -> RunRecord {
             "core".into(),
         ],
         planned: Counts::default(),
+        requirements: Default::default(),
+        absent: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 // strings, and the one place that makes links checks where they lead.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { standings, columns, cases, requirements, texts, units, findings, scenarios } = data;
+  const { standings, columns, cases, requirements, sentences, texts, units, findings, scenarios } = data;
   const byId = (id) => document.getElementById(id);
   const NO_AREA = "other";
   const CARDS = 20;
@@ -70,6 +70,7 @@
       const area = rowOf("area", `area:${name}`, name, all);
       const id = requirement === null ? "no requirement" : requirement;
       const row = rowOf("requirement", `req:${id}`, id, area);
+      row.title = sentences[requirements.indexOf(requirement)] || "";
       const one = cases[unit.case];
       const leaf = rowOf("case", `req:${id}|${one.id}`, one.id, row);
       leaf.title = one.title;
@@ -212,7 +213,8 @@
     const isOpen = open.has(row.key) || (row.kind === "area" && words.length > 0);
     const noun = row.kind === "area" ? "requirement" : "case";
     return cell(make("button", { type: "button", class: "row", "data-fold": row.key, "aria-expanded": isOpen },
-      make("span", { class: "fold", "aria-hidden": "true" }, isOpen ? "▾" : "▸"), row.name,
+      make("span", { class: "fold", "aria-hidden": "true" }, isOpen ? "▾" : "▸"), make("span", { class: "id" }, row.name),
+      row.title && make("span", { class: "title", title: row.title }, row.title),
       make("span", { class: "of" }, counted(row.children.size, noun))));
   };
 
@@ -621,6 +623,8 @@
   if (data.untold > 0) troubles.push(`${counted(data.untold, "more check")} would be told in full, had there been room; they are counted in the matrix and are in results.jsonl`);
   byId("troubles").hidden = troubles.length === 0;
   byId("troubles").append(...troubles.map((text) => make("li", {}, text)));
+  byId("absent").hidden = run.absent.length === 0;
+  byId("absent").append(...run.absent.map((text) => make("li", {}, text)));
 
   const kinds = new Map();
   for (const finding of findings) {

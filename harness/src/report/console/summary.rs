@@ -44,6 +44,9 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
             grouped(results.missing())
         )?;
     }
+    for absence in results.absences() {
+        write_line(out, "note", &absence)?;
+    }
     for trouble in results.troubles() {
         write_line(out, "trouble", &clip(&one_line(trouble), 500))?;
     }

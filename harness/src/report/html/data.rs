@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::index::Index;
 use super::timeline::{Scenario, drawn};
 
-use crate::names::ScenarioId;
+use crate::names::{RequirementId, ScenarioId};
 use crate::report::record::{CheckRecord, Column, ScenarioRecord};
 use crate::report::results::{Results, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
@@ -28,6 +28,8 @@ pub(super) struct Data {
     columns: Vec<ColumnInfo>,
     cases: Vec<CaseInfo>,
     requirements: Vec<String>,
+    /// The sentence of each requirement, where the run has it.
+    sentences: Vec<String>,
     /// Texts that cells share: values of parameters, reasons.
     texts: Vec<String>,
     units: Vec<Unit>,
@@ -52,6 +54,7 @@ struct Run {
     duration_ms: Option<u64>,
     exit: Option<String>,
     troubles: Vec<String>,
+    absent: Vec<String>,
     tally: Vec<u64>,
 }
 
@@ -164,7 +167,14 @@ impl<'a> Collector<'a> {
         let scenarios = self.scenario_list(&findings);
         let titles = self.titles();
         let cases = self.cases.into_values().into_iter();
+        let requirements = self.requirements.into_values();
+        let known = &self.results.run.requirements;
         Data {
+            sentences: requirements
+                .iter()
+                .map(|id| known.get(&RequirementId::from(id.as_str())))
+                .map(|sentence| sentence.map_or_else(String::new, |text| one_line(text)))
+                .collect(),
             run: run(self.results),
             standings: Vec::from(Standing::ALL.map(standing_info)),
             columns: column_list(&self.columns),
@@ -174,7 +184,7 @@ impl<'a> Collector<'a> {
                     id,
                 })
                 .collect(),
-            requirements: self.requirements.into_values(),
+            requirements,
             texts: self.texts.into_values(),
             units,
             findings,
@@ -389,6 +399,7 @@ fn run(results: &Results) -> Run {
             .as_ref()
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
         troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
+        absent: results.absences(),
         tally: Vec::from(Standing::ALL.map(|standing| tally.count(standing))),
     }
 }
