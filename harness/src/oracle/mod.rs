@@ -29,11 +29,13 @@ mod script;
 #[cfg(test)]
 mod tests;
 mod unpreparable;
+mod vacuity;
 mod verify;
 mod work;
 
 pub use class::Class;
 pub use unpreparable::Unpreparable;
+pub use vacuity::vacuous;
 
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::WorldSize;
@@ -133,7 +135,9 @@ impl Prepared {
     /// The check has no expected value, or contradicts itself or the world.
     pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
         unpreparable::refuse(check, world_size)?;
-        Ok(Self::attempt(check, world_size, seed, 0))
+        Ok(Self::best(|salt| {
+            Self::attempt(check, world_size, seed, salt)
+        }))
     }
 
     fn attempt(check: &Check, world_size: WorldSize, seed: u64, salt: u32) -> Self {

@@ -4,6 +4,7 @@ mod bug;
 mod bugs;
 mod right;
 mod scalar;
+mod vacuity;
 mod world;
 
 use std::sync::Arc;
