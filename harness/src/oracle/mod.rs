@@ -45,7 +45,7 @@ use crate::report::Difference;
 
 use self::draw::Purpose;
 use self::hash::Key;
-use self::image::{Homes, image};
+use self::image::{Homes, Results, image};
 use self::work::Work;
 
 /// What one rank is asked to do in a check.
@@ -108,9 +108,9 @@ impl Lane {
 #[derive(Debug)]
 pub struct Prepared {
     steps: Vec<RankStep>,
-    expected: Vec<Vec<u8>>,
     works: Vec<Work>,
     homes: Homes,
+    results: Results,
     facts: Facts,
 }
 
@@ -177,9 +177,9 @@ impl Prepared {
             .all(|buffer| buffer.place.is_dense());
         Self {
             steps,
-            expected: image.expected,
             works,
             homes: image.homes,
+            results: image.results,
             facts: Facts {
                 op: check.op,
                 purpose,

@@ -75,7 +75,8 @@ impl<'a> Scene<'a> {
 
     /// What must be there after them.
     pub(super) fn expected(self, spot: &Spot<'_>) -> u128 {
-        word(self.bytes(&self.prepared.expected[spot.rank as usize], spot))
+        let (bytes, place) = self.prepared.source(spot.rank, spot.buffer, spot.piece);
+        word(&bytes[place.range(spot.index)])
     }
 
     /// What is there after them.

@@ -5,7 +5,10 @@ use serde_json::Value;
 use super::classify::classify;
 use super::number::show;
 use super::scene::{Scene, Spot};
-use super::work::{Answer, Origin, Role, Work};
+use super::image::source;
+use super::place::Place;
+use super::work::{Answer, Buffer, Origin, Piece, Role, Work};
+use super::combine::Source;
 use super::{Class, Lane, Mismatch, Prepared, RankReply};
 use crate::names::Rank;
 use crate::protocol::{Call, CallResult};
@@ -52,16 +55,57 @@ impl Prepared {
             prepared: self,
             replies,
         };
-        if replies
-            .iter()
-            .zip(&self.expected)
-            .any(|(reply, expected)| reply.payload != *expected)
-        {
+        if !(0..).zip(replies).all(|(rank, reply)| self.agrees(rank, &reply.payload)) {
             self.compare(scene)?;
         }
         self.compare_answers(replies)?;
         self.compare_times(replies)?;
         Ok(self.checked())
+    }
+
+    /// Where the bytes are that a piece must hold in the end.
+    pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Piece) -> Source<'_> {
+        let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
+        source(payload, &self.homes, &self.results, rank, buffer, piece)
+    }
+
+    /// Whether all bytes of an answer are the expected ones.
+    fn agrees(&self, rank: u32, reply: &[u8]) -> bool {
+        let sent = &self.steps[rank as usize].payload;
+        self.works[rank as usize].buffers.iter().all(|buffer| {
+            let (start, len) = buffer.storage;
+            let Some(tensor) = buffer.place.dense_range(buffer.len) else {
+                return self.storage(rank, buffer) == reply[start..start + len];
+            };
+            reply[start..tensor.start] == sent[start..tensor.start]
+                && reply[tensor.end..start + len] == sent[tensor.end..start + len]
+                && buffer.pieces.iter().all(|piece| {
+                    let (bytes, from) = self.source(rank, buffer, piece);
+                    let place = buffer.place.from(piece.start);
+                    match (from.dense_range(piece.len), place.dense_range(piece.len)) {
+                        (Some(from), Some(place)) => reply[place] == bytes[from],
+                        _ => (0..piece.len)
+                            .all(|index| reply[place.range(index)] == bytes[from.range(index)]),
+                    }
+                })
+        })
+    }
+
+    /// What a whole storage must hold in the end.
+    fn storage(&self, rank: u32, buffer: &Buffer) -> Vec<u8> {
+        let (start, len) = buffer.storage;
+        let mut storage = self.steps[rank as usize].payload[start..start + len].to_vec();
+        for piece in &buffer.pieces {
+            let (bytes, from) = self.source(rank, buffer, piece);
+            let place = Place {
+                storage: 0,
+                ..buffer.place.from(piece.start)
+            };
+            for index in 0..piece.len {
+                storage[place.range(index)].copy_from_slice(&bytes[from.range(index)]);
+            }
+        }
+        storage
     }
 
     /// Elements checked on each rank by [`Self::verify`].
@@ -258,8 +302,8 @@ impl Prepared {
 /// Every wrong element of a rank, and the damage around its tensors.
 fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
     let reply = &scene.replies[rank as usize].payload;
-    let expected = &scene.prepared.expected[rank as usize];
-    if reply == expected {
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    if scene.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
     let spots = scene
@@ -280,7 +324,7 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
         let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
         for at in 0..len {
             let element = at / size;
-            if covered[element] || reply[start + at] == expected[start + at] {
+            if covered[element] || reply[start + at] == sent[start + at] {
                 continue;
             }
             match element {
@@ -288,7 +332,7 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
                 _ if element > last || buffer.len == 0 => damage.after += 1,
                 _ => damage.between += 1,
             }
-            let bytes = (at, expected[start + at], reply[start + at]);
+            let bytes = (at, sent[start + at], reply[start + at]);
             damage.first = damage.first.or(Some(bytes));
         }
     }
