@@ -66,7 +66,9 @@ fn replies(prepared: &Prepared, check: &Check) -> Vec<RankReply> {
         let at = tensor(rank);
         steps[rank].payload[at..at + numel * size].to_vec()
     });
-    let result = inputs.reduce(|a, b| add(&a, &b)).expect("at least one rank");
+    let result = inputs
+        .reduce(|a, b| add(&a, &b))
+        .expect("at least one rank");
     (0..steps.len())
         .map(|rank| {
             let mut payload = steps[rank].payload.clone();

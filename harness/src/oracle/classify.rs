@@ -7,8 +7,8 @@
 use super::Class;
 use super::dense::ignored_strides;
 use super::hypothesis::{Bend, hypotheses};
-use super::number::precision;
 use super::scene::{Scene, Spot};
+use super::show::precision;
 use super::verify::Wrong;
 use super::work::{Fill, Origin, Piece, Role};
 use crate::dtype::{Kind, ReduceOp};

@@ -105,9 +105,10 @@ pub(super) fn source<'a>(
             let home = homes[rank as usize][slot as usize].expect("a block that somebody holds");
             (payload(rank), home.place())
         }
-        Origin::Reduce { slot } => {
-            (&results[slot as usize], Place::of_dense(buffer.place.size, 0))
-        }
+        Origin::Reduce { slot } => (
+            &results[slot as usize],
+            Place::of_dense(buffer.place.size, 0),
+        ),
     }
 }
 
@@ -234,7 +235,10 @@ fn results(
     payloads: &[Vec<u8>],
 ) -> Results {
     let mut results = Results::new();
-    let pieces = works.iter().flat_map(|work| &work.buffers).flat_map(|buffer| &buffer.pieces);
+    let pieces = works
+        .iter()
+        .flat_map(|work| &work.buffers)
+        .flat_map(|buffer| &buffer.pieces);
     for piece in pieces {
         if let Origin::Reduce { slot } = piece.after {
             let slot = slot as usize;
@@ -286,14 +290,22 @@ fn coincidences(
 ) -> Vec<usize> {
     let mut found = Vec::new();
     for buffer in &work.buffers {
-        for piece in buffer.pieces.iter().filter(|piece| piece.before == Fill::Sentinel) {
+        for piece in buffer
+            .pieces
+            .iter()
+            .filter(|piece| piece.before == Fill::Sentinel)
+        {
             let payload = |rank: u32| payloads[rank as usize].as_slice();
             let (bytes, from) = source(payload, homes, results, rank, buffer, piece);
             let place = buffer.place.from(piece.start);
             let equal = |index: &usize| {
                 payloads[rank as usize][place.range(*index)] == bytes[from.range(*index)]
             };
-            found.extend((0..piece.len).filter(equal).map(|index| place.range(index).start));
+            found.extend(
+                (0..piece.len)
+                    .filter(equal)
+                    .map(|index| place.range(index).start),
+            );
         }
     }
     found

@@ -11,8 +11,12 @@
 //! | `hash`, `draw` | input values |
 //! | `place`, `work`, `script` | what each rank holds and does; the meaning of every op |
 //! | `image`, `combine` | the bytes sent and the bytes expected |
-//! | `verify` | the comparison |
+//! | `vacuity` | whether a check could fail at all |
+//! | `verify`, `answers` | the comparison |
+//! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
+//! | `show` | elements for people |
 
+mod answers;
 mod class;
 mod classify;
 mod combine;
@@ -26,6 +30,7 @@ mod number;
 mod place;
 mod scene;
 mod script;
+mod show;
 #[cfg(test)]
 mod tests;
 mod unpreparable;

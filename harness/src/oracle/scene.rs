@@ -1,7 +1,7 @@
 //! A check and its answers side by side, element by element: what was there, what must be there, what is there.
 
 use super::combine::{Reduction, combine_one};
-use super::number::{parts, precision};
+use super::show::{parts, precision};
 use super::work::{Buffer, Origin, Piece};
 use super::{Lane, Prepared, RankReply};
 use crate::dtype::ReduceOp;

@@ -2,6 +2,8 @@
 
 mod bug;
 mod bugs;
+mod collectives;
+mod data;
 mod right;
 mod scalar;
 mod vacuity;
@@ -58,7 +60,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
 }
 
 /// Prepares a check, has the second implementation run it, and verifies the answers.
-fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Mismatch> {
+fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Box<Mismatch>> {
     let prepared = Prepared::new(check, WorldSize(world), 42)
         .unwrap_or_else(|error| panic!("{check:?}: {error}"));
     let replies = world::run(prepared.steps(), &check.group, bug);
