@@ -12,7 +12,8 @@ use allranks::dtype::{DType, ReduceOp};
 use allranks::names::{CheckId, WorldSize};
 use allranks::oracle::{Prepared, RankReply};
 use allranks::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy, Splits,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
+    RootBy, Splits,
 };
 use allranks::protocol::{CallResult, CallStatus, StepResult};
 
@@ -35,6 +36,7 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
         layout: Layout::Contiguous,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
+        non_root: NonRoot::Unspecified,
         splits: Splits::Even,
         pairs: Pairs::Ring,
         peer_by: RootBy::Global,

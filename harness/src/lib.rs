@@ -22,6 +22,7 @@
 //! | [`judge`]    | outcome (what happened) and verdict (what it means)                       |
 //! | [`run`]      | ties one scenario together, and many side by side; emits events           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
+//! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
 //! The library never prints; the command line (`main.rs`, [`cli`]) renders events.
 
@@ -36,4 +37,6 @@ pub mod platform;
 pub mod protocol;
 pub mod report;
 pub mod run;
+pub mod suite;
 pub mod world;
+pub mod yaml;

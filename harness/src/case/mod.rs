@@ -3,10 +3,21 @@
 //! These are the *typed* files. A [`Case`] that exists is valid: loading refuses unknown fields, bad values and
 //! impossible combinations with file, line, column, an excerpt and a hint.
 
+mod file;
+mod load;
+mod params;
 mod profile;
+mod requirement;
+mod schema;
+mod validate;
+mod validate_step;
 mod values;
 
-pub use profile::Profile;
+pub use load::{Library, load, root_of};
+pub use profile::{Profile, load_profiles};
+pub use requirement::{Level, Requirement, Requirements};
+pub use schema::schema;
+pub(crate) use validate::{is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,8 +26,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
-use crate::names::{CaseId, RequirementId};
-use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::names::{CaseId, Rank, RequirementId, WorldSize};
+use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -63,6 +74,20 @@ pub struct WorldSpec {
     /// Environment variables for every rank.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+}
+
+impl Default for WorldSpec {
+    fn default() -> Self {
+        Self {
+            platform: None,
+            backend: None,
+            size: default_sizes(),
+            init: InitSpec::default(),
+            timeout_s: default_timeout(),
+            deadline_s: default_deadline(),
+            env: BTreeMap::new(),
+        }
+    }
 }
 
 fn default_sizes() -> OneOrMany<u32> {
@@ -126,6 +151,21 @@ pub enum Members {
     List(Vec<u32>),
 }
 
+impl Members {
+    /// The members in a world of this size, in group order; empty if the rule selects none.
+    #[must_use]
+    pub fn in_world(&self, size: WorldSize) -> Vec<Rank> {
+        match self {
+            Self::All => size.ranks().collect(),
+            Self::Even => size.ranks().filter(|rank| rank.0 % 2 == 0).collect(),
+            Self::Odd => size.ranks().filter(|rank| rank.0 % 2 == 1).collect(),
+            Self::AllButFirst => size.ranks().skip(1).collect(),
+            Self::Last => size.ranks().last().into_iter().collect(),
+            Self::List(ranks) => ranks.iter().copied().map(Rank).collect(),
+        }
+    }
+}
+
 /// One step: an op and the sweep of its parameters. In YAML a map with one key, the op's name:
 /// `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +201,9 @@ pub struct StepParams {
     pub mode: Option<OneOrMany<Mode>>,
     /// In place or out of place.
     pub placement: Option<OneOrMany<Placement>>,
-    /// Split sizes of `all_to_all_single`.
+    /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
+    pub non_root: Option<OneOrMany<NonRoot>>,
+    /// Split sizes of `all_to_all_single`, slice sizes of `all_to_all`.
     pub splits: Option<OneOrMany<SplitsSpec>>,
     /// Who sends to whom.
     pub pairs: Option<OneOrMany<Pairs>>,
@@ -175,6 +217,13 @@ pub struct StepParams {
     pub sweep: Sweep,
     /// Requirements this step covers besides the case's.
     pub covers: Vec<RequirementId>,
+}
+
+impl StepParams {
+    /// The element type of a step that names none.
+    pub const DEFAULT_DTYPE: DType = DType::Float32;
+    /// The reduce operator of a step that names none.
+    pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
 }
 
 /// How a step's lists are combined into checks.
@@ -239,6 +288,7 @@ pub enum SplitsSpec {
 
 /// `x` or `[x, y, z]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum OneOrMany<T> {
     /// A single value.
     One(T),

@@ -1,9 +1,13 @@
 //! A profile: a named part of the cases, `cases/profiles/*.yaml`, so that "core" means the same to everyone.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names::CaseId;
+use crate::platform::yaml_files;
+use crate::yaml::{self, Diagnostic, Source};
 
 /// Which cases belong, and in worlds of which sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,16 +28,41 @@ impl Profile {
     /// Whether the case belongs.
     #[must_use]
     pub fn includes(&self, case: &CaseId) -> bool {
-        self.include.iter().any(|pattern| match pattern.strip_suffix("**") {
-            Some(folder) => case.as_str().starts_with(folder),
-            None => case.as_str() == pattern,
-        })
+        self.include
+            .iter()
+            .any(|pattern| match pattern.strip_suffix("**") {
+                Some(folder) => case.as_str().starts_with(folder),
+                None => case.as_str() == pattern,
+            })
     }
 
     /// Whether worlds of that size belong.
     #[must_use]
     pub fn has_size(&self, size: u32) -> bool {
-        self.sizes.as_ref().is_none_or(|sizes| sizes.contains(&size))
+        self.sizes
+            .as_ref()
+            .is_none_or(|sizes| sizes.contains(&size))
+    }
+}
+
+/// Loads every profile of a folder, in order of file name. A folder that does not exist has none.
+///
+/// # Errors
+/// Everything wrong with any of them.
+pub fn load_profiles(folder: &Path) -> Result<Vec<Profile>, Vec<Diagnostic>> {
+    let mut profiles = Vec::new();
+    let mut problems = Vec::new();
+    for file in yaml_files(folder).unwrap_or_default() {
+        let profile = Source::read(&file).and_then(yaml::decode::<Profile>);
+        match profile {
+            Ok((profile, _)) => profiles.push(profile),
+            Err(found) => problems.extend(found),
+        }
+    }
+    if problems.is_empty() {
+        Ok(profiles)
+    } else {
+        Err(problems)
     }
 }
 

@@ -75,9 +75,10 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// Implements `Deserialize` for a word that is a number, a string, or (splits, members) something structured.
+/// Implements `Deserialize` for a word that is a number or a string: what it is called, how each is read, and the
+/// strings there are (none if they follow a rule that the name explains).
 macro_rules! word {
-    ($type:ty, $expecting:literal, $number:expr, $text:expr) => {
+    ($type:ty, $expecting:literal, $number:expr, $text:expr, $words:expr) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Word;
@@ -96,7 +97,11 @@ macro_rules! word {
 
                     fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
                         let parse: fn(&str) -> Option<$type> = $text;
-                        parse(v).ok_or_else(|| E::invalid_value(de::Unexpected::Str(v), &self))
+                        let words: &'static [&'static str] = $words;
+                        parse(v).ok_or_else(|| match words {
+                            [] => E::invalid_value(de::Unexpected::Str(v), &self),
+                            words => E::unknown_variant(v, words),
+                        })
                     }
                 }
 
@@ -110,7 +115,8 @@ word!(
     Numel,
     "a number of elements: 33, scalar, \"1..67\", \"3W+1\" or \"W-1\"",
     |number| Some(Numel::Exact(number)),
-    parse_numel
+    parse_numel,
+    &[]
 );
 
 word!(
@@ -121,7 +127,8 @@ word!(
         "all" => Some(RootSpec::All),
         "last" => Some(RootSpec::Last),
         _ => None,
-    }
+    },
+    &["all", "last"]
 );
 
 fn parse_numel(text: &str) -> Option<Numel> {
@@ -196,7 +203,10 @@ impl<'de> Deserialize<'de> for Members {
                     "odd" => Ok(Members::Odd),
                     "all_but_first" => Ok(Members::AllButFirst),
                     "last" => Ok(Members::Last),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(v), &self)),
+                    _ => Err(E::unknown_variant(
+                        v,
+                        &["all", "even", "odd", "all_but_first", "last"],
+                    )),
                 }
             }
 
@@ -249,7 +259,10 @@ impl<'de> Deserialize<'de> for SplitsSpec {
                     "uneven" => Ok(SplitsSpec::Uneven),
                     "with_zero" => Ok(SplitsSpec::WithZero),
                     "all_zero" => Ok(SplitsSpec::AllZero),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(v), &self)),
+                    _ => Err(E::unknown_variant(
+                        v,
+                        &["even", "uneven", "with_zero", "all_zero", "matrix"],
+                    )),
                 }
             }
 

@@ -1,1 +1,145 @@
-//! Command line.
+//! The command line: reads arguments, calls the library, renders what comes back. The only part that writes to a
+//! terminal, and only through the streams it is handed.
+
+mod args;
+mod environment;
+mod explain;
+mod list;
+mod planning;
+mod results;
+mod running;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser;
+
+pub use args::{Arguments, DriverChoice};
+use args::{Command, SchemaArguments};
+
+use crate::suite::SuiteError;
+use crate::{case, platform, world};
+
+/// What the process ends with; the numbers are a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Everything is as expected.
+    AsExpected = 0,
+    /// Something is not.
+    Unexpected = 1,
+    /// The command line or a file is wrong.
+    Usage = 2,
+    /// Nothing was selected.
+    Nothing = 3,
+    /// A required check was not run.
+    Incomplete = 4,
+    /// The harness or the machine failed.
+    Trouble = 10,
+}
+
+/// Why a command ended without doing what it is for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Cases or platforms are wrong.
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    /// The command line asks for what does not exist; the second text is a hint.
+    #[error("{0}")]
+    Usage(String, String),
+    /// Nothing matches; the second text is a hint.
+    #[error("{0}")]
+    Nothing(String, String),
+    /// The harness or the machine.
+    #[error("{0}")]
+    Trouble(String),
+    /// A stream or file.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Failure {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Suite(SuiteError::Invalid(_)) | Self::Usage(..) => Exit::Usage,
+            Self::Nothing(..) => Exit::Nothing,
+            Self::Suite(SuiteError::Io(_)) | Self::Trouble(_) | Self::Io(_) => Exit::Trouble,
+        }
+    }
+
+    /// Writes the error and its hint.
+    fn explain(&self, err: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Suite(SuiteError::Invalid(problems)) => {
+                for problem in problems {
+                    writeln!(err, "{}\n", problem.render(true))?;
+                }
+            }
+            Self::Usage(_, hint) | Self::Nothing(_, hint) => {
+                writeln!(err, "error: {self}\n  hint: {hint}")?;
+                return Ok(());
+            }
+            Self::Suite(_) | Self::Trouble(_) | Self::Io(_) => {}
+        }
+        writeln!(err, "error: {self}")
+    }
+}
+
+/// Does what the arguments say; the exit code.
+///
+/// `out` takes what was asked for, `err` progress and complaints.
+pub fn main(
+    arguments: impl IntoIterator<Item = OsString>,
+    out: &mut (impl Write + Send),
+    err: &mut (impl Write + Send),
+) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let parsed = match Arguments::try_parse_from(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let text = error.render().ansi().to_string();
+            let exit = match error.exit_code() {
+                0 => write!(out, "{text}").map(|()| Exit::AsExpected),
+                _ => write!(err, "{text}").map(|()| Exit::Usage),
+            };
+            return exit.unwrap_or(Exit::Trouble) as u8;
+        }
+    };
+    let words: Vec<String> = arguments
+        .iter()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let result = match parsed.command {
+        Command::Run(run) => running::run(&run, words, out, err),
+        Command::List(arguments) => list::list(&arguments, out),
+        Command::Plan(arguments) => planning::print(&arguments, out),
+        Command::Explain(arguments) => explain::explain(&arguments, out),
+        Command::Schema(arguments) => schema(&arguments, out),
+        Command::Report(arguments) => results::report(&arguments, out),
+        Command::Merge(arguments) => results::merge(&arguments, out),
+        Command::Diff(arguments) => results::diff(&arguments, out),
+        Command::Supervise(arguments) => Err(Failure::Io(world::supervise(&arguments.command))),
+    };
+    let exit = match result {
+        Ok(exit) => exit,
+        // Whoever read our output has had enough of it: not an error.
+        Err(Failure::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::AsExpected,
+        Err(failure) => {
+            // Nobody is left to tell if this fails too.
+            let _ = failure.explain(err);
+            failure.exit()
+        }
+    };
+    exit as u8
+}
+
+fn schema(arguments: &SchemaArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let schema = match arguments.of.as_str() {
+        "platform" => platform::schema(),
+        _ => case::schema(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &schema).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(Exit::AsExpected)
+}

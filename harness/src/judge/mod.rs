@@ -1,6 +1,15 @@
 //! Judgement: an [`Outcome`] is what happened, a [`Verdict`] is what it means against the expectations. They are
 //! two types so that no failure can be wished away and no pass can be wished into being.
 
+mod expectation;
+mod expectation_file;
+mod expectation_verdict;
+mod finding;
+
+pub use expectation::{Entry, Expectations, Match, Point, Size, SplitsKind};
+pub use expectation_verdict::judge;
+pub use finding::{Finding, error_text};
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};

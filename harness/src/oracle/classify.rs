@@ -77,7 +77,7 @@ fn is_target(spot: &Spot<'_>) -> bool {
     match spot.buffer.role {
         Role::Output | Role::NonRoot => true,
         Role::Both => spot.piece.after != Origin::Keep,
-        Role::Input | Role::Bystander => false,
+        Role::Input | Role::Unspecified | Role::Bystander => false,
     }
 }
 
@@ -167,11 +167,18 @@ impl<'a> Case<'a> {
         self.all(|spot| self.predicts(bend, spot))
     }
 
-    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included.
+    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
+    /// the root of a `reduce`, even if nobody says what that must hold.
     fn on_all(&self, bend: Bend) -> bool {
-        self.ranks
-            .iter()
-            .all(|rank| self.targets(*rank).all(|spot| self.predicts(bend, &spot)))
+        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bend, &spot));
+        let holds = match bend {
+            Bend::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
+                .scene
+                .spots(root)
+                .all(|spot| self.predicts(bend, &spot)),
+            _ => true,
+        };
+        holds && self.ranks.iter().all(|rank| on(*rank))
     }
 
     /// A call that changed nothing has a name of its own where the output was separate, or strided.

@@ -64,6 +64,8 @@ pub(super) enum Role {
     Both,
     /// Handed over on a rank that must not be written to.
     NonRoot,
+    /// Handed over on a rank that receives nothing, where nobody says what becomes of it.
+    Unspecified,
     /// Held by a rank that does not take part.
     Bystander,
 }
@@ -91,7 +93,7 @@ impl Buffer {
         let role = match self.role {
             Role::Input => "input",
             Role::Output => "output",
-            Role::Both | Role::NonRoot => "tensor",
+            Role::Both | Role::NonRoot | Role::Unspecified => "tensor",
             Role::Bystander => "bystander",
         };
         match self.number {
@@ -128,7 +130,11 @@ pub(super) struct Work {
 impl Work {
     /// The elements compared on this rank; of the guards, if its tensors have none.
     pub(super) fn elements(&self) -> u64 {
-        let elements: usize = self.buffers.iter().map(|buffer| buffer.len).sum();
+        let specified = self
+            .buffers
+            .iter()
+            .filter(|buffer| buffer.role != Role::Unspecified);
+        let elements: usize = specified.map(|buffer| buffer.len).sum();
         if elements > 0 {
             return elements as u64;
         }

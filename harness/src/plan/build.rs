@@ -78,8 +78,8 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
         }
         for target in targets.iter().filter(|target| wants(case, target)) {
             for size in case.world.size.as_slice() {
-                let asked = selection.world_sizes.is_empty()
-                    || selection.world_sizes.contains(size);
+                let asked =
+                    selection.world_sizes.is_empty() || selection.world_sizes.contains(size);
                 let in_profile = selection
                     .profile
                     .as_ref()
@@ -88,7 +88,14 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
                     continue;
                 }
                 for method in case.world.init.method.as_slice() {
-                    add(&mut plan, case, target, WorldSize(*size), *method, selection);
+                    add(
+                        &mut plan,
+                        case,
+                        target,
+                        WorldSize(*size),
+                        *method,
+                        selection,
+                    );
                 }
             }
         }
@@ -137,7 +144,6 @@ fn add(
     let place = Place {
         case,
         scenario: &id,
-        backend_name: &target.backend,
         backend: &target.platform.backends[&target.backend],
         groups: &groups,
     };
@@ -150,6 +156,7 @@ fn add(
         case: Arc::clone(case),
         platform: Arc::clone(&target.platform),
         backend: target.backend.clone(),
+        devices: target.devices,
         world_size,
         init: Init { method, swept },
         groups,
@@ -170,10 +177,13 @@ fn narrow(mut scenario: Scenario, filters: &[Filter]) -> Option<Scenario> {
     let checks = std::mem::take(&mut scenario.checks);
     let kept: Vec<_> = checks
         .into_iter()
-        .filter(|check| filters.iter().all(|filter| filter.matches(&scenario, Some(check))))
+        .filter(|check| {
+            filters
+                .iter()
+                .all(|filter| filter.matches(&scenario, Some(check)))
+        })
         .collect();
-    let stays =
-        !kept.is_empty() || filters.iter().all(|filter| filter.matches(&scenario, None));
+    let stays = !kept.is_empty() || filters.iter().all(|filter| filter.matches(&scenario, None));
     scenario.checks = kept;
     stays.then_some(scenario)
 }

@@ -130,6 +130,18 @@ pub enum Placement {
     InPlace,
 }
 
+/// What is asked of the buffers of ranks that receive nothing from a `reduce`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum NonRoot {
+    /// Nothing: the documentation promises the result to the root only and says nothing of the others.
+    Unspecified,
+    /// That they are as before.
+    Untouched,
+}
+
 /// A root: a rank of the check's group, named to the library by global or by group rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Root {
@@ -263,7 +275,9 @@ pub struct Check {
     pub mode: Mode,
     /// Shared memory between input and output.
     pub placement: Placement,
-    /// For `all_to_all_single`.
+    /// For `reduce`.
+    pub non_root: NonRoot,
+    /// For `all_to_all` and `all_to_all_single`.
     pub splits: Splits,
     /// For point-to-point ops.
     pub pairs: Pairs,

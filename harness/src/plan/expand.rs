@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement,
+    Root, RootBy, Splits,
 };
 use crate::case::{Case, Members, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
 use crate::dtype::{DType, ReduceOp};
@@ -48,6 +48,7 @@ struct Axes {
     layout: Vec<Layout>,
     mode: Vec<Mode>,
     placement: Vec<Placement>,
+    non_root: Vec<NonRoot>,
     splits: Vec<Splits>,
     pairs: Vec<Pairs>,
     count: Vec<u32>,
@@ -61,7 +62,14 @@ impl Axes {
         let params = &step.params;
         let op = step.op;
         Self {
-            dtype: values(&params.dtype, if op.has_tensors() { DType::Float32 } else { DType::Uint8 }),
+            dtype: values(
+                &params.dtype,
+                if op.has_tensors() {
+                    DType::Float32
+                } else {
+                    DType::Uint8
+                },
+            ),
             reduce: if op.reduces() {
                 values(&params.op, ReduceOp::Sum)
                     .into_iter()
@@ -80,6 +88,7 @@ impl Axes {
             layout: values(&params.layout, Layout::Contiguous),
             mode: values(&params.mode, Mode::Sync),
             placement: values(&params.placement, Placement::OutOfPlace),
+            non_root: values(&params.non_root, NonRoot::Unspecified),
             splits: values(&params.splits, SplitsSpec::Even)
                 .into_iter()
                 .map(|splits| match splits {
@@ -102,7 +111,7 @@ impl Axes {
         }
     }
 
-    fn lengths(&self) -> [usize; 14] {
+    fn lengths(&self) -> [usize; 15] {
         [
             self.dtype.len(),
             self.reduce.len(),
@@ -112,6 +121,7 @@ impl Axes {
             self.layout.len(),
             self.mode.len(),
             self.placement.len(),
+            self.non_root.len(),
             self.splits.len(),
             self.pairs.len(),
             self.count.len(),
@@ -136,7 +146,11 @@ fn extents(numels: &[Numel], group_size: u64) -> Vec<Extent> {
             Numel::Exact(n) => extents.push(Extent::Flat(*n)),
             Numel::Range(from, to) => extents.extend((*from..=*to).map(Extent::Flat)),
             Numel::OfWorld { times, plus } => {
-                extents.extend((times * group_size).checked_add_signed(*plus).map(Extent::Flat));
+                extents.extend(
+                    (times * group_size)
+                        .checked_add_signed(*plus)
+                        .map(Extent::Flat),
+                );
             }
         }
     }
@@ -163,7 +177,6 @@ fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
 pub struct Place<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
-    pub backend_name: &'a str,
     pub backend: &'a Backend,
     pub groups: &'a [Arc<Group>],
 }
@@ -193,7 +206,15 @@ pub fn expand(
         }
         let axes = Axes::new(step, group.size() as u64);
         for point in points(step.params.sweep, &axes.lengths()) {
-            let check = check(place, number, step, group, &axes, &point, checks.len() as u32);
+            let check = check(
+                place,
+                number,
+                step,
+                group,
+                &axes,
+                &point,
+                checks.len() as u32,
+            );
             match meaningless(&check) {
                 None => checks.push(Check {
                     declared: declared(place, &check),
@@ -233,7 +254,21 @@ fn check(
     index: u32,
 ) -> Check {
     let [
-        dtype, reduce, extent, root, by, layout, mode, placement, splits, pairs, count, tag, object, late,
+        dtype,
+        reduce,
+        extent,
+        root,
+        by,
+        layout,
+        mode,
+        placement,
+        non_root,
+        splits,
+        pairs,
+        count,
+        tag,
+        object,
+        late,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
     let mut check = Check {
@@ -248,6 +283,7 @@ fn check(
         layout: axes.layout[layout],
         mode: axes.mode[mode],
         placement: axes.placement[placement],
+        non_root: axes.non_root[non_root],
         splits: axes.splits[splits].clone(),
         pairs: axes.pairs[pairs],
         peer_by: by,
@@ -283,7 +319,7 @@ fn check(
 fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
-    let mut params = vec![("call".to_owned(), name(&check.op))];
+    let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
     let mut add = |shown: bool, axis: &str, value: String| {
         if shown {
             params.push((axis.to_owned(), value));
@@ -302,10 +338,23 @@ fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
     if let Some(root) = check.root {
         add(true, "root", root.group_rank.to_string());
     }
-    add(given.by.is_some(), "by", format!("by_{}", name(&check.peer_by)));
+    add(
+        given.by.is_some(),
+        "by",
+        format!("by_{}", name(&check.peer_by)),
+    );
     add(given.layout.is_some(), "layout", name(&check.layout));
     add(given.mode.is_some(), "mode", name(&check.mode));
-    add(given.placement.is_some(), "placement", name(&check.placement));
+    add(
+        given.placement.is_some(),
+        "placement",
+        name(&check.placement),
+    );
+    add(
+        given.non_root.is_some(),
+        "non_root",
+        format!("non_root_{}", name(&check.non_root)),
+    );
     let splits = match &check.splits {
         Splits::Explicit(_) => "matrix".to_owned(),
         splits => name(splits),

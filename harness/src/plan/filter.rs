@@ -5,6 +5,7 @@
 //!   (`call`, `dtype`, `op`, `numel`, `root`, ...), of the scenario (`case`, `platform`, `backend`, `size`,
 //!   `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
 //! - `all_gather`: the check's id contains the text; `*` stands for any text.
+//! - `collectives/all_reduce@cpu.gloo.ws4#0.all_reduce.float32.sum.33`: a text with a `#` is a whole id.
 //! - `!WORD`: not that.
 
 use std::str::FromStr;
@@ -115,7 +116,9 @@ impl Test {
                     },
                     axis => {
                         let swept = scenario.init.swept.iter();
-                        let params = check.map(|check| check.params.as_slice()).unwrap_or_default();
+                        let params = check
+                            .map(|check| check.params.as_slice())
+                            .unwrap_or_default();
                         swept
                             .map(|(name, value)| (name, value))
                             .chain(params.iter().map(|(name, value)| (name, value)))
@@ -127,8 +130,11 @@ impl Test {
     }
 }
 
-/// Whether `text` contains `pattern`, in which `*` stands for any text.
+/// Whether `text` contains `pattern`, in which `*` stands for any text; a whole check id must be the text itself.
 fn contains(text: &str, pattern: &str) -> bool {
+    if pattern.contains('#') && !pattern.contains('*') {
+        return text == pattern;
+    }
     let mut rest = text;
     pattern.split('*').all(|piece| match rest.find(piece) {
         Some(at) => {
@@ -145,15 +151,39 @@ mod tests {
 
     #[test]
     fn text_matches_anywhere_and_stars_match_anything() {
-        assert!(contains("collectives/all_reduce@cpu.gloo.ws4#0.float32", "all_reduce"));
-        assert!(contains("collectives/all_reduce@cpu.gloo.ws4#0.float32", "all_*ws4*float32"));
-        assert!(!contains("collectives/all_reduce@cpu.gloo.ws4", "ws4*all_reduce"));
+        assert!(contains(
+            "collectives/all_reduce@cpu.gloo.ws4#0.float32",
+            "all_reduce"
+        ));
+        assert!(contains(
+            "collectives/all_reduce@cpu.gloo.ws4#0.float32",
+            "all_*ws4*float32"
+        ));
+        assert!(!contains(
+            "collectives/all_reduce@cpu.gloo.ws4",
+            "ws4*all_reduce"
+        ));
+    }
+
+    #[test]
+    fn a_whole_id_matches_itself_only() {
+        assert!(contains(
+            "a@cpu.gloo.ws2#0.float32.33",
+            "a@cpu.gloo.ws2#0.float32.33"
+        ));
+        assert!(!contains(
+            "a@cpu.gloo.ws2#0.float32.330",
+            "a@cpu.gloo.ws2#0.float32.33"
+        ));
     }
 
     #[test]
     fn incomplete_words_are_refused() {
         assert_eq!("".parse::<Filter>(), Err(FilterError::Empty));
         assert_eq!("!".parse::<Filter>(), Err(FilterError::Empty));
-        assert_eq!("dtype=".parse::<Filter>(), Err(FilterError::Incomplete("dtype=".to_owned())));
+        assert_eq!(
+            "dtype=".parse::<Filter>(),
+            Err(FilterError::Incomplete("dtype=".to_owned()))
+        );
     }
 }

@@ -14,8 +14,8 @@ pub use filter::{Filter, FilterError};
 pub use shard::{Shard, ShardError};
 
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
-    Splits,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
+    RootBy, Splits,
 };
 
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub struct Scenario {
     pub platform: Arc<Platform>,
     /// Backend name, a key of [`Platform::backends`].
     pub backend: String,
+    /// Devices the platform has; none: host, worlds of any size fit.
+    pub devices: Option<u32>,
     /// Ranks started together.
     pub world_size: WorldSize,
     /// How the ranks initialise.

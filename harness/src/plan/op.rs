@@ -1,37 +1,8 @@
-//! What each op takes: the table that the loader, the plan and the oracle share.
+//! What kind of thing each op is. Which parameters it takes in a case file is a table beside the loader.
 
 use super::Op;
 
 impl Op {
-    /// Every op, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
-        Self::AllReduce,
-        Self::AllReduceCoalesced,
-        Self::Broadcast,
-        Self::Reduce,
-        Self::AllGather,
-        Self::AllGatherCoalesced,
-        Self::AllGatherIntoTensor,
-        Self::Gather,
-        Self::Scatter,
-        Self::ReduceScatter,
-        Self::ReduceScatterTensor,
-        Self::AllToAll,
-        Self::AllToAllSingle,
-        Self::SendRecv,
-        Self::IsendIrecv,
-        Self::BatchIsendIrecv,
-        Self::Barrier,
-        Self::MonitoredBarrier,
-        Self::CoalescedAllReduce,
-        Self::CoalescedAllGatherIntoTensor,
-        Self::CoalescedReduceScatterTensor,
-        Self::AllGatherObject,
-        Self::GatherObject,
-        Self::BroadcastObjectList,
-        Self::ScatterObjectList,
-    ];
-
     /// Whether it combines values with a reduce operator.
     #[must_use]
     pub fn reduces(self) -> bool {
@@ -100,11 +71,5 @@ impl Op {
                 | Self::CoalescedAllGatherIntoTensor
                 | Self::CoalescedReduceScatterTensor
         )
-    }
-
-    /// Whether the caller hands it tensors.
-    #[must_use]
-    pub fn has_tensors(self) -> bool {
-        !self.is_barrier() && !self.has_objects()
     }
 }

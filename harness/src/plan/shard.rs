@@ -33,9 +33,12 @@ impl Shard {
     #[must_use]
     pub fn owns(self, scenario: &ScenarioId) -> bool {
         // FNV-1a: stable across versions and platforms, which `std`'s hashers do not promise.
-        let hash = scenario.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = scenario
+            .as_str()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
         hash % self.count == self.index - 1
     }
 }
@@ -50,8 +53,7 @@ mod tests {
         let mut owned = [0; 3];
         for n in 0..300 {
             let id = ScenarioId(format!("case{n}@cpu.gloo.ws4"));
-            let owners: Vec<usize> =
-                (0..3).filter(|index| shards[*index].owns(&id)).collect();
+            let owners: Vec<usize> = (0..3).filter(|index| shards[*index].owns(&id)).collect();
             assert_eq!(owners.len(), 1);
             owned[owners[0]] += 1;
         }

@@ -1,6 +1,20 @@
 //! A platform: a kind of device and how to use it. One YAML file each in `fixtures/platforms/`; a vendor adds one
 //! with such a file and no code.
 
+mod declare;
+mod load;
+mod probe;
+mod python;
+mod version;
+
+#[cfg(test)]
+pub(crate) use declare::tests::check as example_check;
+pub(crate) use load::yaml_files;
+pub use load::{load, parse};
+pub use probe::{Observed, probe};
+pub use python::{Interpreter, python};
+pub use version::torch_version;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -9,11 +23,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Check, Declared, Layout, Mode, Op};
+use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map: with `name`, `device_type`, `evidence`, `backends` and so on"
+)]
+#[schemars(title = "allranks platform")]
 pub struct Platform {
     /// Its name on the command line and in reports.
     pub name: String,
@@ -84,6 +102,9 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
+    /// Its name: the key in the file; filled in by loading.
+    #[serde(skip)]
+    pub name: String,
     /// The string for `init_process_group(backend=)`; absent: the backend's name.
     #[serde(default)]
     pub init: Option<String>,
@@ -106,15 +127,20 @@ pub struct Support {
     pub modes: Option<OneOrMany<Mode>>,
     /// Layouts.
     pub layouts: Option<OneOrMany<Layout>>,
-    /// World sizes.
+    /// Shared memory between input and output.
+    pub placements: Option<OneOrMany<Placement>>,
+    /// Who sends to whom, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.
+    pub pairs: Option<OneOrMany<Pairs>>,
+    /// Objects, for object collectives.
+    pub objects: Option<OneOrMany<ObjectKind>>,
+    /// Group sizes.
     pub world_sizes: Option<OneOrMany<u32>>,
 }
 
-impl Backend {
-    /// What the file declares of a check.
-    #[must_use]
-    pub fn declares(&self, check: &Check) -> Declared {
-        let _ = check;
-        unimplemented!("written with the loader")
-    }
+/// The schema of platform files, JSON Schema draft 2020-12.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    let generator = settings.into_generator();
+    generator.into_root_schema_for::<Platform>().to_value()
 }

@@ -85,8 +85,9 @@ pub struct P2pCall {
 /// One call, tagged by its name in the `call` field.
 ///
 /// The value a call returns in [`CallResult::value`](super::CallResult::value) is null unless noted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(tag = "call", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 #[expect(
     missing_docs,
     reason = "the fields are the library's own arguments, named in each variant's first line"
@@ -337,4 +338,25 @@ pub enum Call {
         objects: Option<Vec<serde_json::Value>>,
         root: RankRef,
     },
+}
+
+impl Call {
+    /// The name in the `call` field.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_the_tag() {
+        let call = Call::MonitoredBarrier {
+            group: "world".into(),
+        };
+        assert_eq!(serde_json::to_value(&call).unwrap()["call"], call.name());
+    }
 }

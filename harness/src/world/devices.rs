@@ -58,7 +58,10 @@ mod tests {
         let kind = format!("test{}", std::process::id());
         let one = lease_devices(&kind, 4, 2).await.unwrap();
         let two = lease_devices(&kind, 4, 2).await.unwrap();
-        assert_eq!((one.indices.as_slice(), two.indices.as_slice()), (&[0, 1][..], &[2, 3][..]));
+        assert_eq!(
+            (one.indices.as_slice(), two.indices.as_slice()),
+            (&[0, 1][..], &[2, 3][..])
+        );
         let third = tokio::time::timeout(Duration::from_millis(200), lease_devices(&kind, 4, 1));
         assert!(third.await.is_err(), "a fifth device came from nowhere");
         drop(one);

@@ -26,10 +26,8 @@ pub struct FreshProcesses {
 
 impl Processes for FreshProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        if let (Some(pid), Some(signal)) = (
-            self.pids[rank.index()],
-            Signal::from_named_raw(signal),
-        ) {
+        if let (Some(pid), Some(signal)) = (self.pids[rank.index()], Signal::from_named_raw(signal))
+        {
             let _ = kill_process_group(pid, signal);
         }
     }

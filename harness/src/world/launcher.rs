@@ -91,7 +91,8 @@ impl LocalLauncher {
         for rank in &mut order.ranks {
             rank.env
                 .insert("ALLRANKS_CONTROL".into(), self.switchboard.address().into());
-            rank.env.insert("ALLRANKS_TOKEN".into(), place.token.clone());
+            rank.env
+                .insert("ALLRANKS_TOKEN".into(), place.token.clone());
         }
         let size = order.ranks.len();
         let processes: Box<dyn Processes> = match (&self.driver, order.start) {

@@ -2,7 +2,7 @@
 
 use crate::dtype::ReduceOp;
 use crate::oracle::work::{Desk, Fill, Origin, Role};
-use crate::plan::{Op, Placement};
+use crate::plan::{NonRoot, Op, Placement};
 use crate::protocol::Call;
 
 impl Desk<'_> {
@@ -103,8 +103,13 @@ pub(super) fn reduce(desk: &mut Desk<'_>) {
     let (role, after) = if desk.is_root() {
         (Role::Both, Origin::Reduce { slot: 0 })
     } else {
-        // "Only the process with rank dst is going to receive the final result."
-        (Role::NonRoot, Origin::Keep)
+        // "Only the process with rank dst is going to receive the final result", says the documentation, and nothing
+        // of what the others hold.
+        let role = match desk.check.non_root {
+            NonRoot::Unspecified => Role::Unspecified,
+            NonRoot::Untouched => Role::NonRoot,
+        };
+        (role, Origin::Keep)
     };
     let tensor = desk.tensor(role, None, 0, Fill::Own(0), after);
     let (group, op, root, async_op) = (desk.group(), desk.op(), desk.root_ref(), desk.is_async());

@@ -16,8 +16,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, ObjectKind, Op, Pairs, Placement, Root, RootBy,
-    Splits,
+    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
+    RootBy, Splits,
 };
 
 /// A check of the whole world with everything neutral.
@@ -37,6 +37,7 @@ fn check(op: Op, ranks: u32) -> Check {
         layout: Layout::Contiguous,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
+        non_root: NonRoot::Untouched,
         splits: Splits::Even,
         pairs: Pairs::Ring,
         peer_by: RootBy::Global,
@@ -64,7 +65,7 @@ fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Box<Mismatch
     let prepared = Prepared::new(check, WorldSize(world), 42)
         .unwrap_or_else(|error| panic!("{check:?}: {error}"));
     let replies = world::run(prepared.steps(), &check.group, bug);
-    prepared.verify(&replies)
+    prepared.verify(&replies).map_err(Box::new)
 }
 
 const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];

@@ -1,0 +1,31 @@
+"""Moves this process's memory into huge pages, bit by bit, because ``fork`` copies one table entry for each page.
+
+A process that has imported torch has about 70 000 small pages of its own: 7 ms for ``fork`` and 8 ms for the child's
+exit. In huge pages it is 2 ms and 3 ms (measured: torch 2.11, Linux 6.18). Linux 6.1 and later can do it on request
+(MADV_COLLAPSE); elsewhere nothing happens and nothing is lost.
+"""
+
+import ctypes
+
+HUGE = 2 << 20
+MADV_COLLAPSE = 25
+
+_madvise = ctypes.CDLL(None, use_errno=True).madvise
+
+
+def private_regions():
+    """Addresses of huge-page-sized pieces of the heap and of anonymous memory."""
+    pieces = []
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            fields = line.split()
+            if not fields[1].startswith("rw") or fields[5:] not in ([], ["[heap]"]):
+                continue
+            low, high = (int(end, 16) for end in fields[0].split("-"))
+            pieces.extend(range(-(-low // HUGE) * HUGE, high // HUGE * HUGE, HUGE))
+    return pieces
+
+
+def collapse(address):
+    """Moves one piece into a huge page, if the kernel can and will."""
+    _madvise(ctypes.c_void_p(address), ctypes.c_size_t(HUGE), MADV_COLLAPSE)

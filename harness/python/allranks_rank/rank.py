@@ -1,0 +1,145 @@
+"""A rank's side of the conversation: hello, then step after step, then bye.
+
+It knows frames and the order of things; `tensors` knows bytes, `calls` knows torch.
+"""
+
+import os
+from time import monotonic_ns
+
+from . import VERSION
+from .life import Watch
+from .wire import dial
+
+NOT_REACHED = {"status": "not_reached"}
+
+
+def clock():
+    """Names the clock behind ``ns`` values: equal on ranks whose times can be compared."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()}/monotonic"
+    except OSError:
+        return f"{os.uname().nodename}/monotonic"
+
+
+def describe(error):
+    """An exception as the protocol says it."""
+    try:
+        message = str(error)
+    except Exception as broken:  # a message that is not text
+        message = f"<message cannot be shown: {broken!r}>"
+    message = message.encode("utf-8", "backslashreplace").decode()
+    return {"type": type(error).__name__, "message": message}
+
+
+class Rank:
+    """The state of one rank: its connection, and what its calls have made so far."""
+
+    def __init__(self, wire):
+        from . import calls, tensors  # torch is imported here, after the connection stands
+
+        self.wire = wire
+        self.token = os.environ["ALLRANKS_TOKEN"]
+        self.library = calls.Library()
+        self.calls = calls.CALLS
+        self.Storages = tensors.Storages
+        self.steps = 0
+
+    def hello(self):
+        """The first frame: who is calling, and what it can do."""
+        self.wire.send(
+            {
+                "frame": "hello",
+                "version": VERSION,
+                "token": self.token,
+                "rank": int(os.environ["RANK"]),
+                "pid": os.getpid(),
+                "driver": "python",
+                "torch": self.library.version,
+                "clock": clock(),
+                "calls": list(self.calls),
+            }
+        )
+
+    def step(self, step):
+        """Reads the payload, makes the calls, returns how they went and every byte of every storage."""
+        number, calls, library = step["step"], step["calls"], self.library
+        storages = self.Storages(step["storages"])
+        self.wire.read_into(storages.views)
+        results = []
+        error = None
+        library.works = {}
+        try:
+            library.tensors = storages.tensors(step["tensors"], library.device)
+        except Exception as raised:
+            # Nothing was called, so it is the first call that could not be made.
+            error = {"status": "error", "error": describe(raised)}
+            results.append(error)
+        for index in range(len(results), len(calls)):
+            if error is not None:
+                results.append(NOT_REACHED)
+                continue
+            result = self.call(number, index, calls[index])
+            results.append(result)
+            if result["status"] == "error":
+                error = result
+        if results and (library.synchronize is not None or storages.on_device):
+            error = self.settle(storages, results, error)
+        self.wire.send(
+            {"frame": "result", "step": number, "calls": results, "storages": step["storages"]},
+            storages.views,
+        )
+        # Forget tensors and works before the next step waits: a work kept alive is a buffer kept busy.
+        library.tensors = library.works = ()
+        self.steps += 1
+
+    def call(self, number, index, call):
+        """Makes one call. The harness is told before, should it never return."""
+        self.wire.send(
+            b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, monotonic_ns())
+        )
+        enter = monotonic_ns()
+        try:
+            value = self.calls[call["call"]](self.library, call, index)
+        except Exception as raised:
+            leave = monotonic_ns()
+            return {"status": "error", "enter": enter, "leave": leave, "error": describe(raised)}
+        return {"status": "ok", "enter": enter, "leave": monotonic_ns(), "value": value}
+
+    def settle(self, storages, results, error):
+        """Waits for the device and brings the storages back. A late error belongs to the last call that was made."""
+        try:
+            if self.library.synchronize is not None:
+                self.library.synchronize()
+        except Exception as raised:
+            if error is None:
+                error = results[-1]
+                error.update(status="error", error=describe(raised))
+        storages.read_back()
+        return error
+
+    def converse(self):
+        """Answers frames until `finish`."""
+        self.hello()
+        while True:
+            frame, length = self.wire.receive()
+            if frame["frame"] == "step":
+                if length != sum(frame["storages"]):
+                    raise ValueError(f"payload of {length} bytes for storages {frame['storages']}")
+                self.step(frame)
+            elif frame["frame"] == "finish":
+                return
+            else:
+                raise ValueError(f"unknown frame {frame['frame']!r}")
+
+
+def run():
+    """One rank from first to last; its exit code. The environment names harness, token and rank."""
+    wire = dial()
+    watch = Watch(wire.sock)
+    rank = Rank(wire)
+    rank.converse()
+    watch.stop()
+    wire.send({"frame": "bye", "steps": rank.steps, "token": rank.token})
+    wire.sock.close()
+    return 0

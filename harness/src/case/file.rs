@@ -1,0 +1,155 @@
+//! A case file as serde reads it; [`super::validate`] makes a [`super::Case`] of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
+
+use super::{GroupSpec, StepParams, WorldSpec};
+use crate::names::{CaseId, RequirementId};
+use crate::plan::Op;
+
+/// The whole file.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map: with `id`, `title`, `covers`, `world`, `groups`, `steps`"
+)]
+#[schemars(title = "allranks case")]
+pub(super) struct CaseFile {
+    /// The path of the file under `cases/`, without `.yaml`.
+    pub id: CaseId,
+    /// What the case proves, one line.
+    #[schemars(length(min = 1, max = 120))]
+    pub title: String,
+    /// Requirements of `requirements.yaml` that every check of the case covers.
+    #[serde(default)]
+    pub covers: Vec<RequirementId>,
+    /// The world matrix: every combination is a scenario.
+    #[serde(default)]
+    pub world: WorldSpec,
+    /// Groups that every rank creates after init, in this order.
+    #[serde(default)]
+    pub groups: Entries<GroupSpec>,
+    /// What every rank does, in order.
+    #[schemars(length(min = 1))]
+    pub steps: Vec<Step>,
+}
+
+/// A map whose entries keep their order.
+#[derive(Debug)]
+pub(super) struct Entries<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Ordered<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Ordered<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Ordered(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Map_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({"type": "object", "additionalProperties": value})
+    }
+}
+
+/// `OP: {PARAMETERS}`.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub op: Op,
+    pub params: StepParams,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneKey;
+
+        impl<'de> Visitor<'de> for OneKey {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an op with its parameters: such as `barrier: {}`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let Some(OpKey(op)) = map.next_key()? else {
+                    return Err(de::Error::custom("a step without an op"));
+                };
+                let params = map.next_value()?;
+                match map.next_key::<String>()? {
+                    None => Ok(Step { op, params }),
+                    Some(second) => Err(de::Error::custom(format!(
+                        "a step is one op, and `{second}` is a second one; \
+                         hint: begin another list item, or indent it below `{}`",
+                        op.name()
+                    ))),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(OneKey)
+    }
+}
+
+/// An op as a key: read as a string, so that the way to its parameters is known by it.
+struct OpKey(Op);
+
+impl<'de> Deserialize<'de> for OpKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+
+        impl Visitor<'_> for Name {
+            type Value = OpKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of an op")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<OpKey, E> {
+                Op::deserialize(name.into_deserializer()).map(OpKey)
+            }
+        }
+
+        deserializer.deserialize_str(Name)
+    }
+}
+
+impl JsonSchema for Step {
+    fn schema_name() -> Cow<'static, str> {
+        "Step".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        super::schema::step(generator)
+    }
+}

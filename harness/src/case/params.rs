@@ -1,0 +1,161 @@
+//! Which parameters an op takes: the one table that loading, the schema and the plan share.
+
+use super::StepParams;
+use crate::plan::Op;
+
+/// What every op takes.
+const EVERY: [&str; 3] = ["group", "sweep", "covers"];
+
+impl Op {
+    /// Every op, in the order of the case schema.
+    pub const ALL: [Self; 25] = [
+        Self::AllReduce,
+        Self::AllReduceCoalesced,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllGather,
+        Self::AllGatherCoalesced,
+        Self::AllGatherIntoTensor,
+        Self::Gather,
+        Self::Scatter,
+        Self::ReduceScatter,
+        Self::ReduceScatterTensor,
+        Self::AllToAll,
+        Self::AllToAllSingle,
+        Self::SendRecv,
+        Self::IsendIrecv,
+        Self::BatchIsendIrecv,
+        Self::Barrier,
+        Self::MonitoredBarrier,
+        Self::CoalescedAllReduce,
+        Self::CoalescedAllGatherIntoTensor,
+        Self::CoalescedReduceScatterTensor,
+        Self::AllGatherObject,
+        Self::GatherObject,
+        Self::BroadcastObjectList,
+        Self::ScatterObjectList,
+    ];
+
+    /// The name in case files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllReduceCoalesced => "all_reduce_coalesced",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllGather => "all_gather",
+            Self::AllGatherCoalesced => "all_gather_coalesced",
+            Self::AllGatherIntoTensor => "all_gather_into_tensor",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::ReduceScatterTensor => "reduce_scatter_tensor",
+            Self::AllToAll => "all_to_all",
+            Self::AllToAllSingle => "all_to_all_single",
+            Self::SendRecv => "send_recv",
+            Self::IsendIrecv => "isend_irecv",
+            Self::BatchIsendIrecv => "batch_isend_irecv",
+            Self::Barrier => "barrier",
+            Self::MonitoredBarrier => "monitored_barrier",
+            Self::CoalescedAllReduce => "coalesced_all_reduce",
+            Self::CoalescedAllGatherIntoTensor => "coalesced_all_gather_into_tensor",
+            Self::CoalescedReduceScatterTensor => "coalesced_reduce_scatter_tensor",
+            Self::AllGatherObject => "all_gather_object",
+            Self::GatherObject => "gather_object",
+            Self::BroadcastObjectList => "broadcast_object_list",
+            Self::ScatterObjectList => "scatter_object_list",
+        }
+    }
+
+    /// Whether it moves tensors (not only objects, and not nothing).
+    #[must_use]
+    pub fn has_tensors(self) -> bool {
+        self.takes("dtype")
+    }
+
+    /// Whether a parameter of a step means something to it.
+    #[must_use]
+    pub fn takes(self, parameter: &str) -> bool {
+        StepParams::allowed(self).contains(&parameter) || EVERY.contains(&parameter)
+    }
+}
+
+impl StepParams {
+    /// The parameters an op takes besides `group`, `sweep` and `covers`, which every op takes.
+    #[must_use]
+    pub fn allowed(op: Op) -> &'static [&'static str] {
+        match op {
+            Op::AllReduce => &["dtype", "op", "numel", "layout", "mode"],
+            Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode"],
+            Op::Gather | Op::Scatter => &[
+                "dtype",
+                "numel",
+                "root",
+                "by",
+                "layout",
+                "mode",
+                "placement",
+            ],
+            Op::Reduce => &[
+                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root",
+            ],
+            Op::AllGather | Op::AllGatherIntoTensor => {
+                &["dtype", "numel", "layout", "mode", "placement"]
+            }
+            Op::ReduceScatter | Op::ReduceScatterTensor => {
+                &["dtype", "op", "numel", "layout", "mode", "placement"]
+            }
+            Op::AllToAll | Op::AllToAllSingle => &["dtype", "numel", "splits", "layout", "mode"],
+            Op::AllReduceCoalesced | Op::CoalescedAllReduce | Op::CoalescedReduceScatterTensor => {
+                &["dtype", "op", "numel", "count", "mode"]
+            }
+            Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => {
+                &["dtype", "numel", "count", "mode"]
+            }
+            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => {
+                &["dtype", "numel", "pairs", "by", "count", "tag", "layout"]
+            }
+            Op::Barrier => &["mode"],
+            Op::MonitoredBarrier => &[],
+            Op::AllGatherObject => &["object"],
+            Op::GatherObject | Op::BroadcastObjectList | Op::ScatterObjectList => {
+                &["object", "root", "by"]
+            }
+        }
+    }
+
+    /// Every parameter an op takes, those of every op first.
+    #[must_use]
+    pub fn all_allowed(op: Op) -> Vec<&'static str> {
+        EVERY.iter().chain(Self::allowed(op)).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_serialised_names_and_every_op_is_listed_once() {
+        for op in Op::ALL {
+            assert_eq!(serde_json::to_value(op).unwrap(), op.name());
+            assert_eq!(Op::ALL.iter().filter(|other| **other == op).count(), 1);
+        }
+    }
+
+    #[test]
+    fn every_parameter_of_the_table_is_a_field() {
+        let fields = serde_json::to_value(StepParams::default()).unwrap();
+        let fields = fields.as_object().unwrap();
+        let mut used: Vec<_> = Op::ALL
+            .into_iter()
+            .flat_map(StepParams::all_allowed)
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        let mut fields: Vec<_> = fields.keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        assert_eq!(used, fields);
+    }
+}

@@ -1,0 +1,382 @@
+//! What a case file may not say although its shape is right: ids that do not exist, combinations that cannot be.
+//!
+//! A case that passes has at least one check to make in some world, and no value in it is silently without effect.
+
+use std::path::Path;
+
+use super::file::{CaseFile, Step};
+use super::requirement::is_well_formed;
+use super::validate_step::StepChecker;
+use super::{Case, GroupSpec, Members, Requirements, StepSpec};
+use crate::names::{CaseId, RequirementId, WorldSize};
+use crate::yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
+
+/// The largest world a case may ask for.
+const MAX_WORLD: u32 = 4096;
+/// The longest title, in characters: one line of a report.
+const MAX_TITLE: usize = 120;
+/// Variables that the harness sets for every rank.
+const HARNESS_ENV: [&str; 6] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// Where a case comes from, and what it may refer to.
+pub(super) struct Place<'a> {
+    pub file: &'a Path,
+    /// Its path below its root, if it has one.
+    pub below_root: Option<&'a Path>,
+    /// The known requirements, if they are known.
+    pub requirements: Option<&'a Requirements>,
+}
+
+/// Makes a case of a file.
+///
+/// # Errors
+/// Everything that cannot be, in the order of the file.
+pub(super) fn case(
+    raw: CaseFile,
+    document: &Document,
+    place: &Place<'_>,
+) -> Result<Case, Vec<Diagnostic>> {
+    let mut checker = Checker {
+        document,
+        place,
+        file: &raw,
+        problems: Vec::new(),
+    };
+    checker.head();
+    checker.world();
+    checker.groups();
+    checker.steps();
+    let mut problems = checker.problems;
+    if !problems.is_empty() {
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        return Err(problems);
+    }
+    let steps = raw
+        .steps
+        .into_iter()
+        .enumerate()
+        .map(|(index, Step { op, params })| StepSpec {
+            op,
+            params,
+            line: document.line(way!["steps", index, op.name()]),
+        })
+        .collect();
+    Ok(Case {
+        source: place.below_root.unwrap_or(place.file).to_path_buf(),
+        id: raw.id,
+        title: raw.title,
+        covers: raw.covers,
+        world: raw.world,
+        groups: raw.groups.0,
+        steps,
+    })
+}
+
+pub(super) struct Checker<'a> {
+    pub document: &'a Document,
+    place: &'a Place<'a>,
+    pub file: &'a CaseFile,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    pub(super) fn report(
+        &mut self,
+        path: &[Segment],
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let problem = self.document.problem(path, Focus::Value, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    pub(super) fn report_key(
+        &mut self,
+        path: &[Segment],
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let problem = self.document.problem(path, Focus::Key, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    /// A list says each thing once.
+    pub(super) fn distinct<T: PartialEq>(&mut self, path: &[Segment], values: &[T]) {
+        for (index, value) in values.iter().enumerate() {
+            if values[..index].contains(value) {
+                let mut path = path.to_vec();
+                path.push(index.into());
+                self.report(&path, "a value is given twice", "leave one out");
+            }
+        }
+    }
+
+    fn head(&mut self) {
+        let id = &self.file.id;
+        if !is_case_id(id) {
+            let hint = "lower-case words with digits, `_` and `-`, and `/` between them: `collectives/all_reduce`";
+            self.report(way!["id"], format!("`{id}` is not a case id"), hint);
+        } else if let Some(below) = self.place.below_root {
+            let path = below
+                .with_extension("")
+                .to_string_lossy()
+                .replace('\\', "/");
+            if path != id.as_str() {
+                let message = format!("the id `{id}` is not the path of its file");
+                self.report(way!["id"], message, format!("write `id: {path}`"));
+            }
+        } else {
+            let name = self
+                .place
+                .file
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy();
+            if id.as_str().rsplit('/').next() != Some(&*name) {
+                let message = format!("the id `{id}` does not end with the name of its file");
+                self.report(
+                    way!["id"],
+                    message,
+                    format!("write `id: {name}`, or rename the file"),
+                );
+            }
+        }
+        let title = &self.file.title;
+        if title.trim().is_empty() {
+            self.report(
+                way!["title"],
+                "an empty title",
+                "say in one line what the case proves",
+            );
+        } else if title.trim().contains('\n') {
+            self.report(
+                way!["title"],
+                "a title of several lines",
+                "one line says what the case proves",
+            );
+        } else if title.chars().count() > MAX_TITLE {
+            let message = format!("a title of {} characters", title.chars().count());
+            self.report(
+                way!["title"],
+                message,
+                format!("at most {MAX_TITLE}: it is one line of a report"),
+            );
+        }
+        self.covers(way!["covers"], &self.file.covers);
+    }
+
+    pub(super) fn covers(&mut self, path: &[Segment], covers: &[RequirementId]) {
+        self.distinct(path, covers);
+        for (index, id) in covers.iter().enumerate() {
+            let mut path = path.to_vec();
+            path.push(index.into());
+            if !is_well_formed(id) {
+                let hint = "capital letters, a hyphen, three digits: `COLL-014`";
+                self.report(&path, format!("`{id}` is not a requirement id"), hint);
+            } else if let Some(known) = self.place.requirements
+                && known.get(id).is_none()
+            {
+                let known: Vec<_> = known.iter().map(|known| known.id.as_str()).collect();
+                let hint = match did_you_mean(id.as_str(), &known) {
+                    Some(meant) => format!("did you mean `{meant}`? requirements.yaml lists them"),
+                    None => "requirements.yaml lists them; add it there first".to_owned(),
+                };
+                self.report(&path, format!("there is no requirement `{id}`"), hint);
+            }
+        }
+    }
+
+    fn world(&mut self) {
+        let world = &self.file.world;
+        let sizes = world.size.as_slice();
+        self.distinct(way!["world", "size"], sizes);
+        for (index, size) in sizes.iter().enumerate() {
+            if *size == 0 {
+                self.report(
+                    way!["world", "size", index],
+                    "a world of 0 ranks",
+                    "at least 1",
+                );
+            } else if *size > MAX_WORLD {
+                let message = format!("a world of {size} ranks");
+                self.report(
+                    way!["world", "size", index],
+                    message,
+                    format!("at most {MAX_WORLD}"),
+                );
+            }
+        }
+        self.distinct(
+            way!["world", "init", "method"],
+            world.init.method.as_slice(),
+        );
+        if let Some(platforms) = &world.platform {
+            self.names(
+                way!["world", "platform"],
+                platforms.as_slice(),
+                "platform",
+                is_name,
+            );
+        }
+        if let Some(backends) = &world.backend {
+            self.names(
+                way!["world", "backend"],
+                backends.as_slice(),
+                "backend",
+                is_name,
+            );
+        }
+        for (field, seconds) in [
+            ("timeout_s", world.timeout_s),
+            ("deadline_s", world.deadline_s),
+        ] {
+            if !seconds.is_finite() || seconds <= 0.0 {
+                let message = format!("`{field}` is {seconds}");
+                self.report(way!["world", field], message, "seconds, more than 0");
+            }
+        }
+        for name in world.env.keys() {
+            let path = way!["world", "env", name.as_str()];
+            if !is_env_name(name) {
+                let hint = "letters, digits and `_`, not beginning with a digit";
+                self.report_key(path, format!("`{name}` is not a variable's name"), hint);
+            } else if HARNESS_ENV.contains(&name.as_str()) || name.starts_with("ALLRANKS_") {
+                let hint = "leave it out; `world.init` says how ranks find each other";
+                self.report_key(
+                    path,
+                    format!("`{name}` is set by the harness for every rank"),
+                    hint,
+                );
+            }
+        }
+    }
+
+    fn names(
+        &mut self,
+        path: &[Segment],
+        names: &[String],
+        noun: &str,
+        is_right: fn(&str) -> bool,
+    ) {
+        self.distinct(path, names);
+        for (index, name) in names.iter().enumerate() {
+            if !is_right(name) {
+                let mut path = path.to_vec();
+                path.push(index.into());
+                let hint = "lower-case letters, digits, `_` and `-`";
+                self.report(&path, format!("`{name}` is not a {noun}'s name"), hint);
+            }
+        }
+    }
+
+    fn groups(&mut self) {
+        for (name, group) in &self.file.groups.0 {
+            let path = way!["groups", name.as_str()];
+            if name == "world" {
+                let hint = "`world` is the group of all ranks; it is always there";
+                self.report_key(path, "a group cannot be named `world`", hint);
+            } else if !is_name(name) {
+                let hint = "lower-case letters, digits, `_` and `-`";
+                self.report_key(path, format!("`{name}` is not a group's name"), hint);
+            }
+            if let Some(backend) = &group.backend
+                && !is_backend_string(backend)
+            {
+                let hint = "a name, or pairs: `gloo`, `cpu:gloo,xpu:xccl`";
+                let path = way!["groups", name.as_str(), "backend"];
+                self.report(path, format!("`{backend}` is not a backend"), hint);
+            }
+            self.members(name, group);
+        }
+    }
+
+    fn members(&mut self, name: &str, group: &GroupSpec) {
+        let sizes = self.sizes();
+        if let Members::List(ranks) = &group.ranks {
+            let smallest = sizes.iter().min().copied().unwrap_or(WorldSize(1));
+            for (index, rank) in ranks.iter().enumerate() {
+                let path = way!["groups", name, "ranks", index];
+                if ranks[..index].contains(rank) {
+                    let message = format!("rank {rank} is in the group twice");
+                    self.report(path, message, "a rank is a member once");
+                } else if *rank >= smallest.0 {
+                    let message = format!("there is no rank {rank} in a world of {smallest}");
+                    let hint = format!(
+                        "raise `world.size` to {} or more, or use a rule such as `even`",
+                        rank + 1
+                    );
+                    self.report(path, message, hint);
+                }
+            }
+        } else if sizes
+            .iter()
+            .all(|size| group.ranks.in_world(*size).is_empty())
+        {
+            let message = format!("the group `{name}` has no member in any world of the case");
+            self.report(way!["groups", name, "ranks"], message, "raise `world.size`");
+        }
+    }
+
+    /// World sizes of the case that are sizes at all.
+    pub(super) fn sizes(&self) -> Vec<WorldSize> {
+        let sizes = self.file.world.size.as_slice().iter().copied();
+        sizes
+            .filter(|size| (1..=MAX_WORLD).contains(size))
+            .map(WorldSize)
+            .collect()
+    }
+
+    fn steps(&mut self) {
+        if self.file.steps.is_empty() {
+            self.report(
+                way!["steps"],
+                "no steps",
+                "a case makes at least one check: `- all_reduce: {}`",
+            );
+        }
+        for (index, step) in self.file.steps.iter().enumerate() {
+            StepChecker {
+                index,
+                step,
+                checker: self,
+            }
+            .check();
+        }
+    }
+}
+
+/// Lower-case words with `/` between them.
+fn is_case_id(id: &CaseId) -> bool {
+    id.as_str().split('/').all(is_name)
+}
+
+/// A lower-case word: letters, digits, `_` and `-`, beginning with a letter or a digit.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+
+/// What `backend=` takes: a name, or `device:name` pairs.
+pub(crate) fn is_backend_string(text: &str) -> bool {
+    text.split(',').all(|part| match part.split_once(':') {
+        Some((device, backend)) => is_name(device) && is_name(backend),
+        None => is_name(part),
+    })
+}
+
+/// What an environment variable may be called.
+pub(crate) fn is_env_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

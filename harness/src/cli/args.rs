@@ -1,0 +1,229 @@
+//! The command line as clap reads it: words and defaults, no file is touched here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::plan::{Filter, Shard};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0   everything is as expected        4   incomplete: a required check was not run
+  1   unexpected results               10  the harness or the machine failed
+  2   usage, or a bad case file        3   nothing was selected
+
+Examples:
+  allranks run                                     profile core on every platform found
+  allranks run --profile smoke --world-size 2,4
+  allranks run cases/collectives/all_reduce --filter 'dtype=bfloat16 op=sum'
+  allranks run --platforms my_device.yaml --platform mine
+  allranks plan --filter covers=COLL-004           what would run, and how much
+  allranks explain 'collectives/broadcast@cpu.gloo.ws4#0.broadcast.float32.33.root-0'";
+
+/// Conformance suite for torch.distributed backends: every rank initialises, every rank votes.
+#[derive(Debug, Parser)]
+#[command(name = "allranks", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run cases on real ranks and write the reports.
+    Run(Box<RunArguments>),
+    /// List cases, or with --requirements what covers what.
+    List(ListArguments),
+    /// Show what `run` with the same options would run, and what it would leave out and why.
+    Plan(SelectArguments),
+    /// Explain one scenario or check: why selected, what is sent to each rank, argv and environment.
+    Explain(ExplainArguments),
+    /// Print the JSON schema of case files, or of platform files.
+    Schema(SchemaArguments),
+    /// Render the reports of a run again from its results.jsonl.
+    Report(ReportArguments),
+    /// Merge the results of several runs (shards, nextest processes) into one folder, and report.
+    Merge(MergeArguments),
+    /// Compare two runs: what changed, what is new, what is gone.
+    Diff(DiffArguments),
+    /// Become a command that dies with this process's parent.
+    #[command(hide = true)]
+    Supervise(SuperviseArguments),
+}
+
+/// What to run.
+#[derive(Debug, Args)]
+pub struct SelectArguments {
+    /// Case files or folders; default: the suite's own, narrowed by --profile.
+    #[arg(value_name = "CASE_OR_DIR")]
+    pub cases: Vec<PathBuf>,
+    /// Only this platform, by its file's name; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub platform: Vec<String>,
+    /// Only this backend; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub backend: Vec<String>,
+    /// Only worlds of these sizes.
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub world_size: Vec<u32>,
+    /// A named part of the suite: smoke, core or full. Default: core, unless cases are named.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Only checks that match, such as 'all_gather dtype=int8,uint8 !async'; repeated: all must match.
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Vec<Filter>,
+    /// Only part I of N of the scenarios; the parts are the same on every machine.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// More platform files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub platforms: Vec<PathBuf>,
+    /// More expectation files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub expectations: Vec<PathBuf>,
+    /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// `python`, or `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol.
+    #[arg(long, value_name = "DRIVER", default_value = "python")]
+    pub driver: DriverChoice,
+    /// What starts the ranks.
+    #[arg(long, value_name = "NAME", default_value = "local", value_parser = ["local"])]
+    pub launcher: String,
+    /// Seed of all inputs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Fail (exit 4) unless this platform, or platform/backend, was found and ran; may be repeated.
+    #[arg(long, value_name = "CAPABILITY")]
+    pub require: Vec<String>,
+}
+
+/// The program ranks run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriverChoice {
+    /// The one the binary carries.
+    Python,
+    /// A program and its arguments.
+    Command(Vec<String>),
+}
+
+impl std::str::FromStr for DriverChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "python" {
+            return Ok(Self::Python);
+        }
+        let argv: Vec<String> = text
+            .strip_prefix("command:")
+            .unwrap_or_default()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        if argv.is_empty() {
+            return Err("there is `python`, and `command:PROGRAM ARGUMENT...`".to_owned());
+        }
+        Ok(Self::Command(argv))
+    }
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// What to run.
+    #[command(flatten)]
+    pub select: SelectArguments,
+    /// Folder for results, reports and logs. Default: target/allranks/<time>.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Run every scenario N times.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Ranks that may run at once; larger worlds run alone. Default: 4 for each core, at least 8.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks_at_once: Option<u32>,
+}
+
+/// `list`.
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// What to list.
+    #[command(flatten)]
+    pub select: SelectArguments,
+    /// List requirements and the cases that cover them.
+    #[arg(long)]
+    pub requirements: bool,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    /// Id of a scenario or of a check, as `plan` and the reports print it.
+    pub id: String,
+    /// Where to look.
+    #[command(flatten)]
+    pub select: ExplainSelect,
+}
+
+/// The options of `explain` that find the suite.
+#[derive(Debug, Args)]
+pub struct ExplainSelect {
+    /// Case files or folders; default: the suite's own.
+    #[arg(long, value_name = "CASE_OR_DIR")]
+    pub cases: Vec<PathBuf>,
+    /// More platform files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub platforms: Vec<PathBuf>,
+    /// More expectation files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub expectations: Vec<PathBuf>,
+    /// Seed of all inputs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// `schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArguments {
+    /// Of what.
+    #[arg(default_value = "case", value_parser = ["case", "platform"])]
+    pub of: String,
+}
+
+/// `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// The run's folder.
+    pub run: PathBuf,
+}
+
+/// `merge`.
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// Folders of runs.
+    #[arg(required = true)]
+    pub runs: Vec<PathBuf>,
+    /// Folder for the merged results and reports.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+/// `diff`.
+#[derive(Debug, Args)]
+pub struct DiffArguments {
+    /// Folder of the older run.
+    pub old: PathBuf,
+    /// Folder of the newer run.
+    pub new: PathBuf,
+}
+
+/// `supervise`.
+#[derive(Debug, Args)]
+pub struct SuperviseArguments {
+    /// The command.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}

@@ -1,0 +1,319 @@
+//! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::args::{DriverChoice, SelectArguments};
+use super::{Exit, Failure};
+use crate::oracle;
+use crate::plan::{Plan, Selection, Target, plan};
+use crate::platform::{self, Interpreter, Observed, Platform};
+use crate::suite::{Request, Suite};
+
+/// The profile used when neither cases nor a profile are named.
+const DEFAULT_PROFILE: &str = "core";
+
+/// What will run, on what, and what cannot.
+pub struct Planned {
+    /// The files.
+    pub suite: Suite,
+    /// What will run.
+    pub plan: Plan,
+    /// The profile used.
+    pub profile: Option<String>,
+    /// The interpreter, with the Python driver.
+    pub python: Option<Interpreter>,
+    /// Platforms that were looked for and not found, with the reason.
+    pub absent: Vec<(Arc<Platform>, String)>,
+    /// Backends found.
+    pub targets: Vec<Target>,
+}
+
+/// Loads, probes and plans. `scratch` is where the binary's own suite is unpacked, if it is.
+pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, Failure> {
+    let suite = Suite::load(
+        &Request {
+            cases: arguments.cases.clone(),
+            platforms: arguments.platforms.clone(),
+            expectations: arguments.expectations.clone(),
+        },
+        scratch,
+    )?;
+    let selection = selection(arguments, &suite)?;
+    let wanted = wanted(arguments, &suite)?;
+    let python = match &arguments.driver {
+        DriverChoice::Python => Some(platform::python(arguments.python.as_deref())),
+        DriverChoice::Command(_) => None,
+    };
+    let (targets, absent) = find(arguments, &wanted, python.as_ref());
+    let plan = plan(&suite.cases, &targets, &selection);
+    Ok(Planned {
+        profile: selection.profile.map(|profile| profile.name),
+        suite,
+        plan,
+        python,
+        absent,
+        targets,
+    })
+}
+
+fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Failure> {
+    let name = match &arguments.profile {
+        Some(name) => Some(name.as_str()),
+        None => arguments.cases.is_empty().then_some(DEFAULT_PROFILE),
+    };
+    let profile = name
+        .map(|name| {
+            suite.profile(name).cloned().ok_or_else(|| {
+                let known: Vec<_> = suite.profiles.iter().map(|p| p.name.as_str()).collect();
+                Failure::Usage(
+                    format!("there is no profile `{name}`"),
+                    format!("profiles are {}", known.join(", ")),
+                )
+            })
+        })
+        .transpose()?;
+    Ok(Selection {
+        profile,
+        world_sizes: arguments.world_size.clone(),
+        filters: arguments.filter.clone(),
+        shard: arguments.shard,
+    })
+}
+
+/// The platforms to look for, each with the backends to test.
+fn wanted(
+    arguments: &SelectArguments,
+    suite: &Suite,
+) -> Result<Vec<(Arc<Platform>, Vec<String>)>, Failure> {
+    for name in &arguments.platform {
+        if !suite
+            .platforms
+            .iter()
+            .any(|platform| platform.name == *name)
+        {
+            let known: Vec<_> = suite.platforms.iter().map(|p| p.name.as_str()).collect();
+            return Err(Failure::Usage(
+                format!("there is no platform `{name}`"),
+                format!(
+                    "platforms are {}; add your own with --platforms FILE",
+                    known.join(", ")
+                ),
+            ));
+        }
+    }
+    let wanted: Vec<_> = suite
+        .platforms
+        .iter()
+        .filter(|one| arguments.platform.is_empty() || arguments.platform.contains(&one.name))
+        .map(|platform| {
+            let backends = platform
+                .backends
+                .keys()
+                .filter(|name| arguments.backend.is_empty() || arguments.backend.contains(name))
+                .cloned()
+                .collect::<Vec<_>>();
+            (Arc::clone(platform), backends)
+        })
+        .filter(|(_, backends)| !backends.is_empty())
+        .collect();
+    if wanted.is_empty() {
+        return Err(Failure::Nothing(
+            format!(
+                "no platform has the backend {}",
+                arguments.backend.join(", ")
+            ),
+            "`allranks list` shows platforms and their backends".to_owned(),
+        ));
+    }
+    Ok(wanted)
+}
+
+type Found = (Vec<Target>, Vec<(Arc<Platform>, String)>);
+
+fn find(
+    arguments: &SelectArguments,
+    wanted: &[(Arc<Platform>, Vec<String>)],
+    python: Option<&Interpreter>,
+) -> Found {
+    let observed: Vec<Observed> = wanted
+        .par_iter()
+        .map(|(platform, _)| match (&arguments.driver, python) {
+            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform),
+            // A driver of its own knows its devices; only the host needs none.
+            _ => Observed {
+                usable: match &platform.count {
+                    None => Ok(()),
+                    Some(_) => Err("only the Python driver can count its devices".to_owned()),
+                },
+                torch: None,
+                count: None,
+                backends: std::collections::BTreeMap::new(),
+            },
+        })
+        .collect();
+    let (mut targets, mut absent) = (Vec::new(), Vec::new());
+    for ((platform, backends), observed) in wanted.iter().zip(observed) {
+        if let Err(reason) = observed.usable {
+            absent.push((Arc::clone(platform), reason));
+            continue;
+        }
+        for backend in backends {
+            if observed.backends.get(backend) == Some(&false) {
+                let reason = format!("this build of torch has no {backend}");
+                absent.push((Arc::clone(platform), reason));
+                continue;
+            }
+            targets.push(Target {
+                platform: Arc::clone(platform),
+                backend: backend.clone(),
+                devices: observed.count.and_then(|count| u32::try_from(count).ok()),
+            });
+        }
+    }
+    (targets, absent)
+}
+
+/// Refuses checks whose own inputs could not tell a broken backend from a right one.
+pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
+    let vacuous: Vec<String> = plan
+        .scenarios
+        .par_iter()
+        .flat_map_iter(|scenario| {
+            scenario.checks.iter().filter_map(|check| {
+                oracle::vacuous(check, scenario.world_size, seed)
+                    .map(|why| format!("{}: {why}", check.id))
+            })
+        })
+        .collect();
+    match vacuous.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Trouble(format!(
+            "{} check(s) could not tell a broken backend from a right one; the first: {first}",
+            vacuous.len()
+        ))),
+    }
+}
+
+/// `allranks plan`.
+pub fn print(arguments: &SelectArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let scratch = tempfile::tempdir()?;
+    let planned = prepare(arguments, scratch.path())?;
+    if planned.plan.scenarios.is_empty() {
+        return Err(nothing(&planned));
+    }
+    prove_inputs(&planned.plan, arguments.seed)?;
+    for scenario in &planned.plan.scenarios {
+        let refused = scenario
+            .checks
+            .iter()
+            .filter(|check| check.declared != crate::plan::Declared::Supported)
+            .count();
+        write!(out, "{}  {} checks", scenario.id, scenario.check_count())?;
+        if refused > 0 {
+            write!(out, " ({refused} must be refused)")?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out)?;
+    for (reason, points) in left_out(&planned.plan) {
+        writeln!(out, "left out: {points} points, because {reason}")?;
+    }
+    for (id, reason) in &planned.plan.too_large {
+        writeln!(out, "not run: {id}: {reason}")?;
+    }
+    write_absent(&planned, out)?;
+    writeln!(
+        out,
+        "{} scenarios, {} checks, of {} cases, from {}",
+        planned.plan.scenarios.len(),
+        planned.plan.check_count(),
+        case_count(&planned.plan),
+        planned.suite.origin
+    )?;
+    Ok(Exit::AsExpected)
+}
+
+/// One line for each platform that was not found.
+pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<()> {
+    for (platform, reason) in &planned.absent {
+        writeln!(out, "not found: platform {}: {reason}", platform.name)?;
+    }
+    Ok(())
+}
+
+fn left_out(plan: &Plan) -> std::collections::BTreeMap<&str, usize> {
+    let mut reasons = std::collections::BTreeMap::new();
+    for left_out in &plan.left_out {
+        *reasons.entry(left_out.reason.as_str()).or_default() += left_out.points;
+    }
+    reasons
+}
+
+fn case_count(plan: &Plan) -> usize {
+    let cases: std::collections::BTreeSet<_> = plan
+        .scenarios
+        .iter()
+        .map(|scenario| &scenario.case.id)
+        .collect();
+    cases.len()
+}
+
+/// Why a plan is empty.
+pub fn nothing(planned: &Planned) -> Failure {
+    let why = if planned.targets.is_empty() {
+        let reasons: Vec<String> = planned
+            .absent
+            .iter()
+            .map(|(platform, reason)| format!("{}: {reason}", platform.name))
+            .collect();
+        format!("no platform was found ({})", reasons.join("; "))
+    } else {
+        "no check was selected".to_owned()
+    };
+    Failure::Nothing(
+        why,
+        "`allranks plan` with fewer options shows what there is".to_owned(),
+    )
+}
+
+/// Where reports go when nobody says.
+pub fn default_out() -> PathBuf {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    PathBuf::from("target/allranks").join(stamp(now))
+}
+
+/// `20261120-081530` of seconds since the epoch, UTC.
+fn stamp(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // Howard Hinnant's civil_from_days: days since 1970-01-01 to year, month, day of the Gregorian calendar.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let day = doy - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_a_date() {
+        assert_eq!(stamp(0), "19700101-000000");
+        assert_eq!(stamp(951_782_399), "20000228-235959");
+        assert_eq!(stamp(951_782_400), "20000229-000000");
+        assert_eq!(stamp(1_795_161_600), "20261120-080000");
+    }
+}

@@ -1,0 +1,61 @@
+//! Commands that work on result files only: `report`, `merge`, `diff`.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::args::{DiffArguments, MergeArguments, ReportArguments};
+use super::{Exit, Failure};
+use crate::report::{self, Results};
+
+/// Renders a run's reports again.
+pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let results = read(&arguments.run)?;
+    let folder = results.folder.clone();
+    render(&folder, &results, out)?;
+    Ok(Exit::AsExpected)
+}
+
+/// Merges runs into one.
+pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let parts: Vec<Results> = arguments
+        .runs
+        .iter()
+        .map(|run| read(run))
+        .collect::<Result<_, _>>()?;
+    std::fs::create_dir_all(&arguments.out)?;
+    let merged = report::merge::merge(parts, &arguments.out)
+        .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
+    let mut writer = report::jsonl::Writer::create(&arguments.out)?;
+    for record in merged.clone().into_records() {
+        writer.append(&record)?;
+    }
+    render(&arguments.out, &merged, out)?;
+    Ok(Exit::AsExpected)
+}
+
+/// Compares two runs.
+pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let diff = report::diff::diff(&read(&arguments.old)?, &read(&arguments.new)?);
+    diff.write(out)?;
+    Ok(if diff.is_good() {
+        Exit::AsExpected
+    } else {
+        Exit::Unexpected
+    })
+}
+
+fn read(run: &Path) -> Result<Results, Failure> {
+    report::jsonl::read(run).map_err(|error| {
+        Failure::Usage(
+            error.to_string(),
+            "name the folder that `allranks run` printed".to_owned(),
+        )
+    })
+}
+
+/// Writes the reports and says where they are.
+pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
+    let paths = report::write_all(folder, results)?;
+    report::console::summarise(out, results, &paths.all())?;
+    Ok(())
+}

@@ -1,0 +1,294 @@
+//! `allranks run`: prepares, runs, shows progress, writes results and reports, and decides the exit code.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::ProgressDrawTarget;
+use tokio::sync::mpsc;
+
+use super::args::{DriverChoice, RunArguments};
+use super::planning::{self, Planned};
+use super::{Exit, Failure, environment};
+use crate::judge::{Expectations, Outcome, Verdict};
+use crate::plan::Plan;
+use crate::report::console::{Console, Progress};
+use crate::report::jsonl::Writer;
+use crate::report::{self, EndRecord, FORMAT, Record, Results};
+use crate::run::{self, Interrupt, Settings};
+use crate::world::Driver;
+
+/// How often the progress line is refreshed while nothing happens.
+const TICK: Duration = Duration::from_millis(200);
+/// How long importing torch may take, from a cold disk on a busy machine.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
+
+/// Runs.
+pub fn run(
+    arguments: &RunArguments,
+    words: Vec<String>,
+    out: &mut (impl Write + Send),
+    err: &mut (impl Write + Send),
+) -> Result<Exit, Failure> {
+    let folder = arguments.out.clone().unwrap_or_else(planning::default_out);
+    std::fs::create_dir_all(&folder)?;
+    let planned = planning::prepare(&arguments.select, &folder)?;
+    if planned.plan.scenarios.is_empty() {
+        let required = unmet(&arguments.select.require, &planned);
+        return match required.first() {
+            None => Err(planning::nothing(&planned)),
+            Some(missing) => {
+                writeln!(err, "error: {missing}")?;
+                Ok(Exit::Incomplete)
+            }
+        };
+    }
+    planning::prove_inputs(&planned.plan, arguments.select.seed)?;
+    planning::write_absent(&planned, err)?;
+    environment::write(&folder, &planned)?;
+    let settings = Settings {
+        driver: driver(&arguments.select.driver, &planned, &folder)?,
+        seed: arguments.select.seed,
+        ranks_at_once: arguments
+            .ranks_at_once
+            .map_or_else(default_ranks_at_once, |ranks| ranks as usize),
+        repeat: arguments.repeat,
+        supervisor: std::env::current_exe().ok(),
+        import_patience: IMPORT_PATIENCE,
+        profile: planned.profile.clone(),
+        arguments: words,
+        out: folder.clone(),
+    };
+    let (results, troubles, failed_to_write) = play(planned, settings, arguments, err)?;
+    finish(results, troubles, failed_to_write, out)
+}
+
+fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Driver, Failure> {
+    Ok(match (choice, &planned.python) {
+        (DriverChoice::Python, Some(python)) => Driver::python(&python.path, folder)?,
+        (DriverChoice::Python, None) => unreachable!("the Python driver has its interpreter"),
+        (DriverChoice::Command(argv), _) => Driver::Command(argv.clone()),
+    })
+}
+
+/// A Gloo rank mostly waits for its peers, so a core carries several.
+fn default_ranks_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    (cores * 4).max(8)
+}
+
+/// Requirements of `--require` that no target meets.
+fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
+    required
+        .iter()
+        .filter(|capability| {
+            let (platform, backend) = match capability.split_once('/') {
+                Some((platform, backend)) => (platform, Some(backend)),
+                None => (capability.as_str(), None),
+            };
+            !planned.plan.scenarios.iter().any(|scenario| {
+                scenario.platform.name == platform
+                    && backend.is_none_or(|backend| scenario.backend == backend)
+            })
+        })
+        .map(|capability| {
+            let reason = planned
+                .absent
+                .iter()
+                .find(|(platform, _)| capability.starts_with(&platform.name))
+                .map_or("no selected case runs on it", |(_, reason)| reason);
+            format!("`{capability}` is required and was not run: {reason}")
+        })
+        .collect()
+}
+
+type Played = (Results, Vec<String>, bool);
+
+/// Runs the plan while showing and writing down what happens.
+fn play(
+    planned: Planned,
+    settings: Settings,
+    arguments: &RunArguments,
+    err: &mut (impl Write + Send),
+) -> Result<Played, Failure> {
+    let mut troubles = unmet(&arguments.select.require, &planned);
+    let whole = arguments.select.filter.is_empty()
+        && arguments.select.shard.is_none()
+        && arguments.select.world_size.is_empty()
+        && planned.profile.as_deref() == Some("full");
+    let expectations = Arc::clone(&planned.suite.expectations);
+    let plan = Arc::new(planned.plan);
+    let progress = if io::stderr().is_terminal() {
+        Progress::Bar(ProgressDrawTarget::stderr())
+    } else {
+        Progress::Lines(Box::new(anstream::stderr()))
+    };
+    let titles = planned
+        .suite
+        .cases
+        .iter()
+        .map(|case| (case.id.clone(), case.title.clone()));
+    let mut console = Console::new(&mut *err, progress).titles(titles);
+    let mut writer = Writer::create(&settings.out)?;
+    let mut results = None;
+    let mut failed_to_write = false;
+    let interrupt = Interrupt::default();
+    let folder = settings.out.clone();
+    let runtime = run::runtime()?;
+    runtime.spawn(listen_for_signals(interrupt.clone()));
+    let (sender, mut records) = mpsc::unbounded_channel();
+    let running = runtime.spawn(run::run(
+        Arc::clone(&plan),
+        settings,
+        Arc::clone(&expectations),
+        interrupt.clone(),
+        sender,
+    ));
+    runtime.block_on(async {
+        loop {
+            match tokio::time::timeout(TICK, records.recv()).await {
+                Err(_) => console.tick()?,
+                Ok(None) => return Ok::<(), io::Error>(()),
+                Ok(Some(record)) => {
+                    console.record(&record)?;
+                    if !failed_to_write && let Err(error) = writer.append(&record) {
+                        troubles.push(format!("the results could not be written: {error}"));
+                        failed_to_write = true;
+                        interrupt.set();
+                    }
+                    match (&mut results, record) {
+                        (None, Record::Run(run)) => {
+                            results = Some(Results::new(folder.clone(), run));
+                        }
+                        (Some(results), record) => results.push(record),
+                        (None, _) => {}
+                    }
+                }
+            }
+        }
+    })?;
+    let ended = runtime.block_on(running);
+    console.finish();
+    drop(console);
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(error.into()),
+        Err(error) => return Err(Failure::Trouble(format!("the run broke off: {error}"))),
+    }
+    let Some(mut results) = results else {
+        return Err(Failure::Trouble("the run recorded nothing".to_owned()));
+    };
+    if interrupt.is_set() && !failed_to_write {
+        troubles.push("interrupted".to_owned());
+    }
+    if whole {
+        troubles.extend(stale(&expectations, &plan, &results));
+    }
+    let end = end_record(&results, &troubles, failed_to_write);
+    if !failed_to_write && let Err(error) = writer.append(&Record::End(end.clone())) {
+        troubles.push(format!("the results could not be written: {error}"));
+        failed_to_write = true;
+    }
+    results.push(Record::End(end));
+    Ok((results, troubles, failed_to_write))
+}
+
+/// Entries that matched nothing in a run that had everything.
+fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<String> {
+    let torch = results
+        .columns()
+        .first()
+        .map_or(String::new(), |column| column.torch.clone());
+    let points = plan.scenarios.iter().flat_map(|scenario| {
+        scenario
+            .checks
+            .iter()
+            .map(|check| run::point(scenario, &torch, check))
+    });
+    expectations
+        .stale(points)
+        .into_iter()
+        .map(|entry| format!("{} is stale: it is about no check of the suite", entry.at))
+        .collect()
+}
+
+/// The first signal stops the run in good order; the second ends the process at once (ranks die with it).
+async fn listen_for_signals(interrupt: Interrupt) {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (Ok(mut int), Ok(mut term)) = (
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::terminate()),
+    ) else {
+        return;
+    };
+    let mut next = async || {
+        tokio::select! {
+            _ = int.recv() => {}
+            _ = term.recv() => {}
+        }
+    };
+    next().await;
+    interrupt.set();
+    next().await;
+    std::process::exit(130);
+}
+
+fn end_record(results: &Results, troubles: &[String], failed_to_write: bool) -> EndRecord {
+    let mut verdicts = BTreeMap::new();
+    let mut outcomes = BTreeMap::new();
+    for check in &results.checks {
+        *verdicts.entry(check.verdict.name().to_owned()).or_default() += 1;
+        *outcomes.entry(check.outcome.name().to_owned()).or_default() += 1;
+    }
+    EndRecord {
+        format: FORMAT,
+        duration_ms: results
+            .scenarios
+            .iter()
+            .map(|scenario| scenario.start_ms + scenario.duration_ms)
+            .max()
+            .unwrap_or(0),
+        verdicts,
+        outcomes,
+        troubles: troubles.to_vec(),
+        exit_code: exit(results, troubles, failed_to_write) as u8,
+    }
+}
+
+/// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
+/// makes results untrustworthy; an unexpected result outranks a missing one.
+fn exit(results: &Results, troubles: &[String], failed_to_write: bool) -> Exit {
+    let any = |test: fn(&report::CheckRecord) -> bool| results.checks.iter().any(test);
+    if failed_to_write || any(|check| check.outcome == Outcome::HarnessError) {
+        return Exit::Trouble;
+    }
+    let unexpected = any(|check| match check.verdict {
+        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky => true,
+        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
+    });
+    let is_stale = troubles.iter().any(|trouble| trouble.contains("stale"));
+    if unexpected || is_stale {
+        return Exit::Unexpected;
+    }
+    let missing = results.missing() > 0 || any(|check| check.verdict == Verdict::NotRun);
+    if missing || !troubles.is_empty() {
+        return Exit::Incomplete;
+    }
+    Exit::AsExpected
+}
+
+/// Writes the reports and the summary.
+fn finish(
+    results: Results,
+    troubles: Vec<String>,
+    failed_to_write: bool,
+    out: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let folder: PathBuf = results.folder.clone();
+    let exit = exit(&results, &troubles, failed_to_write);
+    super::results::render(&folder, &results, out)?;
+    Ok(exit)
+}

@@ -1,0 +1,174 @@
+//! A finding: what happened in one check, worked out from every rank's answer.
+//!
+//! In: the check, what the oracle prepared, what the ranks answered. Out: an [`Outcome`] with everything a person
+//! needs to act on it. What it *means* is a verdict's business.
+
+use crate::oracle::{Mismatch, Prepared, RankReply};
+use crate::plan::{Check, Declared};
+use crate::protocol::{CallResult, CallStatus};
+use crate::report::{Difference, RankLine};
+
+use super::Outcome;
+use crate::names::Rank;
+
+/// What happened in one check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What happened.
+    pub outcome: Outcome,
+    /// One line for people; empty for a pass.
+    pub summary: String,
+    /// Stable name of what went wrong: a mismatch's class, or `raised-on-some-ranks` and the like.
+    pub class: Option<String>,
+    /// The first wrong element.
+    pub difference: Option<Difference>,
+    /// What ranks have to say, where it differs or matters.
+    pub ranks: Vec<RankLine>,
+    /// Elements checked on each rank.
+    pub checked: Vec<u64>,
+    /// Microseconds from the first rank's entering to the last one's leaving.
+    pub duration_us: u64,
+}
+
+impl Finding {
+    /// A finding with nothing but an outcome and a reason.
+    #[must_use]
+    pub fn bare(outcome: Outcome, class: Option<&str>, summary: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            summary: summary.into(),
+            class: class.map(str::to_owned),
+            difference: None,
+            ranks: Vec::new(),
+            checked: Vec::new(),
+            duration_us: 0,
+        }
+    }
+
+    /// Judges the answers of every rank of the world to one exchange.
+    #[must_use]
+    pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
+        let raised = raised(replies);
+        let finding = if raised.is_empty() {
+            match prepared.verify(replies) {
+                Ok(checked) => Self {
+                    checked,
+                    ..Self::bare(Outcome::Pass, None, "")
+                },
+                Err(mismatch) => Self::of_mismatch(mismatch),
+            }
+        } else {
+            Self::of_errors(check, raised)
+        };
+        Self {
+            duration_us: duration_us(replies),
+            ..finding
+        }
+    }
+
+    fn of_mismatch(mismatch: Mismatch) -> Self {
+        let Mismatch {
+            class,
+            sentence,
+            difference,
+        } = mismatch;
+        Self {
+            difference,
+            ..Self::bare(Outcome::Mismatch, Some(&class), sentence)
+        }
+    }
+
+    /// A refusal is clear if every member raised and each says something; whether the group survived it is for the
+    /// probe that follows to say.
+    fn of_errors(check: &Check, raised: Vec<RankLine>) -> Self {
+        let members = check.group.ranks.len();
+        let first = raised[0].text.lines().next().unwrap_or_default().to_owned();
+        let everyone = raised.len() == members
+            && raised
+                .iter()
+                .all(|line| check.group.ranks.contains(&line.rank));
+        let silent = raised.iter().any(|line| line.text.ends_with(": "));
+        let (outcome, class, summary) = match (&check.declared, everyone, silent) {
+            (Declared::Unsupported(_), true, false) => {
+                (Outcome::Unsupported, "refused", format!("refused: {first}"))
+            }
+            (_, true, false) => (
+                Outcome::Error,
+                "raised-on-every-rank",
+                format!("every rank raised {first}"),
+            ),
+            (_, _, true) => (
+                Outcome::Error,
+                "raised-without-a-reason",
+                "an error without a message says nothing to the user".to_owned(),
+            ),
+            (_, false, false) => (
+                Outcome::Error,
+                "raised-on-some-ranks",
+                format!("{} of {members} ranks raised {first}", raised.len()),
+            ),
+        };
+        Self {
+            ranks: raised,
+            ..Self::bare(outcome, Some(class), summary)
+        }
+    }
+
+    /// What a verified refusal becomes if the group did not survive it.
+    #[must_use]
+    pub fn after_probe(self, probe: &Self) -> Self {
+        match (self.outcome, probe.outcome) {
+            (Outcome::Unsupported, Outcome::Pass) => Self {
+                checked: probe.checked.clone(),
+                ..self
+            },
+            (Outcome::Unsupported, _) => Self {
+                outcome: Outcome::Error,
+                class: Some("group-unusable-after-refusal".to_owned()),
+                summary: format!(
+                    "{}; afterwards the group is unusable: {}",
+                    self.summary, probe.summary
+                ),
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
+/// One line for each rank on which a call raised.
+fn raised(replies: &[RankReply]) -> Vec<RankLine> {
+    replies
+        .iter()
+        .enumerate()
+        .filter_map(|(rank, reply)| {
+            let text = error_text(&reply.result.calls)?;
+            Some(RankLine {
+                rank: Rank(rank as u32),
+                text,
+            })
+        })
+        .collect()
+}
+
+/// `RuntimeError: message` of the first call that did not return, if one did not.
+#[must_use]
+pub fn error_text(calls: &[CallResult]) -> Option<String> {
+    calls
+        .iter()
+        .find(|call| call.status != CallStatus::Ok)
+        .map(|call| match &call.error {
+            Some(error) => format!("{}: {}", error.kind, error.message),
+            None => "Error: ".to_owned(),
+        })
+}
+
+fn duration_us(replies: &[RankReply]) -> u64 {
+    let calls = || replies.iter().flat_map(|reply| &reply.result.calls);
+    let enter = calls().map(|call| call.enter).filter(|ns| *ns > 0).min();
+    let leave = calls().map(|call| call.leave).max();
+    match (enter, leave) {
+        (Some(enter), Some(leave)) => leave.saturating_sub(enter) / 1000,
+        _ => 0,
+    }
+}

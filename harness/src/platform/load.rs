@@ -1,0 +1,334 @@
+//! From platform files to valid platforms.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde_yaml::Value;
+
+use super::{Backend, Platform, Support};
+use crate::case::{OneOrMany, is_backend_string, is_env_name, is_name};
+use crate::yaml::{self, Diagnostic, Document, Focus, Segment, Source, way};
+
+/// Loads platform files and folders of them, sorted by name. A later file cannot replace an earlier one: two
+/// platforms of one name are an error.
+///
+/// # Errors
+/// Everything wrong with any of them.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<Platform>, Vec<Diagnostic>> {
+    let mut platforms: BTreeMap<String, (Platform, PathBuf)> = BTreeMap::new();
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    for path in paths {
+        match yaml_files(path) {
+            Ok(found) => files.extend(found),
+            Err(error) => {
+                let message = format!("there is no such platform file: {error}");
+                problems.push(Diagnostic::of_file(&path.display().to_string(), message));
+            }
+        }
+    }
+    for file in files {
+        match load_file(&file) {
+            Err(found) => problems.extend(found),
+            Ok((platform, document)) => match platforms.get(&platform.name) {
+                Some((_, first)) => {
+                    let message = format!("another platform is named `{}`", platform.name);
+                    let problem = document.problem(way!["name"], Focus::Value, message);
+                    problems.push(problem.hint(format!("it is {}", first.display())));
+                }
+                None => {
+                    platforms.insert(platform.name.clone(), (platform, file));
+                }
+            },
+        }
+    }
+    if problems.is_empty() {
+        Ok(platforms
+            .into_values()
+            .map(|(platform, _)| platform)
+            .collect())
+    } else {
+        Err(problems)
+    }
+}
+
+/// Parses the text of a platform file; `folder` is what its relative paths are relative to.
+///
+/// # Errors
+/// Everything wrong with it.
+pub fn parse(source: Source, folder: &Path) -> Result<Platform, Vec<Diagnostic>> {
+    decode(source, folder).map(|(platform, _)| platform)
+}
+
+/// The file itself, or the `.yaml` files of a folder, sorted.
+pub(crate) fn yaml_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn load_file(file: &Path) -> Result<(Platform, Document), Vec<Diagnostic>> {
+    let source = Source::read(file)?;
+    decode(source, file.parent().unwrap_or(Path::new("")))
+}
+
+fn decode(source: Source, folder: &Path) -> Result<(Platform, Document), Vec<Diagnostic>> {
+    let (mut platform, document): (Platform, _) = yaml::decode(source)?;
+    let mut checker = Checker {
+        document: &document,
+        problems: Vec::new(),
+    };
+    checker.platform(&platform);
+    let mut problems = checker.problems;
+    if !problems.is_empty() {
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        return Err(problems);
+    }
+    for path in &mut platform.python_path {
+        *path = folder.join(&*path);
+    }
+    for (name, backend) in &mut platform.backends {
+        backend.name.clone_from(name);
+    }
+    Ok((platform, document))
+}
+
+struct Checker<'a> {
+    document: &'a Document,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, path: &[Segment], focus: Focus, message: impl Into<String>, hint: &str) {
+        let problem = self.document.problem(path, focus, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    fn platform(&mut self, platform: &Platform) {
+        const NAME: &str = "lower-case letters, digits, `_` and `-`";
+        if !is_name(&platform.name) {
+            let message = format!("`{}` is not a platform's name", platform.name);
+            self.report(way!["name"], Focus::Value, message, NAME);
+        }
+        if !is_name(&platform.device_type) {
+            let message = format!("`{}` is not a device type", platform.device_type);
+            self.report(
+                way!["device_type"],
+                Focus::Value,
+                message,
+                "as in torch.device: `cpu`, `cuda`, `xpu`",
+            );
+        }
+        for (index, module) in platform.import.iter().enumerate() {
+            if !is_dotted(module) {
+                let message = format!("`{module}` is not a Python module");
+                self.report(
+                    way!["import", index],
+                    Focus::Value,
+                    message,
+                    "as after `import`: `torch_npu`",
+                );
+            }
+        }
+        for (field, function) in [
+            ("set_device", &platform.set_device),
+            ("synchronize", &platform.synchronize),
+        ] {
+            if let Some(function) = function
+                && !(function.contains('.') && is_dotted(function))
+            {
+                let message = format!("`{function}` is not the dotted name of a function");
+                self.report(
+                    way![field],
+                    Focus::Value,
+                    message,
+                    "without brackets: `torch.xpu.synchronize`",
+                );
+            }
+        }
+        if platform
+            .count
+            .as_ref()
+            .is_some_and(|count| count.trim().is_empty())
+        {
+            self.report(
+                way!["count"],
+                Focus::Value,
+                "an empty expression",
+                "`torch.xpu.device_count()`, or leave it out",
+            );
+        }
+        if let Some(variable) = &platform.visible_devices
+            && !is_env_name(variable)
+        {
+            let message = format!("`{variable}` is not a variable's name");
+            self.report(
+                way!["visible_devices"],
+                Focus::Value,
+                message,
+                "such as `CUDA_VISIBLE_DEVICES`",
+            );
+        }
+        for name in platform.env.keys().filter(|name| !is_env_name(name)) {
+            let message = format!("`{name}` is not a variable's name");
+            self.report(
+                way!["env", name.as_str()],
+                Focus::Key,
+                message,
+                "letters, digits and `_`",
+            );
+        }
+        for (package, version) in &platform.requires {
+            if semver::VersionReq::parse(version).is_err() {
+                let message = format!("`{version}` is not a version requirement");
+                self.report(
+                    way!["requires", package.as_str()],
+                    Focus::Value,
+                    message,
+                    "such as \">=2.8\" or \">=2.4, <2.9\"",
+                );
+            }
+        }
+        if platform.backends.is_empty() {
+            self.report(
+                way!["backends"],
+                Focus::Key,
+                "no backends",
+                "name at least one: `gloo: {supports: [...]}`",
+            );
+        }
+        for (name, backend) in &platform.backends {
+            if !is_name(name) {
+                let message = format!("`{name}` is not a backend's name");
+                self.report(way!["backends", name.as_str()], Focus::Key, message, NAME);
+            }
+            self.backend(name, backend);
+        }
+    }
+
+    fn backend(&mut self, name: &str, backend: &Backend) {
+        if let Some(init) = &backend.init
+            && !is_backend_string(init)
+        {
+            let message = format!("`{init}` is not a backend");
+            self.report(
+                way!["backends", name, "init"],
+                Focus::Value,
+                message,
+                "a name, or pairs: `cpu:gloo,xpu:xccl`",
+            );
+        }
+        if backend.supports.is_empty() {
+            let message = format!("`{name}` supports nothing");
+            let hint = "one entry for each set of combinations that work: `- {ops: barrier}`";
+            self.report(
+                way!["backends", name, "supports"],
+                Focus::Key,
+                message,
+                hint,
+            );
+        }
+        for (index, support) in backend.supports.iter().enumerate() {
+            self.support(name, index, support);
+        }
+    }
+
+    fn support(&mut self, name: &str, index: usize, support: &Support) {
+        let path = way!["backends", name, "supports", index];
+        // An entry without fields says that everything works: possible, but never by accident.
+        if *support == Support::default() {
+            self.report(
+                path,
+                Focus::Value,
+                "an entry that supports everything",
+                "name at least the ops",
+            );
+        }
+        let sizes = support
+            .world_sizes
+            .as_ref()
+            .map_or(&[][..], OneOrMany::as_slice);
+        if let Some(item) = sizes.iter().position(|size| *size == 0) {
+            let path = way!["backends", name, "supports", index, "world_sizes", item];
+            self.report(path, Focus::Value, "a world of 0 ranks", "at least 1");
+        }
+        // Whatever is listed is listed once; compared as written, so that no field is forgotten.
+        let fields = serde_yaml::to_value(support).unwrap_or(Value::Null);
+        for (field, value) in fields.as_mapping().into_iter().flatten() {
+            let (Some(field), Some(items)) = (field.as_str(), value.as_sequence()) else {
+                continue;
+            };
+            for (item, value) in items.iter().enumerate() {
+                if items[..item].contains(value) {
+                    let path = way!["backends", name, "supports", index, field, item];
+                    self.report(
+                        path,
+                        Focus::Value,
+                        "a value is given twice",
+                        "leave one out",
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Python identifiers with dots between them.
+fn is_dotted(text: &str) -> bool {
+    text.split('.').all(is_env_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixtures() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/platforms")
+    }
+
+    #[test]
+    fn the_platforms_of_the_repository_are_valid() {
+        let platforms = load(&[fixtures()]).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        assert!(platforms.iter().any(|platform| platform.name == "cpu"));
+        for platform in platforms {
+            for (name, backend) in &platform.backends {
+                assert_eq!(backend.name, *name);
+            }
+        }
+    }
+
+    #[test]
+    fn two_platforms_of_one_name_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.yaml", "b.yaml"] {
+            fs::copy(fixtures().join("cpu.yaml"), folder.path().join(name)).unwrap();
+        }
+        let problems = load(&[folder.path().to_path_buf()]).unwrap_err();
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].message, "another platform is named `cpu`");
+    }
+
+    #[test]
+    fn python_paths_are_relative_to_the_file() {
+        let text = "name: sim\ndevice_type: sim\nevidence: simulated\npython_path: [lib, /abs]\n\
+                    backends: {sim: {supports: [{ops: barrier}]}}\n";
+        let platform = parse(Source::new("sim.yaml", text), Path::new("at/here")).unwrap();
+        assert_eq!(
+            platform.python_path,
+            [Path::new("at/here/lib"), Path::new("/abs")]
+        );
+    }
+}

@@ -1,0 +1,676 @@
+"use strict";
+// The page of one run. All data comes from the JSON in #data and is shown as text only: nothing here makes markup from
+// strings, and the one place that makes links checks where they lead.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { standings, columns, cases, requirements, texts, units, findings, scenarios } = data;
+  const byId = (id) => document.getElementById(id);
+  const NO_AREA = "other";
+  const CARDS = 20;
+
+  // ---- making elements -------------------------------------------------------------------------------------------
+
+  const fill = (element, attributes, children) => {
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (name === "on") element.addEventListener("click", value);
+      else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, String(value));
+    }
+    for (const child of children.flat(Infinity)) {
+      if (child !== null && child !== undefined && child !== false) element.append(child);
+    }
+    return element;
+  };
+  const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+  const draw = (tag, attributes, ...children) =>
+    fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  const grouped = (number) => number.toLocaleString("en-US");
+  const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+  const lasting = (ms) =>
+    ms < 1000 ? `${ms} ms` : ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60000)} min ${Math.floor((ms % 60000) / 1000)} s`;
+  const mark = (standing, text) =>
+    make("span", { class: `mark s-${standings[standing].key}` }, `${standings[standing].symbol} ${text}`);
+  const badge = (evidence) => make("span", { class: `badge e-${evidence}` }, evidence);
+  const say = (text) => { byId("said").textContent = text; };
+
+  /** A link to the web, or none. */
+  const webLink = (url) =>
+    /^https?:\/\//.test(url) ? make("a", { href: url, rel: "noopener noreferrer", target: "_blank" }, url) : url;
+  /** A link to a file of the run: relative, so no scheme can hide in it. */
+  const fileLink = (path, name = path) => {
+    if (path.startsWith("/") || path.includes("\\")) return name;
+    const parts = path.split("/").map((part) => encodeURIComponent(part));
+    return make("a", { href: "./" + parts.join("/") }, name);
+  };
+
+  // ---- rows: areas, requirements, cases --------------------------------------------------------------------------
+
+  const width = columns.length;
+  const depth = standings.length;
+  const newCounts = () => new Float64Array(width * depth);
+  const areaOf = (requirement) => requirement.replace(/-[^-]*$/, "") || requirement;
+  const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
+
+  /** Rows by key; a key says what the row holds, so that a link to it stays good. */
+  const rows = new Map();
+  const rowOf = (kind, key, name, parent) => {
+    let row = rows.get(key);
+    if (!row) {
+      row = { kind, key, name, parent, title: "", counts: newCounts(), units: [], children: new Set() };
+      rows.set(key, row);
+      if (parent) parent.children.add(row);
+    }
+    return row;
+  };
+  const all = rowOf("all", "all", "all checks", null);
+  for (const unit of units) {
+    const into = new Set([all]);
+    const covers = unit.covers.length ? unit.covers.map((index) => requirements[index]) : [null];
+    for (const requirement of covers) {
+      const name = requirement === null ? NO_AREA : areaOf(requirement);
+      const area = rowOf("area", `area:${name}`, name, all);
+      const id = requirement === null ? "no requirement" : requirement;
+      const row = rowOf("requirement", `req:${id}`, id, area);
+      const one = cases[unit.case];
+      const leaf = rowOf("case", `req:${id}|${one.id}`, one.id, row);
+      leaf.title = one.title;
+      for (const each of [area, row, leaf]) into.add(each);
+    }
+    for (const row of into) {
+      row.units.push(unit);
+      for (const cell of unit.cells) {
+        for (const [standing, count] of cell.counts) row.counts[cell.column * depth + standing] += count;
+      }
+    }
+  }
+  const childrenOf = (row) => [...row.children].sort((a, b) => byName(a.name, b.name));
+  const tallyOf = (row, column) => row.counts.subarray(column * depth, (column + 1) * depth);
+  const totalOf = (row) => {
+    const total = new Float64Array(depth);
+    row.counts.forEach((count, index) => { total[index % depth] += count; });
+    return total;
+  };
+  const failing = (tally) => tally.some((count, standing) => count > 0 && standings[standing].failing);
+  const tallyText = (tally) =>
+    Array.from(tally, (count, standing) => (count ? `${grouped(count)} ${standings[standing].word}` : "")).filter(Boolean).join(", ");
+
+  // ---- what is shown ---------------------------------------------------------------------------------------------
+
+  const open = new Set();
+  const shown = new Set();
+  let words = [];
+  let selected = null;
+
+  const areas = childrenOf(all);
+  for (const area of areas) {
+    if (requirements.length <= 60 || failing(totalOf(area))) open.add(area.key);
+  }
+
+  const passesVerdicts = (tally) => {
+    if (!shown.size) return true;
+    for (const standing of shown) if (tally[standing] > 0) return true;
+    return false;
+  };
+  /** Texts of findings by case, so that a filter finds what a failure says. */
+  const said = new Map();
+  for (const finding of findings) {
+    const text = [finding.id, finding.kind, finding.lines[0] ? finding.lines[0][1] : ""].join(" ").toLowerCase();
+    for (const requirement of finding.covers.length ? finding.covers.map((index) => requirements[index]) : ["no requirement"]) {
+      const key = `req:${requirement}|${cases[finding.case].id}`;
+      said.set(key, (said.get(key) || "") + " " + text);
+    }
+  }
+  const textOf = (row) => {
+    if (row.text === undefined) {
+      row.text = [row.name, row.parent && row.kind === "case" ? row.parent.name : "", row.title, said.get(row.key) || ""].join(" ").toLowerCase();
+    }
+    return row.text;
+  };
+  const matches = (row) => words.every((word) => textOf(row).includes(word));
+
+  const visible = () => {
+    const list = [];
+    for (const area of areas) {
+      if (!passesVerdicts(totalOf(area))) continue;
+      const areaHit = !words.length || matches(area);
+      const inside = [];
+      for (const row of childrenOf(area)) {
+        if (!passesVerdicts(totalOf(row))) continue;
+        const hits = childrenOf(row).filter((leaf) => passesVerdicts(totalOf(leaf)) && (!words.length || matches(leaf)));
+        const hit = areaHit || matches(row);
+        if (!hit && !hits.length) continue;
+        inside.push(row);
+        const leaves = hit && !hits.length ? childrenOf(row) : hits;
+        if (open.has(row.key) || (words.length && !hit)) inside.push(...leaves);
+      }
+      if (!inside.length) continue;
+      list.push(area);
+      if (open.has(area.key) || words.length) list.push(...inside);
+    }
+    return list;
+  };
+
+  // ---- the matrix ------------------------------------------------------------------------------------------------
+
+  const groupsBy = (key) => {
+    const groups = [];
+    columns.forEach((column, index) => {
+      const last = groups[groups.length - 1];
+      if (last && last.key === key(column)) last.span += 1;
+      else groups.push({ key: key(column), first: column, at: index, span: 1 });
+    });
+    return groups;
+  };
+  const platforms = groupsBy((column) => column.platform);
+  const backends = groupsBy((column) => JSON.stringify([column.platform, column.backend, column.driver, column.launcher, column.evidence, column.torch]));
+  const groupStarts = new Set([...platforms, ...backends].map((group) => group.at));
+
+  const head = () =>
+    make("thead", {},
+      make("tr", {}, make("th", { class: "name", rowspan: 3, scope: "col" }, "requirement", make("br"), "and case"),
+        platforms.map((group) => make("th", { class: "group", colspan: group.span, scope: "colgroup" }, make("div", { class: "stay" }, make("b", {}, group.first.platform))))),
+      make("tr", {}, backends.map((group) => {
+        const one = group.first;
+        return make("th", { class: "group", colspan: group.span, scope: "colgroup" },
+          make("div", { class: "stay" }, make("b", {}, one.backend), make("span", {}, badge(one.evidence)),
+            make("span", {}, `torch ${one.torch || "unknown"}`),
+            make("span", {}, one.launcher === "local" ? one.driver : `${one.driver}, ${one.launcher}`)));
+      })),
+      make("tr", {}, columns.map((column, index) =>
+        make("th", { class: groupStarts.has(index) ? "group" : "", scope: "col", title: `world size ${column.size}` }, `ws ${column.size}`))));
+
+  const cellOf = (row, index) => {
+    const tally = tallyOf(row, index);
+    const place = groupStarts.has(index) ? "group" : "";
+    let worst = -1;
+    for (let standing = 0; standing < depth && worst < 0; standing += 1) {
+      if (tally[standing] > 0 && (!shown.size || shown.has(standing))) worst = standing;
+    }
+    if (worst < 0) {
+      const any = tally.some((count) => count > 0);
+      return make("td", { class: place }, make("span", { class: "none", "aria-label": any ? "hidden by the filter" : "no checks" }, any ? "·" : ""));
+    }
+    // Refusals are no passes, yet where both are as they must be the passes are what a reader looks for.
+    const withRefusals = standings[worst].key === "refused" && tally[depth - 1] > 0 && !shown.size;
+    if (withRefusals) worst = depth - 1;
+    const { key, symbol } = standings[worst];
+    const column = columns[index];
+    const isOpen = selected && selected.row === row.key && selected.column === index;
+    const label = `${row.name}, ${column.name}, ${column.evidence}: ${tallyText(tally)}`;
+    return make("td", { class: place },
+      make("button", {
+        type: "button", class: `cell s-${key}`, tabindex: -1, title: label, "aria-label": label,
+        "aria-expanded": isOpen ? "true" : "false", "data-row": row.key, "data-column": index,
+      }, `${symbol} ${grouped(tally[worst])}${withRefusals ? " ∅" : ""}`));
+  };
+
+  const nameOf = (row) => {
+    const cell = (child) => make("th", { class: "name", scope: "row" }, child);
+    if (row.kind === "all") return cell(make("div", { class: "row" }, make("span", { class: "fold" }), row.name));
+    if (row.kind === "case") {
+      return cell(make("div", { class: "row" }, make("span", { class: "id" }, row.name), make("span", { class: "title" }, row.title)));
+    }
+    const isOpen = open.has(row.key) || (row.kind === "area" && words.length > 0);
+    const noun = row.kind === "area" ? "requirement" : "case";
+    return cell(make("button", { type: "button", class: "row", "data-fold": row.key, "aria-expanded": isOpen },
+      make("span", { class: "fold", "aria-hidden": "true" }, isOpen ? "▾" : "▸"), row.name,
+      make("span", { class: "of" }, counted(row.children.size, noun))));
+  };
+
+  const rowElement = (row) =>
+    make("tr", { class: row.kind }, nameOf(row), columns.map((_, index) => cellOf(row, index)));
+
+  const grid = byId("grid");
+  let body = null;
+  const showMatrix = () => {
+    const list = visible();
+    const focused = document.activeElement && document.activeElement.dataset ? { ...document.activeElement.dataset } : {};
+    const fresh = make("tbody", {}, [all, ...list].map(rowElement));
+    if (body) body.replaceWith(fresh);
+    else grid.append(make("table", { "aria-label": "results by requirement and column" }, head(), fresh));
+    body = fresh;
+    const first = fresh.querySelector(".cell");
+    if (first) first.tabIndex = 0;
+    byId("empty").hidden = list.length > 0;
+    if (focused.fold !== undefined) find("fold", focused.fold)?.focus();
+  };
+  const find = (name, value, column) =>
+    [...body.querySelectorAll(`[data-${name}]`)].find(
+      (element) => element.dataset[name] === value && (column === undefined || element.dataset.column === String(column)));
+
+  grid.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.dataset.fold !== undefined) {
+      const key = button.dataset.fold;
+      if (!open.delete(key)) open.add(key);
+      showMatrix();
+    } else if (button.dataset.row !== undefined) {
+      go({ row: button.dataset.row, column: columns[Number(button.dataset.column)].name });
+    }
+  });
+  grid.addEventListener("keydown", (event) => {
+    const cell = event.target.closest("td, th");
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!cell || !step || !body.contains(cell)) return;
+    event.preventDefault();
+    const lines = [...body.rows];
+    let x = cell.cellIndex;
+    let y = lines.indexOf(cell.parentElement);
+    for (;;) {
+      x += step[0];
+      y += step[1];
+      const next = lines[y] && lines[y].cells[x];
+      if (!next) return;
+      const button = next.querySelector("button");
+      if (!button) continue;
+      for (const old of body.querySelectorAll('.cell[tabindex="0"]')) old.tabIndex = -1;
+      if (button.classList.contains("cell")) button.tabIndex = 0;
+      button.focus();
+      button.scrollIntoView({ block: "nearest", inline: "nearest" });
+      return;
+    }
+  });
+
+  // ---- details ---------------------------------------------------------------------------------------------------
+
+  const panel = byId("panel");
+  const panelBody = byId("panel-body");
+  const showPanel = (title, ...children) => {
+    byId("panel-title").textContent = title;
+    panelBody.replaceChildren(...children.flat(Infinity).filter(Boolean));
+    const wasHidden = panel.hidden;
+    panel.hidden = false;
+    document.body.classList.add("open");
+    panelBody.scrollTop = 0;
+    redraw();
+    if (wasHidden || !panel.contains(document.activeElement)) byId("panel-title").focus({ preventScroll: true });
+  };
+  const columnLine = (column) =>
+    make("p", { class: "where" }, make("span", {}, `${column.platform} / ${column.backend} / world size ${column.size}`), badge(column.evidence),
+      make("span", {}, `torch ${column.torch || "unknown"}, ${column.driver} driver, ${column.launcher} launcher`));
+
+  const copyButton = (text) =>
+    make("button", { type: "button", class: "quiet", on: (event) => {
+      const button = event.currentTarget;
+      const done = () => { button.textContent = "copied"; say("copied"); setTimeout(() => { button.textContent = "copy"; }, 1500); };
+      const fallback = () => {
+        const code = button.parentElement.querySelector("code");
+        getSelection().selectAllChildren(code);
+        if (document.execCommand("copy")) done();
+      };
+      if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, fallback);
+      else fallback();
+    } }, "copy");
+
+  /** Logs of one folder on one line: the folder, then a link for each file. */
+  const logLinks = (paths) => {
+    const folders = new Map();
+    for (const path of paths) {
+      const folder = path.slice(0, path.lastIndexOf("/") + 1);
+      folders.set(folder, [...(folders.get(folder) || []), path]);
+    }
+    return [...folders].map(([folder, files]) => [folder, files.map((path) => [" ", fileLink(path, path.slice(folder.length))])]);
+  };
+  const card = (finding, inScenario) => {
+    const standing = standings[finding.standing];
+    const told = new Map(finding.lines);
+    const tone = standing.key === "regression" || standing.key === "trouble" ? "bad" : standing.failing ? "odd" : "known";
+    const apart = new Set(["what", "expected", "actual", "repeat", "column", "log", ...(inScenario ? ["case", "world"] : [])]);
+    const mono = (label) => /^(ranks? |step)/.test(label);
+    const logs = finding.lines.filter(([label]) => label === "log").map(([, path]) => path);
+    return make("article", { class: `card ${tone}`, "data-check": finding.id },
+      mark(finding.standing, standing.word),
+      make("code", { class: "id" }, finding.id),
+      make("p", { class: "what" }, told.get("what")),
+      told.has("expected") && make("dl", { class: "pair" },
+        make("div", {}, make("dt", {}, "expected"), make("dd", {}, told.get("expected"))),
+        make("div", { class: "actual" }, make("dt", {}, "actual"), make("dd", {}, told.get("actual")))),
+      make("dl", { class: "lines" }, finding.lines.filter(([label]) => !apart.has(label)).map(([label, text]) =>
+        [make("dt", {}, label), make("dd", { class: mono(label) ? "mono" : null }, label === "issue" ? webLink(text) : text)]),
+        logs.length > 0 && [make("dt", {}, logs.length > 1 ? "logs" : "log"), make("dd", { class: "mono" }, logLinks(logs))]),
+      make("div", { class: "repeat" }, make("code", {}, told.get("repeat")), copyButton(told.get("repeat"))),
+      finding.scenario !== null && !inScenario && make("div", { class: "actions" },
+        make("a", { class: "quiet", href: hashOf({ check: finding.id }) }, "Timeline and ranks"),
+      ));
+  };
+  /** Cards, a page at a time. */
+  const cards = (list, inScenario) => {
+    const box = make("div", {});
+    const more = (from) => {
+      box.append(...list.slice(from, from + CARDS).map((finding) => card(finding, inScenario)));
+      const rest = list.length - from - CARDS;
+      if (rest > 0) {
+        const button = make("button", { type: "button", class: "quiet", on: () => { button.remove(); more(from + CARDS); } }, `Show ${grouped(Math.min(rest, CARDS))} more of ${grouped(rest)}`);
+        box.append(make("p", { class: "actions" }, button));
+        box.append(button);
+      }
+    };
+    more(0);
+    return box;
+  };
+  const marks = (tally) =>
+    make("div", { class: "marks" }, Array.from(tally, (count, standing) => count > 0 && mark(standing, `${grouped(count)} ${standings[standing].word}`)));
+
+  /** What is only counted: refused and not run with their reasons, passes with their parameters. */
+  const countedParts = (cells) => {
+    const parts = [];
+    const reasons = new Map();
+    const params = new Map();
+    let elements = 0;
+    for (const cell of cells) {
+      elements += cell.elements;
+      for (const [standing, text, count] of cell.reasons) {
+        if (!reasons.has(standing)) reasons.set(standing, new Map());
+        const of = reasons.get(standing);
+        of.set(text, (of.get(text) || 0) + count);
+      }
+      for (const [name, values, more] of cell.passed) {
+        if (!params.has(name)) params.set(name, { values: new Set(), more: 0 });
+        const of = params.get(name);
+        values.forEach((value) => of.values.add(value));
+        of.more = Math.max(of.more, more);
+      }
+    }
+    for (const [standing, of] of reasons) {
+      parts.push(make("h3", {}, `${standings[standing].symbol} ${standings[standing].word}`),
+        make("ul", { class: "list" }, [...of].sort((a, b) => b[1] - a[1]).map(([text, count]) => make("li", {}, `${grouped(count)} × ${texts[text]}`))));
+    }
+    if (params.size || elements) {
+      parts.push(make("h3", {}, `Passed: ${counted(elements, "element")} compared, over all ranks`),
+        make("dl", { class: "lines" }, [...params].map(([name, { values, more }]) => {
+          const list = [...values].map((index) => texts[index]).sort(byName).join(", ");
+          return [make("dt", {}, texts[name]), make("dd", {}, more ? `${list} and more` : list)];
+        })));
+    }
+    return parts;
+  };
+
+  const showCell = (key, columnName) => {
+    const row = rows.get(key);
+    const index = columns.findIndex((column) => column.name === columnName);
+    if (!row || index < 0) return false;
+    selected = { row: key, column: index };
+    const inside = new Set(row.units);
+    const ids = new Set(row.units.map((unit) => unit.case));
+    const keys = new Set([...inside].map((unit) => `${unit.case}|${unit.covers}`));
+    const told = findings.filter((finding) => finding.column === index && keys.has(`${finding.case}|${finding.covers}`));
+    const cells = row.units.flatMap((unit) => unit.cells.filter((cell) => cell.column === index));
+    const worlds = scenarios.filter((scenario) => scenario.column === index && ids.has(scenario.case));
+    showPanel(row.kind === "case" && row.title ? `${row.name}: ${row.title}` : row.name,
+      columnLine(columns[index]), marks(tallyOf(row, index)), cards(told), countedParts(cells),
+      worlds.length > 0 && [make("h3", {}, counted(worlds.length, "scenario")),
+        make("ul", { class: "list links" }, worlds.slice(0, 100).map((scenario) => make("li", {}, make("a", { href: hashOf({ scenario: scenario.id }) }, scenario.id)))),
+        worlds.length > 100 && make("p", { class: "note" }, `and ${grouped(worlds.length - 100)} more`)]);
+    return true;
+  };
+
+  const showKind = (kind) => {
+    const told = findings.filter((finding) => finding.kind === kind && standings[finding.standing].failing);
+    if (!told.length) return false;
+    selected = null;
+    const where = new Set(told.map((finding) => columns[finding.column].name));
+    showPanel(kind, make("p", { class: "where" }, `${counted(told.length, "check")} in ${[...where].join(", ")}`), cards(told));
+    return true;
+  };
+
+  const showScenario = (id, check) => {
+    const place = scenarios.findIndex((scenario) => scenario.id === id);
+    if (place < 0) return false;
+    const scenario = scenarios[place];
+    const column = columns[scenario.column];
+    selected = null;
+    const told = findings.filter((finding) => finding.scenario === place);
+    const first = told.find((finding) => finding.id === check);
+    const others = told.filter((finding) => finding !== first);
+    showPanel(cases[scenario.case].title || cases[scenario.case].id,
+      columnLine(column),
+      first ? card(first, true) : make("code", { class: "id" }, scenario.id),
+      scenario.trouble && make("ul", { class: "troubles" }, make("li", {}, scenario.trouble)),
+      timelineParts(scenario, first),
+      make("p", { class: "where" }, `${counted(scenario.worlds, "world")}, took ${lasting(scenario.duration_ms)}, began ${lasting(scenario.start_ms)} into the run`),
+      make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ["rank", "process", "end", "log"].map((name) => make("th", { scope: "col" }, name)))),
+        make("tbody", {}, scenario.ranks.map((rank) => make("tr", {}, make("td", {}, rank.rank), make("td", {}, rank.pid || "never came up"), make("td", {}, rank.end), make("td", { class: "mono" }, rank.log ? fileLink(rank.log, rank.log.slice(rank.log.lastIndexOf("/") + 1)) : "none"))))),
+      others.length > 0 && [make("h3", {}, first ? "Also in this scenario" : "Checks told in full"), cards(others, true)]);
+    return true;
+  };
+  const showCheck = (id) => {
+    const finding = findings.find((one) => one.id === id);
+    if (!finding) return false;
+    if (finding.scenario !== null) return showScenario(scenarios[finding.scenario].id, id);
+    selected = null;
+    showPanel("check", cards([finding], true));
+    return true;
+  };
+
+  // ---- timeline --------------------------------------------------------------------------------------------------
+
+  let drawings = [];
+  const redraw = () => {
+    drawings = drawings.filter(({ box }) => panelBody.contains(box));
+    for (const drawing of drawings) {
+      const wide = Math.max(280, drawing.box.clientWidth - 18);
+      if (wide === drawing.wide) continue;
+      drawing.wide = wide;
+      drawing.box.replaceChildren(timeline(drawing.scenario, drawing.finding, wide));
+    }
+  };
+  new ResizeObserver(redraw).observe(panelBody);
+
+  const isOf = (label, finding) => Boolean(finding) && label === finding.span;
+  const timelineParts = (scenario, finding) => {
+    const heading = make("h3", {}, "What each rank did");
+    if (scenario.untold) return [heading, make("p", { class: "note" }, "There was no room on this page for this scenario's timeline; it is in results.jsonl.")];
+    if (!scenario.ranks.some((rank) => rank.spans.length)) return [heading, make("p", { class: "note" }, "No rank left a trace.")];
+    const box = make("div", { class: "timeline" });
+    drawings.push({ box, scenario, finding, wide: 0 });
+    const byWhat = new Map();
+    for (const rank of scenario.ranks) {
+      for (const [label, , end, ok] of rank.spans) {
+        if (ok && end >= 0) continue;
+        const what = `${scenario.labels[label]} ${end < 0 ? "never ended" : "failed"}`;
+        byWhat.set(what, [...(byWhat.get(what) || []), rank.rank]);
+      }
+    }
+    const bad = [...byWhat].map(([what, ranks]) => make("li", {}, `${rankList(ranks)}: ${what}`));
+    return [heading, box,
+      make("p", { class: "key" }, [["init", "init"], ["ok", "ended well"], ["failed", "✗ failed"], ["never", "never ended"]].map(([name, text]) => make("span", {}, make("i", { class: name }), text))),
+      bad.length > 0 && make("ul", { class: "list" }, bad.slice(0, 12), bad.length > 12 && make("li", {}, `and ${bad.length - 12} more`))];
+  };
+  /** `rank 3`, `ranks 0–3, 7`. */
+  const rankList = (ranks) => {
+    const runs = [];
+    for (const rank of ranks) {
+      const last = runs[runs.length - 1];
+      if (last && last[1] + 1 === rank) last[1] = rank;
+      else runs.push([rank, rank]);
+    }
+    const parts = runs.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`));
+    return `${ranks.length === 1 ? "rank" : "ranks"} ${parts.join(", ")}`;
+  };
+  const niceStep = (span) => {
+    const raw = span / 5;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw);
+  };
+  const timeline = (scenario, finding, wide) => {
+    const left = 52;
+    const lane = 22;
+    const right = 16;
+    const tall = scenario.ranks.length * lane + 28;
+    let last = 1000;
+    for (const rank of scenario.ranks) for (const [, start, end] of rank.spans) last = Math.max(last, end < 0 ? start : end);
+    const never = scenario.ranks.some((rank) => rank.spans.some(([, , end]) => end < 0));
+    const until = never ? Math.max(last * 1.15, scenario.duration_ms * 1000) : last;
+    const x = (us) => left + (us / until) * (wide - left - right);
+    const picture = draw("svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": `timeline of ${counted(scenario.ranks.length, "rank")}; unfinished and failed stretches are listed below` },
+      draw("defs", {}, draw("pattern", { id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        draw("rect", { class: "hatch-back", width: 6, height: 6 }), draw("line", { class: "hatch-line", x1: 0, y1: 0, x2: 0, y2: 6 }))));
+    const step = niceStep(until);
+    for (let tick = 0; tick <= until; tick += step) {
+      picture.append(draw("line", { class: "axis", x1: x(tick), x2: x(tick), y1: 0, y2: tall - 18 }),
+        draw("text", { x: x(tick), y: tall - 5, "text-anchor": tick === 0 ? "start" : "middle" }, until >= 2e6 ? `${+(tick / 1e6).toFixed(2)} s` : `${+(tick / 1e3).toFixed(2)} ms`));
+    }
+    scenario.ranks.forEach((rank, index) => {
+      const top = index * lane + 6;
+      picture.append(draw("text", { x: 0, y: top + 15 }, `rank ${rank.rank}`));
+      for (const [label, start, end, ok] of rank.spans) {
+        const name = scenario.labels[label];
+        const from = x(start);
+        const to = x(end < 0 ? until : end);
+        const kind = end < 0 ? "never" : !ok ? "failed" : /^(init|new_group)/.test(name) ? "init" : "ok";
+        const time = end < 0 ? "never ended" : `${((end - start) / 1000).toFixed(2)} ms`;
+        picture.append(draw("rect", { class: isOf(name, finding) ? `${kind} marked` : kind, x: from, y: top + 4, width: Math.max(1.5, to - from - 0.5), height: lane - 8, rx: 1.5 },
+          draw("title", {}, `rank ${rank.rank}: ${name}, ${time}`)));
+        if (kind === "failed") picture.append(draw("text", { class: "sign", x: (from + to) / 2, y: top + 3, "text-anchor": "middle" }, "✗"));
+        if (kind === "never" && to - from > 70) picture.append(draw("text", { class: "sign", x: from + 5, y: top + 15 }, "never ended"));
+      }
+    });
+    return picture;
+  };
+
+  // ---- links -----------------------------------------------------------------------------------------------------
+
+  const hashOf = (place) =>
+    "#" + Object.entries(place).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+  const readHash = () => {
+    const place = {};
+    for (const part of location.hash.slice(1).split("&")) {
+      const at = part.indexOf("=");
+      if (at < 0) continue;
+      try { place[part.slice(0, at)] = decodeURIComponent(part.slice(at + 1)); } catch { /* a link cut in half */ }
+    }
+    return place;
+  };
+  const go = (place) => {
+    const hash = hashOf(place);
+    if (location.hash === hash) follow();
+    else location.hash = hash;
+  };
+  const follow = () => {
+    const place = readHash();
+    const was = selected;
+    let found = false;
+    if (place.scenario !== undefined) found = showScenario(place.scenario);
+    else if (place.check !== undefined) found = showCheck(place.check);
+    else if (place.kind !== undefined) found = showKind(place.kind);
+    else if (place.row !== undefined) {
+      found = showCell(place.row, place.column);
+      for (let row = rows.get(place.row); row; row = row.parent) if (row.parent) open.add(row.parent.key);
+    } else if (location.hash === "#matrix") return;
+    if (!found) hidePanel();
+    if (place.theme === "dark" || place.theme === "light") setTheme(place.theme);
+    if (was !== selected) showMatrix();
+  };
+  const hidePanel = () => {
+    if (panel.hidden) return;
+    panel.hidden = true;
+    document.body.classList.remove("open");
+    const back = selected;
+    selected = null;
+    showMatrix();
+    const cell = back && find("row", back.row, back.column);
+    if (cell) {
+      cell.tabIndex = 0;
+      cell.focus();
+    }
+  };
+  const close = () => {
+    hidePanel();
+    history.replaceState(null, "", location.pathname + location.search);
+  };
+  byId("close").addEventListener("click", close);
+  addEventListener("keydown", (event) => { if (event.key === "Escape" && !panel.hidden) close(); });
+  addEventListener("hashchange", follow);
+
+  // ---- theme -----------------------------------------------------------------------------------------------------
+
+  const setTheme = (theme) => { document.documentElement.dataset.theme = theme; };
+  const stored = () => { try { return localStorage.getItem("allranks-theme"); } catch { return null; } };
+  const asked = new URLSearchParams(location.search).get("theme") || stored();
+  if (asked === "dark" || asked === "light") setTheme(asked);
+  byId("theme").addEventListener("click", () => {
+    const set = document.documentElement.dataset.theme;
+    const dark = set ? set === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    setTheme(dark ? "light" : "dark");
+    try { localStorage.setItem("allranks-theme", dark ? "light" : "dark"); } catch { /* some browsers keep nothing for files */ }
+  });
+
+  // ---- the run ---------------------------------------------------------------------------------------------------
+
+  const { run } = data;
+  const headline = byId("headline");
+  headline.dataset.good = run.good;
+  headline.dataset.sign = run.good ? "✓" : "✗";
+  const started = new Date(run.started * 1000);
+  const facts = [
+    ["checks", grouped(run.tally.reduce((sum, count) => sum + count, 0))],
+    ["scenarios", grouped(scenarios.length)],
+    ["columns", grouped(width)],
+    ["took", run.duration_ms === null ? "cut off" : lasting(run.duration_ms)],
+    ["exit code", run.exit],
+    ["started", Number.isNaN(started.getTime()) ? null : started.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC")],
+    ["profile", run.profile],
+    ["seed", run.seed],
+    ["allranks", run.allranks],
+    ["command", run.command],
+  ];
+  byId("facts").append(...facts.filter(([, value]) => value !== null).map(([name, value]) =>
+    make("div", {}, make("dt", {}, name), make("dd", { class: name === "command" ? "mono" : null }, value))));
+  const troubles = [...run.troubles];
+  if (run.missing > 0) troubles.push(`${counted(run.missing, "check")} planned and never recorded`);
+  if (data.untold > 0) troubles.push(`${counted(data.untold, "more check")} would be told in full, had there been room; they are counted in the matrix and are in results.jsonl`);
+  byId("troubles").hidden = troubles.length === 0;
+  byId("troubles").append(...troubles.map((text) => make("li", {}, text)));
+
+  const kinds = new Map();
+  for (const finding of findings) {
+    if (!standings[finding.standing].failing) continue;
+    const kind = kinds.get(finding.kind) || { count: 0, columns: new Set(), standing: finding.standing, what: new Map(finding.lines).get("what") };
+    kind.count += 1;
+    kind.columns.add(finding.column);
+    kind.standing = Math.min(kind.standing, finding.standing);
+    kinds.set(finding.kind, kind);
+  }
+  const kindList = [...kinds].sort((a, b) => a[1].standing - b[1].standing || b[1].count - a[1].count);
+  const showKinds = (limit) => {
+    byId("kind-list").replaceChildren(...kindList.slice(0, limit).map(([name, kind]) =>
+      make("li", {}, make("button", { type: "button", class: "kind", on: () => go({ kind: name }) },
+        mark(kind.standing, standings[kind.standing].word),
+        make("span", { class: "what" }, name.endsWith(kind.what) ? name : [make("b", {}, name), ` ${kind.what}`]),
+        make("span", { class: "count" }, `${counted(kind.count, "check")}, ${counted(kind.columns.size, "column")}`)))));
+    if (kindList.length > limit) {
+      byId("kind-list").append(make("li", {}, make("button", { type: "button", class: "kind", on: () => showKinds(Infinity) },
+        make("span", { class: "what" }, `and ${counted(kindList.length - limit, "more kind")}…`))));
+    }
+  };
+  byId("kinds").hidden = kindList.length === 0;
+  showKinds(6);
+
+  // ---- filters ---------------------------------------------------------------------------------------------------
+
+  byId("verdicts").append(...standings.map((standing, index) => run.tally[index] > 0 &&
+    make("button", { type: "button", "aria-pressed": "false", on: (event) => {
+      if (!shown.delete(index)) shown.add(index);
+      event.currentTarget.setAttribute("aria-pressed", String(shown.has(index)));
+      showMatrix();
+    } }, make("span", { class: `mark s-${standing.key}`, "aria-hidden": "true" }, standing.symbol), standing.word, make("b", {}, grouped(run.tally[index])))).filter(Boolean));
+  let typing = 0;
+  byId("filter").addEventListener("input", (event) => {
+    clearTimeout(typing);
+    const { value } = event.target;
+    typing = setTimeout(() => {
+      words = value.toLowerCase().split(/\s+/).filter(Boolean);
+      showMatrix();
+    }, 120);
+  });
+  byId("fold").addEventListener("click", (event) => {
+    const anyOpen = open.size > 0;
+    open.clear();
+    if (!anyOpen) for (const area of areas) open.add(area.key);
+    event.currentTarget.textContent = anyOpen ? "Expand all" : "Collapse all";
+    showMatrix();
+  });
+
+  showMatrix();
+  follow();
+})();

@@ -1,0 +1,42 @@
+//! The end of a rank's log, for reports that quote it. Logs may be of any size, in no encoding, and named by a results
+//! file from elsewhere: only a bounded part is read, and only from the folders the results came from.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::results::Results;
+use super::text::clean;
+
+/// The last lines of a log, clean, in at most `limit` bytes; none if it cannot be read or lies outside the folders the
+/// results were read from.
+pub(crate) fn log_tail(results: &Results, log: &str, limit: usize) -> Option<String> {
+    let path = results.folder.join(log).canonicalize().ok()?;
+    let is_inside = |folder: &Path| {
+        let folder = folder.canonicalize();
+        folder.is_ok_and(|folder| path.starts_with(folder))
+    };
+    if !results.sources.iter().any(|folder| is_inside(folder)) || !path.is_file() {
+        return None;
+    }
+    let mut file = File::open(&path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let skipped = length.saturating_sub(limit as u64);
+    file.seek(SeekFrom::Start(skipped)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    // Cleaning may lengthen text: a replacement character takes three bytes.
+    let mut text = clean(&String::from_utf8_lossy(&bytes));
+    let mut cut = text.len().saturating_sub(limit);
+    while !text.is_char_boundary(cut) {
+        cut += 1;
+    }
+    // Begin with a whole line, if there is one.
+    if skipped > 0 || cut > 0 {
+        cut = text[cut..]
+            .find('\n')
+            .map_or(cut, |newline| cut + newline + 1);
+    }
+    text.drain(..cut);
+    Some(text)
+}

@@ -1,0 +1,76 @@
+//! The files of a run's folder that are rendered from its results. Each is written beside its place and then moved into
+//! it, so a reader never sees half a file, and an old one stays if a new one cannot be written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::junit::Dialect;
+use super::results::Results;
+use super::{html, junit, markdown};
+
+/// Where the rendered files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// The matrix, for people.
+    pub html: PathBuf,
+    /// JUnit for strict readers.
+    pub junit: PathBuf,
+    /// JUnit with properties, files and lines.
+    pub junit_extended: PathBuf,
+    /// For the job page of a CI system.
+    pub markdown: PathBuf,
+}
+
+impl Paths {
+    /// The files of a run's folder.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self {
+            html: folder.join("report.html"),
+            junit: folder.join("junit.xml"),
+            junit_extended: folder.join("junit-extended.xml"),
+            markdown: folder.join("summary.md"),
+        }
+    }
+
+    /// All of them, the one for people first.
+    #[must_use]
+    pub fn all(&self) -> [&Path; 4] {
+        [
+            &self.html,
+            &self.junit,
+            &self.junit_extended,
+            &self.markdown,
+        ]
+    }
+}
+
+/// Renders every report into a folder, which must exist.
+///
+/// # Errors
+/// A file could not be written. The others are tried all the same; the first error is returned.
+pub fn write_all(folder: &Path, results: &Results) -> io::Result<Paths> {
+    let paths = Paths::in_folder(folder);
+    let junit = |path: &Path, dialect| write(path, &junit::render(results, dialect)?);
+    let written = [
+        junit(&paths.junit, Dialect::Strict),
+        junit(&paths.junit_extended, Dialect::Extended),
+        write(&paths.markdown, markdown::render(results).as_bytes()),
+        write(&paths.html, html::render(results).as_bytes()),
+    ];
+    written.into_iter().collect::<io::Result<()>>()?;
+    Ok(paths)
+}
+
+/// Writes a file as a whole: beside its place first, then into it.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|error| {
+        // Best effort: the error that matters is the one that led here.
+        let _ = std::fs::remove_file(&beside);
+        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    })
+}

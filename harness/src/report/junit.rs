@@ -1,0 +1,62 @@
+//! JUnit XML, for CI systems. Two dialects, because no file pleases every reader:
+//!
+//! - `junit.xml` ([`Dialect::Strict`]) is valid against the schema that Jenkins' xunit plugin checks
+//!   (`junit-10.xsd` in `jenkinsci/xunit-plugin`), which drops an invalid file whole: no `file` or `line` on a case, no
+//!   properties of a case, nothing at the root but totals;
+//! - `junit-extended.xml` ([`Dialect::Extended`]) adds those, for readers that use them (GitLab, `pytest`-like tools,
+//!   annotating GitHub actions).
+//!
+//! How results are told:
+//!
+//! | standing                                  | element                                      |
+//! |-------------------------------------------|----------------------------------------------|
+//! | passed                                    | none                                         |
+//! | refused as declared, known failure, waived, not run | `skipped`, with the standing as type and the reason |
+//! | regression, unexpected pass, flaky        | `failure`, with the outcome or standing as type |
+//! | harness error                             | `error`                                      |
+//!
+//! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut
+//! off, a scenario left no check), so that a job cannot be green on half a run. `classname` is dotted and begins with
+//! platform, backend and world size; `name` is the check's id, unique in the file and usable with `--filter`.
+//!
+//! The `junit-report` crate holds the data model and writes the first draft. It passes text through as it is, so all
+//! text is cleaned before (no escape sequences, no characters XML forbids, `]]>` split); and it has no properties, no
+//! `skipped` counts, no totals and raw float times, so a pass with `quick-xml` over the draft puts those right.
+
+mod draft;
+mod revise;
+
+use std::io;
+
+use super::results::Results;
+
+/// Which of the two dialects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Valid against `junit-10.xsd`.
+    Strict,
+    /// With properties, files and lines.
+    Extended,
+}
+
+/// Longest `message`, in bytes before escaping: it is one line in a list.
+pub const MESSAGE_LIMIT: usize = 1_000;
+/// Longest `system-out` of a case, in bytes before escaping.
+pub const SYSTEM_OUT_LIMIT: usize = 64 * 1024;
+/// Longest text of a failure, in bytes before escaping; `dorny/test-reporter` fails above 65,535 for all.
+pub const TEXT_LIMIT: usize = 16 * 1024;
+/// Bytes of log excerpts in a file, all cases together: GitLab refuses files above 30 MB. Failing cases past it keep
+/// the path of their log.
+pub const EXCERPTS_LIMIT: usize = 12 * 1024 * 1024;
+
+/// The file's bytes. Reads the ends of failing ranks' logs; a log that is missing is left out.
+///
+/// # Errors
+/// The draft could not be revised; a bug, reported instead of writing a file that a reader would drop.
+pub fn render(results: &Results, dialect: Dialect) -> io::Result<Vec<u8>> {
+    let draft = draft::Draft::of(results);
+    let mut xml = Vec::new();
+    draft.report.write_xml(&mut xml).map_err(io::Error::other)?;
+    let xml = String::from_utf8(xml).map_err(io::Error::other)?;
+    revise::revise(&xml, &draft, dialect)
+}

@@ -1,0 +1,302 @@
+//! Where a check stands, for people: outcome and verdict put together, worst first, with a word and a symbol. A
+//! verified refusal, a known failure and a check that did not run each stand apart from a pass: none of them is one.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::record::CheckRecord;
+use super::results::Results;
+use super::text::{counted, grouped};
+use crate::judge::{Outcome, Verdict};
+
+/// Outcome and verdict put together; the order is from worst to best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// Not as it must be, and nobody said so.
+    Regression,
+    /// The harness or the machine failed.
+    Trouble,
+    /// Said to fail, and does not.
+    UnexpectedPass,
+    /// Passed and failed on repetition.
+    Flaky,
+    /// Did not run.
+    NotRun,
+    /// A failure that a waiver excuses.
+    Waived,
+    /// Fails as an expectation says.
+    KnownFailure,
+    /// Refused with a clear error on every rank, as the platform declares.
+    Refused,
+    /// As it must be.
+    Passed,
+}
+
+impl Standing {
+    /// Every standing, worst first.
+    pub const ALL: [Self; 9] = [
+        Self::Regression,
+        Self::Trouble,
+        Self::UnexpectedPass,
+        Self::Flaky,
+        Self::NotRun,
+        Self::Waived,
+        Self::KnownFailure,
+        Self::Refused,
+        Self::Passed,
+    ];
+
+    /// The standing of an outcome with a verdict. An expected outcome that proves nothing (the harness failed, or the
+    /// check never ran) is not let through as a pass.
+    #[must_use]
+    pub fn of(outcome: Outcome, verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Regression => match outcome {
+                Outcome::HarnessError => Self::Trouble,
+                Outcome::Pass
+                | Outcome::Mismatch
+                | Outcome::Error
+                | Outcome::Hang
+                | Outcome::Crash
+                | Outcome::InitFailed
+                | Outcome::Unsupported
+                | Outcome::NotRun => Self::Regression,
+            },
+            Verdict::Expected => match outcome {
+                Outcome::Unsupported => Self::Refused,
+                Outcome::HarnessError => Self::Trouble,
+                Outcome::NotRun => Self::NotRun,
+                // A case that kills a rank expects what follows.
+                Outcome::Pass
+                | Outcome::Mismatch
+                | Outcome::Error
+                | Outcome::Hang
+                | Outcome::Crash
+                | Outcome::InitFailed => Self::Passed,
+            },
+            Verdict::KnownFailure => Self::KnownFailure,
+            Verdict::UnexpectedPass => Self::UnexpectedPass,
+            Verdict::Waived => Self::Waived,
+            Verdict::Flaky => Self::Flaky,
+            Verdict::NotRun => Self::NotRun,
+        }
+    }
+
+    /// Whether somebody has to act.
+    #[must_use]
+    pub fn is_failing(self) -> bool {
+        match self {
+            Self::Regression | Self::Trouble | Self::UnexpectedPass | Self::Flaky => true,
+            Self::NotRun | Self::Waived | Self::KnownFailure | Self::Refused | Self::Passed => {
+                false
+            }
+        }
+    }
+
+    /// The word for it in reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Regression => "regression",
+            Self::Trouble => "harness error",
+            Self::UnexpectedPass => "unexpected pass",
+            Self::Flaky => "flaky",
+            Self::NotRun => "not run",
+            Self::Waived => "waived",
+            Self::KnownFailure => "known failure",
+            Self::Refused => "refused as declared",
+            Self::Passed => "passed",
+        }
+    }
+
+    /// One character for it, so that colour never stands alone.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Regression => "✗",
+            Self::Trouble => "‼",
+            Self::UnexpectedPass => "★",
+            Self::Flaky => "≈",
+            Self::NotRun => "–",
+            Self::Waived => "w",
+            Self::KnownFailure => "k",
+            Self::Refused => "∅",
+            Self::Passed => "✓",
+        }
+    }
+}
+
+impl CheckRecord {
+    /// Where it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing::of(self.outcome, self.verdict)
+    }
+}
+
+/// Checks by standing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    counts: BTreeMap<Standing, u64>,
+}
+
+impl Tally {
+    /// The tally of some checks.
+    pub fn of<'a>(checks: impl IntoIterator<Item = &'a CheckRecord>) -> Self {
+        let mut tally = Self::default();
+        for check in checks {
+            tally.add(check.standing());
+        }
+        tally
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, standing: Standing) {
+        *self.counts.entry(standing).or_default() += 1;
+    }
+
+    /// How many stand like that.
+    #[must_use]
+    pub fn count(&self, standing: Standing) -> u64 {
+        self.counts.get(&standing).copied().unwrap_or(0)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// How many somebody has to act on.
+    #[must_use]
+    pub fn failing(&self) -> u64 {
+        Standing::ALL
+            .into_iter()
+            .filter(|standing| standing.is_failing())
+            .map(|standing| self.count(standing))
+            .sum()
+    }
+
+    /// `2 regression, 1 known failure, 97 passed`: worst first, zeros left out.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let parts: Vec<String> = Standing::ALL
+            .into_iter()
+            .filter(|standing| self.count(*standing) > 0)
+            .map(|standing| format!("{} {}", grouped(self.count(standing)), standing.word()))
+            .collect();
+        if parts.is_empty() {
+            "no checks".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+}
+
+/// What a whole run came to: the first line of every report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headline {
+    /// Whether the run may be called good: it ended, nothing is failing, something passed.
+    pub good: bool,
+    /// One sentence.
+    pub sentence: String,
+}
+
+impl Headline {
+    /// The headline of a run.
+    #[must_use]
+    pub fn of(results: &Results) -> Self {
+        let tally = Tally::of(&results.checks);
+        let failing = tally.failing();
+        let total = counted(tally.total(), "check");
+        let cut_off = match results.missing() {
+            _ if results.end.is_some() => None,
+            0 => Some("the run was cut off".to_owned()),
+            missing => Some(format!(
+                "the run was cut off: {} never recorded",
+                counted(missing, "check")
+            )),
+        };
+        let bad = |sentence: String| Self {
+            good: false,
+            sentence,
+        };
+        match cut_off {
+            Some(cut_off) if failing > 0 => bad(format!(
+                "{} of {total} unexpected, and {cut_off}",
+                grouped(failing)
+            )),
+            Some(cut_off) => bad(cut_off),
+            None if failing > 0 => bad(format!("{} of {total} unexpected", grouped(failing))),
+            None if tally.total() == 0 => bad("no check was run".to_owned()),
+            None if tally.count(Standing::NotRun) == tally.total() => {
+                bad(format!("none of {total} was run"))
+            }
+            None => {
+                let code = results.end.as_ref().map_or(0, |end| end.exit_code);
+                if code == 0 {
+                    Self {
+                        good: true,
+                        sentence: format!("nothing unexpected in {total}: {}", tally.line()),
+                    }
+                } else {
+                    bad(exit_meaning(code).to_owned())
+                }
+            }
+        }
+    }
+}
+
+/// What an exit code of `allranks run` says.
+#[must_use]
+pub fn exit_meaning(code: u8) -> &'static str {
+    match code {
+        0 => "everything as expected",
+        1 => "unexpected results",
+        2 => "usage error or bad case file",
+        3 => "nothing selected",
+        4 => "incomplete: a required cell was not run",
+        5 => "rerun outstanding",
+        10 => "harness or machine error",
+        _ => "not an exit code of allranks",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_an_expected_result_with_proof_passes() {
+        for verdict in [
+            Verdict::Regression,
+            Verdict::KnownFailure,
+            Verdict::UnexpectedPass,
+            Verdict::Waived,
+            Verdict::Flaky,
+            Verdict::NotRun,
+        ] {
+            assert_ne!(Standing::of(Outcome::Pass, verdict), Standing::Passed);
+        }
+        for outcome in [Outcome::Unsupported, Outcome::NotRun, Outcome::HarnessError] {
+            assert_ne!(Standing::of(outcome, Verdict::Expected), Standing::Passed);
+        }
+        assert_eq!(
+            Standing::of(Outcome::Pass, Verdict::Expected),
+            Standing::Passed
+        );
+    }
+
+    #[test]
+    fn standings_are_listed_from_worst_to_best() {
+        assert!(Standing::ALL.is_sorted());
+        let mut tally = Tally::default();
+        tally.add(Standing::Passed);
+        tally.add(Standing::Regression);
+        tally.add(Standing::KnownFailure);
+        assert_eq!(tally.line(), "1 regression, 1 known failure, 1 passed");
+        assert_eq!((tally.failing(), tally.total()), (1, 3));
+    }
+}

@@ -1,0 +1,775 @@
+//! One world, played from its start to its end, or to the point where it is lost.
+//!
+//! Steps are sent ahead of the answers, so that a rank never waits for the harness; the opening and the closing are
+//! fences. The harness's own deadline is on *progress*: any event of any rank counts.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::setup::{closing, disagreement};
+use crate::judge::{Finding, Outcome, error_text};
+use crate::names::{Rank, WorldSize};
+use crate::oracle::{Prepared, RankReply, RankStep};
+use crate::plan::{Check, Declared, Scenario};
+use crate::protocol::{CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank};
+use crate::report::{RankLine, Span};
+use crate::world::{End, Event, World};
+
+/// Steps a rank may be ahead of the slowest.
+const AHEAD: usize = 16;
+/// Bytes of storages in flight for one rank, at most, unless a single step is larger.
+const BYTES_AHEAD: usize = 32 << 20;
+/// Spans kept for each rank's timeline.
+const SPANS: usize = 240;
+/// How long killed processes may take to be reaped.
+const REAPING: Duration = Duration::from_secs(10);
+/// Index of `init_process_group` in the opening.
+const INIT_CALL: usize = 1;
+/// From the host's entering `init_process_group` to its listening, a little more than it takes.
+const HOST_AHEAD: Duration = Duration::from_millis(5);
+
+/// What came of a world.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// Findings of the checks it got to, in order, from the first one it was asked for.
+    pub checks: Vec<Finding>,
+    /// Of every rank's initialisation; none if the world was lost before.
+    pub init: Option<Finding>,
+    /// Of its teardown; none if it did not get there.
+    pub end: Option<Finding>,
+    /// Why it was lost.
+    pub lost: Option<String>,
+    /// What is known of each rank.
+    pub ranks: Vec<RankStory>,
+}
+
+/// What is known of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankStory {
+    /// What it said of itself.
+    pub hello: Option<Hello>,
+    /// How its process ended.
+    pub end: Option<End>,
+    /// Whether the harness killed it.
+    pub killed: bool,
+    /// What it did and when, in nanoseconds of its own clock.
+    pub spans: Vec<Span>,
+    /// The call it is in: step, call, since when.
+    position: Option<(u32, usize, Instant)>,
+    /// Steps it has answered.
+    answered: u32,
+    broken: Option<String>,
+    said_bye: Option<(u32, String)>,
+}
+
+/// What a step of a world is for.
+enum Purpose {
+    Opening,
+    Check(usize, Prepared),
+    /// After a refusal: is the group still usable?
+    Probe(usize, Prepared),
+    Closing,
+}
+
+/// A step sent and not yet answered by all.
+struct Pending {
+    number: u32,
+    label: String,
+    calls: Vec<Vec<&'static str>>,
+    purpose: Purpose,
+    bytes: usize,
+    replies: Vec<Option<RankReply>>,
+}
+
+/// Why a world is lost.
+enum Loss {
+    /// Nothing moved for the whole deadline.
+    Hang,
+    /// A rank died, closed its connection, or broke the protocol.
+    Crash(Rank, String),
+    /// The run is being interrupted.
+    Interrupted,
+}
+
+/// How a check ends a world although every rank answered: what follows could be poisoned.
+const POISONED: &str = "a check failed in a way that may poison the group";
+
+/// Plays one world.
+pub struct Player<'a> {
+    scenario: &'a Scenario,
+    checks: &'a [Check],
+    openings: Vec<Step>,
+    seed: u64,
+    deadline: Duration,
+    interrupted: tokio::sync::watch::Receiver<bool>,
+    world: World,
+    pending: VecDeque<Pending>,
+    next_step: u32,
+    played: Played,
+    /// First `ns` of each rank's clock, the origin of its spans.
+    progress: Instant,
+    refusal: Option<String>,
+}
+
+impl<'a> Player<'a> {
+    /// A player for the checks from `first` on.
+    pub fn new(
+        scenario: &'a Scenario,
+        first: usize,
+        openings: Vec<Step>,
+        seed: u64,
+        interrupted: tokio::sync::watch::Receiver<bool>,
+        world: World,
+    ) -> Self {
+        Self {
+            scenario,
+            checks: &scenario.checks[first..],
+            openings,
+            seed,
+            deadline: Duration::from_secs_f64(scenario.case.world.deadline_s),
+            interrupted,
+            world,
+            pending: VecDeque::new(),
+            next_step: 0,
+            played: Played {
+                ranks: vec![RankStory::default(); scenario.world_size.count()],
+                ..Played::default()
+            },
+            progress: Instant::now(),
+            refusal: None,
+        }
+    }
+
+    fn size(&self) -> WorldSize {
+        self.scenario.world_size
+    }
+
+    /// Plays to the end; afterwards no process of the world is left.
+    pub async fn play(mut self) -> Played {
+        let loss = self.acts().await.err();
+        match loss {
+            Some(Stop::Lost(loss)) => self.note_loss(&loss),
+            Some(Stop::Decided) | None => {}
+        }
+        self.clear().await;
+        self.played
+    }
+
+    /// Opening, checks, closing.
+    async fn acts(&mut self) -> Result<(), Stop> {
+        self.gather().await?;
+        let openings = std::mem::take(&mut self.openings);
+        let steps = openings
+            .into_iter()
+            .map(|step| RankStep {
+                step,
+                payload: Vec::new(),
+            })
+            .collect();
+        self.open(steps).await?;
+        self.drain(0).await?;
+        let mut next = 0;
+        while next < self.checks.len() {
+            if !self.has_room() {
+                let waiting = self.pending.len() - 1;
+                self.drain(waiting).await?;
+                continue;
+            }
+            self.send_check(next);
+            next += 1;
+        }
+        self.drain(0).await?;
+        let farewell = self
+            .size()
+            .ranks()
+            .map(|_| RankStep {
+                step: closing(),
+                payload: Vec::new(),
+            })
+            .collect();
+        self.send("teardown".to_owned(), Purpose::Closing, farewell);
+        self.drain(0).await?;
+        self.part().await
+    }
+
+    /// Waits until every rank has said hello.
+    async fn gather(&mut self) -> Result<(), Stop> {
+        while self.played.ranks.iter().any(|rank| rank.hello.is_none()) {
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the openings: rank 0, which hosts the store, a little ahead of the rest. A store's client that dials
+    /// before the host listens sleeps for half a second and more before it tries again.
+    async fn open(&mut self, steps: Vec<RankStep>) -> Result<(), Stop> {
+        let held = self.post("init".to_owned(), Purpose::Opening, steps);
+        let mut held = held.into_iter();
+        if let Some((rank, step, payload)) = held.next() {
+            self.world.send(rank, ToRank::Step(step), payload);
+            let is_inside = |story: &RankStory| {
+                story.answered > 0 || story.position.is_some_and(|(_, call, _)| call >= INIT_CALL)
+            };
+            while self.size().0 > 1 && !is_inside(&self.played.ranks[rank.index()]) {
+                self.step().await?;
+            }
+        }
+        if self.size().0 > 1 {
+            tokio::time::sleep(HOST_AHEAD).await;
+        }
+        for (rank, step, payload) in held {
+            self.world.send(rank, ToRank::Step(step), payload);
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        let bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
+        self.pending.is_empty() || (self.pending.len() < AHEAD && bytes < BYTES_AHEAD)
+    }
+
+    fn send_check(&mut self, index: usize) {
+        let check = &self.checks[index];
+        let label = short(check).to_owned();
+        let prepared = match Prepared::new(check, self.size(), self.seed) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                // The plan refuses such checks before a run; reaching this is the harness's own mistake.
+                let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
+                self.played.checks.push(finding);
+                return;
+            }
+        };
+        let steps = prepared.steps().to_vec();
+        self.send(label.clone(), Purpose::Check(index, prepared), steps);
+        if let Declared::Unsupported(_) = check.declared {
+            let probe = probe(check);
+            if let Ok(prepared) = Prepared::new(&probe, self.size(), self.seed) {
+                let steps = prepared.steps().to_vec();
+                self.send(
+                    format!("{label} (probe)"),
+                    Purpose::Probe(index, prepared),
+                    steps,
+                );
+            }
+        }
+    }
+
+    fn send(&mut self, label: String, purpose: Purpose, steps: Vec<RankStep>) {
+        for (rank, step, payload) in self.post(label, purpose, steps) {
+            self.world.send(rank, ToRank::Step(step), payload);
+        }
+    }
+
+    /// Notes a step as pending; what is to be sent to each rank.
+    fn post(
+        &mut self,
+        label: String,
+        purpose: Purpose,
+        steps: Vec<RankStep>,
+    ) -> Vec<(Rank, Step, Vec<u8>)> {
+        let number = self.next_step;
+        self.next_step += 1;
+        let mut bytes = 0;
+        let mut calls = Vec::new();
+        let mut messages = Vec::new();
+        for (rank, RankStep { mut step, payload }) in self.size().ranks().zip(steps) {
+            bytes = bytes.max(payload.len());
+            step.step = number;
+            calls.push(step.calls.iter().map(crate::protocol::Call::name).collect());
+            messages.push((rank, step, payload));
+        }
+        self.pending.push_back(Pending {
+            number,
+            label,
+            calls,
+            purpose,
+            bytes,
+            replies: vec![None; self.size().count()],
+        });
+        messages
+    }
+
+    /// Handles events until at most `left` steps are pending.
+    async fn drain(&mut self, left: usize) -> Result<(), Stop> {
+        while self.pending.len() > left {
+            self.step().await?;
+            while let Some(pending) = self
+                .pending
+                .pop_front_if(|pending| pending.replies.iter().all(Option::is_some))
+            {
+                self.conclude(pending)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles one event.
+    async fn step(&mut self) -> Result<(), Stop> {
+        let deadline = self.progress + self.deadline;
+        let event = tokio::select! {
+            event = timeout_at(deadline, self.world.next()) => event,
+            () = interruption(&mut self.interrupted) => return Err(Stop::Lost(Loss::Interrupted)),
+        };
+        let Ok(event) = event else {
+            return Err(Stop::Lost(Loss::Hang));
+        };
+        self.progress = Instant::now();
+        match event {
+            Event::Hello(rank, hello) => {
+                self.played.ranks[rank.index()].hello = Some(hello);
+                Ok(())
+            }
+            Event::Refused(why) => {
+                self.refusal = Some(why);
+                Ok(())
+            }
+            Event::Frame(rank, frame) => self
+                .take(rank, frame)
+                .map_err(|why| Stop::Lost(Loss::Crash(rank, why))),
+            Event::Broken(rank, error) => {
+                let story = &mut self.played.ranks[rank.index()];
+                let why = error.to_string();
+                story.broken = Some(why.clone());
+                if story.said_bye.is_some() {
+                    return Ok(());
+                }
+                self.learn_end(rank).await;
+                let why = match &self.played.ranks[rank.index()].end {
+                    Some(end) => format!("its process ended: {end}"),
+                    None => why,
+                };
+                Err(Stop::Lost(Loss::Crash(rank, why)))
+            }
+            Event::Ended(rank, end) => {
+                let story = &mut self.played.ranks[rank.index()];
+                let why = format!("its process ended: {end}");
+                story.end = Some(end);
+                // What a connected rank still had to say is on its way; the end of its connection decides.
+                if story.hello.is_some() {
+                    Ok(())
+                } else {
+                    Err(Stop::Lost(Loss::Crash(rank, why)))
+                }
+            }
+        }
+    }
+
+    /// A broken connection is often a death whose report is on its way.
+    async fn learn_end(&mut self, rank: Rank) {
+        let soon = Instant::now() + Duration::from_secs(1);
+        while self.played.ranks[rank.index()].end.is_none() {
+            match timeout_at(soon, self.world.next()).await {
+                Ok(Event::Ended(rank, end)) => {
+                    self.played.ranks[rank.index()].end = Some(end);
+                }
+                Ok(Event::Frame(rank, frame)) => {
+                    // A late answer of another rank still counts; a broken protocol is reported by the loss.
+                    let _ = self.take(rank, frame);
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes a frame; the error says how it breaks the protocol.
+    fn take(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
+        let story = &mut self.played.ranks[rank.index()];
+        match frame.header {
+            FromRank::Hello(_) => Err("it said hello twice".to_owned()),
+            FromRank::Enter { step, call, .. } => {
+                let known = self
+                    .pending
+                    .iter()
+                    .any(|p| p.number == step && call < p.calls[rank.index()].len());
+                if !known {
+                    return Err(format!(
+                        "it enters call {call} of step {step}, which it was not given"
+                    ));
+                }
+                story.position = Some((step, call, Instant::now()));
+                Ok(())
+            }
+            FromRank::Result(result) => {
+                let number = result.step;
+                let Some(pending) = self
+                    .pending
+                    .iter_mut()
+                    .find(|p| p.number == number && p.replies[rank.index()].is_none())
+                else {
+                    return Err(format!("it answers step {number}, which is not open"));
+                };
+                check_form(
+                    &result,
+                    frame.payload.len(),
+                    pending.calls[rank.index()].len(),
+                )?;
+                story.position = None;
+                story.answered += 1;
+                let ok = result
+                    .calls
+                    .iter()
+                    .all(|call| call.status == CallStatus::Ok);
+                if story.spans.len() < SPANS || !ok {
+                    story.spans.extend(span(&pending.label, &result, ok));
+                }
+                pending.replies[rank.index()] = Some(RankReply {
+                    result,
+                    payload: frame.payload,
+                });
+                Ok(())
+            }
+            FromRank::Bye { steps, token } => {
+                story.said_bye = Some((steps, token));
+                Ok(())
+            }
+        }
+    }
+
+    /// Every rank has answered a step.
+    fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
+        let replies: Vec<RankReply> = pending.replies.into_iter().flatten().collect();
+        match pending.purpose {
+            Purpose::Opening => {
+                let finding = self.judge_opening(&replies);
+                let ok = finding.outcome == Outcome::Pass;
+                self.played.init = Some(finding);
+                if ok { Ok(()) } else { Err(Stop::Decided) }
+            }
+            Purpose::Check(index, prepared) => {
+                let check = &self.checks[index];
+                let finding = large_aside(pending.bytes, || {
+                    Finding::of_answers(check, &prepared, &replies)
+                });
+                let poisons = finding.outcome == Outcome::Error;
+                self.played.checks.push(finding);
+                if poisons {
+                    self.played.lost = Some(POISONED.to_owned());
+                    Err(Stop::Decided)
+                } else {
+                    Ok(())
+                }
+            }
+            Purpose::Probe(index, prepared) => {
+                let probe = Finding::of_answers(&probe(&self.checks[index]), &prepared, &replies);
+                let Some(finding) = self.played.checks.pop() else {
+                    return Ok(());
+                };
+                let finding = finding.after_probe(&probe);
+                let poisons = finding.outcome == Outcome::Error;
+                self.played.checks.push(finding);
+                if poisons {
+                    self.played.lost = Some(POISONED.to_owned());
+                    Err(Stop::Decided)
+                } else {
+                    Ok(())
+                }
+            }
+            Purpose::Closing => {
+                self.played.end = Some(judge_closing(&replies));
+                Ok(())
+            }
+        }
+    }
+
+    fn judge_opening(&self, replies: &[RankReply]) -> Finding {
+        let mut ranks = Vec::new();
+        for (rank, reply) in self.size().ranks().zip(replies) {
+            let calls = &reply.result.calls;
+            let text = error_text(calls).or_else(|| disagreement(self.scenario, rank, calls));
+            ranks.extend(text.map(|text| RankLine { rank, text }));
+        }
+        let checked = vec![1; replies.len()];
+        match ranks.first() {
+            None => Finding {
+                checked,
+                ..Finding::bare(Outcome::Pass, None, "")
+            },
+            Some(first) => {
+                let summary = format!("rank {} did not initialise: {}", first.rank, first.text);
+                Finding {
+                    ranks,
+                    ..Finding::bare(Outcome::InitFailed, Some("init-failed"), summary)
+                }
+            }
+        }
+    }
+
+    /// Sends every rank away and waits for its token and its end.
+    async fn part(&mut self) -> Result<(), Stop> {
+        for rank in self.size().ranks() {
+            self.world.send(rank, ToRank::Finish, Vec::new());
+        }
+        while self
+            .played
+            .ranks
+            .iter()
+            .any(|rank| rank.said_bye.is_none() || rank.end.is_none())
+        {
+            self.step().await?;
+        }
+        let left_behind = self.world.sweep();
+        let mut wrong = Vec::new();
+        for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
+            let text = farewell_fault(story, self.next_step);
+            wrong.extend(text.map(|text| RankLine { rank, text }));
+        }
+        if left_behind > 0 {
+            wrong.push(RankLine {
+                rank: Rank(0),
+                text: format!("ranks left {left_behind} processes running"),
+            });
+        }
+        if let Some(first) = wrong.first() {
+            let summary = format!("rank {}: {}", first.rank, first.text);
+            self.played.end = Some(Finding {
+                ranks: wrong,
+                ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
+            });
+        }
+        Ok(())
+    }
+
+    /// Turns a loss into findings: of the step in flight, if it is a check's, of init, or of the end.
+    fn note_loss(&mut self, loss: &Loss) {
+        let (outcome, class, what) = match loss {
+            Loss::Hang => (
+                Outcome::Hang,
+                "hang",
+                format!("no rank moved for {} s", self.deadline.as_secs_f64()),
+            ),
+            Loss::Crash(rank, why) => (Outcome::Crash, "crash", format!("rank {rank}: {why}")),
+            Loss::Interrupted => {
+                self.played.lost = Some("interrupted".to_owned());
+                return;
+            }
+        };
+        let mut finding = Finding::bare(outcome, Some(class), what.clone());
+        finding.ranks = self.positions();
+        self.played.lost = Some(what);
+        // The step that the slowest rank has not answered is the one that was lost; probes belong to their check.
+        let open = self.pending.iter().map(|pending| &pending.purpose).next();
+        match open {
+            Some(Purpose::Check(..)) => self.played.checks.push(finding),
+            Some(Purpose::Probe(..)) => {
+                if let Some(refused) = self.played.checks.pop() {
+                    finding.summary =
+                        format!("{}; afterwards {}", refused.summary, finding.summary);
+                }
+                self.played.checks.push(finding);
+            }
+            Some(Purpose::Opening) => {
+                finding.outcome = Outcome::InitFailed;
+                self.played.init = Some(finding);
+            }
+            Some(Purpose::Closing) => self.played.end = Some(finding),
+            None if self.played.init.is_none() => {
+                finding.outcome = Outcome::InitFailed;
+                if let Some(refusal) = self.refusal.take() {
+                    finding.summary = format!("{}; {refusal}", finding.summary);
+                }
+                self.played.init = Some(finding);
+            }
+            None => self.played.end = Some(finding),
+        }
+    }
+
+    /// Where every rank is, for a world that was lost.
+    fn positions(&self) -> Vec<RankLine> {
+        let now = Instant::now();
+        let open = self.pending.front();
+        self.size()
+            .ranks()
+            .zip(&self.played.ranks)
+            .map(|(rank, story)| {
+                let text = if let Some(end) = &story.end {
+                    format!("its process ended: {end}")
+                } else if let Some(why) = &story.broken {
+                    why.clone()
+                } else if story.hello.is_none() {
+                    "has not said hello".to_owned()
+                } else if let Some((step, call, since)) = story.position {
+                    let named = self
+                        .pending
+                        .iter()
+                        .find(|pending| pending.number == step)
+                        .map_or_else(String::new, |pending| {
+                            format!("{} of {}", pending.calls[rank.index()][call], pending.label)
+                        });
+                    format!("in {named} for {:.1} s", (now - since).as_secs_f64())
+                } else if let Some((_, _)) = story.said_bye {
+                    "said bye and has not ended".to_owned()
+                } else if open.is_some_and(|pending| pending.replies[rank.index()].is_some()) {
+                    "has done its part and waits".to_owned()
+                } else {
+                    format!(
+                        "has answered {} steps and not begun the next",
+                        story.answered
+                    )
+                };
+                RankLine { rank, text }
+            })
+            .collect()
+    }
+
+    /// Kills what still runs and waits until all of it is gone.
+    async fn clear(&mut self) {
+        for rank in self.size().ranks() {
+            let story = &mut self.played.ranks[rank.index()];
+            if story.end.is_none() {
+                story.killed = true;
+                self.world.kill(rank);
+            }
+        }
+        let limit = Instant::now() + REAPING;
+        while self.played.ranks.iter().any(|rank| rank.end.is_none()) {
+            match timeout_at(limit, self.world.next()).await {
+                Ok(Event::Ended(rank, end)) => self.played.ranks[rank.index()].end = Some(end),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        let _ = self.world.sweep();
+    }
+}
+
+/// Why playing stopped before its end.
+enum Stop {
+    /// The world is lost.
+    Lost(Loss),
+    /// A finding has been made that ends it.
+    Decided,
+}
+
+async fn interruption(flag: &mut tokio::sync::watch::Receiver<bool>) {
+    if flag.wait_for(|set| *set).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Comparing much takes long: let other worlds go on meanwhile.
+fn large_aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes > 1 << 20 {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
+    }
+}
+
+/// A small sum on the same group, after a refusal.
+fn probe(check: &Check) -> Check {
+    use crate::dtype::{DType, ReduceOp};
+    use crate::plan::{Extent, Layout, Mode, Op, Placement};
+
+    Check {
+        op: Op::AllReduce,
+        dtype: DType::Float32,
+        reduce: Some(ReduceOp::Sum),
+        extent: Extent::Flat(5),
+        root: None,
+        layout: Layout::Contiguous,
+        mode: Mode::Sync,
+        placement: Placement::OutOfPlace,
+        late: None,
+        declared: Declared::Supported,
+        // Its own data: no other check has such a number.
+        index: check.index | 1 << 31,
+        ..check.clone()
+    }
+}
+
+/// The check's id without the scenario.
+pub fn short(check: &Check) -> &str {
+    check
+        .id
+        .as_str()
+        .split_once('#')
+        .map_or("", |(_, rest)| rest)
+}
+
+fn check_form(result: &StepResult, payload: usize, calls: usize) -> Result<(), String> {
+    if result.calls.len() != calls {
+        return Err(format!(
+            "it answers {} calls of step {}, which has {calls}",
+            result.calls.len(),
+            result.step
+        ));
+    }
+    let total: u64 = result.storages.iter().sum();
+    if total != payload as u64 {
+        return Err(format!(
+            "it announces {total} bytes of storages in step {} and sends {payload}",
+            result.step
+        ));
+    }
+    Ok(())
+}
+
+fn span(label: &str, result: &StepResult, ok: bool) -> Option<Span> {
+    let start = result
+        .calls
+        .iter()
+        .map(|call| call.enter)
+        .find(|ns| *ns > 0)?;
+    let end = result.calls.iter().map(|call| call.leave).max()?;
+    Some(Span {
+        label: label.to_owned(),
+        start_us: start / 1000,
+        end_us: (end >= start).then_some(end / 1000),
+        ok,
+    })
+}
+
+fn judge_closing(replies: &[RankReply]) -> Finding {
+    let mut ranks = Vec::new();
+    for (rank, reply) in replies.iter().enumerate() {
+        let text = error_text(&reply.result.calls);
+        ranks.extend(text.map(|text| RankLine {
+            rank: Rank(rank as u32),
+            text,
+        }));
+    }
+    let checked = vec![1; replies.len()];
+    match ranks.first() {
+        None => Finding {
+            checked,
+            ..Finding::bare(Outcome::Pass, None, "")
+        },
+        Some(first) => Finding {
+            summary: format!("rank {} did not tear down: {}", first.rank, first.text),
+            ranks,
+            ..Finding::bare(Outcome::Error, Some("teardown-failed"), "")
+        },
+    }
+}
+
+/// What is wrong with a rank's farewell: its token, its count of steps, its exit code, its remains.
+fn farewell_fault(story: &RankStory, steps: u32) -> Option<String> {
+    let (said, token) = story.said_bye.as_ref()?;
+    if story
+        .hello
+        .as_ref()
+        .is_none_or(|hello| hello.token != *token)
+    {
+        return Some("its farewell carries another run's token".to_owned());
+    }
+    if *said != steps {
+        return Some(format!(
+            "it says it finished {said} steps; it was given {steps}"
+        ));
+    }
+    match story.end.as_ref()? {
+        End::Exited {
+            code: 0,
+            left_behind: 0,
+        } => None,
+        End::Exited {
+            code: 0,
+            left_behind,
+        } => Some(format!("it left {left_behind} processes running")),
+        end => Some(format!("its process ended: {end}")),
+    }
+}

@@ -1,0 +1,209 @@
+//! From findings to records: what a scenario's run means, written down.
+
+use std::collections::BTreeMap;
+
+use super::Shared;
+use super::play::RankStory;
+use super::scenario::ScenarioRun;
+use crate::judge::{Entry, Finding, Point, judge};
+use crate::names::{CheckId, RequirementId};
+use crate::plan::{Check, Declared, Scenario};
+use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
+
+/// The launcher's name in records.
+const LAUNCHER: &str = "local";
+
+/// What every scenario's opening and closing prove, whatever its case is about.
+const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
+
+/// The matrix column of a scenario.
+fn column(shared: &Shared, scenario: &Scenario, torch: &str) -> Column {
+    Column {
+        platform: scenario.platform.name.clone(),
+        backend: scenario.backend.clone(),
+        world_size: scenario.world_size,
+        driver: shared.settings.driver.name().to_owned(),
+        launcher: LAUNCHER.to_owned(),
+        evidence: scenario.platform.evidence,
+        torch: torch.to_owned(),
+    }
+}
+
+/// One record for each check, then one for the scenario.
+pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRun) -> Vec<Record> {
+    let torch = run
+        .ranks
+        .iter()
+        .find_map(|rank| rank.hello.as_ref())
+        .map_or("", |hello| hello.torch.as_str());
+    let column = column(shared, scenario, torch);
+    let mut writer = Writer {
+        shared,
+        scenario,
+        round,
+        column: &column,
+        records: Vec::with_capacity(run.checks.len() + 3),
+    };
+    let [init, end] = scenario.frame_checks();
+    writer.frame(init, "init", &OPENING_COVERS, run.init);
+    for (check, finding) in scenario.checks.iter().zip(run.checks) {
+        writer.check(check, finding);
+    }
+    writer.frame(end, "teardown", &CLOSING_COVERS, run.end);
+    let mut records = writer.records;
+    records.push(Record::Scenario(Box::new(ScenarioRecord {
+        format: FORMAT,
+        id: scenario.id.clone(),
+        case: scenario.case.id.clone(),
+        title: scenario.case.title.clone(),
+        column,
+        trouble: run.trouble,
+        start_ms: (run.began - shared.started).as_millis() as u64,
+        duration_ms: (run.ended - run.began).as_millis() as u64,
+        worlds: run.worlds,
+        ranks: rank_records(scenario, run.ranks, &run.logs),
+    })));
+    records
+}
+
+struct Writer<'a> {
+    shared: &'a Shared,
+    scenario: &'a Scenario,
+    round: u32,
+    column: &'a Column,
+    records: Vec<Record>,
+}
+
+/// What identifies a check in the records, whether a step's or one of the two every scenario has.
+struct Identity<'a> {
+    id: CheckId,
+    covers: Vec<RequirementId>,
+    params: BTreeMap<String, String>,
+    at: String,
+    check: Option<&'a Check>,
+}
+
+impl Writer<'_> {
+    fn check(&mut self, check: &Check, finding: Finding) {
+        let identity = Identity {
+            id: check.id.clone(),
+            covers: check.covers.clone(),
+            params: check.params.iter().cloned().collect(),
+            at: check.at.clone(),
+            check: Some(check),
+        };
+        self.write(identity, finding);
+    }
+
+    fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: Finding) {
+        let identity = Identity {
+            id,
+            covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
+            params: BTreeMap::from([("call".to_owned(), call.to_owned())]),
+            at: format!("{}:1", self.scenario.case.source.display()),
+            check: None,
+        };
+        self.write(identity, finding);
+    }
+
+    fn write(&mut self, identity: Identity<'_>, finding: Finding) {
+        let Identity {
+            mut id,
+            covers,
+            mut params,
+            at,
+            check,
+        } = identity;
+        params.extend(self.scenario.init.swept.clone());
+        if self.round > 0 {
+            let round = self.round + 1;
+            params.insert("round".to_owned(), round.to_string());
+            id = CheckId(format!("{id}.round{round}"));
+        }
+        let point = check.map(|check| point(self.scenario, &self.column.torch, check));
+        let entry = point.and_then(|point| self.shared.expectations.find(&point));
+        let (verdict, remark) = judge(
+            finding.outcome,
+            finding.class.as_deref(),
+            &finding.summary,
+            entry,
+            check.map_or(&Declared::Supported, |check| &check.declared),
+        );
+        let summary = match remark {
+            Some(remark) if finding.summary.is_empty() => remark,
+            Some(remark) => format!("{} ({remark})", finding.summary),
+            None => finding.summary,
+        };
+        self.records.push(Record::Check(Box::new(CheckRecord {
+            format: FORMAT,
+            id,
+            scenario: self.scenario.id.clone(),
+            case: self.scenario.case.id.clone(),
+            column: self.column.clone(),
+            covers,
+            params,
+            at,
+            outcome: finding.outcome,
+            verdict,
+            summary,
+            class: finding.class,
+            difference: finding.difference,
+            ranks: finding.ranks,
+            expectation: entry.map(Entry::reason),
+            checked: finding.checked,
+            duration_us: finding.duration_us,
+        })));
+    }
+}
+
+/// The check as expectations see it.
+#[must_use]
+pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Point<'a> {
+    Point {
+        platform: &scenario.platform.name,
+        backend: &scenario.backend,
+        torch,
+        case: &scenario.case.id,
+        world_size: scenario.world_size,
+        check,
+    }
+}
+
+/// Times become relative to the earliest span of the world: ranks of one host share a clock.
+fn rank_records(
+    scenario: &Scenario,
+    stories: Vec<RankStory>,
+    logs: &[std::path::PathBuf],
+) -> Vec<RankRecord> {
+    let origin = stories
+        .iter()
+        .flat_map(|story| &story.spans)
+        .map(|span| span.start_us)
+        .min()
+        .unwrap_or(0);
+    scenario
+        .world_size
+        .ranks()
+        .zip(stories)
+        .map(|(rank, story)| RankRecord {
+            rank,
+            pid: story.hello.as_ref().map_or(0, |hello| hello.pid),
+            end: match (&story.end, story.killed) {
+                (_, true) => "killed by allranks".to_owned(),
+                (Some(end), false) => end.to_string(),
+                (None, false) => "unknown".to_owned(),
+            },
+            log: logs[rank.index()].to_string_lossy().into_owned(),
+            spans: story
+                .spans
+                .into_iter()
+                .map(|span| Span {
+                    start_us: span.start_us.saturating_sub(origin),
+                    end_us: span.end_us.map(|end| end.saturating_sub(origin)),
+                    ..span
+                })
+                .collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,213 @@
+//! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::Shared;
+use super::play::{Played, Player, RankStory};
+use super::setup::{MeetingPoint, device, environment, opening};
+use crate::judge::{Finding, Outcome};
+use crate::plan::Scenario;
+use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};
+
+/// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
+const WORLDS: u32 = 24;
+
+/// Everything that came of a scenario.
+pub struct ScenarioRun {
+    /// Of every rank's initialisation.
+    pub init: Finding,
+    /// One for each check, in order.
+    pub checks: Vec<Finding>,
+    /// Of the teardown.
+    pub end: Finding,
+    /// Why worlds were lost, or why it did not run.
+    pub trouble: Option<String>,
+    /// The ranks of the last world.
+    pub ranks: Vec<RankStory>,
+    /// Logs of the ranks, relative to the run's folder.
+    pub logs: Vec<PathBuf>,
+    /// Worlds started.
+    pub worlds: u32,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+}
+
+impl ScenarioRun {
+    fn new(scenario: &Scenario, round: u32) -> Self {
+        let folder = log_folder(scenario, round);
+        Self {
+            init: not_run("it was not started"),
+            checks: Vec::new(),
+            end: not_run("it was not started"),
+            trouble: None,
+            ranks: Vec::new(),
+            logs: scenario
+                .world_size
+                .ranks()
+                .map(|rank| folder.join(format!("rank{rank}.log")))
+                .collect(),
+            worlds: 0,
+            began: Instant::now(),
+            ended: Instant::now(),
+        }
+    }
+}
+
+/// The run of a scenario in which the harness itself broke.
+pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(scenario, round);
+    run.init = Finding::bare(Outcome::HarnessError, None, why);
+    give_up(&mut run, scenario, why);
+    run
+}
+
+/// Runs it. Never fails: what goes wrong is a finding.
+pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
+    let mut run = ScenarioRun::new(scenario, round);
+    let mut initialised = false;
+    loop {
+        if *shared.interrupt.borrow() {
+            give_up(&mut run, scenario, "the run was interrupted");
+            break;
+        }
+        if run.worlds == WORLDS {
+            let why = format!("gave up after {WORLDS} worlds were lost");
+            give_up(&mut run, scenario, &why);
+            break;
+        }
+        run.worlds += 1;
+        let played = match world(shared, scenario, &run).await {
+            Ok(played) => played,
+            Err(error) => {
+                let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
+                if initialised {
+                    run.end = finding;
+                } else {
+                    run.init = finding;
+                }
+                give_up(&mut run, scenario, &error.to_string());
+                break;
+            }
+        };
+        let interrupted = *shared.interrupt.borrow();
+        absorb(&mut run, played, &mut initialised);
+        if run.init.outcome != Outcome::Pass {
+            let why = if interrupted {
+                "the run was interrupted"
+            } else {
+                "its world did not initialise"
+            };
+            give_up(&mut run, scenario, why);
+            break;
+        }
+        if run.checks.len() == scenario.checks.len() && run.end.outcome != Outcome::NotRun {
+            break;
+        }
+    }
+    run.ended = Instant::now();
+    run
+}
+
+/// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
+/// the checks that are left have no world.
+fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
+    if let Some(init) = played.init
+        && (!*initialised || init.outcome != Outcome::Pass)
+    {
+        *initialised = init.outcome == Outcome::Pass;
+        run.init = init;
+    }
+    run.checks.extend(played.checks);
+    if let Some(end) = played.end {
+        run.end = end;
+    }
+    if let Some(lost) = played.lost {
+        run.trouble = Some(lost);
+    }
+    run.ranks = played.ranks;
+}
+
+/// Everything without a finding is not run.
+fn give_up(run: &mut ScenarioRun, scenario: &Scenario, why: &str) {
+    run.trouble.get_or_insert_with(|| why.to_owned());
+    run.checks
+        .resize_with(scenario.checks.len(), || not_run(why));
+    for finding in [&mut run.init, &mut run.end] {
+        if finding.outcome == Outcome::NotRun {
+            *finding = not_run(why);
+        }
+    }
+}
+
+fn not_run(why: &str) -> Finding {
+    Finding::bare(Outcome::NotRun, None, why)
+}
+
+/// Starts one world and plays the checks that have no finding yet.
+async fn world(
+    shared: &Shared,
+    scenario: &Scenario,
+    run: &ScenarioRun,
+) -> Result<Played, LaunchError> {
+    let size = scenario.world_size;
+    let devices = match scenario.devices {
+        Some(present) => {
+            lease_devices(&scenario.platform.device_type, present, size.0)
+                .await?
+                .indices
+        }
+        None => Vec::new(),
+    };
+    let port = lease_port()?;
+    let scratch = tempfile::Builder::new()
+        .prefix("allranks-")
+        .tempdir_in(&shared.settings.out)?;
+    let at = MeetingPoint {
+        port: port.port,
+        file: scratch.path().join("store").to_string_lossy().into_owned(),
+    };
+    if let Some(folder) = run.logs.first().and_then(|log| log.parent()) {
+        std::fs::create_dir_all(shared.settings.out.join(folder))?;
+    }
+    let order = Order {
+        start: scenario.platform.start,
+        ranks: size
+            .ranks()
+            .map(|rank| RankOrder {
+                env: environment(scenario, &at, &shared.base_environment, rank),
+                log: absolute(shared, &run.logs[rank.index()]),
+            })
+            .collect(),
+    };
+    let openings = size
+        .ranks()
+        .map(|rank| opening(scenario, &at, device(scenario, &devices, rank), rank))
+        .collect();
+    let world = shared.launcher.launch(order).await?;
+    let player = Player::new(
+        scenario,
+        run.checks.len(),
+        openings,
+        shared.settings.seed,
+        shared.interrupt.clone(),
+        world,
+    );
+    Ok(player.play().await)
+}
+
+fn absolute(shared: &Shared, log: &std::path::Path) -> PathBuf {
+    let path = shared.settings.out.join(log);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// `logs/SCENARIO`, with the id's slashes made harmless.
+fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
+    let mut name = scenario.id.as_str().replace('/', "_");
+    if round > 0 {
+        name.push_str(&format!(".round{}", round + 1));
+    }
+    PathBuf::from("logs").join(name)
+}

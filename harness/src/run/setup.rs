@@ -1,0 +1,205 @@
+//! The steps every world begins and ends with, and the environment of its ranks.
+
+use std::collections::BTreeMap;
+
+use crate::names::Rank;
+use crate::plan::Scenario;
+use crate::protocol::{Call, CallResult, Step, StoreMethod};
+
+/// The port or file the ranks of one world meet at.
+#[derive(Clone, Debug)]
+pub struct MeetingPoint {
+    /// Rendezvous port on the loopback interface.
+    pub port: u16,
+    /// A file that does not exist, for `file://`.
+    pub file: String,
+}
+
+const HOST: &str = "127.0.0.1";
+
+/// Where a rank finds its device.
+#[must_use]
+pub fn device(scenario: &Scenario, indices: &[u32], rank: Rank) -> String {
+    match indices.get(rank.index()) {
+        Some(index) => format!("{}:{index}", scenario.platform.device_type),
+        None => scenario.platform.device_type.clone(),
+    }
+}
+
+/// The first step: import, init, every group in the case's order.
+#[must_use]
+pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Rank) -> Step {
+    let world = &scenario.case.world;
+    let platform = &scenario.platform;
+    let url = match scenario.init.method {
+        StoreMethod::Env => None,
+        StoreMethod::Tcp => Some(format!("tcp://{HOST}:{}", at.port)),
+        StoreMethod::File => Some(format!("file://{}", at.file)),
+        StoreMethod::Store => Some(format!("{HOST}:{}", at.port)),
+    };
+    let backend = platform.backends[&scenario.backend]
+        .init
+        .clone()
+        .unwrap_or_else(|| scenario.backend.clone());
+    let mut calls = vec![
+        Call::Prepare {
+            import: platform.import.clone(),
+            python_path: platform
+                .python_path
+                .iter()
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect(),
+            device,
+            set_device: platform.set_device.clone(),
+            synchronize: platform.synchronize.clone(),
+        },
+        Call::InitProcessGroup {
+            backend,
+            method: scenario.init.method,
+            url,
+            rank,
+            world_size: scenario.world_size.0,
+            timeout_s: world.timeout_s,
+            device_id: None,
+        },
+    ];
+    calls.extend(
+        scenario
+            .groups
+            .iter()
+            .skip(1)
+            .filter(|group| !group.ranks.is_empty())
+            .map(|group| Call::NewGroup {
+                name: group.name.clone(),
+                ranks: group.ranks.clone(),
+                backend: group.backend.clone(),
+                timeout_s: world.timeout_s,
+            }),
+    );
+    Step {
+        calls,
+        ..Step::default()
+    }
+}
+
+/// What is wrong with a rank's answers to the opening, all of whose calls returned; none if it agrees with the plan
+/// on who it is.
+#[must_use]
+pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Option<String> {
+    let said = |value: &serde_json::Value, key: &str| value.get(key).and_then(|v| v.as_i64());
+    let init = &calls.get(1)?.value;
+    let (own, size) = (said(init, "rank"), said(init, "world_size"));
+    if own != Some(i64::from(rank.0)) || size != Some(i64::from(scenario.world_size.0)) {
+        return Some(format!(
+            "after init, get_rank() is {} and get_world_size() is {}; they must be {rank} and {}",
+            text(own),
+            text(size),
+            scenario.world_size
+        ));
+    }
+    let groups = scenario
+        .groups
+        .iter()
+        .skip(1)
+        .filter(|group| !group.ranks.is_empty());
+    for (group, call) in groups.zip(&calls[2..]) {
+        let (own, size) = (said(&call.value, "rank"), said(&call.value, "size"));
+        let expected = group.group_rank(rank);
+        let wanted = expected.map_or(-1, i64::from);
+        if own != Some(wanted) {
+            return Some(format!(
+                "in group {}, the group rank is {}; it must be {wanted}",
+                group.name,
+                text(own)
+            ));
+        }
+        if expected.is_some() && size != Some(group.size() as i64) {
+            return Some(format!(
+                "group {} has size {}; it must be {}",
+                group.name,
+                text(size),
+                group.size()
+            ));
+        }
+    }
+    None
+}
+
+fn text(number: Option<i64>) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
+}
+
+/// The last step.
+#[must_use]
+pub fn closing() -> Step {
+    Step {
+        calls: vec![Call::DestroyProcessGroup {
+            group: "world".to_owned(),
+        }],
+        ..Step::default()
+    }
+}
+
+/// A rank's whole environment but for what the launcher adds.
+#[must_use]
+pub fn environment(
+    scenario: &Scenario,
+    at: &MeetingPoint,
+    base: &BTreeMap<String, String>,
+    rank: Rank,
+) -> BTreeMap<String, String> {
+    let mut env = base.clone();
+    let size = scenario.world_size.to_string();
+    env.extend(
+        [
+            ("RANK", rank.to_string()),
+            ("LOCAL_RANK", rank.to_string()),
+            ("WORLD_SIZE", size.clone()),
+            ("LOCAL_WORLD_SIZE", size),
+            ("MASTER_ADDR", HOST.to_owned()),
+            ("MASTER_PORT", at.port.to_string()),
+            // One thread for each rank: worlds are many and machines are small.
+            ("OMP_NUM_THREADS", "1".to_owned()),
+            ("OPENBLAS_NUM_THREADS", "1".to_owned()),
+            // The store looks up the name of ::ffff:127.0.0.1 for every client; where no resolver answers, that
+            // stalls init for 5 s now and then. Loopback needs no resolver.
+            ("RES_OPTIONS", "attempts:0".to_owned()),
+            ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
+            ("PYTHONUNBUFFERED", "1".to_owned()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    env.extend(scenario.platform.env.clone());
+    env.extend(scenario.case.world.env.clone());
+    env
+}
+
+/// The harness's own environment without what describes some other world.
+#[must_use]
+pub fn base_environment() -> BTreeMap<String, String> {
+    std::env::vars()
+        .filter(|(name, _)| {
+            !(name.starts_with("TORCHELASTIC_")
+                || name.starts_with("ALLRANKS_")
+                || [
+                    "GROUP_RANK",
+                    "ROLE_RANK",
+                    "ROLE_WORLD_SIZE",
+                    "TORCH_DISTRIBUTED_DEBUG",
+                ]
+                .contains(&name.as_str()))
+        })
+        .collect()
+}
+
+/// What the harness itself puts into a rank's environment, for people; the port is chosen when the world starts.
+#[must_use]
+pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
+    let at = MeetingPoint {
+        port: 0,
+        file: String::new(),
+    };
+    let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
+    env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
+    env
+}

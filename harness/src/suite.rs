@@ -1,0 +1,130 @@
+//! The suite: cases, requirements, profiles, platforms and expectations, from a checkout or from the copies the
+//! binary carries.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use include_dir::{Dir, include_dir};
+
+use crate::case::{self, Case, Profile, Requirements};
+use crate::judge::Expectations;
+use crate::platform::{self, Platform};
+use crate::yaml::Diagnostic;
+
+static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../cases");
+static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/platforms");
+static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/expectations");
+
+/// What to load; empty lists mean "what the suite has".
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Case files and folders.
+    pub cases: Vec<PathBuf>,
+    /// Further platform files and folders; they come on top of the suite's.
+    pub platforms: Vec<PathBuf>,
+    /// Expectation files and folders; they come on top of the suite's.
+    pub expectations: Vec<PathBuf>,
+}
+
+/// Everything a plan is made from.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    /// Cases, in order of id.
+    pub cases: Vec<Arc<Case>>,
+    /// Requirements of the cases' roots.
+    pub requirements: Requirements,
+    /// Named parts of the suite's cases.
+    pub profiles: Vec<Profile>,
+    /// Platforms, in order of name.
+    pub platforms: Vec<Arc<Platform>>,
+    /// Known failures.
+    pub expectations: Arc<Expectations>,
+    /// Where the cases come from, for people.
+    pub origin: String,
+}
+
+/// Why there is no suite.
+#[derive(Debug, thiserror::Error)]
+pub enum SuiteError {
+    /// Files people wrote are wrong.
+    #[error("{} problem(s) in case or platform files", .0.len())]
+    Invalid(Vec<Diagnostic>),
+    /// The copies the binary carries cannot be unpacked.
+    #[error("cannot unpack the suite: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Suite {
+    /// Loads what is asked for. With no cases named, those of the checkout in the current folder, if there is one,
+    /// else the binary's own, unpacked below `scratch`, which must outlive the run.
+    ///
+    /// # Errors
+    /// Every problem in every file, or the reason why nothing could be unpacked.
+    pub fn load(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
+        let checkout = Path::new("cases/requirements.yaml").is_file()
+            && Path::new("fixtures/platforms").is_dir();
+        let (root, origin) = if checkout {
+            (PathBuf::new(), "this checkout's".to_owned())
+        } else {
+            let root = scratch.join("suite");
+            unpack(&CASES, &root.join("cases"))?;
+            unpack(&PLATFORMS, &root.join("fixtures/platforms"))?;
+            unpack(&EXPECTATIONS, &root.join("fixtures/expectations"))?;
+            (root, "the binary's own".to_owned())
+        };
+        let own_cases = root.join("cases");
+        let (paths, origin) = if request.cases.is_empty() {
+            (vec![own_cases.clone()], origin)
+        } else {
+            let named: Vec<_> = request
+                .cases
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            (request.cases.clone(), named.join(", "))
+        };
+        let with_own = |own: &str, more: &[PathBuf]| -> Vec<PathBuf> {
+            std::iter::once(root.join(own))
+                .chain(more.iter().cloned())
+                .collect()
+        };
+        let cases = case::load(&paths);
+        let platforms = platform::load(&with_own("fixtures/platforms", &request.platforms));
+        let expectations =
+            Expectations::load(&with_own("fixtures/expectations", &request.expectations));
+        let profiles = case::load_profiles(&own_cases.join("profiles"));
+        match (cases, platforms, expectations, profiles) {
+            (Ok(library), Ok(platforms), Ok(expectations), Ok(profiles)) => Ok(Self {
+                cases: library.cases,
+                requirements: library.requirements,
+                profiles,
+                platforms: platforms.into_iter().map(Arc::new).collect(),
+                expectations: Arc::new(expectations),
+                origin,
+            }),
+            (cases, platforms, expectations, profiles) => {
+                let problems = [
+                    cases.err(),
+                    platforms.err(),
+                    expectations.err(),
+                    profiles.err(),
+                ];
+                Err(SuiteError::Invalid(
+                    problems.into_iter().flatten().flatten().collect(),
+                ))
+            }
+        }
+    }
+
+    /// The profile of that name.
+    #[must_use]
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+}
+
+fn unpack(dir: &Dir<'_>, to: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    dir.extract(to)
+}

@@ -1,0 +1,9 @@
+//! The renderers of results, over invented results: see [`sample`].
+
+mod console;
+mod html;
+mod jsonl;
+mod junit;
+mod markdown;
+mod merge;
+mod sample;
