@@ -7,8 +7,8 @@
 use super::Class;
 use super::dense::ignored_strides;
 use super::hypothesis::{Bend, hypotheses};
-use super::number::precision;
 use super::scene::{Scene, Spot};
+use super::show::precision;
 use super::verify::Wrong;
 use super::work::{Fill, Origin, Piece, Role};
 use crate::dtype::{Kind, ReduceOp};
@@ -167,11 +167,18 @@ impl<'a> Case<'a> {
         self.all(|spot| self.predicts(bend, spot))
     }
 
-    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included.
+    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
+    /// the root of a `reduce`, even if nobody says what that must hold.
     fn on_all(&self, bend: Bend) -> bool {
-        self.ranks
-            .iter()
-            .all(|rank| self.targets(*rank).all(|spot| self.predicts(bend, &spot)))
+        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bend, &spot));
+        let holds = match bend {
+            Bend::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
+                .scene
+                .spots(root)
+                .all(|spot| self.predicts(bend, &spot)),
+            _ => true,
+        };
+        holds && self.ranks.iter().all(|rank| on(*rank))
     }
 
     /// A call that changed nothing has a name of its own where the output was separate, or strided.

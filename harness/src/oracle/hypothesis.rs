@@ -57,7 +57,20 @@ const SHIFTS: i64 = 8;
 /// Every hypothesis worth testing on an op, most telling first.
 pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, Bend)> {
     let ranks = facts.members.len() as u32;
-    let mut list = vec![(Class::NoOp, Bend::Before)];
+    let mut list = Vec::new();
+    // Before identity: a root that got nothing looks like one that did nothing.
+    if let Some(root) = facts.root {
+        let others = (0..ranks).filter(|position| *position != root);
+        list.extend(others.map(|position| {
+            let rank = facts.members[position as usize];
+            let class = match position {
+                0 => Class::RootIgnored,
+                _ => Class::WrongRoot(rank),
+            };
+            (class, Bend::Root(rank))
+        }));
+    }
+    list.push((Class::NoOp, Bend::Before));
     match facts.purpose.reduce {
         Some(ReduceOp::Avg) => list.extend([
             (Class::AvgDidSum, Bend::Operator(ReduceOp::Sum, 1)),
@@ -73,17 +86,6 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, Bend)> {
             ));
         }
         _ => {}
-    }
-    if let Some(root) = facts.root {
-        let others = (0..ranks).filter(|position| *position != root);
-        list.extend(others.map(|position| {
-            let rank = facts.members[position as usize];
-            let class = match position {
-                0 => Class::RootIgnored,
-                _ => Class::WrongRoot(rank),
-            };
-            (class, Bend::Root(rank))
-        }));
     }
     list.push((Class::OwnTimesWorld, Bend::OwnOnly));
     let name = |position: u32| facts.members[position as usize];

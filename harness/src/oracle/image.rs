@@ -1,14 +1,15 @@
 //! The bytes: from every rank's work to the payload it is sent and the payload that must come back.
 //!
 //! Blocks are written where the ranks hold them; results are computed from those very bytes, once for each distinct
-//! result, and copied to every rank that must hold them; everything else must come back as it was sent.
+//! result. What must come back is never written down as a whole: [`source`] says where the bytes of each piece are to be
+//! found, and everything else must come back as it was sent.
 
 use super::Lane;
 use super::combine::{Reduction, Source, combine};
 use super::draw::{Block, Purpose, fill};
 use super::hash::{Key, Stream};
 use super::place::Place;
-use super::work::{Fill, Origin, Work};
+use super::work::{Buffer, Fill, Origin, Piece, Work};
 use crate::dtype::DType;
 
 /// Where a rank holds one of its blocks before the calls.
@@ -32,15 +33,18 @@ impl Home {
 /// The blocks of all ranks: `homes[rank][slot]`.
 pub(super) type Homes = Vec<Vec<Option<Home>>>;
 
+/// Combined blocks, dense, by slot; empty where nobody must hold one.
+pub(super) type Results = Vec<Vec<u8>>;
+
 /// All bytes of a check.
 #[derive(Debug)]
 pub(super) struct Image {
     /// What each rank is sent.
     pub payloads: Vec<Vec<u8>>,
-    /// What each rank must send back.
-    pub expected: Vec<Vec<u8>>,
     /// Where blocks lie.
     pub homes: Homes,
+    /// The blocks of each slot combined, where some rank must hold that.
+    pub results: Results,
 }
 
 /// Makes all bytes. `members` are global ranks in group order.
@@ -72,16 +76,40 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[Work], members: &[u32])
     for (rank, work) in works.iter().enumerate() {
         sentinels(purpose, key, rank as u32, work, &mut payloads[rank]);
     }
-    let mut image = Image {
-        expected: payloads.clone(),
+    let results = results(purpose, works, members, &homes, &payloads);
+    for (rank, work) in (0_u32..).zip(works) {
+        let coincidences = coincidences(rank, work, &payloads, &homes, &results);
+        for byte in coincidences {
+            payloads[rank as usize][byte] ^= 1;
+        }
+    }
+    Image {
         payloads,
         homes,
-    };
-    results(purpose, works, members, &mut image);
-    for (rank, work) in works.iter().enumerate() {
-        separate(work, &mut image.payloads[rank], &image.expected[rank]);
+        results,
     }
-    image
+}
+
+/// Where the bytes are that a piece must hold in the end. `payload` gives what a rank was sent.
+pub(super) fn source<'a>(
+    payload: impl Fn(u32) -> &'a [u8],
+    homes: &Homes,
+    results: &'a Results,
+    rank: u32,
+    buffer: &Buffer,
+    piece: &Piece,
+) -> Source<'a> {
+    match piece.after {
+        Origin::Keep => (payload(rank), buffer.place.from(piece.start)),
+        Origin::Copy { rank, slot } => {
+            let home = homes[rank as usize][slot as usize].expect("a block that somebody holds");
+            (payload(rank), home.place())
+        }
+        Origin::Reduce { slot } => (
+            &results[slot as usize],
+            Place::of_dense(buffer.place.size, 0),
+        ),
+    }
 }
 
 fn homes(works: &[Work]) -> Homes {
@@ -198,46 +226,31 @@ fn impossible(purpose: Purpose) -> &'static [u8] {
     }
 }
 
-/// Writes what must come of the calls into the expected payloads.
-fn results(purpose: Purpose, works: &[Work], members: &[u32], image: &mut Image) {
-    let Image {
-        payloads,
-        expected,
-        homes,
-    } = image;
-    let mut reduced: Vec<Option<Vec<u8>>> = Vec::new();
-    for (rank, work) in works.iter().enumerate() {
-        for buffer in &work.buffers {
-            for piece in &buffer.pieces {
-                let to = buffer.place.from(piece.start);
-                match piece.after {
-                    Origin::Keep => {}
-                    Origin::Copy { rank: from, slot } => {
-                        let from = from as usize;
-                        let home = homes[from][slot as usize].expect("a block that somebody holds");
-                        copy(
-                            &payloads[from],
-                            home.place(),
-                            &mut expected[rank],
-                            to,
-                            piece.len,
-                        );
-                    }
-                    Origin::Reduce { slot } => {
-                        let slot = slot as usize;
-                        if reduced.len() <= slot {
-                            reduced.resize(slot + 1, None);
-                        }
-                        let result = reduced[slot].get_or_insert_with(|| {
-                            reduce(purpose, members, payloads, homes, slot, piece.len)
-                        });
-                        let from = Place::of_dense(purpose.dtype.size(), 0);
-                        copy(result, from, &mut expected[rank], to, piece.len);
-                    }
-                }
+/// Every combination that some rank must hold.
+fn results(
+    purpose: Purpose,
+    works: &[Work],
+    members: &[u32],
+    homes: &Homes,
+    payloads: &[Vec<u8>],
+) -> Results {
+    let mut results = Results::new();
+    let pieces = works
+        .iter()
+        .flat_map(|work| &work.buffers)
+        .flat_map(|buffer| &buffer.pieces);
+    for piece in pieces {
+        if let Origin::Reduce { slot } = piece.after {
+            let slot = slot as usize;
+            if results.len() <= slot {
+                results.resize(slot + 1, Vec::new());
+            }
+            if results[slot].is_empty() {
+                results[slot] = reduce(purpose, members, payloads, homes, slot, piece.len);
             }
         }
     }
+    results
 }
 
 /// The dense result of combining the members' blocks of a slot.
@@ -267,32 +280,33 @@ fn reduce(
     out
 }
 
-fn copy(from: &[u8], at: Place, to: &mut [u8], place: Place, len: usize) {
-    match (at.dense_range(len), place.dense_range(len)) {
-        (Some(from_range), Some(to_range)) => to[to_range].copy_from_slice(&from[from_range]),
-        _ => {
-            for index in 0..len {
-                to[place.range(index)].copy_from_slice(&from[at.range(index)]);
-            }
-        }
-    }
-}
-
-/// Changes sentinels that happen to be what must come of them.
-fn separate(work: &Work, payload: &mut [u8], expected: &[u8]) {
+/// Bytes of sentinels that happen to be what must come of them: their first bytes, to be changed.
+fn coincidences(
+    rank: u32,
+    work: &Work,
+    payloads: &[Vec<u8>],
+    homes: &Homes,
+    results: &Results,
+) -> Vec<usize> {
+    let mut found = Vec::new();
     for buffer in &work.buffers {
         for piece in buffer
             .pieces
             .iter()
             .filter(|piece| piece.before == Fill::Sentinel)
         {
+            let payload = |rank: u32| payloads[rank as usize].as_slice();
+            let (bytes, from) = source(payload, homes, results, rank, buffer, piece);
             let place = buffer.place.from(piece.start);
-            for index in 0..piece.len {
-                let range = place.range(index);
-                if payload[range.clone()] == expected[range.clone()] {
-                    payload[range.start] ^= 1;
-                }
-            }
+            let equal = |index: &usize| {
+                payloads[rank as usize][place.range(*index)] == bytes[from.range(*index)]
+            };
+            found.extend(
+                (0..piece.len)
+                    .filter(equal)
+                    .map(|index| place.range(index).start),
+            );
         }
     }
+    found
 }

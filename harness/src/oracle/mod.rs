@@ -11,8 +11,12 @@
 //! | `hash`, `draw` | input values |
 //! | `place`, `work`, `script` | what each rank holds and does; the meaning of every op |
 //! | `image`, `combine` | the bytes sent and the bytes expected |
-//! | `verify` | the comparison |
+//! | `vacuity` | whether a check could fail at all |
+//! | `verify`, `answers` | the comparison |
+//! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
+//! | `show` | elements for people |
 
+mod answers;
 mod class;
 mod classify;
 mod combine;
@@ -26,14 +30,17 @@ mod number;
 mod place;
 mod scene;
 mod script;
+mod show;
 #[cfg(test)]
 mod tests;
 mod unpreparable;
+mod vacuity;
 mod verify;
 mod work;
 
 pub use class::Class;
 pub use unpreparable::Unpreparable;
+pub use vacuity::vacuous;
 
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::WorldSize;
@@ -43,7 +50,7 @@ use crate::report::Difference;
 
 use self::draw::Purpose;
 use self::hash::Key;
-use self::image::{Homes, image};
+use self::image::{Homes, Results, image};
 use self::work::Work;
 
 /// What one rank is asked to do in a check.
@@ -106,9 +113,9 @@ impl Lane {
 #[derive(Debug)]
 pub struct Prepared {
     steps: Vec<RankStep>,
-    expected: Vec<Vec<u8>>,
     works: Vec<Work>,
     homes: Homes,
+    results: Results,
     facts: Facts,
 }
 
@@ -133,7 +140,9 @@ impl Prepared {
     /// The check has no expected value, or contradicts itself or the world.
     pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
         unpreparable::refuse(check, world_size)?;
-        Ok(Self::attempt(check, world_size, seed, 0))
+        Ok(Self::best(|salt| {
+            Self::attempt(check, world_size, seed, salt)
+        }))
     }
 
     fn attempt(check: &Check, world_size: WorldSize, seed: u64, salt: u32) -> Self {
@@ -173,9 +182,9 @@ impl Prepared {
             .all(|buffer| buffer.place.is_dense());
         Self {
             steps,
-            expected: image.expected,
             works,
             homes: image.homes,
+            results: image.results,
             facts: Facts {
                 op: check.op,
                 purpose,
@@ -191,10 +200,4 @@ impl Prepared {
     pub fn steps(&self) -> &[RankStep] {
         &self.steps
     }
-}
-
-/// TEMP
-#[must_use]
-pub fn vacuous(_: &Check, _: WorldSize, _: u64) -> Option<String> {
-    None
 }

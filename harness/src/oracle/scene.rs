@@ -1,7 +1,7 @@
 //! A check and its answers side by side, element by element: what was there, what must be there, what is there.
 
 use super::combine::{Reduction, combine_one};
-use super::number::{parts, precision};
+use super::show::{parts, precision};
 use super::work::{Buffer, Origin, Piece, Role};
 use super::{Lane, Prepared, RankReply};
 use crate::dtype::ReduceOp;
@@ -75,7 +75,8 @@ impl<'a> Scene<'a> {
 
     /// What must be there after them.
     pub(super) fn expected(self, spot: &Spot<'_>) -> u128 {
-        word(self.bytes(&self.prepared.expected[spot.rank as usize], spot))
+        let (bytes, place) = self.prepared.source(spot.rank, spot.buffer, spot.piece);
+        word(&bytes[place.range(spot.index)])
     }
 
     /// What is there after them.

@@ -1,14 +1,14 @@
 //! The comparison of every rank's answer with what must have come of the check.
 
-use serde_json::Value;
-
 use super::classify::classify;
-use super::number::show;
+use super::combine::Source;
+use super::image::source;
+use super::place::Place;
 use super::scene::{Scene, Spot};
-use super::work::{Answer, Origin, Role, Work};
+use super::show::show;
+use super::work::{Buffer, Origin, Piece, Role, Work};
 use super::{Class, Lane, Mismatch, Prepared, RankReply};
 use crate::names::Rank;
-use crate::protocol::{Call, CallResult};
 use crate::report::Difference;
 
 /// Bytes outside a tensor that are not as they were.
@@ -46,22 +46,75 @@ impl Prepared {
     ///
     /// # Errors
     /// The mismatch, classified.
+    #[expect(
+        clippy::result_large_err,
+        reason = "callers take the mismatch apart at once"
+    )]
     pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
+        self.compare_all(replies).map_err(|mismatch| *mismatch)?;
+        Ok(self.checked())
+    }
+
+    fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
         let scene = Scene {
             prepared: self,
             replies,
         };
-        if replies
-            .iter()
-            .zip(&self.expected)
-            .any(|(reply, expected)| reply.payload != *expected)
+        if !(0..)
+            .zip(replies)
+            .all(|(rank, reply)| self.agrees(rank, &reply.payload))
         {
             self.compare(scene)?;
         }
         self.compare_answers(replies)?;
-        self.compare_times(replies)?;
-        Ok(self.checked())
+        self.compare_times(replies)
+    }
+
+    /// Where the bytes are that a piece must hold in the end.
+    pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Piece) -> Source<'_> {
+        let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
+        source(payload, &self.homes, &self.results, rank, buffer, piece)
+    }
+
+    /// Whether all bytes of an answer are the expected ones.
+    fn agrees(&self, rank: u32, reply: &[u8]) -> bool {
+        let sent = &self.steps[rank as usize].payload;
+        self.works[rank as usize].buffers.iter().all(|buffer| {
+            let (start, len) = buffer.storage;
+            let Some(tensor) = buffer.place.dense_range(buffer.len) else {
+                return self.storage(rank, buffer) == reply[start..start + len];
+            };
+            reply[start..tensor.start] == sent[start..tensor.start]
+                && reply[tensor.end..start + len] == sent[tensor.end..start + len]
+                && (buffer.role == Role::Unspecified
+                    || buffer.pieces.iter().all(|piece| {
+                        let (bytes, from) = self.source(rank, buffer, piece);
+                        let place = buffer.place.from(piece.start);
+                        match (from.dense_range(piece.len), place.dense_range(piece.len)) {
+                            (Some(from), Some(place)) => reply[place] == bytes[from],
+                            _ => (0..piece.len)
+                                .all(|index| reply[place.range(index)] == bytes[from.range(index)]),
+                        }
+                    }))
+        })
+    }
+
+    /// What a whole storage must hold in the end.
+    fn storage(&self, rank: u32, buffer: &Buffer) -> Vec<u8> {
+        let (start, len) = buffer.storage;
+        let mut storage = self.steps[rank as usize].payload[start..start + len].to_vec();
+        for piece in &buffer.pieces {
+            let (bytes, from) = self.source(rank, buffer, piece);
+            let place = Place {
+                storage: 0,
+                ..buffer.place.from(piece.start)
+            };
+            for index in 0..piece.len {
+                storage[place.range(index)].copy_from_slice(&bytes[from.range(index)]);
+            }
+        }
+        storage
     }
 
     /// Elements checked on each rank by [`Self::verify`].
@@ -78,11 +131,13 @@ impl Prepared {
         self.works.iter().enumerate().map(count).collect()
     }
 
-    fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
-        let malformed = |sentence: String| Mismatch {
-            class: Class::MalformedReply.name().to_owned(),
-            sentence,
-            difference: None,
+    fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
+        let malformed = |sentence: String| {
+            Box::new(Mismatch {
+                class: Class::MalformedReply.name().to_owned(),
+                sentence,
+                difference: None,
+            })
         };
         if replies.len() != self.steps.len() {
             let (got, of) = (replies.len(), self.steps.len());
@@ -105,7 +160,7 @@ impl Prepared {
         Ok(())
     }
 
-    fn compare(&self, scene: Scene<'_>) -> Result<(), Mismatch> {
+    fn compare(&self, scene: Scene<'_>) -> Result<(), Box<Mismatch>> {
         let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
             .map(|rank| wrong_on(scene, rank))
             .collect();
@@ -126,7 +181,7 @@ impl Prepared {
         wrong: &[Wrong<'_>],
         class: Class,
         note: String,
-    ) -> Mismatch {
+    ) -> Box<Mismatch> {
         let ranks: Vec<Rank> = (0_u32..)
             .zip(wrong)
             .filter(|(_, wrong)| !wrong.is_empty())
@@ -178,11 +233,11 @@ impl Prepared {
                 ranks: ranks.clone(),
             }
         });
-        Mismatch {
+        Box::new(Mismatch {
             class: class.name().to_owned(),
             sentence,
             difference,
-        }
+        })
     }
 
     /// What an element is held against: where ranks disagree, the first rank's.
@@ -201,65 +256,13 @@ impl Prepared {
         let dtype = self.facts.purpose.dtype;
         show(dtype, &bits.to_le_bytes()[..dtype.size()])
     }
-
-    fn compare_answers(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
-        for (rank, (work, reply)) in (0_u32..).zip(self.works.iter().zip(replies)) {
-            for (call, answer) in &work.answers {
-                let got = &reply.result.calls[*call].value;
-                if !answer.is(got) {
-                    let (class, difference) = answer.mismatch(Rank(rank), *call, got);
-                    return Err(Mismatch {
-                        class: class.name().to_owned(),
-                        sentence: class.sentence(),
-                        difference: Some(difference),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Barriers: the last to enter comes before the first to leave. Needs comparable clocks.
-    fn compare_times(&self, replies: &[RankReply]) -> Result<(), Mismatch> {
-        if !self.facts.op.is_barrier() {
-            return Ok(());
-        }
-        let times = |rank: u32| {
-            let calls = &self.steps[rank as usize].step.calls;
-            let results = &replies[rank as usize].result.calls;
-            let barrier = calls
-                .iter()
-                .position(|call| !matches!(call, Call::Sleep { .. }));
-            let enter = barrier.map_or(0, |call| results[call].enter);
-            (
-                enter,
-                results.last().map_or(0, |last: &CallResult| last.leave),
-            )
-        };
-        let members = || self.facts.members.iter().map(|rank| (*rank, times(*rank)));
-        let last = members().max_by_key(|(_, (enter, _))| *enter);
-        let first = members().min_by_key(|(_, (_, leave))| *leave);
-        match (last, first) {
-            (Some((last, (enter, _))), Some((first, (_, leave)))) if leave < enter => {
-                let early = (enter - leave) as f64 / 1e6;
-                Err(Mismatch {
-                    class: Class::EarlyLeave.name().to_owned(),
-                    sentence: format!(
-                        "rank {first} left the barrier {early:.3} ms before rank {last} entered it"
-                    ),
-                    difference: None,
-                })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Every wrong element of a rank, and the damage around its tensors.
 fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
     let reply = &scene.replies[rank as usize].payload;
-    let expected = &scene.prepared.expected[rank as usize];
-    if reply == expected {
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    if scene.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
     let spots = scene
@@ -280,7 +283,7 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
         let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
         for at in 0..len {
             let element = at / size;
-            if covered[element] || reply[start + at] == expected[start + at] {
+            if covered[element] || reply[start + at] == sent[start + at] {
                 continue;
             }
             match element {
@@ -288,7 +291,7 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
                 _ if element > last || buffer.len == 0 => damage.after += 1,
                 _ => damage.between += 1,
             }
-            let bytes = (at, expected[start + at], reply[start + at]);
+            let bytes = (at, sent[start + at], reply[start + at]);
             damage.first = damage.first.or(Some(bytes));
         }
     }
@@ -313,75 +316,4 @@ fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
             .find(|(a, b)| a.piece.after == b.piece.after && scene.got(a) != scene.got(b))
             .map(|(_, spot)| spot)
     })
-}
-
-impl Answer {
-    fn is(&self, got: &Value) -> bool {
-        match self {
-            Self::Sender(rank) => got.as_u64() == Some(u64::from(rank.0)),
-            Self::Objects(value) => value == got,
-        }
-    }
-
-    fn count(&self) -> u64 {
-        match self {
-            Self::Objects(Value::Array(list)) => list.len() as u64,
-            Self::Sender(_) | Self::Objects(_) => 1,
-        }
-    }
-
-    fn mismatch(&self, rank: Rank, call: usize, got: &Value) -> (Class, Difference) {
-        let (class, buffer, index, expected, actual) = match self {
-            Self::Sender(sender) => (
-                Class::WrongSender,
-                "sender".to_owned(),
-                call,
-                sender.to_string(),
-                excerpt(got),
-            ),
-            Self::Objects(Value::Array(list))
-                if got.as_array().is_some_and(|got| got.len() == list.len()) =>
-            {
-                let got = got.as_array().map_or(&[][..], Vec::as_slice);
-                let index = list.iter().zip(got).position(|(a, b)| a != b).unwrap_or(0);
-                let buffer = format!("object[{index}]");
-                (
-                    Class::WrongObject,
-                    buffer,
-                    index,
-                    excerpt(&list[index]),
-                    excerpt(&got[index]),
-                )
-            }
-            Self::Objects(value) => (
-                Class::WrongObject,
-                "object".to_owned(),
-                0,
-                excerpt(value),
-                excerpt(got),
-            ),
-        };
-        let difference = Difference {
-            buffer,
-            rank,
-            index: index as u64,
-            expected,
-            actual,
-            wrong: 1,
-            of: self.count(),
-            ranks: vec![rank],
-        };
-        (class, difference)
-    }
-}
-
-/// The beginning of a JSON value, short enough for a report.
-fn excerpt(value: &Value) -> String {
-    const LONGEST: usize = 120;
-    let text = value.to_string();
-    if text.chars().count() <= LONGEST {
-        return text;
-    }
-    let start: String = text.chars().take(LONGEST).collect();
-    format!("{start}… ({} characters)", text.chars().count())
 }

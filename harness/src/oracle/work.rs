@@ -130,7 +130,11 @@ pub(super) struct Work {
 impl Work {
     /// The elements compared on this rank; of the guards, if its tensors have none.
     pub(super) fn elements(&self) -> u64 {
-        let elements: usize = self.buffers.iter().map(|buffer| buffer.len).sum();
+        let specified = self
+            .buffers
+            .iter()
+            .filter(|buffer| buffer.role != Role::Unspecified);
+        let elements: usize = specified.map(|buffer| buffer.len).sum();
         if elements > 0 {
             return elements as u64;
         }

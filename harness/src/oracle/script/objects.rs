@@ -25,7 +25,7 @@ fn object(kind: ObjectKind, key: Key, position: u32, item: u32) -> Value {
             "yes": words.word(2) & 1 == 0,
         }),
         ObjectKind::Large => Value::String(text(words, 100_000 + 997 * (position + 1) + item)),
-        ObjectKind::Mixed if (position + item) % 2 == 0 => Value::Null,
+        ObjectKind::Mixed if (position + item).is_multiple_of(2) => Value::Null,
         ObjectKind::Mixed => list(words, position + item + 1),
     }
 }

@@ -295,6 +295,13 @@ fn roots() {
         assert!(sentence.starts_with("rank 1 was taken"), "{sentence}");
         is(&check(op, 4), 4, Bug::WrongRoot(0), "root-ignored");
     }
+    let unspecified = Check {
+        non_root: NonRoot::Unspecified,
+        ..check(Op::Reduce, 4)
+    };
+    is(&unspecified, 4, Bug::WrongRoot(1), "wrong-root");
+    is(&unspecified, 4, Bug::NoOp, "no-op");
+    assert!(outcome(&unspecified, 4, Bug::NonRootWritten).is_ok());
     let side = Check {
         group: group([1, 3]),
         root: Some(Root {

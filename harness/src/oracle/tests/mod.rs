@@ -2,8 +2,11 @@
 
 mod bug;
 mod bugs;
+mod collectives;
+mod data;
 mod right;
 mod scalar;
+mod vacuity;
 mod world;
 
 use std::sync::Arc;
@@ -58,11 +61,11 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
 }
 
 /// Prepares a check, has the second implementation run it, and verifies the answers.
-fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Mismatch> {
+fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Box<Mismatch>> {
     let prepared = Prepared::new(check, WorldSize(world), 42)
         .unwrap_or_else(|error| panic!("{check:?}: {error}"));
     let replies = world::run(prepared.steps(), &check.group, bug);
-    prepared.verify(&replies)
+    prepared.verify(&replies).map_err(Box::new)
 }
 
 const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
