@@ -84,11 +84,11 @@ fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Fa
     })
 }
 
+/// A platform to look for, and the backends of it to test.
+type Wanted = (Arc<Platform>, Vec<String>);
+
 /// The platforms to look for, each with the backends to test.
-fn wanted(
-    arguments: &SelectArguments,
-    suite: &Suite,
-) -> Result<Vec<(Arc<Platform>, Vec<String>)>, Failure> {
+fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Failure> {
     for name in &arguments.platform {
         if !suite
             .platforms
@@ -134,11 +134,7 @@ fn wanted(
 
 type Found = (Vec<Target>, Vec<(Arc<Platform>, String)>);
 
-fn find(
-    arguments: &SelectArguments,
-    wanted: &[(Arc<Platform>, Vec<String>)],
-    python: Option<&Interpreter>,
-) -> Found {
+fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
     let observed: Vec<Observed> = wanted
         .par_iter()
         .map(|(platform, _)| match (&arguments.driver, python) {

@@ -120,7 +120,6 @@ impl Test {
                             .map(|check| check.params.as_slice())
                             .unwrap_or_default();
                         swept
-                            .map(|(name, value)| (name, value))
                             .chain(params.iter().map(|(name, value)| (name, value)))
                             .any(|(name, value)| name == axis && has(value))
                     }

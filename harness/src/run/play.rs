@@ -83,6 +83,12 @@ struct Pending {
     replies: Vec<Option<RankReply>>,
 }
 
+impl Pending {
+    fn is_answered(&self) -> bool {
+        self.replies.iter().all(Option::is_some)
+    }
+}
+
 /// Why a world is lost.
 enum Loss {
     /// Nothing moved for the whole deadline.
@@ -292,9 +298,8 @@ impl<'a> Player<'a> {
     async fn drain(&mut self, left: usize) -> Result<(), Stop> {
         while self.pending.len() > left {
             self.step().await?;
-            while let Some(pending) = self
-                .pending
-                .pop_front_if(|pending| pending.replies.iter().all(Option::is_some))
+            while self.pending.front().is_some_and(Pending::is_answered)
+                && let Some(pending) = self.pending.pop_front()
             {
                 self.conclude(pending)?;
             }

@@ -53,13 +53,17 @@ pub enum Event {
 #[derive(Debug)]
 pub struct World {
     events: mpsc::Receiver<Event>,
-    writers: Vec<Option<mpsc::UnboundedSender<(ToRank, Vec<u8>)>>>,
+    /// To each rank that has said hello.
+    writers: Vec<Option<mpsc::UnboundedSender<Message>>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
     /// Keeps the token known to the switchboard.
     _place: switchboard::Place,
 }
+
+/// A frame for a rank: header and payload.
+type Message = (ToRank, Vec<u8>);
 
 /// A connection that said hello with the world's token.
 #[derive(Debug)]
@@ -165,7 +169,7 @@ impl Drop for World {
     }
 }
 
-async fn write_all(mut to: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<(ToRank, Vec<u8>)>) {
+async fn write_all(mut to: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<Message>) {
     while let Some((header, payload)) = orders.recv().await {
         if write_frame(&mut to, &header, &[&payload]).await.is_err() {
             return;
