@@ -13,7 +13,7 @@ use crate::judge::{Finding, Outcome, error_text};
 use crate::names::{Rank, WorldSize};
 use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
-use crate::protocol::{CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank};
+use crate::protocol::{CallResult, CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank};
 use crate::report::{RankLine, Span};
 use crate::world::{End, Event, World};
 
@@ -410,10 +410,14 @@ impl<'a> Player<'a> {
                 )?;
                 story.position = None;
                 story.answered += 1;
-                let ok = result
-                    .calls
-                    .iter()
-                    .all(|call| call.status == CallStatus::Ok);
+                let is_refusal = match &pending.purpose {
+                    Purpose::Check(index, _) => {
+                        self.scenario.checks[*index].declared != Declared::Supported
+                    }
+                    Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => false,
+                };
+                let returned = |call: &CallResult| call.status == CallStatus::Ok;
+                let ok = is_refusal || result.calls.iter().all(returned);
                 if story.spans.len() < SPANS || !ok {
                     story.spans.extend(span(&pending.label, &result, ok));
                 }
