@@ -24,7 +24,17 @@ pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, Str
     if ours.is_empty() {
         return (Class::BystanderWritten, String::new());
     }
-    let ranks: Vec<u32> = ours.iter().map(|(rank, _)| *rank).collect();
+    // A rank without a result may hold leftovers of an op that ignores strides; those have no rule.
+    let with_results = |rank: &u32| {
+        scene.pieces(*rank).any(|(buffer, piece)| {
+            matches!(buffer.role, Role::Output | Role::Both) && piece.after != Origin::Keep
+        })
+    };
+    let ranks: Vec<u32> = ours
+        .iter()
+        .map(|(rank, _)| *rank)
+        .filter(with_results)
+        .collect();
     if let Some(class) = ignored_strides(scene, &ranks) {
         return (class, String::new());
     }
@@ -33,16 +43,7 @@ pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, Str
         .flat_map(|(_, wrong)| wrong.spots.iter().copied())
         .partition(|spot| is_target(spot));
     let guard = guard(&ours);
-    let mut notes = String::new();
-    if !targets.is_empty() && !others.is_empty() {
-        notes += "; an input was modified, too";
-    }
-    if !targets.is_empty() && guard.is_some() {
-        notes += "; memory outside the tensors was written to, too";
-    }
-    if !bystanders.is_empty() {
-        notes += "; ranks outside the group were written to, too";
-    }
+    let (results, inputs) = (!targets.is_empty(), !others.is_empty());
     let case = Case {
         scene,
         ranks: targets
@@ -56,19 +57,24 @@ pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, Str
             }),
         spots: targets,
     };
-    let class = match (case.spots.is_empty(), guard) {
-        (false, guard) => {
-            let (class, note) = case.class();
-            notes = note + &notes;
-            match (class, guard) {
-                (Class::Unclassified, Some(guard)) => guard,
-                (class, _) => class,
-            }
-        }
-        (true, _) if !others.is_empty() => Class::InputModified,
-        (true, Some(guard)) => guard,
-        (true, None) => Class::Unclassified,
+    let (class, mut notes) = match guard {
+        _ if results => match (case.class(), guard) {
+            ((Class::Unclassified, _), Some(guard)) => (guard, String::new()),
+            (class, _) => class,
+        },
+        _ if inputs => (Class::InputModified, String::new()),
+        Some(guard) => (guard, String::new()),
+        None => (Class::Unclassified, String::new()),
     };
+    if results && inputs {
+        notes += "; an input was modified, too";
+    }
+    if guard.is_some_and(|guard| guard != class) {
+        notes += "; memory outside the tensors was written to, too";
+    }
+    if !bystanders.is_empty() {
+        notes += "; ranks outside the group were written to, too";
+    }
     (class, notes)
 }
 

@@ -8,7 +8,7 @@ use super::work::Origin;
 
 /// The class of an answer that ignoring strides explains on every one of these ranks.
 pub(super) fn ignored_strides(scene: Scene<'_>, ranks: &[u32]) -> Option<Class> {
-    if scene.prepared.facts.dense {
+    if scene.prepared.facts.dense || ranks.is_empty() {
         return None;
     }
     [
@@ -22,6 +22,35 @@ pub(super) fn ignored_strides(scene: Scene<'_>, ranks: &[u32]) -> Option<Class> 
         ranks.iter().all(explains)
     })
     .map(|(_, _, class)| class)
+    .or_else(|| {
+        let spilled = ranks.iter().all(|rank| spilled(scene, *rank));
+        spilled.then_some(Class::OnlyDensePartWritten)
+    })
+}
+
+/// Whether everything written lies where a dense tensor would, gaps included: whatever the values, a write without
+/// strides.
+fn spilled(scene: Scene<'_>, rank: u32) -> bool {
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    let reply = &scene.replies[rank as usize].payload;
+    let buffers = &scene.prepared.works[rank as usize].buffers;
+    let mut gaps = false;
+    let inside = buffers
+        .iter()
+        .filter(|buffer| buffer.place.step > 1)
+        .all(|buffer| {
+            let (start, len) = buffer.storage;
+            let place = buffer.place;
+            (0..len)
+                .filter(|at| sent[start + at] != reply[start + at])
+                .all(|at| {
+                    let element = at / place.size;
+                    let dense = (place.offset..place.offset + buffer.len).contains(&element);
+                    gaps |= dense && (element - place.offset) % place.step != 0;
+                    dense
+                })
+        });
+    inside && gaps
 }
 
 /// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would

@@ -42,6 +42,8 @@ pub enum Bug {
     ReadDense,
     WriteDense,
     ReadAndWriteDense,
+    /// Each rank's own contribution to a reduction is garbage, too.
+    WriteDenseMixed,
     WriteLost,
     NonRootWritten,
     Ulp,
@@ -97,6 +99,7 @@ impl Bug {
         let ranks = elements.len();
         match self {
             Self::OwnTimesWorld => elements = vec![elements[me].clone(); ranks],
+            Self::WriteDenseMixed => elements[me] = elements[(me + 1) % ranks].clone(),
             Self::AvgTwice => return scalar::reduce(dtype, op, ranks * ranks, &elements),
             Self::AvgDidSum => return scalar::reduce(dtype, ReduceOp::Sum, 1, &elements),
             Self::SumDidAvg => return scalar::reduce(dtype, ReduceOp::Avg, ranks, &elements),

@@ -354,6 +354,30 @@ fn strides_ignored() {
     }
 }
 
+/// Gloo's reduce_scatter writes without strides what it has combined partly without strides; its reduce leaves partial
+/// results on the other ranks, too.
+#[test]
+fn strides_ignored_in_part() {
+    let strided = |op: Op| Check {
+        layout: Layout::Strided,
+        ..check(op, 3)
+    };
+    let check = strided(Op::ReduceScatter);
+    is(&check, 3, Bug::WriteDenseMixed, "only-dense-part-written");
+    for non_root in [NonRoot::Unspecified, NonRoot::Untouched] {
+        let check = Check {
+            non_root,
+            ..strided(Op::Reduce)
+        };
+        is(
+            &check,
+            3,
+            Bug::ReadAndWriteDense,
+            "non-contiguous-read-as-dense",
+        );
+    }
+}
+
 #[test]
 fn memory_that_is_not_the_ops() {
     for op in [Op::AllReduce, Op::AllGather, Op::ReduceScatter] {

@@ -118,7 +118,7 @@ impl World<'_> {
             .all(|(a, b)| a + 1 == *b);
         match self.bug {
             Bug::WriteLost if !dense => return,
-            Bug::WriteDense | Bug::ReadAndWriteDense => {
+            Bug::WriteDense | Bug::WriteDenseMixed | Bug::ReadAndWriteDense => {
                 addresses = (0..addresses.len())
                     .map(|i| tensor.offset as usize + i)
                     .collect();
