@@ -54,7 +54,7 @@ pub fn write(folder: &Path, planned: &Planned) -> io::Result<()> {
         "platforms_not_found": planned
             .absent
             .iter()
-            .map(|(platform, reason)| (platform.name.clone(), reason.clone()))
+            .map(|absent| (absent.platform.name.clone(), absent.reason.clone()))
             .collect::<BTreeMap<_, _>>(),
         "variables": variables,
     });

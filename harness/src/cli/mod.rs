@@ -14,8 +14,10 @@ use std::io::{self, Write};
 
 use clap::Parser;
 
-pub use args::{Arguments, DriverChoice};
+pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
+pub use planning::{Absent, Planned, prepare, prove_inputs};
+pub use running::{IMPORT_PATIENCE, end_record, ranks_at_once};
 
 use crate::suite::SuiteError;
 use crate::{case, platform, world};
@@ -68,7 +70,10 @@ impl Failure {
     }
 
     /// Writes the error and its hint.
-    fn explain(&self, err: &mut impl Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Nobody is there to read it.
+    pub fn explain(&self, err: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Suite(SuiteError::Invalid(problems)) => {
                 for problem in problems {

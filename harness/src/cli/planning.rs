@@ -22,17 +22,61 @@ pub struct Planned {
     pub suite: Suite,
     /// What will run.
     pub plan: Plan,
-    /// The profile used.
-    pub profile: Option<String>,
+    /// What was selected, the profile among it.
+    pub selection: Selection,
     /// The interpreter, with the Python driver.
     pub python: Option<Interpreter>,
-    /// Platforms that were looked for and not found, with the reason.
-    pub absent: Vec<(Arc<Platform>, String)>,
+    /// What was looked for and not found.
+    pub absent: Vec<Absent>,
     /// Backends found.
     pub targets: Vec<Target>,
 }
 
+impl Planned {
+    /// The profile's name, if one is used.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        let profile = self.selection.profile.as_ref();
+        profile.map(|profile| profile.name.as_str())
+    }
+
+    /// What would run on what is absent if it were there, with the reason why it is not.
+    #[must_use]
+    pub fn not_run(&self) -> Vec<(Plan, &str)> {
+        self.absent
+            .iter()
+            .map(|absent| {
+                let targets: Vec<Target> = absent
+                    .backends
+                    .iter()
+                    .map(|backend| Target {
+                        platform: Arc::clone(&absent.platform),
+                        backend: backend.clone(),
+                        devices: None,
+                    })
+                    .collect();
+                let plan = plan(&self.suite.cases, &targets, &self.selection);
+                (plan, absent.reason.as_str())
+            })
+            .collect()
+    }
+}
+
+/// Backends of a platform that were looked for and not found.
+#[derive(Clone, Debug)]
+pub struct Absent {
+    /// The platform.
+    pub platform: Arc<Platform>,
+    /// Those of its backends that are wanted and not there.
+    pub backends: Vec<String>,
+    /// Why.
+    pub reason: String,
+}
+
 /// Loads, probes and plans. `scratch` is where the binary's own suite is unpacked, if it is.
+///
+/// # Errors
+/// Files are wrong, or the arguments ask for what does not exist.
 pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, Failure> {
     let suite = Suite::load(
         &Request {
@@ -51,7 +95,7 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     let (targets, absent) = find(arguments, &wanted, python.as_ref());
     let plan = plan(&suite.cases, &targets, &selection);
     Ok(Planned {
-        profile: selection.profile.map(|profile| profile.name),
+        selection,
         suite,
         plan,
         python,
@@ -132,7 +176,7 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
     Ok(wanted)
 }
 
-type Found = (Vec<Target>, Vec<(Arc<Platform>, String)>);
+type Found = (Vec<Target>, Vec<Absent>);
 
 fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
     let observed: Vec<Observed> = wanted
@@ -154,13 +198,20 @@ fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpre
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
     for ((platform, backends), observed) in wanted.iter().zip(observed) {
         if let Err(reason) = observed.usable {
-            absent.push((Arc::clone(platform), reason));
+            absent.push(Absent {
+                platform: Arc::clone(platform),
+                backends: backends.clone(),
+                reason,
+            });
             continue;
         }
         for backend in backends {
             if observed.backends.get(backend) == Some(&false) {
-                let reason = format!("this build of torch has no {backend}");
-                absent.push((Arc::clone(platform), reason));
+                absent.push(Absent {
+                    platform: Arc::clone(platform),
+                    backends: vec![backend.clone()],
+                    reason: format!("this build of torch has no {backend}"),
+                });
                 continue;
             }
             targets.push(Target {
@@ -174,6 +225,9 @@ fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpre
 }
 
 /// Refuses checks whose own inputs could not tell a broken backend from a right one.
+///
+/// # Errors
+/// There are such checks.
 pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
     let vacuous: Vec<String> = plan
         .scenarios
@@ -235,8 +289,12 @@ pub fn print(arguments: &SelectArguments, out: &mut impl Write) -> Result<Exit, 
 
 /// One line for each platform that was not found.
 pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<()> {
-    for (platform, reason) in &planned.absent {
-        writeln!(out, "not found: platform {}: {reason}", platform.name)?;
+    for absent in &planned.absent {
+        writeln!(
+            out,
+            "not found: platform {}: {}",
+            absent.platform.name, absent.reason
+        )?;
     }
     Ok(())
 }
@@ -264,7 +322,7 @@ pub fn nothing(planned: &Planned) -> Failure {
         let reasons: Vec<String> = planned
             .absent
             .iter()
-            .map(|(platform, reason)| format!("{}: {reason}", platform.name))
+            .map(|absent| format!("{}: {}", absent.platform.name, absent.reason))
             .collect();
         format!("no platform was found ({})", reasons.join("; "))
     } else {

@@ -23,7 +23,7 @@ use crate::world::Driver;
 /// How often the progress line is refreshed while nothing happens.
 const TICK: Duration = Duration::from_millis(200);
 /// How long importing torch may take, from a cold disk on a busy machine.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
+pub const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs.
 pub fn run(
@@ -53,11 +53,11 @@ pub fn run(
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
-            .map_or_else(default_ranks_at_once, |ranks| ranks as usize),
+            .map_or_else(ranks_at_once, |ranks| ranks as usize),
         repeat: arguments.repeat,
         supervisor: std::env::current_exe().ok(),
         import_patience: IMPORT_PATIENCE,
-        profile: planned.profile.clone(),
+        profile: planned.profile().map(str::to_owned),
         arguments: words,
         requirements: planned
             .suite
@@ -87,8 +87,9 @@ fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Dri
     })
 }
 
-/// A Gloo rank mostly waits for its peers, so a core carries several.
-fn default_ranks_at_once() -> usize {
+/// Ranks that may run at once when nobody says. A Gloo rank mostly waits for its peers, so a core carries several.
+#[must_use]
+pub fn ranks_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     (cores * 4).max(8)
 }
@@ -98,24 +99,37 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
     required
         .iter()
         .filter(|capability| {
-            let (platform, backend) = match capability.split_once('/') {
-                Some((platform, backend)) => (platform, Some(backend)),
-                None => (capability.as_str(), None),
-            };
+            let (platform, backend) = parts(capability);
             !planned.plan.scenarios.iter().any(|scenario| {
                 scenario.platform.name == platform
                     && backend.is_none_or(|backend| scenario.backend == backend)
             })
         })
         .map(|capability| {
-            let reason = planned
+            let (platform, _) = parts(capability);
+            let is_known = |suite: &crate::suite::Suite| {
+                suite.platforms.iter().any(|one| one.name == platform)
+            };
+            let reason = match planned
                 .absent
                 .iter()
-                .find(|(platform, _)| capability.starts_with(&platform.name))
-                .map_or("no selected case runs on it", |(_, reason)| reason);
+                .find(|absent| absent.platform.name == platform)
+            {
+                Some(absent) => &absent.reason,
+                None if is_known(&planned.suite) => "no selected case runs on it",
+                None => "there is no such platform file",
+            };
             format!("`{capability}` is required and was not run: {reason}")
         })
         .collect()
+}
+
+/// `platform/backend`, or a platform with any backend.
+fn parts(capability: &str) -> (&str, Option<&str>) {
+    match capability.split_once('/') {
+        Some((platform, backend)) => (platform, Some(backend)),
+        None => (capability, None),
+    }
 }
 
 type Played = (Results, Vec<String>, bool);
@@ -131,7 +145,7 @@ fn play(
     let whole = arguments.select.filter.is_empty()
         && arguments.select.shard.is_none()
         && arguments.select.world_size.is_empty()
-        && planned.profile.as_deref() == Some("full");
+        && planned.profile() == Some("full");
     let expectations = Arc::clone(&planned.suite.expectations);
     let plan = Arc::new(planned.plan);
     let progress = if io::stderr().is_terminal() {
@@ -250,7 +264,9 @@ async fn listen_for_signals(interrupt: Interrupt) {
     std::process::exit(130);
 }
 
-fn end_record(results: &Results, troubles: &[String], failed_to_write: bool) -> EndRecord {
+/// The last record of a run: counts, troubles that belong to no check, and the exit code these amount to.
+#[must_use]
+pub fn end_record(results: &Results, troubles: &[String], failed_to_write: bool) -> EndRecord {
     let mut verdicts = BTreeMap::new();
     let mut outcomes = BTreeMap::new();
     for check in &results.checks {

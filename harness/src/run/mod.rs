@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use crate::judge::Expectations;
 use crate::names::RequirementId;
@@ -99,6 +99,101 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
+/// What scenarios run in: one launcher, one budget, one set of expectations. Must be started inside [`runtime`], and
+/// lives as long as its scenarios; its zygote ends with it.
+#[derive(Clone)]
+pub struct Session(Arc<Shared>);
+
+/// The right to have a scenario's ranks running.
+struct Permit {
+    _permits: OwnedSemaphorePermit,
+}
+
+impl Session {
+    /// Makes the run's folder and the socket that ranks dial.
+    ///
+    /// # Errors
+    /// Fails if no socket can be bound or the run's folder cannot be written.
+    pub fn start(
+        settings: Settings,
+        expectations: Arc<Expectations>,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Self> {
+        let logs = settings.out.join("logs");
+        std::fs::create_dir_all(&logs)?;
+        let launcher = LocalLauncher::new(
+            settings.driver.clone(),
+            settings.supervisor.clone(),
+            logs.join("zygote.log"),
+            settings.import_patience,
+        )?;
+        Ok(Self(Arc::new(Shared {
+            budget: Arc::new(Semaphore::new(settings.ranks_at_once)),
+            interrupt: interrupt.0.subscribe(),
+            started: Instant::now(),
+            base_environment: setup::base_environment(),
+            settings,
+            expectations,
+            launcher,
+        })))
+    }
+
+    /// The first record, of a run that will have so many scenarios and checks.
+    #[must_use]
+    pub fn opening(&self, planned: Counts) -> RunRecord {
+        let settings = &self.0.settings;
+        RunRecord {
+            format: FORMAT,
+            allranks: env!("CARGO_PKG_VERSION").to_owned(),
+            name: settings
+                .out
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            started: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            seed: settings.seed,
+            profile: settings.profile.clone(),
+            arguments: settings.arguments.clone(),
+            planned,
+            requirements: settings.requirements.clone(),
+            absent: settings.absent.clone(),
+        }
+    }
+
+    /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
+    pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
+        let permit = self.permit(&scenario).await;
+        self.play(permit, scenario, round).await
+    }
+
+    /// Waits until the scenario's ranks fit in the budget. First come, first served.
+    async fn permit(&self, scenario: &Scenario) -> Permit {
+        let ranks = scenario.world_size.count();
+        let ranks = ranks.min(self.0.settings.ranks_at_once) as u32;
+        let budget = Arc::clone(&self.0.budget);
+        let Ok(permits) = budget.acquire_many_owned(ranks).await else {
+            unreachable!("the budget is never closed");
+        };
+        Permit { _permits: permits }
+    }
+
+    async fn play(&self, _permit: Permit, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
+        let task = {
+            let (shared, scenario) = (Arc::clone(&self.0), Arc::clone(&scenario));
+            // On a thread of the runtime: the caller's may end before the run does.
+            tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
+        };
+        // A mistake of the harness in one scenario is that scenario's result, and the others go on.
+        let run = match task.await {
+            Ok(run) => run,
+            Err(error) => scenario::broken(&scenario, round, &error.to_string()),
+        };
+        recording::records(&self.0, &scenario, round, run)
+    }
+}
+
 /// Runs the plan. Records come out of the channel: one run record, then checks and scenarios; the caller knows how
 /// it all ended and writes the end record.
 ///
@@ -111,90 +206,29 @@ pub async fn run(
     interrupt: Interrupt,
     records: mpsc::UnboundedSender<Record>,
 ) -> std::io::Result<()> {
-    let logs = settings.out.join("logs");
-    std::fs::create_dir_all(&logs)?;
-    let launcher = LocalLauncher::new(
-        settings.driver.clone(),
-        settings.supervisor.clone(),
-        logs.join("zygote.log"),
-        settings.import_patience,
-    )?;
-    let repeats = u64::from(settings.repeat);
-    let _ = records.send(Record::Run(RunRecord {
-        format: FORMAT,
-        allranks: env!("CARGO_PKG_VERSION").to_owned(),
-        name: settings
-            .out
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default(),
-        started: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        seed: settings.seed,
-        profile: settings.profile.clone(),
-        arguments: settings.arguments.clone(),
-        planned: Counts {
-            scenarios: plan.scenarios.len() as u64 * repeats,
-            checks: plan.check_count() as u64 * repeats,
-        },
-        requirements: settings.requirements.clone(),
-        absent: settings.absent.clone(),
-    }));
-    let shared = Arc::new(Shared {
-        budget: Arc::new(Semaphore::new(settings.ranks_at_once)),
-        interrupt: interrupt.0.subscribe(),
-        started: Instant::now(),
-        base_environment: setup::base_environment(),
-        settings,
-        expectations,
-        launcher,
-    });
-    let plan = plan
-        .scenarios
-        .iter()
-        .cloned()
-        .map(Arc::new)
-        .collect::<Vec<_>>();
-    let mut scenarios = tokio::task::JoinSet::new();
-    for round in 0..shared.settings.repeat {
-        for scenario in &plan {
-            let permits = scenario
-                .world_size
-                .count()
-                .min(shared.settings.ranks_at_once);
-            let budget = Arc::clone(&shared.budget);
-            let Ok(permit) = budget.acquire_many_owned(permits as u32).await else {
-                unreachable!("the budget is never closed");
-            };
-            let (shared, scenario, records) =
-                (Arc::clone(&shared), Arc::clone(scenario), records.clone());
-            scenarios.spawn(async move {
-                one(shared, scenario, round, &records).await;
-                drop(permit);
+    let rounds = settings.repeat;
+    let session = Session::start(settings, expectations, &interrupt)?;
+    let planned = Counts {
+        scenarios: plan.scenarios.len() as u64 * u64::from(rounds),
+        checks: plan.check_count() as u64 * u64::from(rounds),
+    };
+    // Whoever takes the records may be gone; the run goes on to its end all the same.
+    let _ = records.send(Record::Run(session.opening(planned)));
+    let scenarios: Vec<_> = plan.scenarios.iter().cloned().map(Arc::new).collect();
+    let mut running = tokio::task::JoinSet::new();
+    for round in 0..rounds {
+        for scenario in &scenarios {
+            // Before the task, so that scenarios start in the plan's order.
+            let permit = session.permit(scenario).await;
+            let (session, scenario, records) =
+                (session.clone(), Arc::clone(scenario), records.clone());
+            running.spawn(async move {
+                for record in session.play(permit, scenario, round).await {
+                    let _ = records.send(record);
+                }
             });
         }
     }
-    while scenarios.join_next().await.is_some() {}
+    while running.join_next().await.is_some() {}
     Ok(())
-}
-
-async fn one(
-    shared: Arc<Shared>,
-    scenario: Arc<Scenario>,
-    round: u32,
-    records: &mpsc::UnboundedSender<Record>,
-) {
-    let task = {
-        let (shared, scenario) = (Arc::clone(&shared), Arc::clone(&scenario));
-        tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
-    };
-    // A mistake of the harness in one scenario is that scenario's result, and the others go on.
-    let run = match task.await {
-        Ok(run) => run,
-        Err(error) => scenario::broken(&scenario, round, &error.to_string()),
-    };
-    for record in recording::records(&shared, &scenario, round, run) {
-        let _ = records.send(record);
-    }
 }
