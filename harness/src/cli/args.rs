@@ -38,7 +38,7 @@ pub enum Command {
     /// List cases, or with --requirements what covers what.
     List(ListArguments),
     /// Show what `run` with the same options would run, and what it would leave out and why.
-    Plan(SelectArguments),
+    Plan(PlanArguments),
     /// Explain one scenario or check: why selected, what is sent to each rank, argv and environment.
     Explain(ExplainArguments),
     /// Print the JSON schema of case files, or of platform files.
@@ -145,6 +145,18 @@ pub struct RunArguments {
     /// Ranks that may run at once; larger worlds run alone. Default: 4 for each core, at least 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
+}
+
+/// `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    /// What would run.
+    #[command(flatten)]
+    pub select: SelectArguments,
+    /// Print instead what every rank would be sent: for each scenario a line of JSON with the steps of
+    /// the rank protocol, without their payloads. Ports and files to meet at are 0 and empty.
+    #[arg(long)]
+    pub steps: bool,
 }
 
 /// `list`.

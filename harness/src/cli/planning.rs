@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::args::{DriverChoice, SelectArguments};
+use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
 use crate::oracle;
 use crate::plan::{Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
+use crate::run;
 use crate::suite::{Request, Suite};
 
 /// The profile used when neither cases nor a profile are named.
@@ -249,13 +250,16 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
 }
 
 /// `allranks plan`.
-pub fn print(arguments: &SelectArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let planned = prepare(arguments, scratch.path())?;
+    let planned = prepare(&arguments.select, scratch.path())?;
     if planned.plan.scenarios.is_empty() {
         return Err(nothing(&planned));
     }
-    prove_inputs(&planned.plan, arguments.seed)?;
+    prove_inputs(&planned.plan, arguments.select.seed)?;
+    if arguments.steps {
+        return print_steps(&planned.plan, arguments.select.seed, out);
+    }
     for scenario in &planned.plan.scenarios {
         let refused = scenario
             .checks
@@ -284,6 +288,27 @@ pub fn print(arguments: &SelectArguments, out: &mut impl Write) -> Result<Exit, 
         case_count(&planned.plan),
         planned.suite.origin
     )?;
+    Ok(Exit::AsExpected)
+}
+
+/// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
+/// a rank's steps are as in `PROTOCOL.md`.
+fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
+    for scenario in &plan.scenarios {
+        let size = scenario.world_size;
+        let steps = run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
+        let environment: Vec<_> = size
+            .ranks()
+            .map(|rank| run::distinctive_environment(scenario, rank))
+            .collect();
+        let line = serde_json::json!({
+            "scenario": scenario.id,
+            "env": environment,
+            "ranks": steps,
+        });
+        serde_json::to_writer(&mut *out, &line).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    }
     Ok(Exit::AsExpected)
 }
 

@@ -8,9 +8,11 @@ mod play;
 mod recording;
 mod scenario;
 mod setup;
+mod steps;
 
 pub use recording::point;
 pub use setup::distinctive_environment;
+pub use steps::steps;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -679,7 +679,7 @@ fn large_aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 }
 
 /// A small sum on the same group, after a refusal.
-fn probe(check: &Check) -> Check {
+pub fn probe(check: &Check) -> Check {
     use crate::dtype::{DType, ReduceOp};
     use crate::plan::{Extent, Layout, Mode, Op, Placement};
 
