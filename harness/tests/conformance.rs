@@ -183,6 +183,8 @@ impl Run {
             import_patience: cli::IMPORT_PATIENCE,
             profile: self.planned.profile().map(str::to_owned),
             arguments: std::env::args().skip(1).collect(),
+            requirements: self.planned.sentences(),
+            absent: self.planned.absences(),
         };
         let expectations = Arc::clone(&self.planned.suite.expectations);
         let runtime = run::runtime()?;

@@ -1,5 +1,6 @@
 //! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,9 +9,11 @@ use rayon::prelude::*;
 
 use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
+use crate::names::RequirementId;
 use crate::oracle;
 use crate::plan::{Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
+use crate::report;
 use crate::run;
 use crate::suite::{Request, Suite};
 
@@ -39,6 +42,27 @@ impl Planned {
     pub fn profile(&self) -> Option<&str> {
         let profile = self.selection.profile.as_ref();
         profile.map(|profile| profile.name.as_str())
+    }
+
+    /// The sentences of the suite's requirements, for the record of a run.
+    #[must_use]
+    pub fn sentences(&self) -> BTreeMap<RequirementId, String> {
+        let requirements = self.suite.requirements.iter();
+        requirements
+            .map(|requirement| (requirement.id.clone(), requirement.text.clone()))
+            .collect()
+    }
+
+    /// What is absent, for the record of a run.
+    #[must_use]
+    pub fn absences(&self) -> Vec<report::Absent> {
+        let absent = self.absent.iter();
+        absent
+            .map(|absent| report::Absent {
+                platform: absent.platform.name.clone(),
+                reason: absent.reason.clone(),
+            })
+            .collect()
     }
 
     /// What would run on what is absent if it were there, with the reason why it is not.
@@ -192,7 +216,7 @@ fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpre
                 },
                 torch: None,
                 count: None,
-                backends: std::collections::BTreeMap::new(),
+                backends: BTreeMap::new(),
             },
         })
         .collect();
@@ -296,7 +320,8 @@ pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Fa
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;
-        let steps = run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
+        let steps =
+            run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
         let environment: Vec<_> = size
             .ranks()
             .map(|rank| run::distinctive_environment(scenario, rank))
@@ -324,8 +349,8 @@ pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<
     Ok(())
 }
 
-fn left_out(plan: &Plan) -> std::collections::BTreeMap<&str, usize> {
-    let mut reasons = std::collections::BTreeMap::new();
+fn left_out(plan: &Plan) -> BTreeMap<&str, usize> {
+    let mut reasons = BTreeMap::new();
     for left_out in &plan.left_out {
         *reasons.entry(left_out.reason.as_str()).or_default() += left_out.points;
     }

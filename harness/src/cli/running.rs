@@ -59,20 +59,8 @@ pub fn run(
         import_patience: IMPORT_PATIENCE,
         profile: planned.profile().map(str::to_owned),
         arguments: words,
-        requirements: planned
-            .suite
-            .requirements
-            .iter()
-            .map(|requirement| (requirement.id.clone(), requirement.text.clone()))
-            .collect(),
-        absent: planned
-            .absent
-            .iter()
-            .map(|(platform, reason)| report::Absent {
-                platform: platform.name.clone(),
-                reason: reason.clone(),
-            })
-            .collect(),
+        requirements: planned.sentences(),
+        absent: planned.absences(),
         out: folder.clone(),
     };
     let (results, troubles, failed_to_write) = play(planned, settings, arguments, err)?;

@@ -19,7 +19,14 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, Unprepara
     };
     let mut ranks: Vec<Vec<Step>> = size
         .ranks()
-        .map(|rank| vec![opening(scenario, &nowhere, device(scenario, &[], rank), rank)])
+        .map(|rank| {
+            vec![opening(
+                scenario,
+                &nowhere,
+                device(scenario, &[], rank),
+                rank,
+            )]
+        })
         .collect();
     for check in &scenario.checks {
         let probed = match check.declared {

@@ -28,7 +28,11 @@ const GENUINE: &str = "cpu";
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let python = platform::python(None).path;
-    let kind = if has_torch(&python) { "" } else { "needs torch" };
+    let kind = if has_torch(&python) {
+        ""
+    } else {
+        "needs torch"
+    };
     let mut trials = vec![Trial::test("index_is_complete", index_is_complete)];
     trials.extend(index::mutants().into_iter().map(|mutant| {
         let name = mutant.name.clone();
@@ -79,7 +83,9 @@ fn kills(mutant: &Mutant) -> Result<(), Failed> {
     let platform = out.with_extension("yaml");
     fs::write(&platform, platform_with(mutant)?)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_allranks"));
-    command.current_dir(index::folder().join("../..")).arg("run");
+    command
+        .current_dir(index::folder().join("../.."))
+        .arg("run");
     command.args(mutant.case.iter().map(|case| index::folder().join(case)));
     command.args(["--platform", MUTANT, "--platform", GENUINE, "--platforms"]);
     command.arg(&platform);
