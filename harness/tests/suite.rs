@@ -1,0 +1,180 @@
+//! The suite itself, as it stands in the checkout: every file is valid, ids are unique and safe in a shell, every
+//! MUST has a case, no expectation is stale. Needs no torch.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use allranks::case::{self, Level};
+use allranks::judge::Expectations;
+use allranks::names::RequirementId;
+use allranks::oracle::vacuous;
+use allranks::plan::{Declared, Filter, Plan, Selection, Shard, Target, plan};
+use allranks::{platform, run};
+
+fn checkout(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+fn library() -> case::Library {
+    case::load(&[checkout("cases")]).unwrap_or_else(|problems| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        panic!("{}", texts.join("\n\n"))
+    })
+}
+
+/// Everything the suite has for Gloo on the CPU.
+fn whole(selection: &Selection) -> Plan {
+    let platforms = platform::load(&[checkout("fixtures/platforms/cpu.yaml")]).unwrap();
+    let targets: Vec<Target> = platforms
+        .into_iter()
+        .map(Arc::new)
+        .flat_map(|platform| {
+            let backends: Vec<String> = platform.backends.keys().cloned().collect();
+            backends.into_iter().map(move |backend| Target {
+                platform: Arc::clone(&platform),
+                backend,
+                devices: None,
+            })
+        })
+        .collect();
+    plan(&library().cases, &targets, selection)
+}
+
+#[test]
+fn check_ids_are_unique_and_safe_in_a_shell() {
+    let plan = whole(&Selection::default());
+    let mut seen = BTreeSet::new();
+    for scenario in &plan.scenarios {
+        let checks = scenario.checks.iter().map(|check| check.id.clone());
+        for id in checks.chain(scenario.frame_checks()) {
+            let safe = |c: char| c.is_ascii_alphanumeric() || "_./@#-".contains(c);
+            assert!(id.as_str().chars().all(safe), "{id}");
+            assert!(seen.insert(id.clone()), "{id} is planned twice");
+        }
+    }
+    assert!(seen.len() > 5000, "only {} checks", seen.len());
+}
+
+#[test]
+fn every_must_has_a_case() {
+    let library = library();
+    let covered: BTreeSet<&RequirementId> = library
+        .cases
+        .iter()
+        .flat_map(|case| {
+            let steps = case.steps.iter().flat_map(|step| &step.params.covers);
+            case.covers.iter().chain(steps)
+        })
+        .collect();
+    let uncovered: Vec<&str> = library
+        .requirements
+        .iter()
+        .filter(|requirement| requirement.level == Level::Must)
+        // Covered by the two checks that every scenario has.
+        .filter(|requirement| !["DOWN-001"].contains(&requirement.id.as_str()))
+        .filter(|requirement| !covered.contains(&requirement.id))
+        .map(|requirement| requirement.id.as_str())
+        .collect();
+    assert_eq!(uncovered, [""; 0], "no case covers these");
+}
+
+#[test]
+fn every_case_is_in_a_profile_and_every_profile_selects_something() {
+    let library = library();
+    let profiles = case::load_profiles(&checkout("cases/profiles")).unwrap();
+    for profile in &profiles {
+        let selected = library
+            .cases
+            .iter()
+            .filter(|case| profile.includes(&case.id));
+        assert!(selected.count() > 0, "profile {} is empty", profile.name);
+    }
+    for case in &library.cases {
+        let full = profiles
+            .iter()
+            .find(|profile| profile.name == "full")
+            .unwrap();
+        assert!(full.includes(&case.id), "{} is in no profile", case.id);
+    }
+}
+
+#[test]
+fn no_expectation_is_stale() {
+    let plan = whole(&Selection::default());
+    let expectations = Expectations::load(&[checkout("fixtures/expectations")]).unwrap();
+    let points = plan.scenarios.iter().flat_map(|scenario| {
+        let checks = scenario.checks.iter();
+        checks.map(|check| run::point(scenario, "2.11.0", check))
+    });
+    let stale: Vec<&str> = expectations
+        .stale(points)
+        .into_iter()
+        .map(|entry| entry.at.as_str())
+        .collect();
+    assert_eq!(stale, [""; 0]);
+}
+
+#[test]
+fn both_what_is_declared_and_what_must_be_refused_are_planned_on_gloo() {
+    let plan = whole(&Selection::default());
+    let checks = || plan.scenarios.iter().flat_map(|scenario| &scenario.checks);
+    let supported = checks().filter(|check| check.declared == Declared::Supported);
+    assert!(supported.count() > 5000);
+    let refused = checks().filter(|check| check.declared != Declared::Supported);
+    assert!(refused.count() > 1000);
+}
+
+#[test]
+fn no_check_of_a_small_world_is_vacuous_whatever_the_seed() {
+    let selection = Selection {
+        world_sizes: vec![2, 3],
+        ..Selection::default()
+    };
+    let plan = whole(&selection);
+    for seed in [1, 7] {
+        for scenario in &plan.scenarios {
+            for check in &scenario.checks {
+                assert_eq!(
+                    vacuous(check, scenario.world_size, seed),
+                    None,
+                    "{}",
+                    check.id
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_divide_the_plan_and_a_filter_narrows_it() {
+    let whole_plan = whole(&Selection::default());
+    let mut divided = BTreeSet::new();
+    for shard in ["1/3", "2/3", "3/3"] {
+        let part = whole(&Selection {
+            shard: Some(shard.parse::<Shard>().unwrap()),
+            ..Selection::default()
+        });
+        for scenario in part.scenarios {
+            assert!(
+                divided.insert(scenario.id.clone()),
+                "{} is in two shards",
+                scenario.id
+            );
+        }
+    }
+    assert_eq!(divided.len(), whole_plan.scenarios.len());
+
+    let id = "collectives/broadcast@cpu.gloo.ws4#0.broadcast.float32.33.root-0";
+    let one = whole(&Selection {
+        filters: vec![id.parse::<Filter>().unwrap()],
+        ..Selection::default()
+    });
+    let ids: Vec<&str> = one
+        .scenarios
+        .iter()
+        .flat_map(|scenario| &scenario.checks)
+        .map(|check| check.id.as_str())
+        .collect();
+    assert_eq!(ids, [id]);
+}
