@@ -8,6 +8,7 @@ use super::{Exit, Failure};
 use crate::names::Rank;
 use crate::oracle::Prepared;
 use crate::plan::{Check, Declared, Plan, Scenario, Selection, Target, plan};
+use crate::platform::{self, Start};
 use crate::run;
 use crate::suite::{Request, Suite};
 
@@ -123,7 +124,12 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
     writeln!(out, "selected   by profiles: {}", profiles.join(", "))?;
     writeln!(
         out,
-        "argv       PYTHON -m allranks_rank (forked from a zygote where the platform allows)"
+        "argv       {} -m allranks_rank{}",
+        platform::python(None).path.display(),
+        match scenario.platform.start {
+            Start::Fork => ", forked from a process that has imported torch",
+            Start::Fresh => "",
+        }
     )?;
     for (rank, (name, value)) in scenario.world_size.ranks().flat_map(|rank| {
         run::distinctive_environment(scenario, rank)
@@ -162,6 +168,9 @@ fn write_check(
             out,
             "declared   not supported ({what}): every rank must raise, and the group must stay usable"
         )?,
+    }
+    if let Some(entry) = suite.expectations.find(&run::point(scenario, "", check)) {
+        writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }
     let prepared = Prepared::new(check, scenario.world_size, seed)
         .map_err(|error| Failure::Trouble(error.to_string()))?;
