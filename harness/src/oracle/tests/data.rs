@@ -281,3 +281,37 @@ fn prepared_checks_travel_between_threads() {
     fn travels<T: Send + Sync>() {}
     travels::<Prepared>();
 }
+
+/// What group rank i sends to group rank j: the lengths of its input's pieces.
+fn sizes(splits: Splits, ranks: u32) -> Vec<Vec<usize>> {
+    let check = Check {
+        splits,
+        ..check(Op::AllToAllSingle, ranks)
+    };
+    let prepared = prepare(&check);
+    let input = |work: &crate::oracle::work::Work| {
+        work.buffers[0]
+            .pieces
+            .iter()
+            .map(|piece| piece.len)
+            .collect()
+    };
+    prepared.works.iter().map(input).collect()
+}
+
+#[test]
+fn uneven_splits_differ_for_every_pair_and_some_are_zero_where_asked() {
+    for ranks in SIZES {
+        let mut uneven = sizes(Splits::Uneven, ranks).concat();
+        uneven.sort_unstable();
+        uneven.dedup();
+        assert_eq!(uneven.len() as u32, ranks * ranks);
+        let some_zero = sizes(Splits::WithZero, ranks);
+        assert!(ranks == 1 || some_zero.concat().contains(&0));
+        assert!(some_zero.concat().iter().any(|len| *len > 0));
+        let silent = some_zero
+            .iter()
+            .filter(|row| row.iter().all(|len| *len == 0));
+        assert_eq!(silent.count(), usize::from(ranks > 2));
+    }
+}
