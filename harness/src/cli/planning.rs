@@ -1,7 +1,7 @@
 //! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::names::RequirementId;
 use crate::oracle;
 use crate::plan::{Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
-use crate::report;
+use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
 use crate::suite::{Request, Suite};
 
@@ -331,14 +331,14 @@ fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Fai
             "env": environment,
             "ranks": steps,
         });
-        serde_json::to_writer(&mut *out, &line).map_err(std::io::Error::from)?;
+        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         writeln!(out)?;
     }
     Ok(Exit::AsExpected)
 }
 
 /// One line for each platform that was not found.
-pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<()> {
+pub fn write_absent(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
     for absent in &planned.absent {
         writeln!(
             out,
@@ -384,12 +384,44 @@ pub fn nothing(planned: &Planned) -> Failure {
     )
 }
 
-/// Where reports go when nobody says.
-pub fn default_out() -> PathBuf {
+/// Makes the folder for a run's results: the one asked for, or a new one below `target/allranks`.
+///
+/// # Errors
+/// It holds the results of another run, or cannot be made.
+pub fn make_out(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+    let cannot = |folder: &Path, error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("cannot make the folder {}: {error}", folder.display()),
+        )
+    };
+    if let Some(folder) = asked {
+        if folder.join(FILE_NAME).exists() {
+            return Err(Failure::Usage(
+                format!("{} holds the results of another run", folder.display()),
+                "name another folder with --out; results are never overwritten".to_owned(),
+            ));
+        }
+        std::fs::create_dir_all(folder).map_err(|error| cannot(folder, error))?;
+        return Ok(folder.to_owned());
+    }
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    PathBuf::from("target/allranks").join(stamp(now))
+    let parent = Path::new("target/allranks");
+    std::fs::create_dir_all(parent).map_err(|error| cannot(parent, error))?;
+    let stamp = stamp(now);
+    // Runs that begin in the same second.
+    let names = std::iter::once(stamp.clone()).chain((2..).map(|n| format!("{stamp}-{n}")));
+    for name in names {
+        let folder = parent.join(name);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot(&folder, error).into()),
+        }
+    }
+    unreachable!("there are names without end")
 }
 
 /// `20261120-081530` of seconds since the epoch, UTC.

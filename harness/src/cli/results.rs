@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
-use super::{Exit, Failure};
+use super::{Exit, Failure, planning};
 use crate::report::{self, Results};
 
 /// Renders a run's reports again.
@@ -22,14 +22,14 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
         .iter()
         .map(|run| read(run))
         .collect::<Result<_, _>>()?;
-    std::fs::create_dir_all(&arguments.out)?;
-    let merged = report::merge::merge(parts, &arguments.out)
+    let folder = planning::make_out(Some(&arguments.out))?;
+    let merged = report::merge::merge(parts, &folder)
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
-    let mut writer = report::jsonl::Writer::create(&arguments.out)?;
+    let mut writer = report::jsonl::Writer::create(&folder)?;
     for record in merged.clone().into_records() {
         writer.append(&record)?;
     }
-    render(&arguments.out, &merged, out)?;
+    render(&folder, &merged, out)?;
     Ok(Exit::AsExpected)
 }
 

@@ -32,8 +32,7 @@ pub fn run(
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let folder = arguments.out.clone().unwrap_or_else(planning::default_out);
-    std::fs::create_dir_all(&folder)?;
+    let folder = planning::make_out(arguments.out.as_deref())?;
     let planned = planning::prepare(&arguments.select, &folder)?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);

@@ -88,15 +88,13 @@ struct Shared {
     base_environment: BTreeMap<String, String>,
 }
 
-/// The runtime that runs need: two workers, and threads that are never retired, because the kernel ties the
-/// parent-death signal of a process to the *thread* that started it.
+/// The runtime that runs need: two workers carry hundreds of ranks.
 ///
 /// # Errors
 /// Fails if threads cannot be made.
 pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .thread_keep_alive(Duration::from_secs(1 << 30))
         .enable_all()
         .build()
 }

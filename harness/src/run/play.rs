@@ -13,7 +13,9 @@ use crate::judge::{Finding, Outcome, error_text};
 use crate::names::{Rank, WorldSize};
 use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
-use crate::protocol::{CallResult, CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank};
+use crate::protocol::{
+    Call, CallResult, CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank,
+};
 use crate::report::{RankLine, Span};
 use crate::world::{End, Event, World};
 
@@ -25,10 +27,14 @@ const BYTES_AHEAD: usize = 32 << 20;
 const SPANS: usize = 240;
 /// How long killed processes may take to be reaped.
 const REAPING: Duration = Duration::from_secs(10);
+/// How long the others may take to answer what a dead rank had answered before it died.
+const HEARING: Duration = Duration::from_secs(2);
 /// Index of `init_process_group` in the opening.
 const INIT_CALL: usize = 1;
 /// From the host's entering `init_process_group` to its listening, a little more than it takes.
 const HOST_AHEAD: Duration = Duration::from_millis(5);
+/// How long the others wait for the host to enter it.
+const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came of a world.
 #[derive(Debug, Default)]
@@ -60,6 +66,8 @@ pub struct RankStory {
     position: Option<(u32, usize, Instant)>,
     /// Steps it has answered.
     answered: u32,
+    /// Calls it has entered of the step it is at.
+    entered: usize,
     broken: Option<String>,
     said_bye: Option<(u32, String)>,
 }
@@ -77,7 +85,10 @@ enum Purpose {
 struct Pending {
     number: u32,
     label: String,
+    /// Names of each rank's calls.
     calls: Vec<Vec<&'static str>>,
+    /// Lengths of each rank's storages.
+    storages: Vec<Vec<u64>>,
     purpose: Purpose,
     bytes: usize,
     replies: Vec<Option<RankReply>>,
@@ -86,6 +97,10 @@ struct Pending {
 impl Pending {
     fn is_answered(&self) -> bool {
         self.replies.iter().all(Option::is_some)
+    }
+
+    fn is_answered_by(&self, rank: Rank) -> bool {
+        self.replies[rank.index()].is_some()
     }
 }
 
@@ -116,7 +131,6 @@ pub struct Player<'a> {
     played: Played,
     /// First `ns` of each rank's clock, the origin of its spans.
     progress: Instant,
-    refusal: Option<String>,
 }
 
 impl<'a> Player<'a> {
@@ -144,7 +158,6 @@ impl<'a> Player<'a> {
                 ..Played::default()
             },
             progress: Instant::now(),
-            refusal: None,
         }
     }
 
@@ -154,10 +167,14 @@ impl<'a> Player<'a> {
 
     /// Plays to the end; afterwards no process of the world is left.
     pub async fn play(mut self) -> Played {
-        let loss = self.acts().await.err();
-        match loss {
-            Some(Stop::Lost(loss)) => self.note_loss(&loss),
-            Some(Stop::Decided) | None => {}
+        match self.acts().await {
+            Err(Stop::Lost(Loss::Crash(rank, why))) => {
+                if self.hear_out(rank).await.is_ok() {
+                    self.note_loss(&Loss::Crash(rank, why));
+                }
+            }
+            Err(Stop::Lost(loss)) => self.note_loss(&loss),
+            Err(Stop::Decided) | Ok(()) => {}
         }
         self.clear().await;
         self.played
@@ -214,8 +231,13 @@ impl<'a> Player<'a> {
             let is_inside = |story: &RankStory| {
                 story.answered > 0 || story.position.is_some_and(|(_, call, _)| call >= INIT_CALL)
             };
+            // A rank that takes long, or never says that it enters, costs time and nothing else.
+            let limit = Instant::now() + HOST_PATIENCE;
             while self.size().0 > 1 && !is_inside(&self.played.ranks[rank.index()]) {
-                self.step().await?;
+                match self.event(limit).await? {
+                    Some(event) => self.handle(event).await?,
+                    None => break,
+                }
             }
         }
         if self.size().0 > 1 {
@@ -275,18 +297,20 @@ impl<'a> Player<'a> {
         let number = self.next_step;
         self.next_step += 1;
         let mut bytes = 0;
-        let mut calls = Vec::new();
+        let (mut calls, mut storages) = (Vec::new(), Vec::new());
         let mut messages = Vec::new();
         for (rank, RankStep { mut step, payload }) in self.size().ranks().zip(steps) {
             bytes = bytes.max(payload.len());
             step.step = number;
-            calls.push(step.calls.iter().map(crate::protocol::Call::name).collect());
+            calls.push(step.calls.iter().map(Call::name).collect());
+            storages.push(step.storages.clone());
             messages.push((rank, step, payload));
         }
         self.pending.push_back(Pending {
             number,
             label,
             calls,
+            storages,
             purpose,
             bytes,
             replies: vec![None; self.size().count()],
@@ -298,35 +322,72 @@ impl<'a> Player<'a> {
     async fn drain(&mut self, left: usize) -> Result<(), Stop> {
         while self.pending.len() > left {
             self.step().await?;
-            while self.pending.front().is_some_and(Pending::is_answered)
-                && let Some(pending) = self.pending.pop_front()
-            {
+            self.conclude_answered()?;
+        }
+        Ok(())
+    }
+
+    fn conclude_answered(&mut self) -> Result<(), Stop> {
+        while self.pending.front().is_some_and(Pending::is_answered) {
+            if let Some(pending) = self.pending.pop_front() {
                 self.conclude(pending)?;
             }
         }
         Ok(())
     }
 
-    /// Handles one event.
+    /// After a rank is lost: the step it was lost in is the one it has not answered. Steps before that, which it has
+    /// answered, are the other ranks' to answer, and what they come to counts; an error means that one of them has
+    /// ended the world first.
+    async fn hear_out(&mut self, lost: Rank) -> Result<(), Stop> {
+        let limit = Instant::now() + HEARING.min(self.deadline);
+        self.conclude_answered()?;
+        let has_answered = |pending: &VecDeque<Pending>, rank| {
+            pending.front().is_some_and(|one| one.is_answered_by(rank))
+        };
+        while has_answered(&self.pending, lost) {
+            match timeout_at(limit, self.world.next()).await {
+                Ok(Event::Frame(rank, frame)) => {
+                    if self.take(rank, frame).is_err() {
+                        break;
+                    }
+                    self.conclude_answered()?;
+                }
+                Ok(Event::Ended(rank, end)) => self.played.ranks[rank.index()].end = Some(end),
+                // Whom the step waits for is lost as well.
+                Ok(Event::Broken(rank, _)) if !has_answered(&self.pending, rank) => break,
+                Ok(Event::Broken(..) | Event::Hello(..) | Event::Refused(..)) => {}
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for one event and handles it.
     async fn step(&mut self) -> Result<(), Stop> {
-        let deadline = self.progress + self.deadline;
-        let event = tokio::select! {
-            event = timeout_at(deadline, self.world.next()) => event,
-            () = interruption(&mut self.interrupted) => return Err(Stop::Lost(Loss::Interrupted)),
-        };
-        let Ok(event) = event else {
-            return Err(Stop::Lost(Loss::Hang));
-        };
+        match self.event(self.progress + self.deadline).await? {
+            Some(event) => self.handle(event).await,
+            None => Err(Stop::Lost(Loss::Hang)),
+        }
+    }
+
+    /// The next event; none if there is none in time.
+    async fn event(&mut self, limit: Instant) -> Result<Option<Event>, Stop> {
+        tokio::select! {
+            event = timeout_at(limit, self.world.next()) => Ok(event.ok()),
+            () = interruption(&mut self.interrupted) => Err(Stop::Lost(Loss::Interrupted)),
+        }
+    }
+
+    /// Handles one event, which is progress whatever it is.
+    async fn handle(&mut self, event: Event) -> Result<(), Stop> {
         self.progress = Instant::now();
         match event {
             Event::Hello(rank, hello) => {
                 self.played.ranks[rank.index()].hello = Some(hello);
                 Ok(())
             }
-            Event::Refused(why) => {
-                self.refusal = Some(why);
-                Ok(())
-            }
+            Event::Refused(rank, why) => Err(Stop::Lost(Loss::Crash(rank, why))),
             Event::Frame(rank, frame) => self
                 .take(rank, frame)
                 .map_err(|why| Stop::Lost(Loss::Crash(rank, why))),
@@ -379,36 +440,35 @@ impl<'a> Player<'a> {
     /// Takes a frame; the error says how it breaks the protocol.
     fn take(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
         let story = &mut self.played.ranks[rank.index()];
+        let due = self
+            .pending
+            .iter_mut()
+            .find(|pending| !pending.is_answered_by(rank));
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
             FromRank::Enter { step, call, .. } => {
-                let known = self
-                    .pending
-                    .iter()
-                    .any(|p| p.number == step && call < p.calls[rank.index()].len());
-                if !known {
+                let is_next = due.is_some_and(|due| {
+                    due.number == step
+                        && story.entered == call
+                        && call < due.calls[rank.index()].len()
+                });
+                if !is_next {
                     return Err(format!(
-                        "it enters call {call} of step {step}, which it was not given"
+                        "it enters call {call} of step {step}, which is not its next"
                     ));
                 }
+                story.entered += 1;
                 story.position = Some((step, call, Instant::now()));
                 Ok(())
             }
             FromRank::Result(result) => {
                 let number = result.step;
-                let Some(pending) = self
-                    .pending
-                    .iter_mut()
-                    .find(|p| p.number == number && p.replies[rank.index()].is_none())
-                else {
-                    return Err(format!("it answers step {number}, which is not open"));
+                let Some(pending) = due.filter(|due| due.number == number) else {
+                    return Err(format!("it answers step {number}, which is not its next"));
                 };
-                check_form(
-                    &result,
-                    frame.payload.len(),
-                    pending.calls[rank.index()].len(),
-                )?;
+                check_form(&result, frame.payload.len(), pending, rank, story.entered)?;
                 story.position = None;
+                story.entered = 0;
                 story.answered += 1;
                 let is_refusal = match &pending.purpose {
                     Purpose::Check(index, _) => {
@@ -574,9 +634,6 @@ impl<'a> Player<'a> {
             Some(Purpose::Closing) => self.played.end = Some(finding),
             None if self.played.init.is_none() => {
                 finding.outcome = Outcome::InitFailed;
-                if let Some(refusal) = self.refusal.take() {
-                    finding.summary = format!("{}; {refusal}", finding.summary);
-                }
                 self.played.init = Some(finding);
             }
             None => self.played.end = Some(finding),
@@ -606,6 +663,8 @@ impl<'a> Player<'a> {
             .map(|(rank, story)| {
                 let text = if let Some(end) = &story.end {
                     format!("its process ended: {end}")
+                } else if story.said_bye.is_some() {
+                    "said bye and has not ended".to_owned()
                 } else if let Some(why) = &story.broken {
                     why.clone()
                 } else if story.hello.is_none() {
@@ -619,8 +678,6 @@ impl<'a> Player<'a> {
                             format!("{} of {}", pending.calls[rank.index()][call], pending.label)
                         });
                     format!("in {named} for {:.1} s", (now - since).as_secs_f64())
-                } else if let Some((_, _)) = story.said_bye {
-                    "said bye and has not ended".to_owned()
                 } else if open.is_some_and(|pending| pending.replies[rank.index()].is_some()) {
                     "has done its part and waits".to_owned()
                 } else {
@@ -709,22 +766,60 @@ pub fn short(check: &Check) -> &str {
         .map_or("", |(_, rest)| rest)
 }
 
-fn check_form(result: &StepResult, payload: usize, calls: usize) -> Result<(), String> {
+/// What a result must look like before anybody looks at what it says.
+fn check_form(
+    result: &StepResult,
+    payload: usize,
+    pending: &Pending,
+    rank: Rank,
+    entered: usize,
+) -> Result<(), String> {
+    let step = result.step;
+    let (calls, storages) = (
+        pending.calls[rank.index()].len(),
+        &pending.storages[rank.index()],
+    );
     if result.calls.len() != calls {
+        let answered = result.calls.len();
         return Err(format!(
-            "it answers {} calls of step {}, which has {calls}",
-            result.calls.len(),
-            result.step
+            "it answers {answered} calls of step {step}, which has {calls}"
         ));
     }
-    let total: u64 = result.storages.iter().sum();
+    if result.storages != *storages {
+        return Err(format!(
+            "it returns {} in step {step}; it was given {}",
+            lengths(&result.storages),
+            lengths(storages)
+        ));
+    }
+    let total: u64 = storages.iter().sum();
     if total != payload as u64 {
         return Err(format!(
-            "it announces {total} bytes of storages in step {} and sends {payload}",
-            result.step
+            "it announces {total} bytes of storages in step {step} and sends {payload}"
+        ));
+    }
+    let reached = result
+        .calls
+        .iter()
+        .filter(|call| call.status != CallStatus::NotReached)
+        .count();
+    // Tensors that cannot be made are the error of a first call that was never entered.
+    let no_tensors = reached == 1 && entered == 0 && result.calls[0].status == CallStatus::Error;
+    if reached != entered && !no_tensors {
+        return Err(format!(
+            "it made {reached} calls of step {step} and announced {entered} of them"
         ));
     }
     Ok(())
+}
+
+/// `storages of 8, 16 bytes`.
+fn lengths(storages: &[u64]) -> String {
+    let lengths: Vec<String> = storages.iter().map(u64::to_string).collect();
+    match lengths.as_slice() {
+        [] => "no storages".to_owned(),
+        lengths => format!("storages of {} bytes", lengths.join(", ")),
+    }
 }
 
 fn span(label: &str, result: &StepResult, ok: bool) -> Option<Span> {

@@ -1,6 +1,8 @@
 //! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Shared;
@@ -12,6 +14,10 @@ use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};
 
 /// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
 const WORLDS: u32 = 24;
+
+/// Bytes kept of the beginning of a rank's log, and of its end.
+const LOG_HEAD: u64 = 1 << 20;
+const LOG_TAIL: u64 = 3 << 20;
 
 /// Everything that came of a scenario.
 pub struct ScenarioRun {
@@ -208,10 +214,34 @@ async fn world(
         shared.interrupt.clone(),
         world,
     );
-    Ok(player.play().await)
+    let played = player.play().await;
+    for log in &run.logs {
+        cap(&shared.settings.out.join(log))?;
+    }
+    Ok(played)
 }
 
-fn absolute(shared: &Shared, log: &std::path::Path) -> PathBuf {
+/// Cuts what is too much out of the middle of a log that a rank has flooded.
+fn cap(log: &Path) -> io::Result<()> {
+    let Ok(mut file) = File::options().read(true).write(true).open(log) else {
+        // A rank that never started has none.
+        return Ok(());
+    };
+    let length = file.metadata()?.len();
+    if length <= LOG_HEAD + LOG_TAIL {
+        return Ok(());
+    }
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::End(-(LOG_TAIL as i64)))?;
+    file.read_to_end(&mut tail)?;
+    let cut = length - LOG_HEAD - LOG_TAIL;
+    file.set_len(LOG_HEAD)?;
+    file.seek(SeekFrom::End(0))?;
+    write!(file, "\n[allranks cut {cut} bytes out of here]\n")?;
+    file.write_all(&tail)
+}
+
+fn absolute(shared: &Shared, log: &Path) -> PathBuf {
     let path = shared.settings.out.join(log);
     std::path::absolute(&path).unwrap_or(path)
 }

@@ -1,14 +1,13 @@
 //! Ranks in processes of their own, for drivers that are not the Python one and platforms where forking is unsafe.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal, setsid};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
@@ -39,8 +38,8 @@ impl Processes for FreshProcesses {
 
 /// Starts one process for each rank and reports how each ends.
 ///
-/// `supervisor` is this program, run as `supervise` so that the rank dies with the harness whatever its driver is
-/// made of; without one a rank notices by its closed connection only.
+/// `supervisor` is this program, run as `supervise` (see [`super::supervise`]) so that the rank dies with the harness
+/// whatever its driver is made of; without one a rank notices by its closed connection only.
 pub fn start(
     argv: &[String],
     supervisor: Option<&Path>,
@@ -56,6 +55,8 @@ pub fn start(
             Ok(mut child) => {
                 pids.push(child.id().and_then(|pid| Pid::from_raw(pid as i32)));
                 tokio::spawn(async move {
+                    // `wait` would close it, and the supervisor take that for our end.
+                    let _lifeline = child.stdin.take();
                     let end = match child.wait().await {
                         Ok(status) => match (status.code(), status.signal()) {
                             (Some(code), _) => End::Exited {
@@ -108,29 +109,12 @@ fn spawn(
     command
         .env_clear()
         .envs(env)
-        .stdin(Stdio::null())
+        .stdin(if supervisor.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(out)
         .stderr(err)
         .spawn()
-}
-
-/// Becomes `argv`, in a session of its own, to be killed by the kernel when the harness ends.
-/// Returns only if that fails.
-#[must_use]
-pub fn supervise(argv: &[OsString]) -> io::Error {
-    let Some((program, arguments)) = argv.split_first() else {
-        return io::Error::new(io::ErrorKind::InvalidInput, "no command to supervise");
-    };
-    let parent = rustix::process::getppid();
-    if let Err(error) = setsid() {
-        return error.into();
-    }
-    #[cfg(target_os = "linux")]
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return error.into();
-    }
-    if rustix::process::getppid() != parent {
-        return io::Error::other("the harness is gone");
-    }
-    std::process::Command::new(program).args(arguments).exec()
 }

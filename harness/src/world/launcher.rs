@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, mpsc};
 use super::switchboard::Switchboard;
 use super::zygote::{Zygote, ZygoteError};
 use super::{Driver, EVENTS, Processes, World, fresh};
+use crate::names::Rank;
 use crate::platform::Start;
 
 /// A world to be started.
@@ -88,11 +89,11 @@ impl LocalLauncher {
     pub async fn launch(&self, mut order: Order) -> Result<World, LaunchError> {
         let (place, arrivals) = self.switchboard.expect_world()?;
         let (sender, events) = mpsc::channel(EVENTS);
-        for rank in &mut order.ranks {
-            rank.env
-                .insert("ALLRANKS_CONTROL".into(), self.switchboard.address().into());
-            rank.env
-                .insert("ALLRANKS_TOKEN".into(), place.token.clone());
+        for (index, rank) in order.ranks.iter_mut().enumerate() {
+            let token = place.rank_token(Rank(index as u32));
+            let control = self.switchboard.address().to_owned();
+            rank.env.insert("ALLRANKS_CONTROL".into(), control);
+            rank.env.insert("ALLRANKS_TOKEN".into(), token);
         }
         let size = order.ranks.len();
         let processes: Box<dyn Processes> = match (&self.driver, order.start) {

@@ -5,7 +5,7 @@
 //! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
 //!
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
-//! harness itself is killed, the kernel kills the ranks (parent-death signal) and the closed socket ends the rest.
+//! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
 
 mod devices;
 mod driver;
@@ -14,15 +14,16 @@ mod fresh;
 mod launcher;
 mod port;
 mod remains;
+mod supervise;
 mod switchboard;
 mod zygote;
 
 pub use devices::{DeviceLease, lease_devices};
 pub use driver::Driver;
 pub use end::End;
-pub use fresh::supervise;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
+pub use supervise::supervise;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -39,8 +40,8 @@ use crate::protocol::{
 pub enum Event {
     /// The rank dialled and said hello.
     Hello(Rank, Hello),
-    /// Somebody dialled with this world's token and was sent away.
-    Refused(String),
+    /// The rank dialled, said something wrong in its hello, and was sent away.
+    Refused(Rank, String),
     /// The rank sent a frame.
     Frame(Rank, Frame<FromRank>),
     /// Nothing more will come from the rank's connection.
@@ -54,7 +55,7 @@ pub enum Event {
 pub struct World {
     events: mpsc::Receiver<Event>,
     /// To each rank that has said hello.
-    writers: Vec<Option<mpsc::UnboundedSender<Message>>>,
+    writers: Vec<Option<Orders>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
@@ -65,9 +66,14 @@ pub struct World {
 /// A frame for a rank: header and payload.
 type Message = (ToRank, Vec<u8>);
 
-/// A connection that said hello with the world's token.
+/// Where a rank's frames are queued.
+type Orders = mpsc::UnboundedSender<Message>;
+
+/// A connection that said hello with the token of a rank of this world.
 #[derive(Debug)]
 struct Arrival {
+    /// The rank whose token it is.
+    rank: Rank,
     hello: Hello,
     stream: UnixStream,
 }
@@ -100,30 +106,30 @@ impl World {
     }
 
     fn admit(&mut self, arrival: Arrival) -> Option<Event> {
-        let Arrival { hello, stream } = arrival;
-        let rank = hello.rank;
+        let Arrival {
+            rank,
+            hello,
+            stream,
+        } = arrival;
+        // Tokens are made for ranks that exist; a stranger who makes one up is not heard.
+        let writer = self.writers.get_mut(rank.index())?;
         let refusal = if hello.version != VERSION {
+            let version = hello.version;
             Some(format!(
-                "rank {rank} speaks protocol version {}, not {VERSION}",
-                hello.version
+                "it speaks protocol version {version}, not {VERSION}"
             ))
+        } else if hello.rank != rank {
+            Some(format!("it claims to be rank {}", hello.rank))
         } else {
-            match self.writers.get(rank.index()) {
-                None => Some(format!(
-                    "a driver claims rank {rank} in a world of {}",
-                    self.writers.len()
-                )),
-                Some(Some(_)) => Some(format!("two drivers claim rank {rank}")),
-                Some(None) => None,
-            }
+            writer.as_ref().map(|_| "it connected twice".to_owned())
         };
         if let Some(refusal) = refusal {
-            return Some(Event::Refused(refusal));
+            return Some(Event::Refused(rank, refusal));
         }
-        let (mut reader, writer) = stream.into_split();
         let (to_writer, orders) = mpsc::unbounded_channel();
-        self.writers[rank.index()] = Some(to_writer);
-        tokio::spawn(write_all(writer, orders));
+        *writer = Some(to_writer);
+        let (mut reader, to) = stream.into_split();
+        tokio::spawn(write_all(to, orders));
         let events = self.sender.clone();
         tokio::spawn(async move {
             loop {

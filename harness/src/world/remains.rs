@@ -2,9 +2,10 @@
 //!
 //! A process started by a rank, however it detached itself, carries the world's token in its environment.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// Kills every process whose environment holds `ALLRANKS_TOKEN=token`; the number found. Linux only; elsewhere 0.
+/// Kills every process, but for this one, whose environment holds an `ALLRANKS_TOKEN` that begins with this one; the
+/// number found. Linux only; elsewhere 0.
 #[must_use]
 pub fn kill_remains(token: &str) -> u32 {
     let needle = format!("ALLRANKS_TOKEN={token}");
@@ -18,13 +19,14 @@ pub fn kill_remains(token: &str) -> u32 {
             .to_str()
             .and_then(|name| name.parse().ok())
             .and_then(Pid::from_raw)
+            .filter(|pid| *pid != getpid())
         else {
             continue;
         };
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         if environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable == needle.as_bytes())
+            .any(|variable| variable.starts_with(needle.as_bytes()))
             && kill_process(pid, Signal::KILL).is_ok()
         {
             found += 1;

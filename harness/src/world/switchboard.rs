@@ -10,6 +10,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 use super::Arrival;
+use crate::names::Rank;
 use crate::protocol::{Frame, FromRank, FromZygote, read_frame};
 
 /// How long a stranger may hold a connection without a word.
@@ -32,8 +33,22 @@ enum Waiting {
 #[derive(Debug)]
 pub struct Place {
     switchboard: Switchboard,
-    /// The secret that ranks of this world say hello with.
+    /// The secret of this world, or of this zygote.
     pub token: String,
+}
+
+impl Place {
+    /// The secret a rank says hello with; it says which rank it is, so none can pass for another.
+    #[must_use]
+    pub fn rank_token(&self, rank: Rank) -> String {
+        format!("{}.{rank}", self.token)
+    }
+}
+
+/// The world's token and the rank of a rank's token.
+fn split(rank_token: &str) -> Option<(&str, Rank)> {
+    let (token, rank) = rank_token.split_once('.')?;
+    Some((token, Rank(rank.parse().ok()?)))
 }
 
 impl Drop for Place {
@@ -111,8 +126,15 @@ impl Switchboard {
         let expected = self.expected();
         match header {
             FirstFrame::Rank(FromRank::Hello(hello)) => {
-                if let Some(Waiting::World(world)) = expected.get(&hello.token) {
-                    let _ = world.send(Arrival { hello, stream });
+                if let Some((token, rank)) = split(&hello.token)
+                    && let Some(Waiting::World(world)) = expected.get(token)
+                {
+                    let arrival = Arrival {
+                        rank,
+                        hello,
+                        stream,
+                    };
+                    let _ = world.send(arrival);
                 }
             }
             FirstFrame::Zygote(frame @ FromZygote::Zygote { .. }) => {

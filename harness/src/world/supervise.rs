@@ -1,0 +1,98 @@
+//! The supervisor of one fresh rank: a process between the harness and the rank that outlives the harness by as long as
+//! it takes to kill the rank and all it started.
+//!
+//! Its standard input is a pipe whose other end only the harness holds, so its end of file means that the harness is
+//! gone, however it went. It leads a session and process group that the rank is in too, ends as the rank ends, and
+//! writes nothing: standard output and error are the rank's.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit, setsid};
+
+use super::remains::kill_remains;
+
+/// Exit code after the harness has gone.
+const ORPHANED: i32 = 70;
+/// How much later than a rank its supervisor may see the end of the harness.
+const NOTICE: Duration = Duration::from_millis(50);
+/// From killing what is left to looking again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Runs `argv` as a rank and ends as it does. Returns only if it cannot be started.
+#[must_use]
+pub fn supervise(argv: &[OsString]) -> io::Error {
+    let Some((program, arguments)) = argv.split_first() else {
+        return io::Error::new(io::ErrorKind::InvalidInput, "no command to supervise");
+    };
+    if let Err(error) = setsid() {
+        return error.into();
+    }
+    let spawned = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            let program = program.to_string_lossy();
+            return io::Error::new(error.kind(), format!("cannot run {program}: {error}"));
+        }
+    };
+    let rank = Pid::from_child(&child);
+    let (sender, harness_is_gone) = mpsc::channel();
+    let watch = thread::spawn(move || {
+        // Nothing is ever written to it.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        let _ = sender.send(());
+        kill_all(rank);
+        std::process::exit(ORPHANED);
+    });
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => return error,
+    };
+    // A rank that notices first that the harness is gone must not take the one who cleans up with it.
+    let patience = if status.success() {
+        Duration::ZERO
+    } else {
+        NOTICE
+    };
+    if harness_is_gone.recv_timeout(patience).is_ok() {
+        let _ = watch.join();
+    }
+    end_as(status)
+}
+
+/// Kills the rank, then everything that carries its token, until nothing does.
+fn kill_all(rank: Pid) {
+    let _ = kill_process(rank, Signal::KILL);
+    if let Ok(token) = std::env::var("ALLRANKS_TOKEN") {
+        while kill_remains(&token) > 0 {
+            thread::sleep(AGAIN);
+        }
+    }
+}
+
+/// Ends this process with the code or by the signal that another ended with.
+fn end_as(status: ExitStatus) -> ! {
+    let Some(signal) = status.signal() else {
+        std::process::exit(status.code().unwrap_or(ORPHANED));
+    };
+    if let Some(signal) = Signal::from_named_raw(signal) {
+        // The rank has dumped its core, if cores are dumped here; ours is of no interest.
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        let _ = setrlimit(Resource::Core, none);
+        let _ = kill_process(getpid(), signal);
+    }
+    // A signal that does not end this process: what a shell would say.
+    std::process::exit(128 + signal);
+}

@@ -1,0 +1,105 @@
+//! Real Gloo worlds with a fault in one rank: what is said of it, and that it spoils nothing else.
+
+use allranks::judge::Outcome;
+
+use super::stage::{Stage, assert_reported, check};
+use super::{Test, with_torch};
+
+const PLATFORM: &str = "harness/tests/blackbox/faulty/faulty.yaml";
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    vec![
+        with_torch("fault::a_rank_hangs", || {
+            let told = fault("sleep", Outcome::Hang, "no rank moved for 8 s");
+            for rank in [
+                "rank 0: in all_reduce of 1.all_reduce",
+                "rank 1: in all_reduce of 1.all_reduce",
+            ] {
+                assert!(told.contains(rank), "{told}");
+            }
+        }),
+        with_torch("fault::a_rank_is_killed", || {
+            fault(
+                "die",
+                Outcome::Crash,
+                "rank 1: its process ended: signal 9 (SIGKILL)",
+            );
+        }),
+        with_torch("fault::a_rank_raises", || {
+            fault("raise", Outcome::Error, "a fault of the test");
+        }),
+        with_torch("fault::fresh_processes", fresh),
+    ]
+}
+
+fn case(name: &str, fault: &str) -> String {
+    // The library's own timeout is longer than the deadline only where the deadline must come first.
+    let timeout = if fault == "sleep" { 600 } else { 5 };
+    format!(
+        "id: {name}\ntitle: a fault in the second sum\ncovers: [COLL-001]\n\
+         world: {{platform: faulty, size: 2, timeout_s: {timeout}, deadline_s: 8, env: {{FAULT: {fault}}}}}\n\
+         steps:\n  - all_reduce: {{numel: 5}}\n  - all_reduce: {{numel: 7}}\n  - all_reduce: {{numel: 9}}\n  \
+         - broadcast: {{numel: 7}}\n"
+    )
+}
+
+/// A case with the fault and one without, side by side; what was told of the fault.
+fn fault(fault: &str, outcome: Outcome, words: &str) -> String {
+    let stage = Stage::new(fault);
+    let faulty = stage.write("faulty.yaml", &case("faulty", fault));
+    let sound = stage.write("sound.yaml", &case("sound", "none"));
+    let arguments = [
+        &faulty,
+        &sound,
+        "--platforms",
+        PLATFORM,
+        "--ranks-at-once",
+        "2",
+    ];
+    stage.run_out(&arguments).assert_code(1);
+    let results = stage.results("out");
+    assert_reported(&results);
+    for check in &results.checks {
+        let is_spoilt = check.id.as_str() == "faulty@faulty.gloo.ws2#1.all_reduce.float32.sum.7";
+        let expected = if is_spoilt { outcome } else { Outcome::Pass };
+        assert_eq!(check.outcome, expected, "{}: {}", check.id, check.summary);
+    }
+    for scenario in &results.scenarios {
+        let worlds = if scenario.id.as_str().starts_with("faulty") {
+            2
+        } else {
+            1
+        };
+        assert_eq!(scenario.worlds, worlds, "{}", scenario.id);
+    }
+    let spoilt = check(
+        &results,
+        "faulty@faulty.gloo.ws2#1.all_reduce.float32.sum.7",
+    );
+    let mut told = spoilt.summary.clone();
+    for line in &spoilt.ranks {
+        told.push_str(&format!("\nrank {}: {}", line.rank, line.text));
+    }
+    assert!(told.contains(words), "{told}");
+    told
+}
+
+/// Where forking is unsafe, every rank is a process that imports torch for itself.
+fn fresh() {
+    let stage = Stage::new("fresh");
+    let platform = std::fs::read_to_string(super::stage::checkout().join(PLATFORM)).unwrap();
+    let platform = platform
+        .replace("name: faulty", "name: fresh")
+        .replace("start: fork", "start: fresh")
+        .replace("python_path: [.]\nimport: [faults]\n", "");
+    let platform = stage.write("fresh.yaml", &platform);
+    let case = case("sound", "none")
+        .replace("platform: faulty", "platform: fresh")
+        .replace("deadline_s: 8", "deadline_s: 120");
+    let case = stage.write("sound.yaml", &case);
+    stage
+        .run_out(&[&case, "--platforms", &platform])
+        .assert_code(0);
+    assert_reported(&stage.results("out"));
+}

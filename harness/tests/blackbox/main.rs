@@ -1,0 +1,91 @@
+//! The harness seen from outside: the real binary, real processes, and everything that can go wrong with them.
+//!
+//! In: command lines, drivers with one vice each (`fixtures/drivers`, `drivers`), a platform with a fault (`faulty`).
+//! Out: exit codes, results, reports, and that nothing is left behind. Trials that need torch are listed as ignored
+//! where there is none; the others need `python3` only.
+
+mod disk;
+mod faults;
+mod sets;
+mod signals;
+mod stage;
+mod usage;
+mod vices;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+use stage::Stage;
+
+/// A trial's name, whether it needs torch, and what it does.
+struct Test {
+    name: String,
+    needs_torch: bool,
+    body: Box<dyn FnOnce() + Send>,
+}
+
+/// A trial that needs no more than Python.
+fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        name: name.into(),
+        needs_torch: false,
+        body: Box::new(body),
+    }
+}
+
+/// A trial that needs torch.
+fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        needs_torch: true,
+        ..plain(name, body)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let no_torch = why_no_torch();
+    if let Some(reason) = &no_torch {
+        tell(reason);
+    }
+    let tests = [
+        vices::tests(),
+        usage::tests(),
+        signals::tests(),
+        disk::tests(),
+        faults::tests(),
+        sets::tests(),
+    ];
+    let trials = tests
+        .into_iter()
+        .flatten()
+        .map(|test| {
+            let ignored = test.needs_torch && no_torch.is_some();
+            let body = test.body;
+            let trial = Trial::test(test.name, move || {
+                body();
+                Ok(())
+            });
+            if ignored {
+                trial.with_kind("no torch").with_ignored_flag(true)
+            } else {
+                trial
+            }
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// What `allranks plan` says if there is nothing to run on.
+fn why_no_torch() -> Option<String> {
+    let stage = Stage::new("plan");
+    let ran = stage.run(&["plan", "--profile", "smoke", "--platform", "cpu"]);
+    (ran.code != 0).then_some(ran.stderr)
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "this is a program; its output is the test runner's"
+)]
+fn tell(reason: &str) {
+    eprintln!("trials that need torch are not run: {}", reason.trim());
+}

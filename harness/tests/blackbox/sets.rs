@@ -1,0 +1,192 @@
+//! Runs compared, merged, repeated, and side by side.
+
+use std::sync::{Arc, OnceLock};
+
+use super::stage::{Stage, assert_reported, essence};
+use super::{Test, plain, with_torch};
+
+const SMOKE: [&str; 2] = ["--profile", "smoke"];
+const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
+const CASE: &str = "fixtures/drivers/case.yaml";
+
+/// A stage with a whole smoke run in `out`, for whoever comes first to make.
+type Whole = Arc<OnceLock<Stage>>;
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let whole = Whole::default();
+    let of_whole = |name, body: fn(&Stage)| {
+        let whole = Arc::clone(&whole);
+        with_torch(name, move || body(whole.get_or_init(run_whole)))
+    };
+    vec![
+        of_whole("sets::twice_the_same", twice_the_same),
+        of_whole("sets::shards_make_a_whole", shards),
+        of_whole("sets::reports_again", reports_again),
+        plain("sets::repeat", repeat),
+        plain("sets::side_by_side", side_by_side),
+        plain("sets::diff_finds_what_changed", diff),
+    ]
+}
+
+fn run_whole() -> Stage {
+    let stage = Stage::new("smoke");
+    stage.run_out(&SMOKE).assert_code(0);
+    assert_reported(&stage.results("out"));
+    stage
+}
+
+/// Runs the smoke profile into a folder of the stage.
+fn smoke(stage: &Stage, folder: &str, more: &[&str]) -> String {
+    let out = stage.path(folder).display().to_string();
+    let mut arguments = vec!["run", "--out", &out];
+    arguments.extend(SMOKE);
+    arguments.extend(more);
+    // Other trials use this stage at the same time: what remains of this run is not to be told from theirs.
+    stage.start(stage.command(&arguments)).end().assert_code(0);
+    out
+}
+
+fn twice_the_same(stage: &Stage) {
+    let again = smoke(stage, "again", &[]);
+    assert_eq!(
+        essence(&stage.results("out")),
+        essence(&stage.results("again"))
+    );
+    let out = stage.out().display().to_string();
+    stage
+        .start(stage.command(&["diff", &out, &again]))
+        .end()
+        .assert_code(0);
+}
+
+fn shards(stage: &Stage) {
+    let parts = ["1/2", "2/2"]
+        .map(|shard| smoke(stage, &format!("shard{}", &shard[..1]), &["--shard", shard]));
+    let merged = stage.path("merged").display().to_string();
+    let merge = stage.command(&["merge", &parts[0], &parts[1], "--out", &merged]);
+    stage.start(merge).end().assert_code(0);
+    let (merged, whole) = (stage.results("merged"), stage.results("out"));
+    assert_reported(&merged);
+    assert_eq!(essence(&merged), essence(&whole));
+    assert_eq!(merged.run.planned, whole.run.planned);
+    for shard in ["shard1", "shard2"] {
+        let count = stage.results(shard).scenarios.len();
+        assert!(
+            count > 0 && count < whole.scenarios.len(),
+            "{shard} has {count} scenarios"
+        );
+    }
+}
+
+fn reports_again(stage: &Stage) {
+    let out = stage.out();
+    let reports = [
+        "junit.xml",
+        "junit-extended.xml",
+        "report.html",
+        "summary.md",
+    ];
+    let before = reports.map(|name| std::fs::read(out.join(name)).unwrap());
+    for name in reports {
+        std::fs::remove_file(out.join(name)).unwrap();
+    }
+    stage
+        .start(stage.command(&["report", &out.display().to_string()]))
+        .end()
+        .assert_code(0);
+    for (name, before) in reports.into_iter().zip(before) {
+        assert!(
+            std::fs::read(out.join(name)).unwrap() == before,
+            "{name} differs"
+        );
+    }
+    stage
+        .start(stage.command(&["report", "/no/such/run"]))
+        .end()
+        .assert_code(2)
+        .assert_says("hint: ");
+}
+
+fn repeat() {
+    let stage = Stage::new("repeat");
+    stage
+        .run_out(&[CASE, "--driver", DRIVER, "--repeat", "2"])
+        .assert_code(0);
+    let results = stage.results("out");
+    assert_reported(&results);
+    assert_eq!(
+        (results.run.planned.scenarios, results.run.planned.checks),
+        (4, 20)
+    );
+    let second: Vec<_> = results
+        .checks
+        .iter()
+        .filter(|check| check.id.as_str().ends_with(".round2"))
+        .collect();
+    assert_eq!(second.len(), 10);
+}
+
+/// Four harnesses at once, two of which make up a folder in the same second, never meet on a port or in a file.
+fn side_by_side() {
+    let stage = Stage::new("both");
+    let home = stage.path("home");
+    std::fs::create_dir(&home).unwrap();
+    let checkout = super::stage::checkout().canonicalize().unwrap();
+    let case = checkout.join(CASE).display().to_string();
+    let driver = format!(
+        "command:python3 {}/fixtures/drivers/pretend.py",
+        checkout.display()
+    );
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = stage.command(&["run", &case, "--driver", &driver, "--repeat", "3"]);
+            command.current_dir(&home);
+            stage.start(command)
+        })
+        .collect();
+    for run in running {
+        run.end().assert_code(0);
+    }
+    stage.assert_nothing_remains();
+    let runs: Vec<_> = std::fs::read_dir(home.join("target/allranks"))
+        .unwrap()
+        .flatten()
+        .collect();
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        assert_reported(&super::stage::read(&run.path()));
+    }
+}
+
+fn diff() {
+    let stage = Stage::new("diff");
+    let mut folders = Vec::new();
+    for (name, code) in [("pretend", 0), ("lies", 1)] {
+        let out = stage.path(name).display().to_string();
+        let driver = format!("command:python3 fixtures/drivers/{name}.py");
+        stage
+            .run(&[
+                "run",
+                CASE,
+                "--driver",
+                &driver,
+                "--world-size",
+                "2",
+                "--out",
+                &out,
+            ])
+            .assert_code(code);
+        folders.push(out);
+    }
+    let worse = stage.run(&["diff", &folders[0], &folders[1]]);
+    worse.assert_code(1);
+    assert!(
+        worse.stdout.contains("#0.all_reduce.float32.sum.33"),
+        "{}",
+        worse.stdout
+    );
+    stage
+        .run(&["diff", &folders[1], &folders[0]])
+        .assert_code(0);
+}

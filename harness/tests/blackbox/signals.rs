@@ -1,0 +1,198 @@
+//! Signals to the harness: however it ends, nothing it started outlives it.
+
+use std::path::Path;
+
+use allranks::judge::{Outcome, Verdict};
+use rustix::process::{Signal, kill_process};
+
+use super::stage::{Running, Stage, assert_reported};
+use super::{Test, plain, with_torch};
+
+/// A run that would take minutes.
+const LONG_RUN: [&str; 6] = [
+    "--profile",
+    "smoke",
+    "--world-size",
+    "2,4",
+    "--repeat",
+    "500",
+];
+const CASE: &str = "fixtures/drivers/case.yaml";
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let fresh = |name: &'static str, driver: &'static str, processes| {
+        plain(format!("kill::{name}"), move || {
+            kill_fresh(driver, processes)
+        })
+    };
+    vec![
+        fresh("silent", "fixtures/drivers/silent.py", 4),
+        fresh("never_connects", "fixtures/drivers/never_connects.py", 4),
+        fresh("ignores_sigterm", "fixtures/drivers/ignores_sigterm.py", 4),
+        // Ranks and their supervisors, and two grandchildren that have fled.
+        fresh("clings", "harness/tests/blackbox/drivers/clings.py", 6),
+        with_torch("kill::zygote", kill_zygote),
+        with_torch("interrupt::sigint", || interrupt(Signal::INT)),
+        with_torch("interrupt::sigterm", || interrupt(Signal::TERM)),
+        with_torch("interrupt::twice", interrupt_twice),
+        plain("interrupt::before_any_rank_says_hello", interrupt_silence),
+    ]
+}
+
+/// Starts a run whose files all go onto the stage, temporary ones too.
+fn start(stage: &Stage, arguments: &[&str]) -> Running {
+    let temporary = stage.path("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let out = stage.out().display().to_string();
+    let mut all = vec!["run"];
+    all.extend(arguments);
+    all.extend(["--out", &out]);
+    let mut command = stage.command(&all);
+    command.env("TMPDIR", temporary);
+    stage.start(command)
+}
+
+/// Outside the run's folder there is nothing but the locks, which are empty files.
+fn assert_no_litter(stage: &Stage) {
+    for entry in std::fs::read_dir(stage.path("tmp")).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(
+            name.starts_with("allranks-locks-"),
+            "left in the temporary folder: {name}"
+        );
+        for lock in std::fs::read_dir(entry.path()).unwrap().flatten() {
+            assert_eq!(lock.metadata().unwrap().len(), 0);
+        }
+    }
+}
+
+fn is_ended(results: &Path) -> bool {
+    let text = std::fs::read_to_string(results).unwrap_or_default();
+    text.contains(r#""type":"scenario""#)
+}
+
+fn kill_fresh(driver: &str, processes: usize) {
+    let stage = Stage::new("kill");
+    let driver = format!("command:python3 {driver}");
+    let running = start(&stage, &[CASE, "--driver", &driver, "--world-size", "2"]);
+    // The harness itself is one more.
+    stage.wait("both ranks run", || {
+        stage.processes().len() == processes + 1
+    });
+    running.signal(Signal::KILL);
+    running.end().assert_code(1009);
+    stage.assert_nothing_remains();
+    assert_no_litter(&stage);
+}
+
+fn kill_zygote() {
+    let stage = Stage::new("kill");
+    let running = start(&stage, &LONG_RUN);
+    stage.wait("a scenario has ended", || {
+        is_ended(&stage.path("out/results.jsonl"))
+    });
+    // Harness, zygote, ranks.
+    stage.wait("ranks run", || stage.processes().len() > 3);
+    running.signal(Signal::KILL);
+    running.end().assert_code(1009);
+    stage.assert_nothing_remains();
+    assert_no_litter(&stage);
+    // What was recorded is readable, and says that it is not all.
+    let results = stage.results("out");
+    assert!(!results.scenarios.is_empty() && results.end.is_none());
+    assert!(
+        results
+            .remarks
+            .iter()
+            .any(|remark| remark.contains("cut off"))
+    );
+    let out = stage.out().display().to_string();
+    stage.run(&["report", &out]).assert_code(0);
+}
+
+fn interrupt(signal: Signal) {
+    let stage = Stage::new("interrupt");
+    let running = start(&stage, &LONG_RUN);
+    stage.wait("a scenario has ended", || {
+        is_ended(&stage.path("out/results.jsonl"))
+    });
+    running.signal(signal);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
+    assert_no_litter(&stage);
+    assert_interrupted(&stage);
+}
+
+#[track_caller]
+fn assert_interrupted(stage: &Stage) {
+    let results = stage.results("out");
+    let end = results.end.clone().unwrap();
+    assert_eq!(
+        (end.exit_code, end.troubles),
+        (4, vec!["interrupted".to_owned()])
+    );
+    assert_eq!(results.missing(), 0, "what was not run is listed too");
+    assert!(
+        results
+            .checks
+            .iter()
+            .any(|check| check.verdict == Verdict::NotRun)
+    );
+    for check in &results.checks {
+        assert!(
+            matches!(check.outcome, Outcome::Pass | Outcome::NotRun),
+            "{}: {}",
+            check.id,
+            check.summary
+        );
+        assert!(
+            check.outcome == Outcome::Pass || check.summary.contains("interrupted"),
+            "{}",
+            check.summary
+        );
+    }
+    let reports = ["junit.xml", "report.html", "summary.md"];
+    assert!(reports.iter().all(|name| stage.out().join(name).is_file()));
+}
+
+/// A zygote that is stopped cannot kill its ranks: the harness waits for it, and a second signal ends the wait.
+fn interrupt_twice() {
+    let stage = Stage::new("interrupt");
+    let running = start(&stage, &LONG_RUN);
+    stage.wait("a scenario has ended", || {
+        is_ended(&stage.path("out/results.jsonl"))
+    });
+    stage.wait("ranks run", || stage.processes().len() > 3);
+    let zygote = stage.processes().into_iter().find(|(pid, line)| {
+        line.contains("allranks_rank.zygote")
+            && parent(pid.as_raw_nonzero().get()) == running.pid().as_raw_nonzero().get()
+    });
+    let (zygote, _) = zygote.unwrap();
+    kill_process(zygote, Signal::STOP).unwrap();
+    running.signal(Signal::INT);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal(Signal::INT);
+    let ran = running.end();
+    kill_process(zygote, Signal::CONT).unwrap();
+    assert!(ran.code == 130, "exit code {}: {}", ran.code, ran.stderr);
+    stage.assert_nothing_remains();
+}
+
+fn parent(pid: i32) -> i32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn interrupt_silence() {
+    let stage = Stage::new("interrupt");
+    let driver = "command:python3 fixtures/drivers/silent.py";
+    let running = start(&stage, &[CASE, "--driver", driver]);
+    stage.wait("ranks run", || stage.processes().len() > 2);
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
+    assert_interrupted(&stage);
+    assert_reported(&stage.results("out"));
+}

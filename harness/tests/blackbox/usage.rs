@@ -1,0 +1,303 @@
+//! What the command line says to those who ask for the wrong thing, and what it prints without running anything.
+
+use super::stage::{Stage, check, checkout};
+use super::{Test, plain, with_torch};
+
+const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
+const CASE: &str = "fixtures/drivers/case.yaml";
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let refused = |name: &'static str,
+                   code,
+                   arguments: &'static [&'static str],
+                   words: &'static str,
+                   hint: &'static str| {
+        plain(format!("usage::{name}"), move || {
+            let stage = Stage::new("usage");
+            stage
+                .run_out(arguments)
+                .assert_code(code)
+                .assert_says(words)
+                .assert_says(hint);
+            assert!(!stage.path("out/results.jsonl").exists(), "something ran");
+        })
+    };
+    vec![
+        refused(
+            "unknown_option",
+            2,
+            &["--wrold-size", "2"],
+            "unexpected argument '--wrold-size'",
+            "--world-size",
+        ),
+        refused(
+            "unknown_platform",
+            2,
+            &["--platform", "abacus"],
+            "there is no platform `abacus`",
+            "hint: platforms are cpu",
+        ),
+        refused(
+            "unknown_profile",
+            2,
+            &["--profile", "cor"],
+            "there is no profile `cor`",
+            "hint: profiles are core, full, smoke",
+        ),
+        refused(
+            "unknown_backend",
+            3,
+            &["--backend", "glue"],
+            "no platform has the backend glue",
+            "hint: ",
+        ),
+        refused(
+            "bad_filter",
+            2,
+            &["--filter", "dtype="],
+            "--filter",
+            "dtype=",
+        ),
+        refused("bad_shard", 2, &["--shard", "3/2"], "--shard", "3/2"),
+        refused(
+            "bad_driver",
+            2,
+            &["--driver", "pyhton"],
+            "--driver",
+            "command:PROGRAM",
+        ),
+        refused(
+            "no_such_case",
+            2,
+            &["cases/no_such.yaml"],
+            "there is no such case",
+            "no_such.yaml",
+        ),
+        refused(
+            "a_bad_case",
+            2,
+            &["fixtures/bad/case/empty-title.yaml"],
+            "empty-title.yaml",
+            "title",
+        ),
+        refused(
+            "nothing_selected",
+            3,
+            &[CASE, "--driver", DRIVER, "--filter", "no_such_op"],
+            "no check was selected",
+            "hint: ",
+        ),
+        refused(
+            "required_and_absent",
+            4,
+            &[
+                CASE,
+                "--driver",
+                DRIVER,
+                "--world-size",
+                "7",
+                "--require",
+                "cpu/gloo",
+            ],
+            "`cpu/gloo` is required and was not run",
+            "no selected case runs on it",
+        ),
+        refused(
+            "required_and_unknown",
+            4,
+            &[
+                CASE,
+                "--driver",
+                DRIVER,
+                "--world-size",
+                "7",
+                "--require",
+                "abacus",
+            ],
+            "`abacus` is required",
+            "there is no such platform file",
+        ),
+        plain("usage::required_and_not_found", required_and_not_found),
+        plain("usage::results_are_never_overwritten", never_overwritten),
+        plain("usage::the_folder_is_a_file", the_folder_is_a_file),
+        plain("usage::no_torch_is_said", no_torch),
+        plain("print::schema", || {
+            prints(&["schema"], &["\"deadline_s\"", "\"covers\""])
+        }),
+        plain("print::schema_of_platforms", || {
+            prints(&["schema", "platform"], &["\"device_type\""])
+        }),
+        plain("print::list", || {
+            prints(
+                &["list"],
+                &[
+                    "collectives/all_reduce",
+                    "profile core:",
+                    "platform cpu: backends gloo",
+                ],
+            )
+        }),
+        plain("print::requirements", || {
+            prints(
+                &["list", "--requirements"],
+                &["COLL-001", "collectives/all_reduce"],
+            )
+        }),
+        plain("print::plan", || {
+            prints(
+                &["plan", CASE, "--driver", DRIVER],
+                &[
+                    "drivers/case@cpu.gloo.ws2  5 checks",
+                    "2 scenarios, 10 checks, of 1 cases",
+                ],
+            )
+        }),
+        plain("print::help", || {
+            prints(&["--help"], &["Exit codes:", "Examples:"])
+        }),
+        plain("print::version", || {
+            prints(&["--version"], &[env!("CARGO_PKG_VERSION")])
+        }),
+        plain("print::explain", explain),
+        plain("print::a_reader_who_leaves", a_reader_who_leaves),
+        with_torch("usage::a_binary_alone", a_binary_alone),
+    ]
+}
+
+fn prints(arguments: &[&str], words: &[&str]) {
+    let ran = Stage::new("print").run(arguments);
+    ran.assert_code(0);
+    for word in words {
+        assert!(
+            ran.stdout.contains(word),
+            "`{word}` is not in:\n{}",
+            ran.stdout
+        );
+    }
+}
+
+/// A platform whose devices only another Python could count: exit 4, with the reason, and what can run runs.
+fn required_and_not_found() {
+    let stage = Stage::new("required");
+    let platform = stage.write(
+        "abacus.yaml",
+        "name: abacus\ndevice_type: abacus\nevidence: hardware\ncount: torch.abacus.device_count()\n\
+         backends:\n  gloo: {}\n",
+    );
+    let arguments = [
+        CASE,
+        "--driver",
+        DRIVER,
+        "--platforms",
+        &platform,
+        "--require",
+        "abacus",
+    ];
+    let ran = stage.run_out(&arguments);
+    ran.assert_code(4)
+        .assert_says("not found: platform abacus: only the Python driver can count its devices");
+    let end = stage.results("out").end.unwrap();
+    assert_eq!(
+        end.troubles,
+        ["`abacus` is required and was not run: only the Python driver can count its devices"]
+    );
+}
+
+fn never_overwritten() {
+    let stage = Stage::new("twice");
+    let arguments = [CASE, "--driver", DRIVER, "--world-size", "1"];
+    stage.run_out(&arguments).assert_code(0);
+    let before = std::fs::read(stage.path("out/results.jsonl")).unwrap();
+    // Before anything runs: not even the case is looked at.
+    let ran = stage.run_out(&["no/such/case", "--driver", DRIVER]);
+    ran.assert_code(2)
+        .assert_says("holds the results of another run")
+        .assert_says("hint: name another folder");
+    assert_eq!(
+        std::fs::read(stage.path("out/results.jsonl")).unwrap(),
+        before
+    );
+    let out = stage.out().display().to_string();
+    stage
+        .run(&["merge", &out, "--out", &out])
+        .assert_code(2)
+        .assert_says("holds the results of another run");
+}
+
+fn the_folder_is_a_file() {
+    let stage = Stage::new("file");
+    stage.write("out", "");
+    stage
+        .run_out(&[CASE, "--driver", DRIVER])
+        .assert_code(10)
+        .assert_says("cannot make the folder");
+}
+
+/// An interpreter that cannot import torch: nothing runs, and it says why.
+fn no_torch() {
+    let stage = Stage::new("torchless");
+    stage.write("bin/python3", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
+    let python = stage.path("bin/python3").display().to_string();
+    let mut chmod = std::process::Command::new("chmod");
+    chmod.args(["+x", &python]);
+    assert!(chmod.status().unwrap().success());
+    stage
+        .run_out(&["--profile", "smoke", "--python", &python])
+        .assert_code(3)
+        .assert_says("no platform was found")
+        .assert_says("torch");
+}
+
+fn explain() {
+    let id = "collectives/all_reduce@cpu.gloo.ws3";
+    let stage = Stage::new("explain");
+    let ran = stage.run(&["explain", id]);
+    ran.assert_code(0);
+    let check = ran
+        .stdout
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with(&format!("{id}#0.")))
+        .unwrap();
+    for (id, word) in [
+        (check, "MASTER_ADDR"),
+        (&format!("{id}#init"), "every rank initialises"),
+        (&format!("{id}#end"), "every rank tears down"),
+    ] {
+        let ran = stage.run(&["explain", id]);
+        ran.assert_code(0);
+        assert!(ran.stdout.contains(word), "{}", ran.stdout);
+    }
+    stage
+        .run(&["explain", "collectives/all_reduce@cpu.glue.ws3"])
+        .assert_code(2)
+        .assert_says("hint: an id that exists: collectives/all_reduce@cpu.gloo");
+}
+
+/// `allranks list | head -1` is no error.
+fn a_reader_who_leaves() {
+    let stage = Stage::new("pipe");
+    let mut shell = std::process::Command::new("bash");
+    let binary = env!("CARGO_BIN_EXE_allranks");
+    let line = format!("set -o pipefail; {binary} schema | head -c 10 >/dev/null");
+    shell.args(["-c", &line]);
+    stage.start(stage.marked(shell)).end().assert_code(0);
+}
+
+/// The binary as `cargo install` leaves it: in a folder with nothing else, it has its cases, platforms and driver.
+fn a_binary_alone() {
+    let stage = Stage::new("alone");
+    let folder = stage.path("empty");
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = stage.command(&["run", "--profile", "smoke", "--world-size", "2"]);
+    command.current_dir(&folder);
+    stage.start(command).end().assert_code(0);
+    stage.assert_nothing_remains();
+    let mut runs = std::fs::read_dir(folder.join("target/allranks")).unwrap();
+    let run = runs.next().unwrap().unwrap().path();
+    let results = super::stage::read(&run);
+    super::stage::assert_reported(&results);
+    let first = check(&results, "#0.all_reduce.float32.sum.33");
+    assert!(!checkout().join(&first.at).is_file(), "{}", first.at);
+}

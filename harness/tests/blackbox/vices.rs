@@ -1,0 +1,364 @@
+//! Every driver in `fixtures/drivers` has one vice; its first line says what must come of it.
+
+use std::time::Duration;
+
+use allranks::judge::Outcome;
+
+use super::stage::{Stage, assert_reported, check, checkout, read};
+use super::{Test, plain};
+
+/// No progress for so long is a hang: for drivers that must be caught hanging.
+const SHORT: f64 = 3.0;
+/// A deadline nothing gets near: for drivers that must be caught at once, or not at all.
+const LONG: f64 = 100.0;
+/// What must be caught at once is caught long before the deadline, whatever the machine does besides.
+const AT_ONCE: Duration = Duration::from_secs(60);
+
+/// What must come of a vice.
+struct Vice {
+    driver: &'static str,
+    /// The end of the id of the check that shows it.
+    shows: &'static str,
+    outcome: Outcome,
+    class: &'static str,
+    /// In the summary, or in what ranks have to say.
+    words: &'static str,
+}
+
+const fn vice(
+    driver: &'static str,
+    shows: &'static str,
+    outcome: Outcome,
+    class: &'static str,
+    words: &'static str,
+) -> Vice {
+    Vice {
+        driver,
+        shows,
+        outcome,
+        class,
+        words,
+    }
+}
+
+const SUM: &str = "#0.all_reduce.float32.sum.33";
+
+const VICES: [Vice; 22] = [
+    vice("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
+    vice("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
+    vice(
+        "dies_sigkill",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "signal 9 (SIGKILL)",
+    ),
+    vice("exits_three", "#end", Outcome::Crash, "bad-end", "exit 3"),
+    vice(
+        "exits_without_bye",
+        "#end",
+        Outcome::Crash,
+        "crash",
+        "exit 0",
+    ),
+    vice("garbage", "#init", Outcome::InitFailed, "crash", "header"),
+    vice(
+        "half_frame",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "in init_process_group of init",
+    ),
+    vice(
+        "huge_length",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "payload",
+    ),
+    vice(
+        "ignores_sigterm",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "in prepare of init",
+    ),
+    vice(
+        "leaves_grandchild",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "left 2 processes",
+    ),
+    vice("lies", SUM, Outcome::Mismatch, "no-op", ""),
+    vice(
+        "never_connects",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "has not said hello",
+    ),
+    vice(
+        "never_exits",
+        "#end",
+        Outcome::Hang,
+        "hang",
+        "said bye and has not ended",
+    ),
+    vice(
+        "silent",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "has not said hello",
+    ),
+    vice(
+        "skips_enter",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "announced 0",
+    ),
+    vice(
+        "too_few_storages",
+        SUM,
+        Outcome::Crash,
+        "crash",
+        "it returns",
+    ),
+    vice(
+        "too_many_storages",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "it returns",
+    ),
+    vice(
+        "wrong_bye_token",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "token",
+    ),
+    vice(
+        "wrong_rank",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "it claims to be rank",
+    ),
+    vice(
+        "wrong_step",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "answers step 1000",
+    ),
+    vice(
+        "wrong_step_count",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "steps",
+    ),
+    vice(
+        "wrong_token",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "exit 1",
+    ),
+];
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let mut tests: Vec<Test> = VICES
+        .into_iter()
+        .map(|vice| plain(format!("vice::{}", vice.driver), move || try_vice(&vice)))
+        .collect();
+    tests.push(plain("vice::wrong_version", || {
+        let vice = vice(
+            "wrong_version",
+            "#init",
+            Outcome::InitFailed,
+            "crash",
+            "999, not 1",
+        );
+        try_vice(&vice);
+    }));
+    tests.extend([
+        plain("vice::every_driver_is_tried", every_driver_is_tried),
+        plain("virtue::pretend", || drop(try_virtue("pretend", "1,2"))),
+        plain("virtue::slow", || drop(try_virtue("slow", "2"))),
+        plain("virtue::floods", floods),
+        plain("rank::one_of_two_exits_1", || {
+            one_of_two("code=1", "exit 1")
+        }),
+        plain("rank::one_of_two_exits_42", || {
+            one_of_two("code=42", "exit 42")
+        }),
+        plain("rank::one_of_two_is_killed", || {
+            one_of_two("signal=9", "signal 9 (SIGKILL)")
+        }),
+        plain("rank::one_of_two_segfaults", || {
+            one_of_two("signal=11", "signal 11 (SIGSEGV)")
+        }),
+        plain("rank::one_of_two_lies", one_of_two_lies),
+        plain("rank::nothing_to_check_is_said", nothing_to_check),
+        plain("rank::a_driver_that_is_not_there", no_driver),
+    ]);
+    tests
+}
+
+fn driver(name: &str) -> String {
+    format!("command:python3 fixtures/drivers/{name}.py")
+}
+
+fn own_driver(name: &str) -> String {
+    format!("command:python3 harness/tests/blackbox/drivers/{name}")
+}
+
+/// The drivers' case, with another deadline.
+fn case(stage: &Stage, deadline: f64) -> String {
+    let text = std::fs::read_to_string(checkout().join("fixtures/drivers/case.yaml")).unwrap();
+    let changed = text.replace("deadline_s: 60", &format!("deadline_s: {deadline}"));
+    assert_ne!(text, changed, "the case has no such deadline");
+    stage.write("drivers/case.yaml", &changed)
+}
+
+fn try_vice(vice: &Vice) {
+    let stage = Stage::new(vice.driver);
+    let deadline = if vice.class == "hang" { SHORT } else { LONG };
+    let case = case(&stage, deadline);
+    let driver = driver(vice.driver);
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(1);
+    assert!(ran.took < AT_ONCE, "it took {:?}", ran.took);
+    let results = stage.results("out");
+    assert_reported(&results);
+    let check = check(&results, vice.shows);
+    let told: Vec<&str> = std::iter::once(check.summary.as_str())
+        .chain(check.ranks.iter().map(|line| line.text.as_str()))
+        .collect();
+    assert_eq!(check.outcome, vice.outcome, "{told:?}");
+    assert_eq!(check.class.as_deref(), Some(vice.class), "{told:?}");
+    assert!(
+        told.iter().any(|text| text.contains(vice.words)),
+        "{told:?}"
+    );
+}
+
+fn try_virtue(name: &str, sizes: &str) -> Stage {
+    let stage = Stage::new(name);
+    let case = case(&stage, LONG);
+    let ran = stage.run_out(&[&case, "--driver", &driver(name), "--world-size", sizes]);
+    ran.assert_code(0);
+    assert_reported(&stage.results("out"));
+    stage
+}
+
+fn floods() {
+    const MOST: u64 = 5 << 20;
+
+    let stage = try_virtue("floods", "2");
+    for rank in &stage.results("out").scenarios[0].ranks {
+        let log = std::fs::metadata(stage.out().join(&rank.log)).unwrap();
+        assert!(log.len() < MOST, "{} has {} bytes", rank.log, log.len());
+    }
+}
+
+fn every_driver_is_tried() {
+    let known: Vec<&str> = VICES
+        .iter()
+        .map(|vice| vice.driver)
+        .chain(["wrong_version", "pretend", "slow", "floods"])
+        .collect();
+    for entry in std::fs::read_dir(checkout().join("fixtures/drivers")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let is_driver = path.extension().is_some_and(|end| end == "py");
+        assert!(
+            !is_driver || known.contains(&name.as_str()),
+            "{name} is not tried"
+        );
+    }
+}
+
+fn one_of_two(how: &str, words: &str) {
+    let stage = Stage::new("half_dies");
+    let case = case(&stage, LONG);
+    let driver = own_driver(&format!("half_dies.py {how}"));
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_reported(&results);
+    let end = check(&results, "#end");
+    assert_eq!(end.outcome, Outcome::Crash);
+    assert_eq!(
+        end.ranks.len(),
+        1,
+        "only rank 1 ended badly: {:?}",
+        end.ranks
+    );
+    assert!(
+        end.ranks[0].rank.0 == 1 && end.ranks[0].text.contains(words),
+        "{:?}",
+        end.ranks
+    );
+    assert_eq!(check(&results, SUM).outcome, Outcome::Pass);
+}
+
+fn one_of_two_lies() {
+    let stage = Stage::new("one_liar");
+    let case = case(&stage, LONG);
+    let driver = own_driver("one_liar.py");
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    let sum = check(&results, SUM);
+    assert_eq!(sum.outcome, Outcome::Mismatch);
+    let wrong = &sum.difference.as_ref().unwrap().ranks;
+    assert_eq!(wrong.iter().map(|rank| rank.0).collect::<Vec<_>>(), [1]);
+}
+
+/// An empty tensor has no element that could be wrong: its check passes, and every rank's guard bands were looked at.
+fn nothing_to_check() {
+    let stage = Stage::new("empty");
+    let case = stage.write(
+        "empty.yaml",
+        "id: empty\ntitle: nothing to sum\ncovers: [COLL-001]\n\
+         world: {platform: cpu, backend: gloo, size: 2, deadline_s: 60}\n\
+         steps:\n  - all_reduce: {dtype: float32, op: sum, numel: 0}\n",
+    );
+    let ran = stage.run_out(&[&case, "--driver", &driver("pretend")]);
+    ran.assert_code(0);
+    let results = read(&stage.out());
+    for check in &results.checks {
+        assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(check.checked.len(), 2, "{}: a rank has no vote", check.id);
+        assert!(
+            check.checked.iter().all(|count| *count > 0),
+            "{}: {:?}",
+            check.id,
+            check.checked
+        );
+    }
+}
+
+fn no_driver() {
+    let stage = Stage::new("nobody");
+    let case = case(&stage, LONG);
+    let ran = stage.run_out(&[
+        &case,
+        "--driver",
+        "command:/no/such/driver",
+        "--world-size",
+        "2",
+    ]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_reported(&results);
+    let log = stage.out().join(&results.scenarios[0].ranks[0].log);
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("cannot run /no/such/driver"), "{log}");
+}
