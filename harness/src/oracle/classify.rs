@@ -368,6 +368,7 @@ fn has_significand(value: f64, bits: u32) -> bool {
     value == 0.0 || (value.is_finite() && value.to_bits().trailing_zeros() >= 53 - bits)
 }
 
+/// Of a single element, being the last says nothing.
 fn is_last(spot: &Spot<'_>) -> bool {
-    spot.piece.start + spot.index + 1 == spot.buffer.len
+    spot.buffer.len > 1 && spot.piece.start + spot.index + 1 == spot.buffer.len
 }

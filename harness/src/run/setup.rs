@@ -97,6 +97,16 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
             scenario.world_size
         ));
     }
+    // A string such as `cpu:gloo,cuda:nccl` names several backends, and the library answers with one of them.
+    let is_plain = scenario.platform.backends[&scenario.backend].init.is_none();
+    let backend = init.get("backend").and_then(serde_json::Value::as_str);
+    if is_plain && !backend.is_some_and(|name| name.eq_ignore_ascii_case(&scenario.backend)) {
+        return Some(format!(
+            "after init, get_backend() is {}; it must be {}",
+            backend.unwrap_or("unknown"),
+            scenario.backend
+        ));
+    }
     let groups = scenario
         .groups
         .iter()

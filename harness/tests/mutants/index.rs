@@ -44,6 +44,16 @@ pub struct Mutant {
     pub source: Option<String>,
 }
 
+impl Mutant {
+    /// The case file, or the folder of the suite's.
+    pub fn cases(&self) -> PathBuf {
+        match &self.case {
+            Some(case) => folder().join(case),
+            None => folder().join("../../cases"),
+        }
+    }
+}
+
 fn two() -> u32 {
     2
 }
