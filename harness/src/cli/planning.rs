@@ -368,20 +368,23 @@ fn case_count(plan: &Plan) -> usize {
 
 /// Why a plan is empty.
 pub fn nothing(planned: &Planned) -> Failure {
-    let why = if planned.targets.is_empty() {
+    let (why, hint) = if planned.targets.is_empty() {
         let reasons: Vec<String> = planned
             .absent
             .iter()
             .map(|absent| format!("{}: {}", absent.platform.name, absent.reason))
             .collect();
-        format!("no platform was found ({})", reasons.join("; "))
+        (
+            format!("no platform was found ({})", reasons.join("; ")),
+            "name a Python that has torch with --python or ALLRANKS_PYTHON",
+        )
     } else {
-        "no check was selected".to_owned()
+        (
+            "no check was selected".to_owned(),
+            "`allranks plan` with fewer options shows what there is",
+        )
     };
-    Failure::Nothing(
-        why,
-        "`allranks plan` with fewer options shows what there is".to_owned(),
-    )
+    Failure::Nothing(why, hint.to_owned())
 }
 
 /// Makes the folder for a run's results: the one asked for, or a new one below `target/allranks`.

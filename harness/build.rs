@@ -1,0 +1,12 @@
+//! Tells cargo which folders the binary carries, so that a change in one of them makes a new binary.
+
+fn main() {
+    for folder in [
+        "python/allranks_rank",
+        "../cases",
+        "../fixtures/platforms",
+        "../fixtures/expectations",
+    ] {
+        println!("cargo::rerun-if-changed={folder}");
+    }
+}
