@@ -612,6 +612,11 @@ impl<'a> Player<'a> {
         };
         let mut finding = Finding::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
+        if let Some(open) = self.pending.front()
+            && let Purpose::Check(..) = open.purpose
+        {
+            finding = raised_before(finding, open);
+        }
         self.played.lost = Some(what);
         // The step that the slowest rank has not answered is the one that was lost; probes belong to their check.
         let open = self.pending.iter().map(|pending| &pending.purpose).next();
@@ -693,6 +698,43 @@ impl<'a> Player<'a> {
             }
         }
         let _ = self.world.sweep();
+    }
+}
+
+/// A loss with ranks that raised before it: they are the cause, whatever it made of the others. They went on to the
+/// next step, where nobody joined them.
+fn raised_before(loss: Finding, open: &Pending) -> Finding {
+    let mut first = None;
+    let mut count = 0;
+    let ranks = loss
+        .ranks
+        .into_iter()
+        .map(|line| {
+            let reply = open.replies[line.rank.index()].as_ref();
+            let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
+                return line;
+            };
+            count += 1;
+            let text = format!("raised {error}");
+            first.get_or_insert(error);
+            RankLine { text, ..line }
+        })
+        .collect();
+    let Some(first) = first else {
+        return Finding { ranks, ..loss };
+    };
+    let first = first.lines().next().unwrap_or_default();
+    Finding {
+        ranks,
+        ..Finding::bare(
+            Outcome::Error,
+            Some("raised-on-some-ranks"),
+            format!(
+                "{count} of {} ranks raised {first}; then {}",
+                open.replies.len(),
+                loss.summary
+            ),
+        )
     }
 }
 
