@@ -1,5 +1,6 @@
 //! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,10 +131,7 @@ fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Fa
 }
 
 /// The platforms to look for, each with the backends to test.
-fn wanted(
-    arguments: &SelectArguments,
-    suite: &Suite,
-) -> Result<Vec<(Arc<Platform>, Vec<String>)>, Failure> {
+fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Failure> {
     for name in &arguments.platform {
         if !suite
             .platforms
@@ -177,13 +175,10 @@ fn wanted(
     Ok(wanted)
 }
 
+type Wanted = (Arc<Platform>, Vec<String>);
 type Found = (Vec<Target>, Vec<Absent>);
 
-fn find(
-    arguments: &SelectArguments,
-    wanted: &[(Arc<Platform>, Vec<String>)],
-    python: Option<&Interpreter>,
-) -> Found {
+fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
     let observed: Vec<Observed> = wanted
         .par_iter()
         .map(|(platform, _)| match (&arguments.driver, python) {
@@ -196,7 +191,7 @@ fn find(
                 },
                 torch: None,
                 count: None,
-                backends: std::collections::BTreeMap::new(),
+                backends: BTreeMap::new(),
             },
         })
         .collect();
@@ -293,7 +288,7 @@ pub fn print(arguments: &SelectArguments, out: &mut impl Write) -> Result<Exit, 
 }
 
 /// One line for each platform that was not found.
-pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<()> {
+pub fn write_absent(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
     for absent in &planned.absent {
         writeln!(
             out,
@@ -304,8 +299,8 @@ pub fn write_absent(planned: &Planned, out: &mut impl Write) -> std::io::Result<
     Ok(())
 }
 
-fn left_out(plan: &Plan) -> std::collections::BTreeMap<&str, usize> {
-    let mut reasons = std::collections::BTreeMap::new();
+fn left_out(plan: &Plan) -> BTreeMap<&str, usize> {
+    let mut reasons = BTreeMap::new();
     for left_out in &plan.left_out {
         *reasons.entry(left_out.reason.as_str()).or_default() += left_out.points;
     }

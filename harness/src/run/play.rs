@@ -615,7 +615,7 @@ impl<'a> Player<'a> {
         if let Some(open) = self.pending.front()
             && let Purpose::Check(..) = open.purpose
         {
-            finding = raised_before(finding, open);
+            finding = with_errors(finding, open);
         }
         self.played.lost = Some(what);
         // The step that the slowest rank has not answered is the one that was lost; probes belong to their check.
@@ -701,41 +701,46 @@ impl<'a> Player<'a> {
     }
 }
 
-/// A loss with ranks that raised before it: they are the cause, whatever it made of the others. They went on to the
-/// next step, where nobody joined them.
-fn raised_before(loss: Finding, open: &Pending) -> Finding {
+/// A loss in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
+/// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
+fn with_errors(loss: Finding, open: &Pending) -> Finding {
     let mut first = None;
     let mut count = 0;
     let ranks = loss
         .ranks
-        .into_iter()
+        .iter()
         .map(|line| {
             let reply = open.replies[line.rank.index()].as_ref();
             let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
-                return line;
+                return line.clone();
             };
             count += 1;
             let text = format!("raised {error}");
             first.get_or_insert(error);
-            RankLine { text, ..line }
+            RankLine {
+                text,
+                ..line.clone()
+            }
         })
         .collect();
     let Some(first) = first else {
-        return Finding { ranks, ..loss };
+        return loss;
     };
     let first = first.lines().next().unwrap_or_default();
-    Finding {
-        ranks,
-        ..Finding::bare(
+    let all = open.replies.len();
+    let raised = format!("{count} of {all} ranks raised {first}");
+    let told = match loss.outcome {
+        Outcome::Hang => Finding::bare(
             Outcome::Error,
             Some("raised-on-some-ranks"),
-            format!(
-                "{count} of {} ranks raised {first}; then {}",
-                open.replies.len(),
-                loss.summary
-            ),
-        )
-    }
+            format!("{raised}; then {}", loss.summary),
+        ),
+        _ => Finding {
+            summary: format!("{}; {raised}", loss.summary),
+            ..loss
+        },
+    };
+    Finding { ranks, ..told }
 }
 
 /// Why playing stopped before its end.
