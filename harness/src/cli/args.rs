@@ -34,6 +34,9 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run cases on real ranks and write the reports.
+    ///
+    /// Everything is written below --out, but for empty lock files in $TMPDIR/allranks-locks-UID: they keep runs side
+    /// by side off each other's ports and devices, and may be deleted whenever none runs.
     Run(Box<RunArguments>),
     /// List cases, or with --requirements what covers what.
     List(ListArguments),

@@ -58,10 +58,9 @@ pub fn write(folder: &Path, planned: &Planned) -> io::Result<()> {
             .collect::<BTreeMap<_, _>>(),
         "variables": variables,
     });
-    std::fs::write(
-        folder.join("environment.json"),
-        serde_json::to_vec_pretty(&environment)?,
-    )
+    let path = folder.join("environment.json");
+    std::fs::write(&path, serde_json::to_vec_pretty(&environment)?)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// Memory of the machine, MiB; none where the system does not say.

@@ -53,9 +53,12 @@ fn read(run: &Path) -> Result<Results, Failure> {
     })
 }
 
-/// Writes the reports and says where they are.
+/// Writes the reports and says where they are; if they cannot be written, says at least how the run went.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
-    let paths = report::write_all(folder, results)?;
-    report::console::summarise(out, results, &paths.all())?;
+    let written = report::write_all(folder, results);
+    let paths = written.as_ref().map(report::Paths::all);
+    let shown = paths.as_ref().map_or(&[][..], |paths| paths);
+    report::console::summarise(out, results, shown)?;
+    written?;
     Ok(())
 }

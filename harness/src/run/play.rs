@@ -612,6 +612,11 @@ impl<'a> Player<'a> {
         };
         let mut finding = Finding::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
+        if let Some(open) = self.pending.front()
+            && let Purpose::Check(..) = open.purpose
+        {
+            finding = with_errors(finding, open);
+        }
         self.played.lost = Some(what);
         match self.lost_step(loss).map(|pending| &pending.purpose) {
             Some(Purpose::Check(index, _)) => {
@@ -710,6 +715,48 @@ impl<'a> Player<'a> {
         }
         let _ = self.world.sweep();
     }
+}
+
+/// A loss in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
+/// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
+fn with_errors(loss: Finding, open: &Pending) -> Finding {
+    let mut first = None;
+    let mut count = 0;
+    let ranks = loss
+        .ranks
+        .iter()
+        .map(|line| {
+            let reply = open.replies[line.rank.index()].as_ref();
+            let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
+                return line.clone();
+            };
+            count += 1;
+            let text = format!("raised {error}");
+            first.get_or_insert(error);
+            RankLine {
+                text,
+                ..line.clone()
+            }
+        })
+        .collect();
+    let Some(first) = first else {
+        return loss;
+    };
+    let first = first.lines().next().unwrap_or_default();
+    let all = open.replies.len();
+    let raised = format!("{count} of {all} ranks raised {first}");
+    let told = match loss.outcome {
+        Outcome::Hang => Finding::bare(
+            Outcome::Error,
+            Some("raised-on-some-ranks"),
+            format!("{raised}; then {}", loss.summary),
+        ),
+        _ => Finding {
+            summary: format!("{}; {raised}", loss.summary),
+            ..loss
+        },
+    };
+    Finding { ranks, ..told }
 }
 
 /// Why playing stopped before its end.

@@ -21,8 +21,10 @@ use super::remains::kill_remains;
 const ORPHANED: i32 = 70;
 /// How much later than a rank its supervisor may see the end of the harness.
 const NOTICE: Duration = Duration::from_millis(50);
-/// From killing what is left to looking again.
+/// From one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(10);
+/// How often this process signals itself before it concludes that the signal does not end it.
+const ATTEMPTS: u32 = 20;
 
 /// Runs `argv` as a rank and ends as it does. Returns only if it cannot be started.
 #[must_use]
@@ -91,7 +93,11 @@ fn end_as(status: ExitStatus) -> ! {
             maximum: Some(0),
         };
         let _ = setrlimit(Resource::Core, none);
-        let _ = kill_process(getpid(), signal);
+        // More than once: Rust's own handler of SIGSEGV and SIGBUS takes the first, and the default comes after it.
+        for _ in 0..ATTEMPTS {
+            let _ = kill_process(getpid(), signal);
+            thread::sleep(AGAIN);
+        }
     }
     // A signal that does not end this process: what a shell would say.
     std::process::exit(128 + signal);

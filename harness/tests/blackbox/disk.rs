@@ -9,27 +9,57 @@ use super::{Test, plain};
 /// All of them.
 pub fn tests() -> Vec<Test> {
     vec![
-        plain("disk::full_while_results_are_written", || full(8)),
-        plain("disk::full_while_reports_are_written", || full(64)),
-        plain("disk::full_from_the_start", || full(0)),
+        plain("disk::full_from_the_start", || {
+            full(0, &["environment.json: File too large"]);
+        }),
+        plain("disk::full_while_results_are_written", || {
+            let stage = full(
+                8,
+                &[
+                    "the results could not be written",
+                    "results.jsonl: File too large",
+                ],
+            );
+            // No half line: what is there can be read.
+            assert!(!stage.results("out").scenarios.is_empty());
+        }),
+        plain("disk::full_while_reports_are_written", || {
+            let stage = full(32, &["report.html: File too large", "22 passed"]);
+            let results = stage.results("out");
+            assert_eq!((results.missing(), results.remarks.len()), (0, 0));
+            assert!(
+                !stage.path("out/report.html").exists(),
+                "half a page is no page"
+            );
+        }),
     ]
 }
 
-/// Runs with files of so many KiB at most.
-fn full(kib: u32) {
+/// Runs with files of so many KiB at most; what it must say. Its words go through a pipe, or they would count.
+fn full(kib: u32, words: &[&str]) -> Stage {
     let stage = Stage::new("disk");
     let out = stage.out().display().to_string();
     let mut shell = Command::new("bash");
-    // What is written to standard error must not count: it is a pipe.
-    let line = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\" 2> >(cat >&2)");
+    let line = format!("set -o pipefail; trap '' XFSZ; (ulimit -f {kib}; exec \"$@\") 2>&1 | cat");
     shell.args(["-c", &line, "bash", env!("CARGO_BIN_EXE_allranks"), "run"]);
+    shell.args(["fixtures/drivers/case.yaml", "--driver"]);
     shell.args([
-        "fixtures/drivers/case.yaml",
-        "--driver",
         "command:python3 fixtures/drivers/pretend.py",
+        "--repeat",
+        "2",
+        "--out",
+        &out,
     ]);
-    shell.args(["--repeat", "8", "--out", &out]);
     let ran = stage.start(stage.marked(shell)).end();
     ran.assert_code(10);
+    assert!(!ran.stdout.contains("panicked"), "{}", ran.stdout);
+    for words in words {
+        assert!(
+            ran.stdout.contains(words),
+            "`{words}` is not in:\n{}",
+            ran.stdout
+        );
+    }
     stage.assert_nothing_remains();
+    stage
 }

@@ -2,7 +2,7 @@
 
 use allranks::judge::Outcome;
 
-use super::stage::{Stage, assert_reported, check};
+use super::stage::{Stage, assert_reported};
 use super::{Test, with_torch};
 
 const PLATFORM: &str = "harness/tests/blackbox/faulty/faulty.yaml";
@@ -27,7 +27,15 @@ pub fn tests() -> Vec<Test> {
             );
         }),
         with_torch("fault::a_rank_raises", || {
-            fault("raise", Outcome::Error, "a fault of the test");
+            let told = fault(
+                "raise",
+                Outcome::Error,
+                "1 of 2 ranks raised RuntimeError: a fault of the test",
+            );
+            assert!(
+                told.contains("rank 0: in all_reduce of 3.all_reduce"),
+                "{told}"
+            );
         }),
         with_torch("fault::fresh_processes", fresh),
     ]
@@ -35,12 +43,22 @@ pub fn tests() -> Vec<Test> {
 
 fn case(name: &str, fault: &str) -> String {
     // The library's own timeout is longer than the deadline only where the deadline must come first.
-    let timeout = if fault == "sleep" { 600 } else { 5 };
+    let timeout = if fault == "die" { 5 } else { 600 };
+    let mut steps = [
+        "all_reduce: {numel: 5}",
+        "all_reduce: {numel: 7}",
+        "all_reduce: {numel: 9}",
+        "broadcast: {numel: 7}",
+    ];
+    if fault == "raise" {
+        // Last: a rank that raises goes on to the next step, and its peers would meet it there.
+        steps.rotate_left(2);
+    }
+    let steps = steps.join("\n  - ");
     format!(
-        "id: {name}\ntitle: a fault in the second sum\ncovers: [COLL-001]\n\
+        "id: {name}\ntitle: a fault in the sum of seven\ncovers: [COLL-001]\n\
          world: {{platform: faulty, size: 2, timeout_s: {timeout}, deadline_s: 8, env: {{FAULT: {fault}}}}}\n\
-         steps:\n  - all_reduce: {{numel: 5}}\n  - all_reduce: {{numel: 7}}\n  - all_reduce: {{numel: 9}}\n  \
-         - broadcast: {{numel: 7}}\n"
+         steps:\n  - {steps}\n"
     )
 }
 
@@ -60,8 +78,13 @@ fn fault(fault: &str, outcome: Outcome, words: &str) -> String {
     stage.run_out(&arguments).assert_code(1);
     let results = stage.results("out");
     assert_reported(&results);
+    let spoilt = results.checks.iter().find(|check| {
+        check.id.as_str().starts_with("faulty@")
+            && check.id.as_str().ends_with("all_reduce.float32.sum.7")
+    });
+    let spoilt = spoilt.unwrap();
     for check in &results.checks {
-        let is_spoilt = check.id.as_str() == "faulty@faulty.gloo.ws2#1.all_reduce.float32.sum.7";
+        let is_spoilt = check.id == spoilt.id;
         let expected = if is_spoilt { outcome } else { Outcome::Pass };
         assert_eq!(check.outcome, expected, "{}: {}", check.id, check.summary);
     }
@@ -73,10 +96,6 @@ fn fault(fault: &str, outcome: Outcome, words: &str) -> String {
         };
         assert_eq!(scenario.worlds, worlds, "{}", scenario.id);
     }
-    let spoilt = check(
-        &results,
-        "faulty@faulty.gloo.ws2#1.all_reduce.float32.sum.7",
-    );
     let mut told = spoilt.summary.clone();
     for line in &spoilt.ranks {
         told.push_str(&format!("\nrank {}: {}", line.rank, line.text));

@@ -117,14 +117,14 @@ fn repeat() {
     assert_reported(&results);
     assert_eq!(
         (results.run.planned.scenarios, results.run.planned.checks),
-        (4, 20)
+        (4, 22)
     );
     let second: Vec<_> = results
         .checks
         .iter()
         .filter(|check| check.id.as_str().ends_with(".round2"))
         .collect();
-    assert_eq!(second.len(), 10);
+    assert_eq!(second.len(), 11);
 }
 
 /// Four harnesses at once, two of which make up a folder in the same second, never meet on a port or in a file.

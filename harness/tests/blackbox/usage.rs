@@ -148,8 +148,8 @@ pub fn tests() -> Vec<Test> {
             prints(
                 &["plan", CASE, "--driver", DRIVER],
                 &[
-                    "drivers/case@cpu.gloo.ws2  5 checks",
-                    "2 scenarios, 10 checks, of 1 cases",
+                    "drivers/case@cpu.gloo.ws2  6 checks",
+                    "2 scenarios, 11 checks, of 1 cases",
                 ],
             )
         }),
@@ -183,7 +183,7 @@ fn required_and_not_found() {
     let platform = stage.write(
         "abacus.yaml",
         "name: abacus\ndevice_type: abacus\nevidence: hardware\ncount: torch.abacus.device_count()\n\
-         backends:\n  gloo: {}\n",
+         backends:\n  gloo:\n    supports: [{ops: [barrier]}]\n",
     );
     let arguments = [
         CASE,
