@@ -93,7 +93,10 @@ pub fn functions() -> BTreeSet<String> {
                 .and_then(|rest| rest.split_once('('))
                 .unwrap_or_else(|| panic!("{}: `{}` is no function", path.display(), pair[1]))
                 .0;
-            assert!(names.insert(name.to_owned()), "two mutants are named {name}");
+            assert!(
+                names.insert(name.to_owned()),
+                "two mutants are named {name}"
+            );
         }
     }
     names

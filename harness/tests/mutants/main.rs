@@ -93,8 +93,7 @@ fn healthy() -> Result<(), Failed> {
     let targets: Vec<Target> = targets.collect();
     let (mut cases, mut ids) = (BTreeSet::new(), BTreeSet::new());
     for mutant in index::mutants() {
-        let library =
-            case::load(&[mutant.cases()]).map_err(|problems| problems[0].to_string())?;
+        let library = case::load(&[mutant.cases()]).map_err(|problems| problems[0].to_string())?;
         let selection = Selection {
             world_sizes: vec![mutant.size],
             filters: vec![mutant.filter.parse()?],
