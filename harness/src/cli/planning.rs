@@ -200,8 +200,6 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
     }
     Ok(wanted)
 }
-
-type Wanted = (Arc<Platform>, Vec<String>);
 type Found = (Vec<Target>, Vec<Absent>);
 
 fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
