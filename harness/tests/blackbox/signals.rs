@@ -21,17 +21,27 @@ const CASE: &str = "fixtures/drivers/case.yaml";
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
-    let fresh = |name: &'static str, driver: &'static str, processes| {
-        plain(format!("kill::{name}"), move || {
-            kill_fresh(driver, processes)
-        })
+    let fresh = |name: &'static str, driver: &'static str, word: &'static str| {
+        plain(format!("kill::{name}"), move || kill_fresh(driver, word))
     };
     vec![
-        fresh("silent", "fixtures/drivers/silent.py", 4),
-        fresh("never_connects", "fixtures/drivers/never_connects.py", 4),
-        fresh("ignores_sigterm", "fixtures/drivers/ignores_sigterm.py", 4),
-        // Ranks and their supervisors, and two grandchildren that have fled.
-        fresh("clings", "harness/tests/blackbox/drivers/clings.py", 6),
+        fresh("silent", "fixtures/drivers/silent.py", "silent.py"),
+        fresh(
+            "never_connects",
+            "fixtures/drivers/never_connects.py",
+            "never_connects.py",
+        ),
+        fresh(
+            "ignores_sigterm",
+            "fixtures/drivers/ignores_sigterm.py",
+            "ignores_sigterm.py",
+        ),
+        // Its ranks start processes that flee to sessions of their own.
+        fresh(
+            "clings",
+            "harness/tests/blackbox/drivers/clings.py",
+            "sleep 3600",
+        ),
         with_torch("kill::zygote", kill_zygote),
         with_torch("interrupt::sigint", || interrupt(Signal::INT)),
         with_torch("interrupt::sigterm", || interrupt(Signal::TERM)),
@@ -72,13 +82,15 @@ fn is_ended(results: &Path) -> bool {
     text.contains(r#""type":"scenario""#)
 }
 
-fn kill_fresh(driver: &str, processes: usize) {
+/// Kills a harness with two ranks once there are two processes with this in their command lines.
+fn kill_fresh(driver: &str, word: &str) {
     let stage = Stage::new("kill");
     let driver = format!("command:python3 {driver}");
     let running = start(&stage, &[CASE, "--driver", &driver, "--world-size", "2"]);
-    // The harness itself is one more.
     stage.wait("both ranks run", || {
-        stage.processes().len() == processes + 1
+        let is_rank = |line: &str| line.contains(word) && !line.contains("allranks ");
+        let processes = stage.processes();
+        processes.iter().filter(|(_, line)| is_rank(line)).count() == 2
     });
     running.signal(Signal::KILL);
     running.end().assert_code(1009);
