@@ -24,7 +24,7 @@ pub use fresh::supervise;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
@@ -120,7 +120,9 @@ impl World {
         if let Some(refusal) = refusal {
             return Some(Event::Refused(refusal));
         }
-        let (mut reader, writer) = stream.into_split();
+        let (reader, writer) = stream.into_split();
+        // Most frames are small: one read brings several.
+        let mut reader = BufReader::new(reader);
         let (to_writer, orders) = mpsc::unbounded_channel();
         self.writers[rank.index()] = Some(to_writer);
         tokio::spawn(write_all(writer, orders));
