@@ -145,7 +145,7 @@ pub struct RunArguments {
     /// Run every scenario N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
-    /// Ranks that may run at once; larger worlds run alone. Default: 4 for each core, at least 8.
+    /// Ranks that may run at once; larger worlds run alone. Default: 8 for each core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
 }

@@ -74,11 +74,13 @@ fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Dri
     })
 }
 
-/// Ranks that may run at once when nobody says. A Gloo rank mostly waits for its peers, so a core carries several.
+/// Ranks that may run at once when nobody says. A Gloo rank mostly waits for its peers, so a core carries several:
+/// on 2 cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less
+/// with 32.
 #[must_use]
 pub fn ranks_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    (cores * 4).max(8)
+    cores * 8
 }
 
 /// Requirements of `--require` that no target meets.

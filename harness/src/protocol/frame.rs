@@ -14,6 +14,8 @@ pub const MAX_HEADER: usize = 16 << 20;
 pub const MAX_PAYLOAD: u64 = 64 << 30;
 /// Payload is read in pieces of this size, so that a lying length costs no memory.
 const PIECE: usize = 1 << 20;
+/// Frames with payloads up to this size are joined and written in one piece, so that their reader wakes up once.
+const JOIN: usize = 64 << 10;
 
 /// A header and the bytes that go with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +68,14 @@ pub async fn write_frame<H: Serialize>(
     front.extend((header.len() as u32).to_le_bytes());
     front.extend((length as u64).to_le_bytes());
     front.extend(header);
-    to.write_all(&front).await?;
-    for part in payload {
-        to.write_all(part).await?;
+    if length <= JOIN {
+        front.extend(payload.concat());
+        to.write_all(&front).await?;
+    } else {
+        to.write_all(&front).await?;
+        for part in payload {
+            to.write_all(part).await?;
+        }
     }
     to.flush().await
 }

@@ -25,7 +25,7 @@ pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
 pub use supervise::supervise;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
@@ -128,7 +128,9 @@ impl World {
         }
         let (to_writer, orders) = mpsc::unbounded_channel();
         *writer = Some(to_writer);
-        let (mut reader, to) = stream.into_split();
+        let (reader, to) = stream.into_split();
+        // Most frames are small: one read brings several.
+        let mut reader = BufReader::new(reader);
         tokio::spawn(write_all(to, orders));
         let events = self.sender.clone();
         tokio::spawn(async move {

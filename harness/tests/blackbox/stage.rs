@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use allranks::judge::{Outcome, Verdict};
+use allranks::platform;
 use allranks::report::{CheckRecord, Results, jsonl};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -91,6 +92,11 @@ impl Stage {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allranks"));
         command.args(arguments);
+        // Found here, whatever folder the command will run in.
+        let python = platform::python(None).path;
+        if python.is_file() {
+            command.env("ALLRANKS_PYTHON", std::path::absolute(python).unwrap());
+        }
         self.marked(command)
     }
 
