@@ -8,31 +8,23 @@ use super::{
     Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement,
     Root, RootBy, Splits,
 };
-use crate::case::{Case, Members, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
+use crate::case::{Case, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
 use crate::dtype::{DType, ReduceOp};
-use crate::names::{CheckId, Rank, ScenarioId, WorldSize};
+use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Backend;
 
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
 /// one): nobody creates it and its steps have no checks.
 #[must_use]
 pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
-    let everyone: Vec<Rank> = size.ranks().collect();
     let world = Group {
         name: "world".to_owned(),
-        ranks: everyone.clone(),
+        ranks: size.ranks().collect(),
         backend: None,
     };
     let named = case.groups.iter().map(|(name, spec)| Group {
         name: name.clone(),
-        ranks: match &spec.ranks {
-            Members::All => everyone.clone(),
-            Members::Even => everyone.iter().copied().step_by(2).collect(),
-            Members::Odd => everyone.iter().copied().skip(1).step_by(2).collect(),
-            Members::AllButFirst => everyone[1..].to_vec(),
-            Members::Last => everyone[everyone.len() - 1..].to_vec(),
-            Members::List(ranks) => ranks.iter().copied().map(Rank).collect(),
-        },
+        ranks: spec.ranks.in_world(size),
         backend: spec.backend.clone(),
     });
     std::iter::once(world).chain(named).map(Arc::new).collect()

@@ -71,13 +71,7 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
     if columns.is_empty() {
         return Ok(());
     }
-    let mut tallies = BTreeMap::<_, Tally>::new();
-    for check in &results.checks {
-        tallies
-            .entry(&check.column)
-            .or_default()
-            .add(check.standing());
-    }
+    let tallies = Tally::by_column(&results.checks);
     let all = Tally::of(&results.checks);
     let shown: Vec<Standing> = Standing::ALL
         .into_iter()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::record::CheckRecord;
+use super::record::{CheckRecord, Column};
 use super::results::Results;
 use super::text::{counted, grouped};
 use crate::judge::{Outcome, Verdict};
@@ -150,6 +150,16 @@ impl Tally {
             tally.add(check.standing());
         }
         tally
+    }
+
+    /// The tally of each column's checks.
+    pub fn by_column(checks: &[CheckRecord]) -> BTreeMap<&Column, Self> {
+        let mut tallies = BTreeMap::<_, Self>::new();
+        for check in checks {
+            let tally = tallies.entry(&check.column).or_default();
+            tally.add(check.standing());
+        }
+        tallies
     }
 
     /// Counts one more.

@@ -4,11 +4,15 @@
 //! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel; who
 //! renders them has no say in the run.
 
+mod loss;
+mod pending;
 mod play;
+mod probe;
 mod recording;
 mod scenario;
 mod setup;
 mod steps;
+mod story;
 
 pub use recording::point;
 pub use setup::distinctive_environment;

@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::loss::{Loss, with_errors};
+use super::pending::{Pending, Purpose, check_form};
+use super::probe::probe;
 use super::setup::{closing, disagreement};
+use super::story::RankStory;
 use crate::judge::{Finding, Outcome, error_text};
 use crate::names::{Rank, WorldSize};
 use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
-use crate::protocol::{
-    Call, CallResult, CallStatus, Frame, FromRank, Hello, Step, StepResult, ToRank,
-};
-use crate::report::{RankLine, Span};
-use crate::world::{End, Event, World};
+use crate::protocol::{Call, CallResult, CallStatus, Frame, FromRank, Step, ToRank};
+use crate::report::RankLine;
+use crate::world::{Event, World};
 
 /// Steps a rank may be ahead of the slowest.
 const AHEAD: usize = 16;
 /// Bytes of storages in flight for one rank, at most, unless a single step is larger.
 const BYTES_AHEAD: usize = 32 << 20;
-/// Spans kept for each rank's timeline.
-const SPANS: usize = 240;
 /// How long killed processes may take to be reaped.
 const REAPING: Duration = Duration::from_secs(10);
 /// How long the others may take to answer what a dead rank had answered before it died.
@@ -49,69 +49,6 @@ pub struct Played {
     pub lost: Option<String>,
     /// What is known of each rank.
     pub ranks: Vec<RankStory>,
-}
-
-/// What is known of one rank.
-#[derive(Clone, Debug, Default)]
-pub struct RankStory {
-    /// What it said of itself.
-    pub hello: Option<Hello>,
-    /// How its process ended.
-    pub end: Option<End>,
-    /// Whether the harness killed it.
-    pub killed: bool,
-    /// What it did and when, in nanoseconds of its own clock.
-    pub spans: Vec<Span>,
-    /// The call it is in: step, call, since when.
-    position: Option<(u32, usize, Instant)>,
-    /// Steps it has answered.
-    answered: u32,
-    /// Calls it has entered of the step it is at.
-    entered: usize,
-    broken: Option<String>,
-    said_bye: Option<(u32, String)>,
-}
-
-/// What a step of a world is for.
-enum Purpose {
-    Opening,
-    Check(usize, Prepared),
-    /// After a refusal: is the group still usable?
-    Probe(usize, Prepared),
-    Closing,
-}
-
-/// A step sent and not yet answered by all.
-struct Pending {
-    number: u32,
-    label: String,
-    /// Names of each rank's calls.
-    calls: Vec<Vec<&'static str>>,
-    /// Lengths of each rank's storages.
-    storages: Vec<Vec<u64>>,
-    purpose: Purpose,
-    bytes: usize,
-    replies: Vec<Option<RankReply>>,
-}
-
-impl Pending {
-    fn is_answered(&self) -> bool {
-        self.replies.iter().all(Option::is_some)
-    }
-
-    fn is_answered_by(&self, rank: Rank) -> bool {
-        self.replies[rank.index()].is_some()
-    }
-}
-
-/// Why a world is lost.
-enum Loss {
-    /// Nothing moved for the whole deadline.
-    Hang,
-    /// A rank died, closed its connection, or broke the protocol.
-    Crash(Rank, String),
-    /// The run is being interrupted.
-    Interrupted,
 }
 
 /// How a check ends a world although every rank answered: what follows could be poisoned.
@@ -328,30 +265,41 @@ impl<'a> Player<'a> {
     }
 
     fn conclude_answered(&mut self) -> Result<(), Stop> {
-        while self.pending.front().is_some_and(Pending::is_answered) {
-            if let Some(pending) = self.pending.pop_front() {
-                self.conclude(pending)?;
-            }
+        while let Some(pending) = self.next_answered() {
+            self.conclude(pending)?;
         }
         Ok(())
     }
 
+    /// Takes the first step away, if every rank has answered it.
+    fn next_answered(&mut self) -> Option<Pending> {
+        let front = self.pending.front()?;
+        if front.is_answered() {
+            self.pending.pop_front()
+        } else {
+            None
+        }
+    }
+
     /// After a rank is lost: the step it was lost in is the one it has not answered. Steps before that, which it has
-    /// answered, are the other ranks' to answer, and what they come to counts; an error means that one of them has
-    /// ended the world first.
+    /// answered, are the other ranks' to answer, and what they come to counts, unless it is an error, which may well
+    /// come of the death: such a step is left open and played again in the next world. An error of this function means
+    /// that the world ended before its first check.
     async fn hear_out(&mut self, lost: Rank) -> Result<(), Stop> {
         let limit = Instant::now() + HEARING.min(self.deadline);
-        self.conclude_answered()?;
+        self.conclude_unharmed()?;
         let has_answered = |pending: &VecDeque<Pending>, rank| {
             pending.front().is_some_and(|one| one.is_answered_by(rank))
         };
-        while has_answered(&self.pending, lost) {
+        while has_answered(&self.pending, lost)
+            && !self.pending.front().is_some_and(Pending::is_answered)
+        {
             match timeout_at(limit, self.world.next()).await {
                 Ok(Event::Frame(rank, frame)) => {
                     if self.take(rank, frame).is_err() {
                         break;
                     }
-                    self.conclude_answered()?;
+                    self.conclude_unharmed()?;
                 }
                 Ok(Event::Ended(rank, end)) => self.played.ranks[rank.index()].end = Some(end),
                 // Whom the step waits for is lost as well.
@@ -361,6 +309,41 @@ impl<'a> Player<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Like [`Self::conclude_answered`], up to the first check in which something raised that should not have.
+    fn conclude_unharmed(&mut self) -> Result<(), Stop> {
+        while let Some(pending) = self.next_answered() {
+            if self.is_harmed(&pending) {
+                if let Purpose::Probe(index, _) = pending.purpose {
+                    // The refusal is judged with its probe: both are played again.
+                    self.played.checks.remove(&index);
+                }
+                self.pending.push_front(pending);
+                return Ok(());
+            }
+            self.conclude(pending)?;
+        }
+        Ok(())
+    }
+
+    fn is_harmed(&self, pending: &Pending) -> bool {
+        let raised = pending.replies.iter().flatten();
+        let raised = raised.filter(|reply| error_text(&reply.result.calls).is_some());
+        let allowed = match &pending.purpose {
+            Purpose::Check(index, _) => {
+                let check = &self.scenario.checks[*index];
+                match check.declared {
+                    Declared::Supported => 0,
+                    Declared::Unsupported(_) => check.group.size(),
+                }
+            }
+            Purpose::Probe(..) => 0,
+            // No check to play again: what they come to counts.
+            Purpose::Opening | Purpose::Closing => return false,
+        };
+        let count = raised.count();
+        count != 0 && count != allowed
     }
 
     /// Waits for one event and handles it.
@@ -478,9 +461,7 @@ impl<'a> Player<'a> {
                 };
                 let returned = |call: &CallResult| call.status == CallStatus::Ok;
                 let ok = is_refusal || result.calls.iter().all(returned);
-                if story.spans.len() < SPANS || !ok {
-                    story.spans.extend(span(&pending.label, &result, ok));
-                }
+                story.tell(&pending.label, &result, ok);
                 pending.replies[rank.index()] = Some(RankReply {
                     result,
                     payload: frame.payload,
@@ -577,7 +558,7 @@ impl<'a> Player<'a> {
         let left_behind = self.world.sweep();
         let mut wrong = Vec::new();
         for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
-            let text = farewell_fault(story, self.next_step);
+            let text = story.farewell_fault(self.next_step);
             wrong.extend(text.map(|text| RankLine { rank, text }));
         }
         if left_behind > 0 {
@@ -717,48 +698,6 @@ impl<'a> Player<'a> {
     }
 }
 
-/// A loss in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
-/// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
-fn with_errors(loss: Finding, open: &Pending) -> Finding {
-    let mut first = None;
-    let mut count = 0;
-    let ranks = loss
-        .ranks
-        .iter()
-        .map(|line| {
-            let reply = open.replies[line.rank.index()].as_ref();
-            let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
-                return line.clone();
-            };
-            count += 1;
-            let text = format!("raised {error}");
-            first.get_or_insert(error);
-            RankLine {
-                text,
-                ..line.clone()
-            }
-        })
-        .collect();
-    let Some(first) = first else {
-        return loss;
-    };
-    let first = first.lines().next().unwrap_or_default();
-    let all = open.replies.len();
-    let raised = format!("{count} of {all} ranks raised {first}");
-    let told = match loss.outcome {
-        Outcome::Hang => Finding::bare(
-            Outcome::Error,
-            Some("raised-on-some-ranks"),
-            format!("{raised}; then {}", loss.summary),
-        ),
-        _ => Finding {
-            summary: format!("{}; {raised}", loss.summary),
-            ..loss
-        },
-    };
-    Finding { ranks, ..told }
-}
-
 /// Why playing stopped before its end.
 enum Stop {
     /// The world is lost.
@@ -782,28 +721,6 @@ fn large_aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// A small sum on the same group, after a refusal.
-pub fn probe(check: &Check) -> Check {
-    use crate::dtype::{DType, ReduceOp};
-    use crate::plan::{Extent, Layout, Mode, Op, Placement};
-
-    Check {
-        op: Op::AllReduce,
-        dtype: DType::Float32,
-        reduce: Some(ReduceOp::Sum),
-        extent: Extent::Flat(5),
-        root: None,
-        layout: Layout::Contiguous,
-        mode: Mode::Sync,
-        placement: Placement::OutOfPlace,
-        late: None,
-        declared: Declared::Supported,
-        // Its own data: no other check has such a number.
-        index: check.index | 1 << 31,
-        ..check.clone()
-    }
-}
-
 /// The check's id without the scenario.
 pub fn short(check: &Check) -> &str {
     check
@@ -811,77 +728,6 @@ pub fn short(check: &Check) -> &str {
         .as_str()
         .split_once('#')
         .map_or("", |(_, rest)| rest)
-}
-
-/// What a result must look like before anybody looks at what it says.
-fn check_form(
-    result: &StepResult,
-    payload: usize,
-    pending: &Pending,
-    rank: Rank,
-    entered: usize,
-) -> Result<(), String> {
-    let step = result.step;
-    let (calls, storages) = (
-        pending.calls[rank.index()].len(),
-        &pending.storages[rank.index()],
-    );
-    if result.calls.len() != calls {
-        let answered = result.calls.len();
-        return Err(format!(
-            "it answers {answered} calls of step {step}, which has {calls}"
-        ));
-    }
-    if result.storages != *storages {
-        return Err(format!(
-            "it returns {} in step {step}; it was given {}",
-            lengths(&result.storages),
-            lengths(storages)
-        ));
-    }
-    let total: u64 = storages.iter().sum();
-    if total != payload as u64 {
-        return Err(format!(
-            "it announces {total} bytes of storages in step {step} and sends {payload}"
-        ));
-    }
-    let reached = result
-        .calls
-        .iter()
-        .filter(|call| call.status != CallStatus::NotReached)
-        .count();
-    // Tensors that cannot be made are the error of a first call that was never entered.
-    let no_tensors = reached == 1 && entered == 0 && result.calls[0].status == CallStatus::Error;
-    if reached != entered && !no_tensors {
-        return Err(format!(
-            "it made {reached} calls of step {step} and announced {entered} of them"
-        ));
-    }
-    Ok(())
-}
-
-/// `storages of 8, 16 bytes`.
-fn lengths(storages: &[u64]) -> String {
-    let lengths: Vec<String> = storages.iter().map(u64::to_string).collect();
-    match lengths.as_slice() {
-        [] => "no storages".to_owned(),
-        lengths => format!("storages of {} bytes", lengths.join(", ")),
-    }
-}
-
-fn span(label: &str, result: &StepResult, ok: bool) -> Option<Span> {
-    let start = result
-        .calls
-        .iter()
-        .map(|call| call.enter)
-        .find(|ns| *ns > 0)?;
-    let end = result.calls.iter().map(|call| call.leave).max()?;
-    Some(Span {
-        label: label.to_owned(),
-        start_us: start / 1000,
-        end_us: (end >= start).then_some(end / 1000),
-        ok,
-    })
 }
 
 fn judge_closing(replies: &[RankReply]) -> Finding {
@@ -904,33 +750,5 @@ fn judge_closing(replies: &[RankReply]) -> Finding {
             ranks,
             ..Finding::bare(Outcome::Error, Some("teardown-failed"), "")
         },
-    }
-}
-
-/// What is wrong with a rank's farewell: its token, its count of steps, its exit code, its remains.
-fn farewell_fault(story: &RankStory, steps: u32) -> Option<String> {
-    let (said, token) = story.said_bye.as_ref()?;
-    if story
-        .hello
-        .as_ref()
-        .is_none_or(|hello| hello.token != *token)
-    {
-        return Some("its farewell carries another run's token".to_owned());
-    }
-    if *said != steps {
-        return Some(format!(
-            "it says it finished {said} steps; it was given {steps}"
-        ));
-    }
-    match story.end.as_ref()? {
-        End::Exited {
-            code: 0,
-            left_behind: 0,
-        } => None,
-        End::Exited {
-            code: 0,
-            left_behind,
-        } => Some(format!("it left {left_behind} processes running")),
-        end => Some(format!("its process ended: {end}")),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Shared;
-use super::play::RankStory;
 use super::scenario::ScenarioRun;
+use super::story::RankStory;
 use crate::judge::{Entry, Finding, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Shared;
-use super::play::{Played, Player, RankStory};
+use super::play::{Played, Player};
 use super::setup::{MeetingPoint, device, environment, opening};
+use super::story::RankStory;
 use crate::judge::{Finding, Outcome};
 use crate::plan::Scenario;
 use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};

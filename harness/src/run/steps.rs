@@ -1,6 +1,6 @@
 //! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
 
-use super::play::probe;
+use super::probe::probe;
 use super::setup::{MeetingPoint, closing, device, opening};
 use crate::oracle::{Prepared, Unpreparable};
 use crate::plan::{Declared, Scenario};

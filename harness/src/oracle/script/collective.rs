@@ -234,28 +234,36 @@ pub(super) fn gather(desk: &mut Desk<'_>) {
     });
 }
 
+/// An input for each rank; in place, a view of this rank's own one is the output, and `after` is what it must hold.
+fn shares(desk: &mut Desk<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
+    let mut output = None;
+    let mut inputs = Vec::new();
+    for to in 0..desk.ranks() {
+        let mine = desk.in_place() && to == desk.position;
+        let (role, after) = if mine {
+            (Role::Both, after)
+        } else {
+            (Role::Input, Origin::Keep)
+        };
+        let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
+        if mine {
+            let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
+            output = Some(desk.whole(buffer, form));
+        }
+        inputs.push(input);
+    }
+    (inputs, output)
+}
+
 pub(super) fn scatter(desk: &mut Desk<'_>) {
     let (rank, slot) = (desk.member(desk.root()), desk.position);
     let after = Origin::Copy { rank, slot };
     let mut output = None;
     let mut inputs = None;
     if desk.is_root() {
-        let mut list = Vec::new();
-        for to in 0..desk.ranks() {
-            let mine = desk.in_place() && to == desk.position;
-            let (role, after) = if mine {
-                (Role::Both, after)
-            } else {
-                (Role::Input, Origin::Keep)
-            };
-            let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
-            if mine {
-                let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
-                output = Some(desk.whole(buffer, form));
-            }
-            list.push(input);
-        }
+        let (list, own) = shares(desk, after);
         inputs = Some(list);
+        output = own;
     }
     let output =
         output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
@@ -273,22 +281,7 @@ pub(super) fn reduce_scatter(desk: &mut Desk<'_>) {
     let after = Origin::Reduce {
         slot: desk.position,
     };
-    let mut output = None;
-    let mut inputs = Vec::new();
-    for to in 0..desk.ranks() {
-        let mine = desk.in_place() && to == desk.position;
-        let (role, after) = if mine {
-            (Role::Both, after)
-        } else {
-            (Role::Input, Origin::Keep)
-        };
-        let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
-        if mine {
-            let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
-            output = Some(desk.whole(buffer, form));
-        }
-        inputs.push(input);
-    }
+    let (inputs, output) = shares(desk, after);
     let output =
         output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
     let (group, op, async_op) = (desk.group(), desk.op(), desk.is_async());

@@ -147,13 +147,7 @@ fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
 
 fn write_columns(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let columns = results.columns();
-    let mut tallies = BTreeMap::<_, Tally>::new();
-    for check in &results.checks {
-        tallies
-            .entry(&check.column)
-            .or_default()
-            .add(check.standing());
-    }
+    let tallies = Tally::by_column(&results.checks);
     for (column, name) in columns.iter().zip(column_names(&columns)) {
         let name = one_line(&name);
         let tally = tallies

@@ -1,0 +1,103 @@
+//! A step that was sent and has not been answered by all, and what an answer to it must look like.
+
+use crate::names::Rank;
+use crate::oracle::{Prepared, RankReply};
+use crate::protocol::{CallStatus, StepResult};
+
+/// What a step of a world is for.
+pub enum Purpose {
+    /// Import, init, groups.
+    Opening,
+    /// The check at that place of the scenario.
+    Check(usize, Prepared),
+    /// After a refusal: is the group still usable?
+    Probe(usize, Prepared),
+    /// Teardown.
+    Closing,
+}
+
+/// A step sent and not yet answered by all.
+pub struct Pending {
+    /// The step's number.
+    pub number: u32,
+    /// What the timeline calls it.
+    pub label: String,
+    /// Names of each rank's calls.
+    pub calls: Vec<Vec<&'static str>>,
+    /// Lengths of each rank's storages.
+    pub storages: Vec<Vec<u64>>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Bytes of the largest rank's storages.
+    pub bytes: usize,
+    /// Each rank's answer, once it is there.
+    pub replies: Vec<Option<RankReply>>,
+}
+
+impl Pending {
+    /// Whether every rank has answered.
+    pub fn is_answered(&self) -> bool {
+        self.replies.iter().all(Option::is_some)
+    }
+
+    /// Whether the rank has.
+    pub fn is_answered_by(&self, rank: Rank) -> bool {
+        self.replies[rank.index()].is_some()
+    }
+}
+
+/// What a result must look like before anybody looks at what it says.
+pub fn check_form(
+    result: &StepResult,
+    payload: usize,
+    pending: &Pending,
+    rank: Rank,
+    entered: usize,
+) -> Result<(), String> {
+    let step = result.step;
+    let (calls, storages) = (
+        pending.calls[rank.index()].len(),
+        &pending.storages[rank.index()],
+    );
+    if result.calls.len() != calls {
+        let answered = result.calls.len();
+        return Err(format!(
+            "it answers {answered} calls of step {step}, which has {calls}"
+        ));
+    }
+    if result.storages != *storages {
+        return Err(format!(
+            "it returns {} in step {step}; it was given {}",
+            lengths(&result.storages),
+            lengths(storages)
+        ));
+    }
+    let total: u64 = storages.iter().sum();
+    if total != payload as u64 {
+        return Err(format!(
+            "it announces {total} bytes of storages in step {step} and sends {payload}"
+        ));
+    }
+    let reached = result
+        .calls
+        .iter()
+        .filter(|call| call.status != CallStatus::NotReached)
+        .count();
+    // Tensors that cannot be made are the error of a first call that was never entered.
+    let no_tensors = reached == 1 && entered == 0 && result.calls[0].status == CallStatus::Error;
+    if reached != entered && !no_tensors {
+        return Err(format!(
+            "it made {reached} calls of step {step} and announced {entered} of them"
+        ));
+    }
+    Ok(())
+}
+
+/// `storages of 8, 16 bytes`.
+fn lengths(storages: &[u64]) -> String {
+    let lengths: Vec<String> = storages.iter().map(u64::to_string).collect();
+    match lengths.as_slice() {
+        [] => "no storages".to_owned(),
+        lengths => format!("storages of {} bytes", lengths.join(", ")),
+    }
+}

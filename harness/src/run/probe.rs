@@ -1,0 +1,23 @@
+//! What is asked of a group after it refused a check: does it still work?
+
+use crate::dtype::{DType, ReduceOp};
+use crate::plan::{Check, Declared, Extent, Layout, Mode, Op, Placement};
+
+/// A small sum on the same group, after a refusal.
+pub fn probe(check: &Check) -> Check {
+    Check {
+        op: Op::AllReduce,
+        dtype: DType::Float32,
+        reduce: Some(ReduceOp::Sum),
+        extent: Extent::Flat(5),
+        root: None,
+        layout: Layout::Contiguous,
+        mode: Mode::Sync,
+        placement: Placement::OutOfPlace,
+        late: None,
+        declared: Declared::Supported,
+        // Its own data: no other check has such a number.
+        index: check.index | 1 << 31,
+        ..check.clone()
+    }
+}

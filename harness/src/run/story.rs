@@ -1,0 +1,82 @@
+//! What is known of one rank: what it said, where it is, how it ended.
+
+use tokio::time::Instant;
+
+use crate::protocol::{Hello, StepResult};
+use crate::report::Span;
+use crate::world::End;
+
+/// Spans kept for each rank's timeline; those that end badly are always kept.
+const SPANS: usize = 240;
+
+/// What is known of one rank.
+#[derive(Clone, Debug, Default)]
+pub struct RankStory {
+    /// What it said of itself.
+    pub hello: Option<Hello>,
+    /// How its process ended.
+    pub end: Option<End>,
+    /// Whether the harness killed it.
+    pub killed: bool,
+    /// What it did and when, in nanoseconds of its own clock.
+    pub spans: Vec<Span>,
+    /// The call it is in: step, call, since when.
+    pub position: Option<(u32, usize, Instant)>,
+    /// Steps it has answered.
+    pub answered: u32,
+    /// Calls it has entered of the step it is at.
+    pub entered: usize,
+    /// How its connection broke.
+    pub broken: Option<String>,
+    /// Its farewell: the steps it says it finished, and the token.
+    pub said_bye: Option<(u32, String)>,
+}
+
+impl RankStory {
+    /// What is wrong with the rank's farewell: its token, its count of steps, its exit code, its remains.
+    pub fn farewell_fault(&self, steps: u32) -> Option<String> {
+        let (said, token) = self.said_bye.as_ref()?;
+        let hello = self.hello.as_ref();
+        if hello.is_none_or(|hello| hello.token != *token) {
+            return Some("its farewell carries another run's token".to_owned());
+        }
+        if *said != steps {
+            return Some(format!(
+                "it says it finished {said} steps; it was given {steps}"
+            ));
+        }
+        match self.end.as_ref()? {
+            End::Exited {
+                code: 0,
+                left_behind: 0,
+            } => None,
+            End::Exited {
+                code: 0,
+                left_behind,
+            } => Some(format!("it left {left_behind} processes running")),
+            end => Some(format!("its process ended: {end}")),
+        }
+    }
+
+    /// Adds a step to the timeline.
+    pub fn tell(&mut self, label: &str, result: &StepResult, ok: bool) {
+        if self.spans.len() < SPANS || !ok {
+            self.spans.extend(span(label, result, ok));
+        }
+    }
+}
+
+fn span(label: &str, result: &StepResult, ok: bool) -> Option<Span> {
+    let start = result
+        .calls
+        .iter()
+        .map(|call| call.enter)
+        .find(|ns| *ns > 0)?;
+    let end = result.calls.iter().map(|call| call.leave).max()?;
+    Some(Span {
+        label: label.to_owned(),
+        start_us: start / 1000,
+        end_us: (end >= start).then_some(end / 1000),
+        ok,
+    })
+}
