@@ -3,12 +3,17 @@
 //! Steps are sent ahead of the answers, so that a rank never waits for the harness; the opening and the closing are
 //! fences. The harness's own deadline is on *progress*: any event of any rank counts.
 
+mod leaving;
+mod losing;
+
+use leaving::judge_closing;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::loss::{Loss, with_errors};
+use super::loss::Loss;
 use super::pending::{Pending, Purpose, check_form};
 use super::probe::probe;
 use super::setup::{closing, disagreement};
@@ -25,10 +30,6 @@ use crate::world::{Event, World};
 const AHEAD: usize = 16;
 /// Bytes of storages in flight for one rank, at most, unless a single step is larger.
 const BYTES_AHEAD: usize = 32 << 20;
-/// How long killed processes may take to be reaped.
-const REAPING: Duration = Duration::from_secs(10);
-/// How long the others may take to answer what a dead rank had answered before it died.
-const HEARING: Duration = Duration::from_secs(2);
 /// Index of `init_process_group` in the opening.
 const INIT_CALL: usize = 1;
 /// From the host's entering `init_process_group` to its listening, a little more than it takes.
@@ -281,71 +282,6 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// After a rank is lost: the step it was lost in is the one it has not answered. Steps before that, which it has
-    /// answered, are the other ranks' to answer, and what they come to counts, unless it is an error, which may well
-    /// come of the death: such a step is left open and played again in the next world. An error of this function means
-    /// that the world ended before its first check.
-    async fn hear_out(&mut self, lost: Rank) -> Result<(), Stop> {
-        let limit = Instant::now() + HEARING.min(self.deadline);
-        self.conclude_unharmed()?;
-        let has_answered = |pending: &VecDeque<Pending>, rank| {
-            pending.front().is_some_and(|one| one.is_answered_by(rank))
-        };
-        while has_answered(&self.pending, lost)
-            && !self.pending.front().is_some_and(Pending::is_answered)
-        {
-            match timeout_at(limit, self.world.next()).await {
-                Ok(Event::Frame(rank, frame)) => {
-                    if self.take(rank, frame).is_err() {
-                        break;
-                    }
-                    self.conclude_unharmed()?;
-                }
-                Ok(Event::Ended(rank, end)) => self.played.ranks[rank.index()].end = Some(end),
-                // Whom the step waits for is lost as well.
-                Ok(Event::Broken(rank, _)) if !has_answered(&self.pending, rank) => break,
-                Ok(Event::Broken(..) | Event::Hello(..) | Event::Refused(..)) => {}
-                Err(_) => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Like [`Self::conclude_answered`], up to the first check in which something raised that should not have.
-    fn conclude_unharmed(&mut self) -> Result<(), Stop> {
-        while let Some(pending) = self.next_answered() {
-            if self.is_harmed(&pending) {
-                if let Purpose::Probe(index, _) = pending.purpose {
-                    // The refusal is judged with its probe: both are played again.
-                    self.played.checks.remove(&index);
-                }
-                self.pending.push_front(pending);
-                return Ok(());
-            }
-            self.conclude(pending)?;
-        }
-        Ok(())
-    }
-
-    fn is_harmed(&self, pending: &Pending) -> bool {
-        let raised = pending.replies.iter().flatten();
-        let raised = raised.filter(|reply| error_text(&reply.result.calls).is_some());
-        let allowed = match &pending.purpose {
-            Purpose::Check(index, _) => {
-                let check = &self.scenario.checks[*index];
-                match check.declared {
-                    Declared::Supported => 0,
-                    Declared::Unsupported(_) => check.group.size(),
-                }
-            }
-            Purpose::Probe(..) => 0,
-            // No check to play again: what they come to counts.
-            Purpose::Opening | Purpose::Closing => return false,
-        };
-        let count = raised.count();
-        count != 0 && count != allowed
-    }
-
     /// Waits for one event and handles it.
     async fn step(&mut self) -> Result<(), Stop> {
         match self.event(self.progress + self.deadline).await? {
@@ -541,161 +477,6 @@ impl<'a> Player<'a> {
             }
         }
     }
-
-    /// Sends every rank away and waits for its token and its end.
-    async fn part(&mut self) -> Result<(), Stop> {
-        for rank in self.size().ranks() {
-            self.world.send(rank, ToRank::Finish, Vec::new());
-        }
-        while self
-            .played
-            .ranks
-            .iter()
-            .any(|rank| rank.said_bye.is_none() || rank.end.is_none())
-        {
-            self.step().await?;
-        }
-        let left_behind = self.world.sweep();
-        let mut wrong = Vec::new();
-        for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
-            let text = story.farewell_fault(self.next_step);
-            wrong.extend(text.map(|text| RankLine { rank, text }));
-        }
-        if left_behind > 0 {
-            wrong.push(RankLine {
-                rank: Rank(0),
-                text: format!("ranks left {left_behind} processes running"),
-            });
-        }
-        if let Some(first) = wrong.first() {
-            let summary = format!("rank {}: {}", first.rank, first.text);
-            self.played.end = Some(Finding {
-                ranks: wrong,
-                ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
-            });
-        }
-        Ok(())
-    }
-
-    /// Turns a loss into findings: of the step in flight, if it is a check's, of init, or of the end.
-    fn note_loss(&mut self, loss: &Loss) {
-        let (outcome, class, what) = match loss {
-            Loss::Hang => (
-                Outcome::Hang,
-                "hang",
-                format!("no rank moved for {} s", self.deadline.as_secs_f64()),
-            ),
-            Loss::Crash(rank, why) => (Outcome::Crash, "crash", format!("rank {rank}: {why}")),
-            Loss::Interrupted => {
-                self.played.lost = Some("interrupted".to_owned());
-                return;
-            }
-        };
-        let mut finding = Finding::bare(outcome, Some(class), what.clone());
-        finding.ranks = self.positions();
-        if let Some(open) = self.pending.front()
-            && let Purpose::Check(..) = open.purpose
-        {
-            finding = with_errors(finding, open);
-        }
-        self.played.lost = Some(what);
-        match self.lost_step(loss).map(|pending| &pending.purpose) {
-            Some(Purpose::Check(index, _)) => {
-                let index = *index;
-                self.played.checks.insert(index, finding);
-            }
-            // A probe belongs to its check.
-            Some(Purpose::Probe(index, _)) => {
-                let index = *index;
-                if let Some(refused) = self.played.checks.remove(&index) {
-                    finding.summary =
-                        format!("{}; afterwards {}", refused.summary, finding.summary);
-                }
-                self.played.checks.insert(index, finding);
-            }
-            Some(Purpose::Opening) => {
-                finding.outcome = Outcome::InitFailed;
-                self.played.init = Some(finding);
-            }
-            Some(Purpose::Closing) => self.played.end = Some(finding),
-            None if self.played.init.is_none() => {
-                finding.outcome = Outcome::InitFailed;
-                self.played.init = Some(finding);
-            }
-            None => self.played.end = Some(finding),
-        }
-    }
-
-    /// The step in which the world was lost. Steps are sent ahead, so ranks may be in different ones: a rank that
-    /// died did so in the first step it has not answered, and a world hangs in the first that not all have answered.
-    /// Steps before the lost one that are still open have no finding; they are played again in the next world.
-    fn lost_step(&self, loss: &Loss) -> Option<&Pending> {
-        match loss {
-            Loss::Crash(rank, _) => self
-                .pending
-                .iter()
-                .find(|pending| pending.replies[rank.index()].is_none()),
-            Loss::Hang | Loss::Interrupted => self.pending.front(),
-        }
-    }
-
-    /// Where every rank is, for a world that was lost.
-    fn positions(&self) -> Vec<RankLine> {
-        let now = Instant::now();
-        let open = self.pending.front();
-        self.size()
-            .ranks()
-            .zip(&self.played.ranks)
-            .map(|(rank, story)| {
-                let text = if let Some(end) = &story.end {
-                    format!("its process ended: {end}")
-                } else if story.said_bye.is_some() {
-                    "said bye and has not ended".to_owned()
-                } else if let Some(why) = &story.broken {
-                    why.clone()
-                } else if story.hello.is_none() {
-                    "has not said hello".to_owned()
-                } else if let Some((step, call, since)) = story.position {
-                    let named = self
-                        .pending
-                        .iter()
-                        .find(|pending| pending.number == step)
-                        .map_or_else(String::new, |pending| {
-                            format!("{} of {}", pending.calls[rank.index()][call], pending.label)
-                        });
-                    format!("in {named} for {:.1} s", (now - since).as_secs_f64())
-                } else if open.is_some_and(|pending| pending.replies[rank.index()].is_some()) {
-                    "has done its part and waits".to_owned()
-                } else {
-                    format!(
-                        "has answered {} steps and not begun the next",
-                        story.answered
-                    )
-                };
-                RankLine { rank, text }
-            })
-            .collect()
-    }
-
-    /// Kills what still runs and waits until all of it is gone.
-    async fn clear(&mut self) {
-        for rank in self.size().ranks() {
-            let story = &mut self.played.ranks[rank.index()];
-            if story.end.is_none() {
-                story.killed = true;
-                self.world.kill(rank);
-            }
-        }
-        let limit = Instant::now() + REAPING;
-        while self.played.ranks.iter().any(|rank| rank.end.is_none()) {
-            match timeout_at(limit, self.world.next()).await {
-                Ok(Event::Ended(rank, end)) => self.played.ranks[rank.index()].end = Some(end),
-                Ok(_) => {}
-                Err(_) => break,
-            }
-        }
-        let _ = self.world.sweep();
-    }
 }
 
 /// Why playing stopped before its end.
@@ -728,27 +509,4 @@ pub fn short(check: &Check) -> &str {
         .as_str()
         .split_once('#')
         .map_or("", |(_, rest)| rest)
-}
-
-fn judge_closing(replies: &[RankReply]) -> Finding {
-    let mut ranks = Vec::new();
-    for (rank, reply) in replies.iter().enumerate() {
-        let text = error_text(&reply.result.calls);
-        ranks.extend(text.map(|text| RankLine {
-            rank: Rank(rank as u32),
-            text,
-        }));
-    }
-    let checked = vec![1; replies.len()];
-    match ranks.first() {
-        None => Finding {
-            checked,
-            ..Finding::bare(Outcome::Pass, None, "")
-        },
-        Some(first) => Finding {
-            summary: format!("rank {} did not tear down: {}", first.rank, first.text),
-            ranks,
-            ..Finding::bare(Outcome::Error, Some("teardown-failed"), "")
-        },
-    }
 }
