@@ -232,7 +232,7 @@ impl Run {
             return Ok(());
         };
         let mut ledger = live.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = Record::End(cli::end_record(&ledger.results, &[], false));
+        let end = Record::End(cli::end_record(&ledger.results, &[]));
         ledger.writer.append(&end)?;
         ledger.results.push(end);
         let folder = &self.folder;

@@ -8,6 +8,7 @@ mod list;
 mod planning;
 mod results;
 mod running;
+mod trouble;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
 pub use planning::{Absent, Planned, prepare, prove_inputs};
 pub use running::{IMPORT_PATIENCE, end_record, ranks_at_once};
+pub use trouble::Trouble;
 
 use crate::suite::SuiteError;
 use crate::{case, platform, world};

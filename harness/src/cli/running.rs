@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::args::{DriverChoice, RunArguments};
 use super::planning::{self, Planned};
+use super::trouble::Trouble;
 use super::{Exit, Failure, environment};
 use crate::judge::{Expectations, Outcome, Verdict};
 use crate::plan::Plan;
@@ -62,8 +63,8 @@ pub fn run(
         absent: planned.absences(),
         out: folder.clone(),
     };
-    let (results, troubles, failed_to_write) = play(planned, settings, arguments, err)?;
-    finish(results, troubles, failed_to_write, out)
+    let (results, troubles) = play(planned, settings, arguments, err)?;
+    finish(results, &troubles, out)
 }
 
 fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Driver, Failure> {
@@ -121,7 +122,7 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
     }
 }
 
-type Played = (Results, Vec<String>, bool);
+type Played = (Results, Vec<Trouble>);
 
 /// Runs the plan while showing and writing down what happens.
 fn play(
@@ -130,7 +131,10 @@ fn play(
     arguments: &RunArguments,
     err: &mut (impl Write + Send),
 ) -> Result<Played, Failure> {
-    let mut troubles = unmet(&arguments.select.require, &planned);
+    let mut troubles: Vec<Trouble> = unmet(&arguments.select.require, &planned)
+        .into_iter()
+        .map(Trouble::Missing)
+        .collect();
     let whole = arguments.select.filter.is_empty()
         && arguments.select.shard.is_none()
         && arguments.select.world_size.is_empty()
@@ -171,7 +175,7 @@ fn play(
                 Ok(Some(record)) => {
                     console.record(&record)?;
                     if !failed_to_write && let Err(error) = writer.append(&record) {
-                        troubles.push(format!("the results could not be written: {error}"));
+                        troubles.push(Trouble::unwritable(&error));
                         failed_to_write = true;
                         interrupt.set();
                     }
@@ -198,22 +202,21 @@ fn play(
         return Err(Failure::Trouble("the run recorded nothing".to_owned()));
     };
     if interrupt.is_set() && !failed_to_write {
-        troubles.push("interrupted".to_owned());
+        troubles.push(Trouble::Interrupted);
     }
     if whole {
         troubles.extend(stale(&expectations, &plan, &results));
     }
-    let end = end_record(&results, &troubles, failed_to_write);
+    let end = end_record(&results, &troubles);
     if !failed_to_write && let Err(error) = writer.append(&Record::End(end.clone())) {
-        troubles.push(format!("the results could not be written: {error}"));
-        failed_to_write = true;
+        troubles.push(Trouble::unwritable(&error));
     }
     results.push(Record::End(end));
-    Ok((results, troubles, failed_to_write))
+    Ok((results, troubles))
 }
 
 /// Entries that matched nothing in a run that had everything.
-fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<String> {
+fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Trouble> {
     let torch = results
         .columns()
         .first()
@@ -227,7 +230,7 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Str
     expectations
         .stale(points)
         .into_iter()
-        .map(|entry| format!("{} is stale: it is about no check of the suite", entry.at))
+        .map(|entry| Trouble::Stale(entry.at.clone()))
         .collect()
 }
 
@@ -255,7 +258,7 @@ async fn listen_for_signals(interrupt: Interrupt) {
 
 /// The last record of a run: counts, troubles that belong to no check, and the exit code these amount to.
 #[must_use]
-pub fn end_record(results: &Results, troubles: &[String], failed_to_write: bool) -> EndRecord {
+pub fn end_record(results: &Results, troubles: &[Trouble]) -> EndRecord {
     let mut verdicts = BTreeMap::new();
     let mut outcomes = BTreeMap::new();
     for check in &results.checks {
@@ -272,42 +275,37 @@ pub fn end_record(results: &Results, troubles: &[String], failed_to_write: bool)
             .unwrap_or(0),
         verdicts,
         outcomes,
-        troubles: troubles.to_vec(),
-        exit_code: exit(results, troubles, failed_to_write) as u8,
+        troubles: troubles.iter().map(Trouble::text).collect(),
+        exit_code: exit(results, troubles) as u8,
     }
 }
 
 /// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
-fn exit(results: &Results, troubles: &[String], failed_to_write: bool) -> Exit {
+fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
     let any = |test: fn(&report::CheckRecord) -> bool| results.checks.iter().any(test);
-    if failed_to_write || any(|check| check.outcome == Outcome::HarnessError) {
+    let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
+    if amounts_to(Exit::Trouble) || any(|check| check.outcome == Outcome::HarnessError) {
         return Exit::Trouble;
     }
     let unexpected = any(|check| match check.verdict {
         Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky => true,
         Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
     });
-    let is_stale = troubles.iter().any(|trouble| trouble.contains("stale"));
-    if unexpected || is_stale {
+    if unexpected || amounts_to(Exit::Unexpected) {
         return Exit::Unexpected;
     }
     let missing = results.missing() > 0 || any(|check| check.verdict == Verdict::NotRun);
-    if missing || !troubles.is_empty() {
+    if missing || amounts_to(Exit::Incomplete) {
         return Exit::Incomplete;
     }
     Exit::AsExpected
 }
 
 /// Writes the reports and the summary.
-fn finish(
-    results: Results,
-    troubles: Vec<String>,
-    failed_to_write: bool,
-    out: &mut impl Write,
-) -> Result<Exit, Failure> {
+fn finish(results: Results, troubles: &[Trouble], out: &mut impl Write) -> Result<Exit, Failure> {
     let folder: PathBuf = results.folder.clone();
-    let exit = exit(&results, &troubles, failed_to_write);
+    let exit = exit(&results, troubles);
     super::results::render(&folder, &results, out)?;
     Ok(exit)
 }
