@@ -21,3 +21,11 @@ pub fn probe(check: &Check) -> Check {
         ..check.clone()
     }
 }
+
+/// The probe that must follow a check: one that must be refused is not over before the group has worked again.
+pub fn probe_after(check: &Check) -> Option<Check> {
+    match check.declared {
+        Declared::Supported => None,
+        Declared::Unsupported(_) => Some(probe(check)),
+    }
+}

@@ -1,9 +1,9 @@
 //! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
 
-use super::probe::probe;
+use super::probe::probe_after;
 use super::setup::{MeetingPoint, closing, device, opening};
 use crate::oracle::{Prepared, Unpreparable};
-use crate::plan::{Declared, Scenario};
+use crate::plan::Scenario;
 use crate::protocol::Step;
 
 /// The steps of each rank, in order: the opening, one for each check and a probe after each that must be refused, the
@@ -29,11 +29,7 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, Unprepara
         })
         .collect();
     for check in &scenario.checks {
-        let probed = match check.declared {
-            Declared::Supported => None,
-            Declared::Unsupported(_) => Some(probe(check)),
-        };
-        for check in std::iter::once(check).chain(&probed) {
+        for check in std::iter::once(check).chain(&probe_after(check)) {
             let prepared = Prepared::new(check, size, seed)?;
             for (steps, step) in ranks.iter_mut().zip(prepared.steps()) {
                 steps.push(step.step.clone());

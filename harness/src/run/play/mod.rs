@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::loss::Loss;
 use super::pending::{Pending, Purpose, check_form};
-use super::probe::probe;
+use super::probe::{probe, probe_after};
 use super::setup::{closing, disagreement};
 use super::story::RankStory;
 use crate::judge::{Finding, Outcome, error_text};
@@ -206,16 +206,12 @@ impl<'a> Player<'a> {
         };
         let steps = prepared.steps().to_vec();
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
-        if let Declared::Unsupported(_) = check.declared {
-            let probe = probe(check);
-            if let Ok(prepared) = Prepared::new(&probe, self.size(), self.seed) {
-                let steps = prepared.steps().to_vec();
-                self.send(
-                    format!("{label} (probe)"),
-                    Purpose::Probe(index, prepared),
-                    steps,
-                );
-            }
+        if let Some(probe) = probe_after(check)
+            && let Ok(prepared) = Prepared::new(&probe, self.size(), self.seed)
+        {
+            let steps = prepared.steps().to_vec();
+            let label = format!("{label} (probe)");
+            self.send(label, Purpose::Probe(index, prepared), steps);
         }
     }
 
