@@ -63,7 +63,7 @@ fn every_must_has_a_case() {
         .cases
         .iter()
         .flat_map(|case| {
-            let steps = case.steps.iter().flat_map(|step| &step.params.covers);
+            let steps = case.steps.iter().flat_map(|step| step.covers());
             case.covers.iter().chain(steps)
         })
         .collect();

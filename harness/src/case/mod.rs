@@ -9,7 +9,9 @@ mod params;
 mod profile;
 mod requirement;
 mod schema;
+mod script;
 mod validate;
+mod validate_script;
 mod validate_step;
 mod values;
 
@@ -17,10 +19,15 @@ pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
+pub use script::{
+    Afterwards, ExpectSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove, OpSpec,
+    SCRIPT, ScriptSpec, SteadySpec, Verb,
+};
 pub(crate) use validate::{is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,6 +81,20 @@ pub struct WorldSpec {
     /// Environment variables for every rank.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Whether ranks are initialised before the first step.
+    #[serde(default)]
+    pub starts: Starts,
+}
+
+/// Whether ranks are initialised before the first step of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Starts {
+    /// They are, and have every group of the case.
+    #[default]
+    Initialised,
+    /// They are not: scripts initialise and destroy.
+    Bare,
 }
 
 impl Default for WorldSpec {
@@ -86,6 +107,7 @@ impl Default for WorldSpec {
             timeout_s: default_timeout(),
             deadline_s: default_deadline(),
             env: BTreeMap::new(),
+            starts: Starts::default(),
         }
     }
 }
@@ -145,6 +167,10 @@ pub enum Members {
     Odd,
     /// `all_but_first`: ranks 1 to the last.
     AllButFirst,
+    /// `all_but_last`: ranks 0 to the last but one; in a world of one, empty.
+    AllButLast,
+    /// `first`: rank 0 alone.
+    First,
     /// `last`: the last rank alone.
     Last,
     /// A list of global ranks. Worlds too small for it are an error in the case.
@@ -160,16 +186,42 @@ impl Members {
             Self::Even => size.ranks().filter(|rank| rank.0 % 2 == 0).collect(),
             Self::Odd => size.ranks().filter(|rank| rank.0 % 2 == 1).collect(),
             Self::AllButFirst => size.ranks().skip(1).collect(),
+            Self::AllButLast => size.ranks().take(size.count() - 1).collect(),
+            Self::First => size.ranks().take(1).collect(),
             Self::Last => size.ranks().last().into_iter().collect(),
             Self::List(ranks) => ranks.iter().copied().map(Rank).collect(),
         }
     }
 }
 
-/// One step: an op and the sweep of its parameters. In YAML a map with one key, the op's name:
-/// `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
+/// One step. In YAML a map with one key, an op's name or `script`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StepSpec {
+pub enum StepSpec {
+    /// An op and the sweep of its parameters.
+    Sweep(SweepSpec),
+    /// What each rank does, move by move.
+    Script {
+        /// The script.
+        spec: Arc<ScriptSpec>,
+        /// Line in the file, from 1.
+        line: usize,
+    },
+}
+
+impl StepSpec {
+    /// Requirements the step covers besides the case's.
+    #[must_use]
+    pub fn covers(&self) -> &[RequirementId] {
+        match self {
+            Self::Sweep(step) => &step.params.covers,
+            Self::Script { spec, .. } => &spec.covers,
+        }
+    }
+}
+
+/// An op and the sweep of its parameters: `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepSpec {
     /// The op.
     pub op: Op,
     /// Its parameters.
@@ -224,6 +276,30 @@ impl StepParams {
     pub const DEFAULT_DTYPE: DType = DType::Float32;
     /// The reduce operator of a step that names none.
     pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
+
+    /// These parameters where they are given, the others' elsewhere.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            group: self.group.or(other.group),
+            dtype: self.dtype.or(other.dtype),
+            op: self.op.or(other.op),
+            numel: self.numel.or(other.numel),
+            root: self.root.or(other.root),
+            by: self.by.or(other.by),
+            layout: self.layout.or(other.layout),
+            mode: self.mode.or(other.mode),
+            placement: self.placement.or(other.placement),
+            non_root: self.non_root.or(other.non_root),
+            splits: self.splits.or(other.splits),
+            pairs: self.pairs.or(other.pairs),
+            count: self.count.or(other.count),
+            tag: self.tag.or(other.tag),
+            object: self.object.or(other.object),
+            sweep: self.sweep,
+            covers: self.covers,
+        }
+    }
 }
 
 /// How a step's lists are combined into checks.

@@ -1,6 +1,6 @@
 //! Which parameters an op takes: the one table that loading, the schema and the plan share.
 
-use super::StepParams;
+use super::{SCRIPT, StepParams};
 use crate::plan::Op;
 
 /// What every op takes.
@@ -65,6 +65,7 @@ impl Op {
             Self::GatherObject => "gather_object",
             Self::BroadcastObjectList => "broadcast_object_list",
             Self::ScatterObjectList => "scatter_object_list",
+            Self::Script => SCRIPT,
         }
     }
 
@@ -119,6 +120,7 @@ impl StepParams {
             Op::Barrier => &["mode"],
             Op::MonitoredBarrier => &[],
             Op::AllGatherObject => &["object"],
+            Op::Script => &[],
             Op::GatherObject | Op::BroadcastObjectList | Op::ScatterObjectList => {
                 &["object", "root", "by"]
             }

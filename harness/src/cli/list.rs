@@ -80,7 +80,7 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         let covers = |ids: &[crate::names::RequirementId]| ids.contains(&requirement.id);
         let mut covered = false;
         for case in &suite.cases {
-            if covers(&case.covers) || case.steps.iter().any(|step| covers(&step.params.covers)) {
+            if covers(&case.covers) || case.steps.iter().any(|step| covers(step.covers())) {
                 covered = true;
                 writeln!(out, "    {}", case.id)?;
             }

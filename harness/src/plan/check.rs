@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Script;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,9 @@ pub enum Op {
     BroadcastObjectList,
     /// `scatter_object_list`.
     ScatterObjectList,
+    /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
+    #[schemars(skip)]
+    Script,
 }
 
 /// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
@@ -193,6 +197,15 @@ pub enum Pairs {
     All,
     /// Every rank to itself (only `batch_isend_irecv` allows it on some backends).
     Own,
+    /// One group rank to another: a script's message, not written in a sweep.
+    #[serde(skip)]
+    #[schemars(skip)]
+    Link {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+    },
 }
 
 /// What Python object an object collective carries; each rank's differs in content and in size.
@@ -299,4 +312,7 @@ pub struct Check {
     pub params: Vec<(String, String)>,
     /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
     pub at: String,
+    /// What the ranks do, if it is a script.
+    #[serde(skip)]
+    pub script: Option<Arc<Script>>,
 }

@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
+use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement,
-    Root, RootBy, Splits,
+    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits,
 };
-use crate::case::{Case, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
+use crate::case::{
+    Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
+    SweepSpec,
+};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Backend;
@@ -50,7 +54,7 @@ struct Axes {
 }
 
 impl Axes {
-    fn new(step: &StepSpec, group_size: u64) -> Self {
+    fn new(step: &SweepSpec, group_size: u64) -> Self {
         let params = &step.params;
         let op = step.op;
         Self {
@@ -173,11 +177,122 @@ pub struct Place<'a> {
     pub groups: &'a [Arc<Group>],
 }
 
-/// Appends the checks of step number `number`, and what was left out of its sweep.
+/// Appends the checks of step number `number`, and what was left out of it.
 pub fn expand(
     place: &Place<'_>,
     number: usize,
     step: &StepSpec,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<LeftOut>,
+) {
+    match step {
+        StepSpec::Sweep(step) => sweep(place, number, step, checks, left_out),
+        StepSpec::Script { spec, line } => {
+            let over: Vec<Option<&OpSpec>> = match spec.over.as_slice() {
+                [] => vec![None],
+                ops => ops.iter().map(Some).collect(),
+            };
+            for it in over {
+                match scripted(place, number, spec, *line, it, checks.len() as u32) {
+                    Ok(check) => checks.push(check),
+                    Err(reason) => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The check of a script, for one of the ops it is about.
+fn scripted(
+    place: &Place<'_>,
+    number: usize,
+    spec: &ScriptSpec,
+    line: usize,
+    it: Option<&OpSpec>,
+    index: u32,
+) -> Result<Check, String> {
+    let world = &place.groups[0];
+    let size = world.size() as u32;
+    if spec
+        .size
+        .as_ref()
+        .is_some_and(|sizes| !sizes.as_slice().contains(&size))
+    {
+        return Err(format!("the script is not for a world of {size}"));
+    }
+    let script = script(
+        place,
+        number,
+        spec,
+        it.map(|it| (it.op, &it.params)),
+        index,
+        line,
+    )?;
+    let step = SweepSpec {
+        op: Op::Script,
+        params: StepParams {
+            covers: spec.covers.clone(),
+            ..StepParams::default()
+        },
+        line,
+    };
+    let mut check = single(place, number, &step, world, index)?;
+    check.params.push(("script".to_owned(), spec.name.clone()));
+    if let Some(it) = it {
+        check
+            .params
+            .push(("over".to_owned(), it.op.name().to_owned()));
+    }
+    let words: Vec<&str> = check
+        .params
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
+    check.script = Some(Arc::new(script));
+    // What is not declared of the ops it issues leaves it out as a whole.
+    check.declared = Declared::Supported;
+    Ok(check)
+}
+
+/// The first point of a step's sweep.
+///
+/// # Errors
+/// Why it has no meaning.
+pub(super) fn single(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
+    group: &Arc<Group>,
+    index: u32,
+) -> Result<Check, String> {
+    let axes = Axes::new(step, group.size() as u64);
+    let lengths = axes.lengths();
+    if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
+        return Err("a move has one value for each parameter".to_owned());
+    }
+    let point = vec![0; lengths.len()];
+    let mut check = check(place, number, step, group, &axes, &point, index);
+    if step.op.is_barrier() {
+        // Who is late is for the script to say.
+        check.late = None;
+    }
+    if let Some(reason) = meaningless(&check) {
+        return Err(reason);
+    }
+    check.declared = declared(place, &check);
+    Ok(check)
+}
+
+fn sweep(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
     checks: &mut Vec<Check>,
     left_out: &mut Vec<LeftOut>,
 ) {
@@ -239,7 +354,7 @@ fn declared(place: &Place<'_>, check: &Check) -> Declared {
 fn check(
     place: &Place<'_>,
     number: usize,
-    step: &StepSpec,
+    step: &SweepSpec,
     group: &Arc<Group>,
     axes: &Axes,
     point: &[usize],
@@ -293,6 +408,7 @@ fn check(
         declared: Declared::Supported,
         params: Vec::new(),
         at: format!("{}:{}", place.case.source.display(), step.line),
+        script: None,
     };
     check.params = params(step, &check);
     let words: Vec<String> = check
@@ -308,7 +424,7 @@ fn check(
 }
 
 /// The axes worth showing: those the step writes down, and those that decide what the check is.
-fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
+fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
     let mut params = vec![("call".to_owned(), check.op.name().to_owned())];

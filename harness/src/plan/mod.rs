@@ -5,12 +5,14 @@ mod check;
 mod expand;
 mod filter;
 mod op;
+mod script;
 mod shard;
 mod sweep;
 
 pub use build::{LeftOut, Plan, Selection, Target, plan};
 pub use expand::groups;
 pub use filter::{Filter, FilterError};
+pub use script::{Act, MessageAct, Move, Script};
 pub use shard::{Shard, ShardError};
 
 pub use check::{

@@ -57,7 +57,7 @@ const FACETS: [Facet; 9] = [
         has: |support, check| !check.op.takes("pairs") || allows(&support.pairs, &pairs(check)),
         words: |check| match pairs(check) {
             Pairs::Own => Some("from a rank to itself".to_owned()),
-            Pairs::Ring | Pairs::All => Some("between ranks".to_owned()),
+            Pairs::Ring | Pairs::All | Pairs::Link { .. } => Some("between ranks".to_owned()),
         },
     },
     Facet {
@@ -165,6 +165,7 @@ pub(crate) mod tests {
             declared: Declared::Supported,
             params: Vec::new(),
             at: String::new(),
+            script: None,
         }
     }
 

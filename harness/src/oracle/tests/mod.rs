@@ -49,6 +49,7 @@ fn check(op: Op, ranks: u32) -> Check {
         declared: Declared::Supported,
         params: vec![],
         at: String::new(),
+        script: None,
     }
 }
 
