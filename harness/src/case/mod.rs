@@ -41,6 +41,8 @@ pub struct Case {
     pub title: String,
     /// Requirements that every check of the case covers.
     pub covers: Vec<RequirementId>,
+    /// The one profile it belongs to; none: those whose patterns take it in.
+    pub profile: Option<Only>,
     /// The world matrix.
     pub world: WorldSpec,
     /// Groups made after init on every rank, in file order.
@@ -217,6 +219,8 @@ pub struct StepParams {
     pub sweep: Sweep,
     /// Requirements this step covers besides the case's.
     pub covers: Vec<RequirementId>,
+    /// The one profile it belongs to; absent: those of its case.
+    pub profile: Option<Only>,
 }
 
 impl StepParams {
@@ -224,6 +228,25 @@ impl StepParams {
     pub const DEFAULT_DTYPE: DType = DType::Float32;
     /// The reduce operator of a step that names none.
     pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
+}
+
+/// The profile that a case or a step is kept for, because it takes too long for the others. A run of named cases,
+/// without a profile, takes everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Only {
+    /// `full`.
+    Full,
+}
+
+impl Only {
+    /// The profile's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+        }
+    }
 }
 
 /// How a step's lists are combined into checks.

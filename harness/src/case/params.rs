@@ -4,7 +4,7 @@ use super::StepParams;
 use crate::plan::Op;
 
 /// What every op takes.
-const EVERY: [&str; 3] = ["group", "sweep", "covers"];
+const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
 
 impl Op {
     /// Every op, in the order of the case schema.
@@ -82,7 +82,7 @@ impl Op {
 }
 
 impl StepParams {
-    /// The parameters an op takes besides `group`, `sweep` and `covers`, which every op takes.
+    /// The parameters an op takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
     #[must_use]
     pub fn allowed(op: Op) -> &'static [&'static str] {
         match op {

@@ -63,6 +63,7 @@ impl StepChecker<'_, '_> {
             object,
             sweep: _,
             covers,
+            profile: _,
         } = &self.step.params;
         self.only_what_the_op_takes();
         self.distinct("group", group.as_ref());
