@@ -27,7 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
-use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::plan::{
+    Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, TensorKind,
+};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -199,13 +201,19 @@ pub struct StepParams {
     pub by: Option<OneOrMany<RootBy>>,
     /// How tensors lie in their storages.
     pub layout: Option<OneOrMany<Layout>>,
+    /// Which tensors have the layout; the others are contiguous.
+    pub layout_of: Option<OneOrMany<LayoutOf>>,
+    /// What kind of tensors they are to torch.
+    pub tensor: Option<OneOrMany<TensorKind>>,
+    /// The shape of a tensor that holds all ranks' contributions.
+    pub joined: Option<OneOrMany<Joined>>,
     /// Sync or async.
     pub mode: Option<OneOrMany<Mode>>,
     /// In place or out of place.
     pub placement: Option<OneOrMany<Placement>>,
     /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
     pub non_root: Option<OneOrMany<NonRoot>>,
-    /// Split sizes of `all_to_all_single`, slice sizes of `all_to_all`.
+    /// Split sizes of `all_to_all_single`; sizes of the tensors in lists.
     pub splits: Option<OneOrMany<SplitsSpec>>,
     /// Who sends to whom.
     pub pairs: Option<OneOrMany<Pairs>>,

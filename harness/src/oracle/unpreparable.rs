@@ -38,6 +38,9 @@ pub enum Unpreparable {
     /// The split matrix is not square of the group's size.
     #[error("split sizes must be {0} lists of {0} sizes")]
     BadSplits(usize),
+    /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
+    #[error("{0:?} takes no split matrix")]
+    NoMatrix(Op),
     /// The op reads its input while it writes its output.
     #[error("{0:?} has no in-place form")]
     NotInPlace(Op),
@@ -80,6 +83,11 @@ pub(super) fn refuse(check: &Check, world_size: WorldSize) -> Result<(), Unprepa
         && (sizes.len() != ranks.len() || sizes.iter().any(|row| row.len() != ranks.len()))
     {
         return Err(Unpreparable::BadSplits(ranks.len()));
+    }
+    if matches!(check.splits, Splits::Explicit(_))
+        && !matches!(check.op, Op::AllToAll | Op::AllToAllSingle)
+    {
+        return Err(Unpreparable::NoMatrix(check.op));
     }
     if check.placement == Placement::InPlace
         && matches!(check.op, Op::AllToAll | Op::AllToAllSingle)

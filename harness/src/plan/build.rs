@@ -145,6 +145,7 @@ fn add(
         case,
         scenario: &id,
         backend: &target.platform.backends[&target.backend],
+        device: &target.platform.device_type,
         groups: &groups,
     };
     let (mut checks, mut left_out) = (Vec::new(), Vec::new());

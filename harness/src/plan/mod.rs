@@ -13,9 +13,10 @@ pub use expand::groups;
 pub use filter::{Filter, FilterError};
 pub use shard::{Shard, ShardError};
 
+pub use crate::protocol::TensorKind;
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits, SplitsKind,
 };
 
 use std::collections::BTreeMap;

@@ -44,8 +44,11 @@ pub(super) fn exchange(desk: &mut Desk<'_>) {
     }
     match desk.check.op {
         Op::IsendIrecv => {
+            let is_message = |call: &Call| matches!(call, Call::Isend { .. } | Call::Irecv { .. });
             for work in 0..desk.work.calls.len() {
-                desk.work.calls.push(Call::Wait { work });
+                if is_message(&desk.work.calls[work]) {
+                    desk.work.calls.push(Call::Wait { work });
+                }
             }
         }
         Op::BatchIsendIrecv if !batch.is_empty() => {
