@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allranks::case::{self, Level};
+use allranks::case::{self, Level, StepSpec};
 use allranks::judge::Expectations;
 use allranks::names::RequirementId;
 use allranks::oracle::vacuous;
-use allranks::plan::{Declared, Filter, Plan, Selection, Shard, Target, plan};
+use allranks::plan::{Declared, Filter, Plan, Scenario, Selection, Shard, Target, plan};
 use allranks::{platform, run};
 
 fn checkout(path: &str) -> PathBuf {
@@ -80,14 +80,38 @@ fn every_must_has_a_case() {
 }
 
 #[test]
+fn what_is_kept_for_full_is_in_full_only() {
+    let profiles = case::load_profiles(&checkout("cases/profiles")).unwrap();
+    let count = |name: &str| {
+        let profile = profiles.iter().find(|profile| profile.name == name);
+        let plan = whole(&Selection {
+            profile: Some(profile.unwrap().clone()),
+            ..Selection::default()
+        });
+        let kept = |scenario: &&Scenario| scenario.case.profile.is_some();
+        let of_cases: usize = plan.scenarios.iter().filter(kept).count();
+        let of_steps: usize = plan
+            .scenarios
+            .iter()
+            .flat_map(|scenario| scenario.checks.iter().map(move |check| (scenario, check)))
+            .filter(|(scenario, check)| {
+                let step = scenario.case.steps.iter();
+                let line = |step: &&StepSpec| check.at.ends_with(&format!(":{}", step.line()));
+                step.clone().find(line).unwrap().profile().is_some()
+            })
+            .count();
+        of_cases + of_steps
+    };
+    assert_eq!(count("core"), 0);
+    assert!(count("full") > 0);
+}
+
+#[test]
 fn every_case_is_in_a_profile_and_every_profile_selects_something() {
     let library = library();
     let profiles = case::load_profiles(&checkout("cases/profiles")).unwrap();
     for profile in &profiles {
-        let selected = library
-            .cases
-            .iter()
-            .filter(|case| profile.includes(&case.id));
+        let selected = library.cases.iter().filter(|case| profile.includes(case));
         assert!(selected.count() > 0, "profile {} is empty", profile.name);
     }
     for case in &library.cases {
@@ -95,7 +119,7 @@ fn every_case_is_in_a_profile_and_every_profile_selects_something() {
             .iter()
             .find(|profile| profile.name == "full")
             .unwrap();
-        assert!(full.includes(&case.id), "{} is in no profile", case.id);
+        assert!(full.includes(case), "{} is in no profile", case.id);
     }
 }
 

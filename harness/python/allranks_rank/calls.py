@@ -44,6 +44,10 @@ class Library:
         self.tensors = ()
         #: Works of the step, by index of the call that returned them.
         self.works = {}
+        #: Makes the step's tensors anew.
+        self.remake = None
+        #: What the step's tensors asked for: entered by one call, left when the step is over.
+        self.mode = None
         self._groups = {"world": None}
         #: Returns when the harness says `go`; set by the rank.
         self.wait_for_go = None
@@ -136,6 +140,22 @@ def prepare(lib, call, _):
         dotted(call["set_device"])(device.index or 0)
     lib.synchronize = dotted(call["synchronize"]) if call.get("synchronize") else None
     lib.device = None if device.type == "cpu" else device
+
+
+@call
+def tensors_as(lib, call, _):
+    kind = call["kind"]
+    if kind == "requires_grad":
+        for tensor in lib.tensors:
+            tensor.requires_grad_()
+    elif kind == "inference":
+        lib.mode = torch.inference_mode()
+        lib.mode.__enter__()
+        lib.tensors = lib.remake()
+    elif kind == "pinned":
+        lib.tensors = lib.remake(pinned=True)
+    else:
+        raise ValueError(f"unknown kind of tensor {kind!r}")
 
 
 @call

@@ -4,6 +4,7 @@ It knows frames and the order of things; `tensors` knows bytes, `calls` knows to
 """
 
 import os
+from functools import partial
 from time import monotonic_ns
 
 from . import VERSION
@@ -63,7 +64,8 @@ class Rank:
         error = None
         library.works = {}
         try:
-            library.tensors = storages.tensors(step["tensors"], library.device)
+            library.remake = partial(storages.tensors, step["tensors"], library.device)
+            library.tensors = library.remake()
         except Exception as raised:
             # Nothing was called, so it is the first call that could not be made.
             error = {"status": "error", "error": self.describe(raised)}
@@ -78,12 +80,16 @@ class Rank:
                 error = result
         if results and (library.synchronize is not None or storages.on_device):
             error = self.settle(storages, results, error)
+        if library.mode is not None:
+            library.mode.__exit__(None, None, None)
+            library.mode = None
         self.wire.send(
             {"frame": "result", "step": number, "calls": results, "storages": step["storages"]},
             storages.views,
         )
         # Forget tensors and works before the next step waits: a work kept alive is a buffer kept busy.
         library.tensors = library.works = ()
+        library.remake = None
         self.steps += 1
 
     def call(self, number, index, call):

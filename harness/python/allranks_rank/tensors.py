@@ -42,8 +42,9 @@ class Storages:
         """Whether there is anything to read back."""
         return bool(self._copies)
 
-    def tensors(self, specs, device):
-        """The step's tensors on ``device`` (None: the CPU)."""
+    def tensors(self, specs, device, pinned=False):
+        """The step's tensors on ``device`` (None: the CPU), or in page-locked memory of the host."""
+        self._copies.clear()
         bases = {}
         tensors = []
         for spec in specs:
@@ -51,14 +52,14 @@ class Storages:
             if dtype is None:
                 raise TypeError(f"torch {torch.__version__} has no dtype {spec['dtype']}")
             if (base := bases.get(index)) is None:
-                base = bases[index] = self._base(index, dtype, device)
+                base = bases[index] = self._base(index, dtype, device, pinned)
             if base.dtype != dtype:  # a storage of two dtypes, or of an odd length
                 length = self._lengths[index] // dtype.itemsize * dtype.itemsize
                 base = base.view(torch.uint8)[:length].view(dtype)
             tensors.append(base.as_strided(spec["shape"], spec["strides"], spec["offset"]))
         return tensors
 
-    def _base(self, index, dtype, device):
+    def _base(self, index, dtype, device, pinned):
         """A whole storage, flat, as its first tensor sees it: the one form in which it moves to a device."""
         length = self._lengths[index]
         if length == 0:
@@ -68,9 +69,12 @@ class Storages:
         )
         if length % dtype.itemsize == 0:
             base = base.view(dtype)
-        if device is None:
+        if pinned:
+            copy = base.pin_memory()
+        elif device is None:
             return base
-        copy = base.to(device)
+        else:
+            copy = base.to(device)
         self._copies.append((base, copy))
         return copy
 

@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
 use super::script::{SCRIPT, ScriptSpec};
-use super::{GroupSpec, StepParams, WorldSpec};
+use super::{GroupSpec, Only, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::Op;
 
@@ -16,7 +16,7 @@ use crate::plan::Op;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
-    expecting = "a map: with `id`, `title`, `covers`, `world`, `groups`, `steps`"
+    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `groups`, `steps`"
 )]
 #[schemars(title = "allranks case")]
 pub(super) struct CaseFile {
@@ -28,6 +28,9 @@ pub(super) struct CaseFile {
     /// Requirements of `requirements.yaml` that every check of the case covers.
     #[serde(default)]
     pub covers: Vec<RequirementId>,
+    /// `full`: the case belongs to that profile only, because it takes long.
+    #[serde(default)]
+    pub profile: Option<Only>,
     /// The world matrix: every combination is a scenario.
     #[serde(default)]
     pub world: WorldSpec,

@@ -34,7 +34,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
-use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::plan::{
+    Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, TensorKind,
+};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -48,6 +50,8 @@ pub struct Case {
     pub title: String,
     /// Requirements that every check of the case covers.
     pub covers: Vec<RequirementId>,
+    /// The one profile it belongs to; none: those whose patterns take it in.
+    pub profile: Option<Only>,
     /// The world matrix.
     pub world: WorldSpec,
     /// Groups made after init on every rank, in file order.
@@ -209,6 +213,24 @@ pub enum StepSpec {
 }
 
 impl StepSpec {
+    /// Line in the file, from 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        match self {
+            Self::Sweep(step) => step.line,
+            Self::Script { line, .. } => *line,
+        }
+    }
+
+    /// The profile the step is kept for, if it is for one only.
+    #[must_use]
+    pub fn profile(&self) -> Option<Only> {
+        match self {
+            Self::Sweep(step) => step.params.profile,
+            Self::Script { spec, .. } => spec.profile,
+        }
+    }
+
     /// Requirements the step covers besides the case's.
     #[must_use]
     pub fn covers(&self) -> &[RequirementId] {
@@ -249,13 +271,19 @@ pub struct StepParams {
     pub by: Option<OneOrMany<RootBy>>,
     /// How tensors lie in their storages.
     pub layout: Option<OneOrMany<Layout>>,
+    /// Which tensors have the layout; the others are contiguous.
+    pub layout_of: Option<OneOrMany<LayoutOf>>,
+    /// What kind of tensors they are to torch.
+    pub tensor: Option<OneOrMany<TensorKind>>,
+    /// The shape of a tensor that holds all ranks' contributions.
+    pub joined: Option<OneOrMany<Joined>>,
     /// Sync or async.
     pub mode: Option<OneOrMany<Mode>>,
     /// In place or out of place.
     pub placement: Option<OneOrMany<Placement>>,
     /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
     pub non_root: Option<OneOrMany<NonRoot>>,
-    /// Split sizes of `all_to_all_single`, slice sizes of `all_to_all`.
+    /// Split sizes of `all_to_all_single`; sizes of the tensors in lists.
     pub splits: Option<OneOrMany<SplitsSpec>>,
     /// Who sends to whom.
     pub pairs: Option<OneOrMany<Pairs>>,
@@ -269,6 +297,8 @@ pub struct StepParams {
     pub sweep: Sweep,
     /// Requirements this step covers besides the case's.
     pub covers: Vec<RequirementId>,
+    /// The one profile it belongs to; absent: those of its case.
+    pub profile: Option<Only>,
 }
 
 impl StepParams {
@@ -288,6 +318,9 @@ impl StepParams {
             root: self.root.or(other.root),
             by: self.by.or(other.by),
             layout: self.layout.or(other.layout),
+            layout_of: self.layout_of.or(other.layout_of),
+            tensor: self.tensor.or(other.tensor),
+            joined: self.joined.or(other.joined),
             mode: self.mode.or(other.mode),
             placement: self.placement.or(other.placement),
             non_root: self.non_root.or(other.non_root),
@@ -297,7 +330,27 @@ impl StepParams {
             tag: self.tag.or(other.tag),
             object: self.object.or(other.object),
             sweep: self.sweep,
+            profile: self.profile,
             covers: self.covers,
+        }
+    }
+}
+
+/// The profile that a case or a step is kept for, because it takes too long for the others. A run of named cases,
+/// without a profile, takes everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Only {
+    /// `full`.
+    Full,
+}
+
+impl Only {
+    /// The profile's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{SCRIPT, StepParams};
 use crate::plan::Op;
 
 /// What every op takes.
-const EVERY: [&str; 3] = ["group", "sweep", "covers"];
+const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
 
 impl Op {
     /// Every op, in the order of the case schema.
@@ -83,40 +83,146 @@ impl Op {
 }
 
 impl StepParams {
-    /// The parameters an op takes besides `group`, `sweep` and `covers`, which every op takes.
+    /// The parameters an op takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
     #[must_use]
     pub fn allowed(op: Op) -> &'static [&'static str] {
         match op {
-            Op::AllReduce => &["dtype", "op", "numel", "layout", "mode"],
-            Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode"],
+            Op::AllReduce => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "mode",
+            ],
+            Op::Broadcast => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "root",
+                "by",
+                "mode",
+            ],
             Op::Gather | Op::Scatter => &[
                 "dtype",
                 "numel",
+                "layout",
+                "layout_of",
+                "tensor",
                 "root",
                 "by",
+                "mode",
+                "placement",
+                "splits",
+            ],
+            Op::Reduce => &[
+                "dtype",
+                "numel",
                 "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "root",
+                "by",
+                "mode",
+                "non_root",
+            ],
+            Op::AllGather => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "mode",
+                "placement",
+                "splits",
+            ],
+            Op::AllGatherIntoTensor => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "mode",
+                "placement",
+                "joined",
+            ],
+            Op::ReduceScatter => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "mode",
+                "placement",
+                "splits",
+            ],
+            Op::ReduceScatterTensor => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "mode",
+                "placement",
+                "joined",
+            ],
+            Op::AllToAll | Op::AllToAllSingle => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "splits",
+                "mode",
+            ],
+            Op::AllReduceCoalesced | Op::CoalescedAllReduce => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "count",
+                "mode",
+            ],
+            Op::CoalescedReduceScatterTensor => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "op",
+                "count",
                 "mode",
                 "placement",
             ],
-            Op::Reduce => &[
-                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root",
+            Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "count",
+                "mode",
+                "placement",
             ],
-            Op::AllGather | Op::AllGatherIntoTensor => {
-                &["dtype", "numel", "layout", "mode", "placement"]
-            }
-            Op::ReduceScatter | Op::ReduceScatterTensor => {
-                &["dtype", "op", "numel", "layout", "mode", "placement"]
-            }
-            Op::AllToAll | Op::AllToAllSingle => &["dtype", "numel", "splits", "layout", "mode"],
-            Op::AllReduceCoalesced | Op::CoalescedAllReduce | Op::CoalescedReduceScatterTensor => {
-                &["dtype", "op", "numel", "count", "mode"]
-            }
-            Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => {
-                &["dtype", "numel", "count", "mode"]
-            }
-            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => {
-                &["dtype", "numel", "pairs", "by", "count", "tag", "layout"]
-            }
+            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => &[
+                "dtype",
+                "numel",
+                "layout",
+                "layout_of",
+                "tensor",
+                "pairs",
+                "by",
+                "count",
+                "tag",
+            ],
             Op::Barrier => &["mode"],
             Op::MonitoredBarrier => &[],
             Op::AllGatherObject => &["object"],

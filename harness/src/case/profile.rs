@@ -5,6 +5,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Case, Only};
 use crate::names::CaseId;
 use crate::platform::yaml_files;
 use crate::yaml::{self, Diagnostic, Source};
@@ -27,7 +28,17 @@ pub struct Profile {
 impl Profile {
     /// Whether the case belongs.
     #[must_use]
-    pub fn includes(&self, case: &CaseId) -> bool {
+    pub fn includes(&self, case: &Case) -> bool {
+        self.takes(case.profile) && self.names(&case.id)
+    }
+
+    /// Whether what is kept for a profile, or for none, belongs.
+    #[must_use]
+    pub fn takes(&self, only: Option<Only>) -> bool {
+        only.is_none_or(|only| only.name() == self.name)
+    }
+
+    fn names(&self, case: &CaseId) -> bool {
         self.include
             .iter()
             .any(|pattern| match pattern.strip_suffix("**") {
@@ -78,9 +89,10 @@ mod tests {
             include: vec!["collectives/**".into(), "p2p/ring".into()],
             sizes: Some(vec![2, 3]),
         };
-        assert!(profile.includes(&"collectives/all_reduce/dtypes".into()));
-        assert!(profile.includes(&"p2p/ring".into()));
-        assert!(!profile.includes(&"p2p/ring_large".into()));
+        assert!(profile.names(&"collectives/all_reduce/dtypes".into()));
+        assert!(profile.names(&"p2p/ring".into()));
+        assert!(!profile.names(&"p2p/ring_large".into()));
+        assert!(profile.takes(None) && !profile.takes(Some(Only::Full)));
         assert!(profile.has_size(3) && !profile.has_size(4));
     }
 }

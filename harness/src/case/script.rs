@@ -13,7 +13,7 @@ use serde::{Deserialize as DeserializeDerive, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::file::Entries;
-use super::{Members, OneOrMany, StepParams};
+use super::{Members, OneOrMany, Only, StepParams};
 use crate::names::RequirementId;
 use crate::plan::Op;
 use crate::protocol::StoreMethod;
@@ -44,6 +44,9 @@ pub struct ScriptSpec {
     /// World sizes it is for; absent: all of the case.
     #[serde(default)]
     pub size: Option<OneOrMany<u32>>,
+    /// `full`: it belongs to that profile only, because it takes long.
+    #[serde(default)]
+    pub profile: Option<Only>,
     /// Requirements it covers besides the case's.
     #[serde(default)]
     pub covers: Vec<RequirementId>,

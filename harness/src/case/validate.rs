@@ -82,6 +82,7 @@ pub(super) fn case(
         id: raw.id,
         title: raw.title,
         covers: raw.covers,
+        profile: raw.profile,
         world: raw.world,
         groups: raw.groups.0,
         steps,

@@ -53,6 +53,9 @@ impl StepChecker<'_, '_> {
             root,
             by,
             layout,
+            layout_of,
+            tensor,
+            joined,
             mode,
             placement,
             non_root,
@@ -63,6 +66,7 @@ impl StepChecker<'_, '_> {
             object,
             sweep: _,
             covers,
+            profile: _,
         } = &self.step.params;
         self.only_what_the_op_takes();
         self.distinct("group", group.as_ref());
@@ -72,6 +76,9 @@ impl StepChecker<'_, '_> {
         self.distinct("root", root.as_ref());
         self.distinct("by", by.as_ref());
         self.distinct("layout", layout.as_ref());
+        self.distinct("layout_of", layout_of.as_ref());
+        self.distinct("tensor", tensor.as_ref());
+        self.distinct("joined", joined.as_ref());
         self.distinct("mode", mode.as_ref());
         self.distinct("placement", placement.as_ref());
         self.distinct("non_root", non_root.as_ref());
@@ -98,6 +105,13 @@ impl StepChecker<'_, '_> {
         }
         for (index, splits) in values(splits).iter().enumerate() {
             if let SplitsSpec::Matrix(matrix) = splits {
+                if !matches!(self.step.op, Op::AllToAll | Op::AllToAllSingle) {
+                    let message = format!("`{}` takes no matrix", self.step.op.name());
+                    let hint =
+                        "a list has one size for each rank: even, uneven, with_zero or all_zero";
+                    self.report("splits", index, message, hint);
+                    continue;
+                }
                 self.matrix(index, matrix, &sizes);
             }
         }

@@ -117,7 +117,7 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
     let profiles: Vec<&str> = suite
         .profiles
         .iter()
-        .filter(|profile| profile.includes(&case.id) && profile.has_size(scenario.world_size.0))
+        .filter(|profile| profile.includes(case) && profile.has_size(scenario.world_size.0))
         .map(|profile| profile.name.as_str())
         .collect();
     writeln!(out, "selected   by profiles: {}", profiles.join(", "))?;

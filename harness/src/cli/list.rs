@@ -54,7 +54,7 @@ fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         let count = suite
             .cases
             .iter()
-            .filter(|case| profile.includes(&case.id))
+            .filter(|case| profile.includes(case))
             .count();
         writeln!(
             out,

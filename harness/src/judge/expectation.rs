@@ -11,7 +11,8 @@ use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
-    Check, Extent, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, Splits,
+    Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
+    RootBy, SplitsKind, TensorKind,
 };
 use crate::platform::torch_version;
 use crate::report::Reason;
@@ -67,6 +68,12 @@ pub struct Match {
     pub reduce: Option<OneOrMany<ReduceOp>>,
     /// Layouts.
     pub layout: Option<OneOrMany<Layout>>,
+    /// Which tensors have the layout.
+    pub layout_of: Option<OneOrMany<LayoutOf>>,
+    /// Kinds of tensors.
+    pub tensor: Option<OneOrMany<TensorKind>>,
+    /// Shapes of tensors that hold all ranks' contributions.
+    pub joined: Option<OneOrMany<Joined>>,
     /// Placements.
     pub placement: Option<OneOrMany<Placement>>,
     /// Modes.
@@ -108,18 +115,6 @@ pub enum Size {
     Scalar,
     /// From the first to the second, both included.
     Between(u64, u64),
-}
-
-/// A kind of split sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the kinds are those of `Splits`")]
-pub enum SplitsKind {
-    Even,
-    Uneven,
-    WithZero,
-    AllZero,
-    Explicit,
 }
 
 /// A planned check where it is to run: what expectations are matched against.
@@ -211,6 +206,9 @@ impl Entry {
             dtype,
             reduce,
             layout,
+            layout_of,
+            tensor,
+            joined,
             placement,
             mode,
             world_size,
@@ -235,6 +233,9 @@ impl Entry {
             && lists(dtype, |dtype| takes("dtype") && *dtype == check.dtype)
             && lists(reduce, |reduce| Some(*reduce) == check.reduce)
             && lists(layout, |layout| takes("layout") && *layout == check.layout)
+            && lists(layout_of, |of| takes("layout_of") && *of == check.layout_of)
+            && lists(tensor, |tensor| takes("tensor") && *tensor == check.tensor)
+            && lists(joined, |joined| takes("joined") && *joined == check.joined)
             && lists(placement, |placement| {
                 takes("placement") && *placement == check.placement
             })
@@ -250,7 +251,9 @@ impl Entry {
             && lists(non_root, |non_root| {
                 takes("non_root") && *non_root == check.non_root
             })
-            && lists(splits, |kind| takes("splits") && kind.has(&check.splits))
+            && lists(splits, |kind| {
+                takes("splits") && *kind == check.splits.kind()
+            })
             && lists(pairs, |pairs| takes("pairs") && *pairs == check.pairs)
             && lists(count, |count| takes("count") && *count == check.count)
             && lists(tag, |tag| takes("tag") && *tag == check.tag)
@@ -292,18 +295,6 @@ impl Size {
         match extent {
             Extent::Scalar => self == Self::Scalar,
             Extent::Flat(numel) => self.is(numel),
-        }
-    }
-}
-
-impl SplitsKind {
-    fn has(self, splits: &Splits) -> bool {
-        self == match splits {
-            Splits::Even => Self::Even,
-            Splits::Uneven => Self::Uneven,
-            Splits::WithZero => Self::WithZero,
-            Splits::AllZero => Self::AllZero,
-            Splits::Explicit(_) => Self::Explicit,
         }
     }
 }

@@ -6,7 +6,7 @@ mod expectation_file;
 mod expectation_verdict;
 mod finding;
 
-pub use expectation::{Entry, Expectations, Match, Point, Size, SplitsKind};
+pub use expectation::{Entry, Expectations, Match, Point, Size};
 pub use expectation_verdict::judge;
 pub use finding::{Finding, duration_us, error_text};
 

@@ -51,6 +51,8 @@ pub enum Class {
     StridedOutputLost,
     /// Strides were ignored in writing.
     OnlyDensePartWritten,
+    /// An output several of whose elements are one in memory was not refused.
+    OverlappingOutputAccepted,
     /// Bytes around a tensor were written to: so many before it, after it, between its elements.
     GuardOverwritten {
         /// Before its first element.
@@ -128,6 +130,7 @@ impl Class {
             Self::NonContiguousReadAsDense => "non-contiguous-read-as-dense",
             Self::StridedOutputLost => "strided-output-lost",
             Self::OnlyDensePartWritten => "only-dense-part-written",
+            Self::OverlappingOutputAccepted => "overlapping-output-accepted",
             Self::GuardOverwritten { .. } => "guard-overwritten",
             Self::InputModified => "input-modified",
             Self::NonRootWritten => "non-root-written",
@@ -186,6 +189,9 @@ impl Class {
             Self::NonContiguousReadAsDense => "a non-contiguous input was read as if it were dense",
             Self::StridedOutputLost => "the result never reached the non-contiguous output",
             Self::OnlyDensePartWritten => "a non-contiguous output was written as if it were dense",
+            Self::OverlappingOutputAccepted => {
+                "an output several of whose elements are one in memory was not refused"
+            }
             Self::GuardOverwritten {
                 before,
                 after,

@@ -23,6 +23,14 @@ pub(super) fn ignored_strides(scene: Scene<'_>, ranks: &[u32]) -> Option<Class> 
     })
     .map(|(_, _, class)| class)
     .or_else(|| {
+        let explains = |in_input: bool| {
+            let explains =
+                |rank: &u32| others_in_memory_order(scene, *rank, in_input).unwrap_or(false);
+            ranks.iter().all(explains)
+        };
+        (explains(false) || explains(true)).then_some(Class::NonContiguousReadAsDense)
+    })
+    .or_else(|| {
         let spilled = ranks.iter().all(|rank| spilled(scene, *rank));
         spilled.then_some(Class::OnlyDensePartWritten)
     })
@@ -37,7 +45,7 @@ fn spilled(scene: Scene<'_>, rank: u32) -> bool {
     let mut gaps = false;
     let inside = buffers
         .iter()
-        .filter(|buffer| buffer.place.step > 1)
+        .filter(|buffer| buffer.place.width == 1 && buffer.place.step > 1)
         .all(|buffer| {
             let (start, len) = buffer.storage;
             let place = buffer.place;
@@ -53,27 +61,77 @@ fn spilled(scene: Scene<'_>, rank: u32) -> bool {
     inside && gaps
 }
 
+/// Whether a rank's results are its own contributions combined with the others' in the order in which those lie in
+/// memory: what becomes of a copy that minds strides and a reduction that does not. They meet where its own elements lie
+/// in its input, or in the output they were copied to.
+fn others_in_memory_order(scene: Scene<'_>, rank: u32, in_input: bool) -> Option<bool> {
+    let facts = &scene.prepared.facts;
+    let mut any = false;
+    for spot in scene.spots(rank) {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            if scene.got(&spot) != scene.expected(&spot) {
+                return Some(false);
+            }
+            continue;
+        };
+        any = true;
+        let own = (*scene
+            .prepared
+            .homes
+            .get(rank as usize)?
+            .get(slot as usize)?)?;
+        let at = if in_input {
+            own.buffer.element(own.start + spot.index) - own.buffer.offset
+        } else {
+            let place = spot.buffer.place.from(spot.piece.start);
+            own.start + place.element(spot.index) - place.offset
+        };
+        let mut elements = Vec::new();
+        for member in &facts.members {
+            elements.push(if *member == rank {
+                scene.block(rank, slot, spot.index)?
+            } else {
+                in_memory_order(scene, *member, slot, at)?
+            });
+        }
+        let divisor = facts.members.len() as u64;
+        let value = scene.combined(facts.purpose.reduce?, divisor, &elements, false)?;
+        if !scene.is(scene.got(&spot), value) {
+            return Some(false);
+        }
+    }
+    Some(any)
+}
+
+/// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
+fn in_memory_order(scene: Scene<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
+    let prepared = scene.prepared;
+    let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+    let place = home.buffer.ignoring_strides();
+    let payload = &prepared.steps[rank as usize].payload;
+    payload.get(place.range(index)).map(word)
+}
+
 /// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
 /// leave the storage.
 fn explains(scene: Scene<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
     let prepared = scene.prepared;
     let facts = &prepared.facts;
     let reply = &scene.replies[rank as usize].payload;
-    let read = |rank: u32, slot: u32, index: usize| -> Option<u128> {
-        let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
-        let mut place = home.buffer;
+    let read = |rank: u32, slot: u32, index: usize| {
         if reads {
-            (place.step, place.column) = (1, 0);
+            let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+            in_memory_order(scene, rank, slot, home.start + index)
+        } else {
+            scene.block(rank, slot, index)
         }
-        let payload = &prepared.steps[rank as usize].payload;
-        payload.get(place.range(home.start + index)).map(word)
     };
     // A write may fall on an earlier one.
     let mut written: BTreeMap<usize, Value> = BTreeMap::new();
     for (buffer, piece) in scene.pieces(rank) {
         let mut place = buffer.place;
         if writes {
-            (place.step, place.column) = (1, 0);
+            place = place.ignoring_strides();
         }
         for index in 0..piece.len {
             let value = match piece.after {

@@ -128,8 +128,10 @@ struct Facts {
     members: Vec<u32>,
     /// Position of the root.
     root: Option<u32>,
-    /// Whether tensors have gaps or are permuted.
+    /// Whether no tensor has gaps or is permuted.
     dense: bool,
+    /// Whether a tensor that is written to has several elements at one place, and so can hold no result.
+    overlaps: bool,
 }
 
 impl Prepared {
@@ -180,6 +182,10 @@ impl Prepared {
             .iter()
             .flat_map(|work| &work.buffers)
             .all(|buffer| buffer.place.is_dense());
+        let overlaps = works.iter().flat_map(|work| &work.buffers).any(|buffer| {
+            buffer.place.overlaps()
+                && !matches!(buffer.role, work::Role::Input | work::Role::Bystander)
+        });
         Self {
             steps,
             works,
@@ -191,6 +197,7 @@ impl Prepared {
                 members,
                 root: check.root.map(|root| root.group_rank),
                 dense,
+                overlaps,
             },
         }
     }

@@ -41,6 +41,9 @@ pub enum Unpreparable {
     /// A script is many ops.
     #[error("a script has no data of its own")]
     Script,
+    /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
+    #[error("{0:?} takes no split matrix")]
+    NoMatrix(Op),
     /// The op reads its input while it writes its output.
     #[error("{0:?} has no in-place form")]
     NotInPlace(Op),
@@ -86,6 +89,11 @@ pub(super) fn refuse(check: &Check, world_size: WorldSize) -> Result<(), Unprepa
         && (sizes.len() != ranks.len() || sizes.iter().any(|row| row.len() != ranks.len()))
     {
         return Err(Unpreparable::BadSplits(ranks.len()));
+    }
+    if matches!(check.splits, Splits::Explicit(_))
+        && !matches!(check.op, Op::AllToAll | Op::AllToAllSingle)
+    {
+        return Err(Unpreparable::NoMatrix(check.op));
     }
     if check.placement == Placement::InPlace
         && matches!(check.op, Op::AllToAll | Op::AllToAllSingle)

@@ -7,6 +7,7 @@
 //! - tensors without elements, barriers and objects (those are compared by other means);
 //! - identity, own × W, rotation and other roots in a group of one;
 //! - reversal and shifts within fewer than two elements;
+//! - rotation of the destinations where an expanded tensor holds the same for each;
 //! - alternatives that an op has no room for (rotation of the ranks in an `all_reduce`, whose result is the same).
 
 use serde_json::Value;
@@ -17,7 +18,7 @@ use super::scene::{Scene, Spot};
 use super::work::{Fill, Origin, Role};
 use crate::dtype::Kind;
 use crate::names::WorldSize;
-use crate::plan::{Check, Extent};
+use crate::plan::{Check, Extent, Op};
 use crate::protocol::Call;
 
 /// Elements of one contribution that are looked at; data do not depend on how many follow.
@@ -102,6 +103,10 @@ impl Prepared {
             prepared: self,
             replies: &[],
         };
+        if self.facts.overlaps {
+            // It must be refused, whatever the data.
+            return None;
+        }
         let members = &self.facts.members;
         let ranks = members.len() as u32;
         if let Some(reason) = self.equal_objects() {
@@ -173,8 +178,24 @@ impl Prepared {
                     && matches!(spot.piece.after, Origin::Copy { rank, .. } if rank != root)
             }
             Bend::Reversed { .. } | Bend::Rotated { .. } => spot.piece.len > 1,
+            Bend::DestinationShift(_) => !self.is_one_for_all(spot),
             _ => true,
         }
+    }
+
+    /// Whether what a spot receives lies in one tensor for all destinations whose rows are one in memory.
+    fn is_one_for_all(&self, spot: &Spot<'_>) -> bool {
+        let (rank, slot) = match spot.piece.after {
+            Origin::Keep => return false,
+            Origin::Copy { rank, slot } => (rank, slot),
+            Origin::Reduce { slot } => (self.facts.members[0], slot),
+        };
+        let home = self.homes[rank as usize][slot as usize];
+        let joint = matches!(
+            self.facts.op,
+            Op::ReduceScatterTensor | Op::CoalescedReduceScatterTensor | Op::AllToAllSingle
+        );
+        joint && home.is_some_and(|home| home.buffer.overlaps())
     }
 
     /// Objects must differ from rank to rank, but for `None`.

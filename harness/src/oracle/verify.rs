@@ -57,6 +57,14 @@ impl Prepared {
 
     fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
+        if self.facts.overlaps {
+            let class = Class::OverlappingOutputAccepted;
+            return Err(Box::new(Mismatch {
+                class: class.name().to_owned(),
+                sentence: class.sentence(),
+                difference: None,
+            }));
+        }
         let scene = Scene {
             prepared: self,
             replies,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::place::{Form, Place};
 use crate::dtype::DType;
 use crate::names::Rank;
-use crate::plan::{Check, Extent, Layout, Mode};
+use crate::plan::{Check, Extent, Joined, Layout, LayoutOf, Mode, Splits};
 use crate::protocol::{Call, Tensor};
 
 /// What a piece holds when the step begins.
@@ -175,18 +175,27 @@ impl<'a> Desk<'a> {
         self.check.group.ranks[position as usize].0
     }
 
-    /// A length the check's layout can have: two columns need an even one.
+    /// A length the check's shape can have: whole rows.
     pub(super) fn fit(&self, len: u64) -> usize {
-        if self.columns() {
-            len as usize & !1
-        } else {
-            len as usize
-        }
+        let len = len as usize;
+        len - len % self.joined().width()
     }
 
     /// Elements of one contribution; of the `item`-th, where an op has several of different sizes.
     pub(super) fn len(&self, item: u32) -> usize {
         self.fit(self.check.extent.numel() + 3 * u64::from(item))
+    }
+
+    /// Elements of the share that is a position's own, where an op takes a list with a tensor for each member.
+    pub(super) fn share(&self, item: u32, position: u32) -> usize {
+        let uneven = self.len(item) + position as usize * self.joined().width();
+        match &self.check.splits {
+            Splits::Even => self.len(item),
+            Splits::WithZero if position % 2 == 1 => 0,
+            Splits::Uneven | Splits::WithZero => uneven,
+            Splits::AllZero => 0,
+            Splits::Explicit(_) => unreachable!("refused by the oracle"),
+        }
     }
 
     /// The form of one rank's contribution.
@@ -200,20 +209,36 @@ impl<'a> Desk<'a> {
 
     /// The form of all ranks' contributions in one tensor.
     pub(super) fn joined(&self) -> Form {
-        if self.columns() {
-            Form::Columns
-        } else {
-            Form::Flat
+        match (self.check.extent, self.check.layout) {
+            (Extent::Flat(_), Layout::Transposed) => Form::Columns,
+            (Extent::Flat(_), Layout::Expanded) => Form::Rows,
+            (Extent::Flat(_), Layout::ChannelsLast) => Form::Images,
+            (Extent::Scalar, _)
+            | (
+                Extent::Flat(_),
+                Layout::Contiguous | Layout::Strided | Layout::Offset | Layout::Unaligned,
+            ) => Form::Flat,
         }
     }
 
-    fn columns(&self) -> bool {
-        self.check.layout == Layout::Transposed && self.check.extent != Extent::Scalar
+    /// The layout of a buffer.
+    fn layout(&self, role: Role) -> Layout {
+        let has_it = match self.check.layout_of {
+            LayoutOf::All => true,
+            LayoutOf::Input => role == Role::Input,
+            LayoutOf::Output => role == Role::Output,
+            LayoutOf::OddRanks => self.position % 2 == 1,
+        };
+        if has_it {
+            self.check.layout
+        } else {
+            Layout::Contiguous
+        }
     }
 
     /// Split sizes count rows, not elements.
     pub(super) fn rows(&self, len: usize) -> u64 {
-        (if self.columns() { len / 2 } else { len }) as u64
+        (len / self.joined().width()) as u64
     }
 
     /// A new buffer made of pieces, each a length, what is there before and what must be there after; gives its index.
@@ -239,8 +264,11 @@ impl<'a> Desk<'a> {
             })
             .collect();
         let start = self.work.bytes;
-        let (place, bytes) =
-            Place::new(start, self.check.dtype.size(), len, form, self.check.layout);
+        let turn = self.check.extent.numel() as usize
+            + 5 * self.position as usize
+            + 3 * self.work.buffers.len();
+        let size = self.check.dtype.size();
+        let (place, bytes) = Place::new(start, size, len, form, self.layout(role), turn);
         self.work.bytes += bytes;
         self.work.buffers.push(Buffer {
             role,
@@ -256,7 +284,22 @@ impl<'a> Desk<'a> {
     /// A view of a whole buffer; gives its index.
     pub(super) fn whole(&mut self, buffer: usize, form: Form) -> usize {
         let Buffer { place, len, .. } = self.work.buffers[buffer];
-        self.view(buffer, place, len, form)
+        self.view(buffer, place, len, form, None)
+    }
+
+    /// A view of a buffer with a piece for each rank, in the shape the check gives to such tensors.
+    pub(super) fn joint_view(&mut self, buffer: usize) -> usize {
+        let Buffer { place, len, .. } = self.work.buffers[buffer];
+        let stacked = match self.check.joined {
+            Joined::Cat => None,
+            Joined::Stack => Some(u64::from(self.ranks())),
+        };
+        // Stacked, a 0-dim contribution is one row and has no dimension of its own.
+        let form = match (stacked, self.check.extent) {
+            (Some(_), Extent::Scalar) => Form::Scalar,
+            _ => self.joined(),
+        };
+        self.view(buffer, place, len, form, stacked)
     }
 
     /// A view of one piece of a buffer; gives its index.
@@ -265,14 +308,21 @@ impl<'a> Desk<'a> {
             place, ref pieces, ..
         } = self.work.buffers[buffer];
         let Piece { start, len, .. } = pieces[piece as usize];
-        self.view(buffer, place.from(start), len, form)
+        self.view(buffer, place.from(start), len, form, None)
     }
 
-    fn view(&mut self, buffer: usize, place: Place, len: usize, form: Form) -> usize {
+    fn view(
+        &mut self,
+        buffer: usize,
+        place: Place,
+        len: usize,
+        form: Form,
+        stacked: Option<u64>,
+    ) -> usize {
         let dtype: DType = self.check.dtype;
         self.work
             .tensors
-            .push(place.tensor(buffer, dtype, len, form));
+            .push(place.tensor(buffer, dtype, len, form, stacked));
         self.work.tensors.len() - 1
     }
 
@@ -285,8 +335,20 @@ impl<'a> Desk<'a> {
         before: Fill,
         after: Origin,
     ) -> usize {
+        let len = self.len(item);
+        self.sized(role, number, item, (len, before, after))
+    }
+
+    /// The same of a given length.
+    pub(super) fn sized(
+        &mut self,
+        role: Role,
+        number: Option<u32>,
+        item: u32,
+        piece: (usize, Fill, Origin),
+    ) -> usize {
         let form = self.form(item);
-        let buffer = self.buffer(role, number, form, [(self.len(item), before, after)]);
+        let buffer = self.buffer(role, number, form, [piece]);
         self.whole(buffer, form)
     }
 

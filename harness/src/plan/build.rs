@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::expand::{Place, expand};
 use super::{Filter, Init, Scenario, Shard, groups};
-use crate::case::{Case, Profile};
+use crate::case::{Case, Profile, StepSpec};
 use crate::names::{ScenarioId, WorldSize};
 use crate::platform::Platform;
 use crate::protocol::StoreMethod;
@@ -72,7 +72,7 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
     let mut plan = Plan::default();
     for case in cases {
         if let Some(profile) = &selection.profile
-            && !profile.includes(&case.id)
+            && !profile.includes(case)
         {
             continue;
         }
@@ -145,11 +145,19 @@ fn add(
         case,
         scenario: &id,
         backend: &target.platform.backends[&target.backend],
+        device: &target.platform.device_type,
         groups: &groups,
     };
     let (mut checks, mut left_out) = (Vec::new(), Vec::new());
+    let profile = selection.profile.as_ref();
+    let takes = |step: &StepSpec| profile.is_none_or(|profile| profile.takes(step.profile()));
+    if !case.steps.iter().any(takes) {
+        return;
+    }
     for (number, step) in case.steps.iter().enumerate() {
-        expand(&place, number, step, &mut checks, &mut left_out);
+        if takes(step) {
+            expand(&place, number, step, &mut checks, &mut left_out);
+        }
     }
     let scenario = Scenario {
         id,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, RequirementId};
+use crate::protocol::TensorKind;
 
 /// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
 /// pattern made of several.
@@ -108,6 +109,42 @@ pub enum Layout {
     Transposed,
     /// Dense, an odd number of elements into its storage, so not aligned to 16 bytes.
     Offset,
+    /// Dense, at every distance from an address divisible by 16 that the dtype allows: another one for each tensor, each
+    /// rank and each size. There is none for dtypes of 16 bytes.
+    Unaligned,
+    /// Rows of eight elements that are one row in memory: a stride of 0, as `expand` makes it. As an output it cannot
+    /// hold a result and must be refused. `numel` is rounded down to whole rows.
+    Expanded,
+    /// Four-dimensional, in channels-last order; `numel` is rounded down to a multiple of 8.
+    ChannelsLast,
+}
+
+/// Which of a check's tensors have its layout; the others have the same shape and are contiguous.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutOf {
+    /// All of them.
+    All,
+    /// Those that are only read.
+    Input,
+    /// Those that are only written.
+    Output,
+    /// Those of odd group ranks: equal shapes with different strides in one call.
+    OddRanks,
+}
+
+/// In what shape all ranks' contributions lie in one tensor.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Joined {
+    /// One after another along their first dimension.
+    Cat,
+    /// Along a new first dimension.
+    Stack,
 }
 
 /// Whether the call returns a work to wait for.
@@ -167,7 +204,8 @@ pub enum RootBy {
     Group,
 }
 
-/// How `all_to_all_single` divides its tensors (`numel` is the base size of a slice).
+/// How all_to_all divides its tensors, and of what sizes the lists of other ops are (`numel` is the base size of a
+/// slice). A list op has one size for each rank, all_to_all one for each ordered pair.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -175,7 +213,7 @@ pub enum RootBy {
 pub enum Splits {
     /// No split sizes passed; every slice has `numel` elements.
     Even,
-    /// Explicit split sizes, different for every ordered pair of ranks.
+    /// A different size for every ordered pair of ranks.
     Uneven,
     /// Like `uneven`, with some pairs exchanging nothing and, from three ranks on, one rank sending nothing at all.
     WithZero,
@@ -183,6 +221,34 @@ pub enum Splits {
     AllZero,
     /// Explicit: `explicit[i][j]` elements from group rank i to group rank j.
     Explicit(Vec<Vec<u64>>),
+}
+
+/// A kind of split sizes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the kinds are those of `Splits`")]
+pub enum SplitsKind {
+    Even,
+    Uneven,
+    WithZero,
+    AllZero,
+    Explicit,
+}
+
+impl Splits {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> SplitsKind {
+        match self {
+            Self::Even => SplitsKind::Even,
+            Self::Uneven => SplitsKind::Uneven,
+            Self::WithZero => SplitsKind::WithZero,
+            Self::AllZero => SplitsKind::AllZero,
+            Self::Explicit(_) => SplitsKind::Explicit,
+        }
+    }
 }
 
 /// Who sends to whom in a point-to-point check.
@@ -284,13 +350,19 @@ pub struct Check {
     pub root: Option<Root>,
     /// How tensors lie in their storages.
     pub layout: Layout,
+    /// Which tensors do.
+    pub layout_of: LayoutOf,
+    /// What kind of tensors they are to torch.
+    pub tensor: TensorKind,
+    /// For ops with one tensor for all ranks' contributions.
+    pub joined: Joined,
     /// Sync or async.
     pub mode: Mode,
     /// Shared memory between input and output.
     pub placement: Placement,
     /// For `reduce`.
     pub non_root: NonRoot,
-    /// For `all_to_all` and `all_to_all_single`.
+    /// For all_to_all, and ops on lists.
     pub splits: Splits,
     /// For point-to-point ops.
     pub pairs: Pairs,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs,
-    Placement, Root, RootBy, Splits,
+    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind,
+    Op, Pairs, Placement, Root, RootBy, Splits, TensorKind,
 };
 use crate::case::{
     Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
     SweepSpec,
 };
-use crate::dtype::{DType, ReduceOp};
+use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Backend;
 
@@ -42,6 +42,9 @@ struct Axes {
     root: Vec<Option<u32>>,
     by: Vec<RootBy>,
     layout: Vec<Layout>,
+    layout_of: Vec<LayoutOf>,
+    tensor: Vec<TensorKind>,
+    joined: Vec<Joined>,
     mode: Vec<Mode>,
     placement: Vec<Placement>,
     non_root: Vec<NonRoot>,
@@ -82,6 +85,9 @@ impl Axes {
             },
             by: values(&params.by, RootBy::Global),
             layout: values(&params.layout, Layout::Contiguous),
+            layout_of: values(&params.layout_of, LayoutOf::All),
+            tensor: values(&params.tensor, TensorKind::Plain),
+            joined: values(&params.joined, Joined::Cat),
             mode: values(&params.mode, Mode::Sync),
             placement: values(&params.placement, Placement::OutOfPlace),
             non_root: values(&params.non_root, NonRoot::Unspecified),
@@ -107,7 +113,7 @@ impl Axes {
         }
     }
 
-    fn lengths(&self) -> [usize; 15] {
+    fn lengths(&self) -> [usize; 18] {
         [
             self.dtype.len(),
             self.reduce.len(),
@@ -115,6 +121,9 @@ impl Axes {
             self.root.len(),
             self.by.len(),
             self.layout.len(),
+            self.layout_of.len(),
+            self.tensor.len(),
+            self.joined.len(),
             self.mode.len(),
             self.placement.len(),
             self.non_root.len(),
@@ -174,6 +183,8 @@ pub struct Place<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
     pub backend: &'a Backend,
+    /// The platform's type of device.
+    pub device: &'a str,
     pub groups: &'a [Arc<Group>],
 }
 
@@ -282,7 +293,7 @@ pub(super) fn single(
         // Who is late is for the script to say.
         check.late = None;
     }
-    if let Some(reason) = meaningless(&check) {
+    if let Some(reason) = meaningless(&check, place.device) {
         return Err(reason);
     }
     check.declared = declared(place, &check);
@@ -322,11 +333,14 @@ fn sweep(
                 &point,
                 checks.len() as u32,
             );
-            match meaningless(&check) {
-                None => checks.push(Check {
-                    declared: declared(place, &check),
-                    ..check
-                }),
+            let declared = declared(place, &check);
+            let one_sided = || {
+                (declared != Declared::Supported && is_one_sided(&check)).then(|| {
+                    "ranks whose tensors are refused would leave the others waiting".to_owned()
+                })
+            };
+            match meaningless(&check, place.device).or_else(one_sided) {
+                None => checks.push(Check { declared, ..check }),
                 Some(reason) => match left_out.last_mut() {
                     Some(last)
                         if last.scenario == *place.scenario
@@ -347,8 +361,25 @@ fn sweep(
     }
 }
 
+/// What must be refused whatever the platform declares is what no backend can do.
 fn declared(place: &Place<'_>, check: &Check) -> Declared {
+    if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
+        let reason = "an output whose elements share memory can hold no result";
+        return Declared::Unsupported(reason.to_owned());
+    }
     place.backend.declares(check)
+}
+
+/// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
+/// would wait for them.
+fn is_one_sided(check: &Check) -> bool {
+    let on_some_ranks = match check.op {
+        Op::Gather => check.layout_of == LayoutOf::Output,
+        Op::Scatter => check.layout_of == LayoutOf::Input,
+        Op::SendRecv | Op::IsendIrecv => check.layout_of != LayoutOf::All,
+        _ => false,
+    };
+    check.layout != Layout::Contiguous && (on_some_ranks || check.layout_of == LayoutOf::OddRanks)
 }
 
 fn check(
@@ -367,6 +398,9 @@ fn check(
         root,
         by,
         layout,
+        layout_of,
+        tensor,
+        joined,
         mode,
         placement,
         non_root,
@@ -388,6 +422,9 @@ fn check(
         extent: axes.extent[extent],
         root: axes.root[root].map(|group_rank| Root { group_rank, by }),
         layout: axes.layout[layout],
+        layout_of: axes.layout_of[layout_of],
+        tensor: axes.tensor[tensor],
+        joined: axes.joined[joined],
         mode: axes.mode[mode],
         placement: axes.placement[placement],
         non_root: axes.non_root[non_root],
@@ -452,6 +489,13 @@ fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
         format!("by_{}", name(&check.peer_by)),
     );
     add(given.layout.is_some(), "layout", name(&check.layout));
+    add(
+        given.layout_of.is_some(),
+        "layout_of",
+        format!("of_{}", name(&check.layout_of)),
+    );
+    add(given.tensor.is_some(), "tensor", name(&check.tensor));
+    add(given.joined.is_some(), "joined", name(&check.joined));
     add(given.mode.is_some(), "mode", name(&check.mode));
     add(
         given.placement.is_some(),
@@ -486,24 +530,85 @@ fn name(word: &impl serde::Serialize) -> String {
     }
 }
 
-/// Why a point of a sweep has no expected value or no such tensor, if so.
-fn meaningless(check: &Check) -> Option<String> {
+/// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
+fn meaningless(check: &Check, device: &str) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
     {
         return Some(format!("{reduce} is not defined on {}", check.dtype));
     }
-    if check.extent == Extent::Scalar && check.layout != Layout::Contiguous {
-        return Some("a 0-dim tensor has one layout only".to_owned());
+    if let Some(reason) = no_such_layout(check) {
+        return Some(reason.to_owned());
     }
-    if check.layout == Layout::Transposed && check.extent.numel() < 4 {
-        return Some("a transposed tensor needs two rows and two columns".to_owned());
+    match check.tensor {
+        TensorKind::RequiresGrad if !matches!(check.dtype.kind(), Kind::Float | Kind::Complex) => {
+            return Some("only floats and complex numbers have gradients".to_owned());
+        }
+        TensorKind::Pinned if device == "cpu" => {
+            return Some("only a platform with a device has pinned memory".to_owned());
+        }
+        _ => {}
     }
-    if check.pairs == Pairs::Ring && check.op.has_pairs() && check.group.size() < 2 {
-        return Some("a ring needs two ranks".to_owned());
-    }
-    if check.pairs == Pairs::All && check.op.has_pairs() && check.group.size() < 2 {
-        return Some("a pair needs two ranks".to_owned());
+    if check.op.has_pairs() && check.group.size() < 2 {
+        match check.pairs {
+            Pairs::Ring => return Some("a ring needs two ranks".to_owned()),
+            Pairs::All => return Some("a pair needs two ranks".to_owned()),
+            Pairs::Own | Pairs::Link { .. } => {}
+        }
     }
     None
+}
+
+/// Why a layout does not exist for the check's tensors, or is that of another point.
+fn no_such_layout(check: &Check) -> Option<&'static str> {
+    if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
+        return Some("0-dim tensors are of one size");
+    }
+    if check.layout == Layout::Contiguous {
+        return (check.layout_of != LayoutOf::All).then_some("contiguous is the other layout");
+    }
+    if check.extent == Extent::Scalar {
+        return Some("a 0-dim tensor has one layout only");
+    }
+    let numel = check.extent.numel();
+    let one_sided_output = check.op == Op::Gather && check.layout_of != LayoutOf::Input;
+    match check.layout {
+        Layout::Contiguous | Layout::Strided | Layout::Offset => {}
+        Layout::Transposed if numel < 4 => {
+            return Some("a transposed tensor needs two rows and two columns");
+        }
+        Layout::ChannelsLast if numel < 16 => return Some("channels-last takes two images"),
+        Layout::Expanded if numel < 16 => return Some("an expanded tensor needs two rows"),
+        Layout::Expanded if check.layout_of == LayoutOf::OddRanks => {
+            return Some("what some ranks cannot hold the others cannot refuse");
+        }
+        // Only the root has outputs.
+        Layout::Expanded if one_sided_output => {
+            return Some("what some ranks cannot hold the others cannot refuse");
+        }
+        Layout::Expanded if check.placement == Placement::InPlace => {
+            return Some("in place, an expanded tensor is an output");
+        }
+        Layout::Unaligned if check.dtype.size() >= 16 => {
+            return Some("elements of 16 bytes are always aligned");
+        }
+        Layout::Transposed | Layout::ChannelsLast | Layout::Expanded | Layout::Unaligned => {}
+    }
+    let read_and_written = matches!(
+        check.op,
+        Op::AllReduce
+            | Op::AllReduceCoalesced
+            | Op::CoalescedAllReduce
+            | Op::Broadcast
+            | Op::Reduce
+    );
+    match check.layout_of {
+        LayoutOf::All => None,
+        LayoutOf::OddRanks => {
+            (check.group.size() < 2).then_some("there is no odd rank in a group of one")
+        }
+        LayoutOf::Input | LayoutOf::Output => {
+            read_and_written.then_some("its one tensor is both input and output")
+        }
+    }
 }

@@ -15,9 +15,10 @@ pub use filter::{Filter, FilterError};
 pub use script::{Act, MessageAct, Move, Script};
 pub use shard::{Shard, ShardError};
 
+pub use crate::protocol::TensorKind;
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits, SplitsKind,
 };
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expand::{Place, single};
-use super::{Check, Declared, Group, Mode, Op, Pairs};
+use super::{Check, Declared, Group, Mode, Op, Pairs, TensorKind};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
@@ -406,6 +406,10 @@ impl Author<'_> {
         let mut check = single(self.place, self.number, &sweep, &group, index)?;
         if let Pairs::Link { .. } = pairs {
             check.pairs = pairs;
+        }
+        if check.tensor != TensorKind::Plain {
+            // A step's tensors are all of one kind.
+            return Err("a script's tensors are plain".to_owned());
         }
         self.checks.push(check);
         Ok(self.checks.len() - 1)

@@ -13,7 +13,7 @@ struct Facet {
 }
 
 /// In the order in which a sentence names them: the first beginning that no entry has is what is not declared.
-const FACETS: [Facet; 9] = [
+const FACETS: [Facet; 12] = [
     Facet {
         has: |support, check| allows(&support.ops, &check.op),
         words: |check| Some(check.op.name().to_owned()),
@@ -42,6 +42,20 @@ const FACETS: [Facet; 9] = [
                 || allows(&support.layouts, &check.layout)
         },
         words: |check| Some(format!("with {} tensors", word(&check.layout))),
+    },
+    Facet {
+        has: |support, check| !check.op.takes("tensor") || allows(&support.tensors, &check.tensor),
+        words: |check| Some(format!("of {} tensors", word(&check.tensor))),
+    },
+    Facet {
+        has: |support, check| !check.op.takes("joined") || allows(&support.joined, &check.joined),
+        words: |check| Some(format!("in {} form", word(&check.joined))),
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("splits") || allows(&support.splits, &check.splits.kind())
+        },
+        words: |check| Some(format!("with {} sizes", word(&check.splits.kind()))),
     },
     Facet {
         has: |support, check| {
@@ -134,7 +148,10 @@ pub(crate) mod tests {
     use super::*;
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
-    use crate::plan::{Group, Layout, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits};
+    use crate::plan::{
+        Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits,
+        TensorKind,
+    };
 
     pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
         Check {
@@ -151,6 +168,9 @@ pub(crate) mod tests {
             extent: Extent::Flat(33),
             root: None,
             layout: Layout::Contiguous,
+            layout_of: LayoutOf::All,
+            tensor: TensorKind::Plain,
+            joined: Joined::Cat,
             mode: Mode::Sync,
             placement: Placement::OutOfPlace,
             non_root: NonRoot::Unspecified,

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Layout, Mode, ObjectKind, Op, Pairs, Placement};
+use crate::plan::{Joined, Layout, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -127,6 +127,12 @@ pub struct Support {
     pub modes: Option<OneOrMany<Mode>>,
     /// Layouts.
     pub layouts: Option<OneOrMany<Layout>>,
+    /// Kinds of tensors.
+    pub tensors: Option<OneOrMany<TensorKind>>,
+    /// Shapes of tensors that hold all ranks' contributions.
+    pub joined: Option<OneOrMany<Joined>>,
+    /// Sizes of slices, and of the tensors in lists.
+    pub splits: Option<OneOrMany<SplitsKind>>,
     /// Shared memory between input and output.
     pub placements: Option<OneOrMany<Placement>>,
     /// Who sends to whom, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.

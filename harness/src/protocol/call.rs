@@ -48,6 +48,32 @@ impl StoreMethod {
     }
 }
 
+/// What kind of tensor it is to torch.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorKind {
+    /// Any.
+    Plain,
+    /// Leaves with `requires_grad`, called outside of `no_grad`: parameters.
+    RequiresGrad,
+    /// Made, and used, in inference mode.
+    Inference,
+    /// In page-locked host memory; for platforms with a device.
+    Pinned,
+}
+
 /// A root or a peer, by global rank (`src=`, `dst=`) or by rank in the call's group (`group_src=`, `group_dst=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -147,6 +173,11 @@ pub enum Call {
     DestroyProcessGroup {
         /// The group; `world` destroys everything.
         group: String,
+    },
+    /// Makes the step's tensors anew, as tensors of that kind; first in its step, not a call of the library.
+    TensorsAs {
+        /// The kind; never `plain`.
+        kind: TensorKind,
     },
     /// `time.sleep`.
     Sleep {
@@ -468,6 +499,7 @@ impl Call {
                 .flat_map(Self::tensors_mut)
                 .collect(),
             Self::Prepare { .. }
+            | Self::TensorsAs { .. }
             | Self::InitProcessGroup { .. }
             | Self::NewGroup { .. }
             | Self::DestroyProcessGroup { .. }

@@ -11,7 +11,7 @@ mod call;
 mod frame;
 mod zygote;
 
-pub use call::{Call, Direction, P2pCall, RankRef, StoreMethod};
+pub use call::{Call, Direction, P2pCall, RankRef, StoreMethod, TensorKind};
 pub use frame::{Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, read_frame, write_frame};
 pub use zygote::{Fork, FromZygote, ToZygote};
 

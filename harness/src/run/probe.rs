@@ -1,7 +1,9 @@
 //! What is asked of a group after it refused a check: does it still work?
 
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Check, Declared, Extent, Layout, Mode, Op, Placement};
+use crate::plan::{
+    Check, Declared, Extent, Joined, Layout, LayoutOf, Mode, Op, Placement, Splits, TensorKind,
+};
 
 /// A small sum on the same group, after a refusal.
 pub fn probe(check: &Check) -> Check {
@@ -12,6 +14,10 @@ pub fn probe(check: &Check) -> Check {
         extent: Extent::Flat(5),
         root: None,
         layout: Layout::Contiguous,
+        layout_of: LayoutOf::All,
+        tensor: TensorKind::Plain,
+        joined: Joined::Cat,
+        splits: Splits::Even,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
         late: None,

@@ -128,7 +128,12 @@ fn gathered(desk: &mut Desk<'_>, item: u32) -> (usize, Vec<usize>) {
     let mut input = None;
     if !desk.in_place() {
         let number = desk.numbered(item);
-        input = Some(desk.tensor(Role::Input, number, item, Fill::Own(item), Origin::Keep));
+        let own = (
+            desk.share(item, desk.position),
+            Fill::Own(item),
+            Origin::Keep,
+        );
+        input = Some(desk.sized(Role::Input, number, item, own));
     }
     let outputs = (0..desk.ranks())
         .map(|from| {
@@ -141,7 +146,8 @@ fn gathered(desk: &mut Desk<'_>, item: u32) -> (usize, Vec<usize>) {
             let rank = desk.member(from);
             let number = item * desk.ranks() + from;
             let after = Origin::Copy { rank, slot: item };
-            let output = desk.tensor(Role::Output, Some(number), item, before, after);
+            let piece = (desk.share(item, from), before, after);
+            let output = desk.sized(Role::Output, Some(number), item, piece);
             if mine {
                 let buffer = desk.work.tensors[output].storage;
                 input = Some(desk.whole(buffer, form));
@@ -202,7 +208,7 @@ pub(super) fn all_gather_into_tensor(desk: &mut Desk<'_>) {
             })
             .collect();
         let buffer = desk.buffer(Role::Output, number, joined, pieces);
-        let output = desk.whole(buffer, joined);
+        let output = desk.joint_view(buffer);
         let input = separate.unwrap_or_else(|| desk.part(buffer, desk.position, form));
         calls.push(Call::AllGatherIntoTensor {
             group: desk.group(),
@@ -219,10 +225,8 @@ pub(super) fn gather(desk: &mut Desk<'_>) {
         let (input, outputs) = gathered(desk, 0);
         (input, Some(outputs))
     } else {
-        (
-            desk.tensor(Role::Input, None, 0, Fill::Own(0), Origin::Keep),
-            None,
-        )
+        let own = (desk.share(0, desk.position), Fill::Own(0), Origin::Keep);
+        (desk.sized(Role::Input, None, 0, own), None)
     };
     let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
     desk.call(Call::Gather {
@@ -245,7 +249,8 @@ fn shares(desk: &mut Desk<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
         } else {
             (Role::Input, Origin::Keep)
         };
-        let input = desk.tensor(role, Some(to), 0, Fill::Own(to), after);
+        let piece = (desk.share(0, to), Fill::Own(to), after);
+        let input = desk.sized(role, Some(to), 0, piece);
         if mine {
             let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
             output = Some(desk.whole(buffer, form));
@@ -253,6 +258,12 @@ fn shares(desk: &mut Desk<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
         inputs.push(input);
     }
     (inputs, output)
+}
+
+/// The tensor that this rank's share comes to.
+fn received(desk: &mut Desk<'_>, after: Origin) -> usize {
+    let piece = (desk.share(0, desk.position), Fill::Sentinel, after);
+    desk.sized(Role::Output, None, 0, piece)
 }
 
 pub(super) fn scatter(desk: &mut Desk<'_>) {
@@ -265,8 +276,7 @@ pub(super) fn scatter(desk: &mut Desk<'_>) {
         inputs = Some(list);
         output = own;
     }
-    let output =
-        output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
+    let output = output.unwrap_or_else(|| received(desk, after));
     let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
     desk.call(Call::Scatter {
         group,
@@ -282,8 +292,7 @@ pub(super) fn reduce_scatter(desk: &mut Desk<'_>) {
         slot: desk.position,
     };
     let (inputs, output) = shares(desk, after);
-    let output =
-        output.unwrap_or_else(|| desk.tensor(Role::Output, None, 0, Fill::Sentinel, after));
+    let output = output.unwrap_or_else(|| received(desk, after));
     let (group, op, async_op) = (desk.group(), desk.op(), desk.is_async());
     desk.call(Call::ReduceScatter {
         group,
@@ -314,7 +323,7 @@ pub(super) fn reduce_scatter_tensor(desk: &mut Desk<'_>) {
         });
         let role = if in_place { Role::Both } else { Role::Input };
         let buffer = desk.buffer(role, number, joined, pieces);
-        let input = desk.whole(buffer, joined);
+        let input = desk.joint_view(buffer);
         let output = if in_place {
             desk.part(buffer, position, form)
         } else {

@@ -11,7 +11,7 @@ mod uneven;
 use super::work::{Desk, Fill, Origin, Role, Work};
 use crate::names::Rank;
 use crate::plan::{Check, Op, RootBy};
-use crate::protocol::{Call, RankRef};
+use crate::protocol::{Call, RankRef, TensorKind};
 
 /// How long the late rank of a barrier sleeps, milliseconds.
 const LATE_MS: u64 = 20;
@@ -22,6 +22,10 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         return bystander(check, seed);
     };
     let desk = &mut Desk::new(check, seed, position);
+    if check.tensor != TensorKind::Plain {
+        let kind = check.tensor;
+        desk.work.calls.push(Call::TensorsAs { kind });
+    }
     match check.op {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);

@@ -45,11 +45,14 @@ pub(super) fn exchange(desk: &mut Desk<'_>) {
     }
     match desk.check.op {
         Op::IsendIrecv => {
+            let is_message = |call: &Call| matches!(call, Call::Isend { .. } | Call::Irecv { .. });
             for work in 0..desk.work.calls.len() {
-                desk.work.calls.push(Call::Wait {
-                    work,
-                    timeout_ms: None,
-                });
+                if is_message(&desk.work.calls[work]) {
+                    desk.work.calls.push(Call::Wait {
+                        work,
+                        timeout_ms: None,
+                    });
+                }
             }
         }
         Op::BatchIsendIrecv if !batch.is_empty() => {

@@ -16,8 +16,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits, TensorKind,
 };
 
 /// A check of the whole world with everything neutral.
@@ -35,6 +35,9 @@ fn check(op: Op, ranks: u32) -> Check {
             by: RootBy::Global,
         }),
         layout: Layout::Contiguous,
+        layout_of: LayoutOf::All,
+        tensor: TensorKind::Plain,
+        joined: Joined::Cat,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
         non_root: NonRoot::Untouched,
