@@ -68,7 +68,7 @@ class Rank:
         self.wire.read_into(storages.views)
         results = []
         error = None
-        library.works = {}
+        library.begin_step()
         try:
             library.tensors = storages.tensors(step["tensors"], library.device)
         except Exception as raised:

@@ -27,7 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
-use crate::plan::{Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy};
+use crate::plan::{
+    Factor, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, Values,
+};
 use crate::protocol::StoreMethod;
 
 /// A valid case file.
@@ -213,6 +215,10 @@ pub struct StepParams {
     pub tag: Option<OneOrMany<u32>>,
     /// Objects of object collectives.
     pub object: Option<OneOrMany<ObjectKind>>,
+    /// What values the tensors hold.
+    pub values: Option<OneOrMany<Values>>,
+    /// What `premul_sum` multiplies by.
+    pub factor: Option<OneOrMany<Factor>>,
     /// How the lists are combined.
     pub sweep: Sweep,
     /// Requirements this step covers besides the case's.

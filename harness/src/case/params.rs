@@ -86,8 +86,10 @@ impl StepParams {
     #[must_use]
     pub fn allowed(op: Op) -> &'static [&'static str] {
         match op {
-            Op::AllReduce => &["dtype", "op", "numel", "layout", "mode"],
-            Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode"],
+            Op::AllReduce => &[
+                "dtype", "op", "numel", "layout", "mode", "values", "factor",
+            ],
+            Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode", "values"],
             Op::Gather | Op::Scatter => &[
                 "dtype",
                 "numel",
@@ -96,25 +98,41 @@ impl StepParams {
                 "layout",
                 "mode",
                 "placement",
+                "values",
             ],
             Op::Reduce => &[
-                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root",
+                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root", "values", "factor",
             ],
             Op::AllGather | Op::AllGatherIntoTensor => {
-                &["dtype", "numel", "layout", "mode", "placement"]
+                &["dtype", "numel", "layout", "mode", "placement", "values"]
             }
             Op::ReduceScatter | Op::ReduceScatterTensor => {
-                &["dtype", "op", "numel", "layout", "mode", "placement"]
+                &[
+                    "dtype",
+                    "op",
+                    "numel",
+                    "layout",
+                    "mode",
+                    "placement",
+                    "values",
+                    "factor",
+                ]
             }
-            Op::AllToAll | Op::AllToAllSingle => &["dtype", "numel", "splits", "layout", "mode"],
+            Op::AllToAll | Op::AllToAllSingle => {
+                &["dtype", "numel", "splits", "layout", "mode", "values"]
+            }
             Op::AllReduceCoalesced | Op::CoalescedAllReduce | Op::CoalescedReduceScatterTensor => {
-                &["dtype", "op", "numel", "count", "mode"]
+                &[
+                    "dtype", "op", "numel", "count", "mode", "values", "factor",
+                ]
             }
             Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => {
-                &["dtype", "numel", "count", "mode"]
+                &["dtype", "numel", "count", "mode", "values"]
             }
             Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => {
-                &["dtype", "numel", "pairs", "by", "count", "tag", "layout"]
+                &[
+                    "dtype", "numel", "pairs", "by", "count", "tag", "layout", "values",
+                ]
             }
             Op::Barrier => &["mode"],
             Op::MonitoredBarrier => &[],

@@ -11,7 +11,7 @@ use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
-    Check, Extent, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, Splits,
+    Check, Extent, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, Splits, Values,
 };
 use crate::platform::torch_version;
 use crate::report::Reason;
@@ -95,6 +95,8 @@ pub struct Match {
     pub tag: Option<OneOrMany<u32>>,
     /// Objects.
     pub object: Option<OneOrMany<ObjectKind>>,
+    /// What values tensors hold.
+    pub values: Option<OneOrMany<Values>>,
 }
 
 /// A size to match. In YAML: `33`, `"2..8"`, `"2.."`, and for `numel` also `scalar`.
@@ -221,6 +223,7 @@ impl Entry {
             count,
             tag,
             object,
+            values,
         } = &self.matches;
         let takes = |parameter| check.op.takes(parameter);
         self.concerns(point)
@@ -249,6 +252,7 @@ impl Entry {
             && lists(count, |count| takes("count") && *count == check.count)
             && lists(tag, |tag| takes("tag") && *tag == check.tag)
             && lists(object, |object| takes("object") && *object == check.object)
+            && lists(values, |values| takes("values") && *values == check.values)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs, Placement,
-    Root, RootBy, Splits,
+    Check, Declared, Extent, Factor, Group, Layout, LeftOut, Mode, NonRoot, ObjectKind, Pairs,
+    Placement, Root, RootBy, Splits, Values,
 };
 use crate::case::{Case, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
 use crate::dtype::{DType, ReduceOp};
@@ -47,6 +47,8 @@ struct Axes {
     tag: Vec<u32>,
     object: Vec<ObjectKind>,
     late: Vec<Option<u32>>,
+    values: Vec<Values>,
+    factor: Vec<Factor>,
 }
 
 impl Axes {
@@ -100,10 +102,12 @@ impl Axes {
             } else {
                 vec![None]
             },
+            values: values(&params.values, Values::Exact),
+            factor: values(&params.factor, Factor::Scalar),
         }
     }
 
-    fn lengths(&self) -> [usize; 15] {
+    fn lengths(&self) -> [usize; 17] {
         [
             self.dtype.len(),
             self.reduce.len(),
@@ -120,6 +124,8 @@ impl Axes {
             self.tag.len(),
             self.object.len(),
             self.late.len(),
+            self.values.len(),
+            self.factor.len(),
         ]
     }
 }
@@ -261,6 +267,8 @@ fn check(
         tag,
         object,
         late,
+        of_values,
+        factor,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
     let mut check = Check {
@@ -283,6 +291,8 @@ fn check(
         tag: axes.tag[tag],
         object: axes.object[object],
         late: axes.late[late],
+        values: axes.values[of_values],
+        factor: axes.factor[factor],
         covers: place
             .case
             .covers
@@ -291,6 +301,7 @@ fn check(
             .cloned()
             .collect(),
         declared: Declared::Supported,
+        promises: place.backend.promises,
         params: Vec::new(),
         at: format!("{}:{}", place.case.source.display(), step.line),
     };
@@ -299,7 +310,7 @@ fn check(
         .params
         .iter()
         .map(|(axis, value)| match axis.as_str() {
-            "root" | "tag" | "count" | "late" | "group" => format!("{axis}-{value}"),
+            "root" | "tag" | "count" | "late" | "group" | "factor" => format!("{axis}-{value}"),
             _ => value.clone(),
         })
         .collect();
@@ -355,6 +366,8 @@ fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
     add(op.has_pairs(), "pairs", name(&check.pairs));
     add(given.count.is_some(), "count", check.count.to_string());
     add(given.tag.is_some(), "tag", check.tag.to_string());
+    add(given.values.is_some(), "values", name(&check.values));
+    add(given.factor.is_some(), "factor", name(&check.factor));
     add(op.has_objects(), "object", name(&check.object));
     if let Some(late) = check.late {
         add(true, "late", late.to_string());
@@ -376,6 +389,12 @@ fn meaningless(check: &Check) -> Option<String> {
         && !reduce.is_defined_for(check.dtype)
     {
         return Some(format!("{reduce} is not defined on {}", check.dtype));
+    }
+    if check.factor != Factor::Scalar && check.reduce != Some(ReduceOp::PremulSum) {
+        return Some("only premul_sum has a factor".to_owned());
+    }
+    if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
+        return Some(reason);
     }
     if check.extent == Extent::Scalar && check.layout != Layout::Contiguous {
         return Some("a 0-dim tensor has one layout only".to_owned());

@@ -14,8 +14,8 @@ pub use filter::{Filter, FilterError};
 pub use shard::{Shard, ShardError};
 
 pub use check::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Factor, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits, Values,
 };
 
 use std::collections::BTreeMap;

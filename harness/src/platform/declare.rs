@@ -134,7 +134,10 @@ pub(crate) mod tests {
     use super::*;
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
-    use crate::plan::{Group, Layout, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits};
+    use crate::plan::{
+        Factor, Group, Layout, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits, Values,
+    };
+    use crate::platform::Promises;
 
     pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
         Check {
@@ -162,7 +165,10 @@ pub(crate) mod tests {
             object: ObjectKind::Small,
             late: None,
             covers: Vec::new(),
+            values: Values::Exact,
+            factor: Factor::Scalar,
             declared: Declared::Supported,
+            promises: Promises::default(),
             params: Vec::new(),
             at: String::new(),
         }

@@ -1,7 +1,7 @@
 //! What is asked of a group after it refused a check: does it still work?
 
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Check, Declared, Extent, Layout, Mode, Op, Placement};
+use crate::plan::{Check, Declared, Extent, Layout, Mode, Op, Placement, Values};
 
 /// A small sum on the same group, after a refusal.
 pub fn probe(check: &Check) -> Check {
@@ -15,6 +15,7 @@ pub fn probe(check: &Check) -> Check {
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
         late: None,
+        values: Values::Exact,
         declared: Declared::Supported,
         // Its own data: no other check has such a number.
         index: check.index | 1 << 31,

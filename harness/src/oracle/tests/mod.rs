@@ -16,8 +16,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root,
-    RootBy, Splits,
+    Check, Declared, Extent, Factor, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, Root, RootBy, Splits, Values,
 };
 
 /// A check of the whole world with everything neutral.
@@ -45,6 +45,9 @@ fn check(op: Op, ranks: u32) -> Check {
         tag: 0,
         object: ObjectKind::Small,
         late: op.is_barrier().then_some(0),
+        values: Values::Exact,
+        factor: Factor::Scalar,
+        promises: Default::default(),
         covers: vec![],
         declared: Declared::Supported,
         params: vec![],
