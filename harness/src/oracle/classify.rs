@@ -321,11 +321,18 @@ impl<'a> Case<'a> {
                 false => self.saturated().then_some(Class::Saturated),
             };
         }
+        let reduce = scene.prepared.facts.purpose.reduce;
+        let compares = matches!(reduce, Some(ReduceOp::Min | ReduceOp::Max));
+        let nan_lost = match compares {
+            // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
+            true => Class::NanDependsOnRank,
+            false => Class::NanDropped,
+        };
         let classes: [(Class, &dyn Fn(u128, u128) -> bool); 5] = [
             (Class::NanBitsChanged, &|expected, got| {
                 moves && same_nan(expected, got)
             }),
-            (Class::NanDropped, &|expected, got| {
+            (nan_lost, &|expected, got| {
                 !moves && nan(expected) && !nan(got)
             }),
             (Class::InfFlushed, &|expected, got| {
