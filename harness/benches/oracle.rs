@@ -12,8 +12,8 @@ use allranks::dtype::{DType, ReduceOp};
 use allranks::names::{CheckId, WorldSize};
 use allranks::oracle::{Prepared, RankReply};
 use allranks::plan::{
-    Check, Declared, Extent, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
-    RootBy, Splits,
+    Check, Declared, Extent, Factor, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs,
+    Placement, RootBy, Splits, Values,
 };
 use allranks::protocol::{CallResult, CallStatus, StepResult};
 
@@ -44,6 +44,9 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
         tag: 0,
         object: ObjectKind::Small,
         late: None,
+        values: Values::Exact,
+        factor: Factor::Scalar,
+        promises: Default::default(),
         covers: vec![],
         declared: Declared::Supported,
         params: vec![],

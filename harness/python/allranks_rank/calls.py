@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from .census import take_census
 
-#: The factor of ``premul_sum``, fixed by the protocol.
+#: The factor of ``premul_sum`` in steps that set none.
 PREMUL_FACTOR = 3.0
 
 #: Call name -> function; the keys are ``hello``'s ``calls``.
@@ -48,9 +48,16 @@ class Library:
         self.remake = None
         #: What the step's tensors asked for: entered by one call, left when the step is over.
         self.mode = None
+        #: The step's factor of ``premul_sum``: a number or a tensor.
+        self.factor = PREMUL_FACTOR
         self._groups = {"world": None}
         #: Returns when the harness says `go`; set by the rank.
         self.wait_for_go = None
+
+    def begin_step(self):
+        """Forgets what calls of the last step left for its later calls."""
+        self.works = {}
+        self.factor = PREMUL_FACTOR
 
     def group(self, call):
         """The call's group, as ``group=`` takes it."""
@@ -107,10 +114,10 @@ def peer(argument, ref):
     return {f"group_{argument}": ref["group"]}
 
 
-def reduce_op(name):
+def reduce_op(lib, name):
     """A ``ReduceOp`` by its name in the protocol."""
     if name == "premul_sum":
-        return dist._make_nccl_premul_sum(PREMUL_FACTOR)
+        return dist._make_nccl_premul_sum(lib.factor)
     return getattr(dist.ReduceOp, name.upper())
 
 
@@ -161,6 +168,11 @@ def tensors_as(lib, call, _):
 @call
 def sleep(lib, call, _):
     time.sleep(call["ms"] / 1000)
+
+
+@call
+def premul_factor(lib, call, _):
+    lib.factor = call["factor"] if "factor" in call else lib.tensors[call["tensor"]]
 
 
 @call
@@ -346,13 +358,13 @@ def destroy_process_group(lib, call, _):
 
 @call
 def all_reduce(lib, call, i):
-    lib.issue(call, i, dist.all_reduce, lib.tensors[call["tensor"]], op=reduce_op(call["op"]))
+    lib.issue(call, i, dist.all_reduce, lib.tensors[call["tensor"]], op=reduce_op(lib, call["op"]))
 
 
 @call
 def all_reduce_coalesced(lib, call, i):
     tensors = lib.pick(call["tensors"])
-    lib.issue(call, i, dist.all_reduce_coalesced, tensors, op=reduce_op(call["op"]))
+    lib.issue(call, i, dist.all_reduce_coalesced, tensors, op=reduce_op(lib, call["op"]))
 
 
 @call
@@ -363,7 +375,7 @@ def broadcast(lib, call, i):
 
 @call
 def reduce(lib, call, i):
-    root, op = peer("dst", call["root"]), reduce_op(call["op"])
+    root, op = peer("dst", call["root"]), reduce_op(lib, call["op"])
     lib.issue(call, i, dist.reduce, lib.tensors[call["tensor"]], op=op, **root)
 
 
@@ -399,13 +411,13 @@ def scatter(lib, call, i):
 @call
 def reduce_scatter(lib, call, i):
     output, inputs = lib.tensors[call["output"]], lib.pick(call["inputs"])
-    lib.issue(call, i, dist.reduce_scatter, output, inputs, op=reduce_op(call["op"]))
+    lib.issue(call, i, dist.reduce_scatter, output, inputs, op=reduce_op(lib, call["op"]))
 
 
 @call
 def reduce_scatter_tensor(lib, call, i):
     output, input = lib.tensors[call["output"]], lib.tensors[call["input"]]
-    lib.issue(call, i, dist.reduce_scatter_tensor, output, input, op=reduce_op(call["op"]))
+    lib.issue(call, i, dist.reduce_scatter_tensor, output, input, op=reduce_op(lib, call["op"]))
 
 
 @call

@@ -62,7 +62,7 @@ class Rank:
         self.wire.read_into(storages.views)
         results = []
         error = None
-        library.works = {}
+        library.begin_step()
         try:
             library.remake = partial(storages.tensors, step["tensors"], library.device)
             library.tensors = library.remake()

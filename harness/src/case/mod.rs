@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
 use crate::plan::{
-    Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, TensorKind,
+    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, TensorKind, Values,
 };
 use crate::protocol::StoreMethod;
 
@@ -293,6 +293,10 @@ pub struct StepParams {
     pub tag: Option<OneOrMany<u32>>,
     /// Objects of object collectives.
     pub object: Option<OneOrMany<ObjectKind>>,
+    /// What values the tensors hold.
+    pub values: Option<OneOrMany<Values>>,
+    /// What `premul_sum` multiplies by.
+    pub factor: Option<OneOrMany<Factor>>,
     /// How the lists are combined.
     pub sweep: Sweep,
     /// Requirements this step covers besides the case's.
@@ -321,6 +325,8 @@ impl StepParams {
             layout_of: self.layout_of.or(other.layout_of),
             tensor: self.tensor.or(other.tensor),
             joined: self.joined.or(other.joined),
+            values: self.values.or(other.values),
+            factor: self.factor.or(other.factor),
             mode: self.mode.or(other.mode),
             placement: self.placement.or(other.placement),
             non_root: self.non_root.or(other.non_root),

@@ -72,7 +72,7 @@ impl Op {
     /// Whether it moves tensors (not only objects, and not nothing).
     #[must_use]
     pub fn has_tensors(self) -> bool {
-        self.takes("dtype")
+        !self.has_objects() && !self.is_barrier() && self != Self::Script
     }
 
     /// Whether a parameter of a step means something to it.
@@ -85,160 +85,69 @@ impl Op {
 impl StepParams {
     /// The parameters an op takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
     #[must_use]
-    pub fn allowed(op: Op) -> &'static [&'static str] {
-        match op {
-            Op::AllReduce => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "mode",
-            ],
-            Op::Broadcast => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "root",
-                "by",
-                "mode",
-            ],
-            Op::Gather | Op::Scatter => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "root",
-                "by",
-                "mode",
-                "placement",
-                "splits",
-            ],
-            Op::Reduce => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "root",
-                "by",
-                "mode",
-                "non_root",
-            ],
-            Op::AllGather => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "mode",
-                "placement",
-                "splits",
-            ],
-            Op::AllGatherIntoTensor => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "mode",
-                "placement",
-                "joined",
-            ],
-            Op::ReduceScatter => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "mode",
-                "placement",
-                "splits",
-            ],
-            Op::ReduceScatterTensor => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "mode",
-                "placement",
-                "joined",
-            ],
-            Op::AllToAll | Op::AllToAllSingle => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "splits",
-                "mode",
-            ],
-            Op::AllReduceCoalesced | Op::CoalescedAllReduce => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "count",
-                "mode",
-            ],
-            Op::CoalescedReduceScatterTensor => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "op",
-                "count",
-                "mode",
-                "placement",
-            ],
-            Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "count",
-                "mode",
-                "placement",
-            ],
-            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => &[
-                "dtype",
-                "numel",
-                "layout",
-                "layout_of",
-                "tensor",
-                "pairs",
-                "by",
-                "count",
-                "tag",
-            ],
-            Op::Barrier => &["mode"],
-            Op::MonitoredBarrier => &[],
-            Op::AllGatherObject => &["object"],
-            Op::Script => &[],
-            Op::GatherObject | Op::BroadcastObjectList | Op::ScatterObjectList => {
-                &["object", "root", "by"]
-            }
-        }
+    pub fn allowed(op: Op) -> Vec<&'static str> {
+        RULES
+            .iter()
+            .filter(|(_, takes)| takes(op))
+            .flat_map(|(parameters, _)| *parameters)
+            .copied()
+            .collect()
     }
 
     /// Every parameter an op takes, those of every op first.
     #[must_use]
     pub fn all_allowed(op: Op) -> Vec<&'static str> {
-        EVERY.iter().chain(Self::allowed(op)).copied().collect()
+        EVERY.into_iter().chain(Self::allowed(op)).collect()
     }
 }
+
+/// Parameters, and which ops take them.
+type Rule = (&'static [&'static str], fn(Op) -> bool);
+
+/// Which ops take what.
+const RULES: &[Rule] = &[
+    (
+        &["dtype", "numel", "layout", "layout_of", "tensor", "values"],
+        Op::has_tensors,
+    ),
+    (&["op", "factor"], Op::reduces),
+    (&["root", "by"], Op::has_root),
+    (&["pairs", "by", "count", "tag"], Op::has_pairs),
+    (&["count"], Op::is_coalesced),
+    (&["object"], Op::has_objects),
+    (&["non_root"], |op| op == Op::Reduce),
+    (&["mode"], |op| {
+        op == Op::Barrier || (op.has_tensors() && !op.has_pairs())
+    }),
+    (&["joined"], |op| {
+        matches!(op, Op::AllGatherIntoTensor | Op::ReduceScatterTensor)
+    }),
+    (&["splits"], |op| {
+        matches!(
+            op,
+            Op::AllToAll
+                | Op::AllToAllSingle
+                | Op::AllGather
+                | Op::Gather
+                | Op::Scatter
+                | Op::ReduceScatter
+        )
+    }),
+    (&["placement"], |op| {
+        matches!(
+            op,
+            Op::Gather
+                | Op::Scatter
+                | Op::AllGather
+                | Op::AllGatherIntoTensor
+                | Op::ReduceScatter
+                | Op::ReduceScatterTensor
+                | Op::CoalescedReduceScatterTensor
+                | Op::AllGatherCoalesced
+                | Op::CoalescedAllGatherIntoTensor
+        )
+    }),
+];
 
 #[cfg(test)]
 mod tests {

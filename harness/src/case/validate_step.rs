@@ -64,6 +64,8 @@ impl StepChecker<'_, '_> {
             count,
             tag,
             object,
+            values: kinds,
+            factor,
             sweep: _,
             covers,
             profile: _,
@@ -87,6 +89,8 @@ impl StepChecker<'_, '_> {
         self.distinct("count", count.as_ref());
         self.distinct("tag", tag.as_ref());
         self.distinct("object", object.as_ref());
+        self.distinct("values", kinds.as_ref());
+        self.distinct("factor", factor.as_ref());
         let path = way!["steps", self.index, self.step.op.name(), "covers"];
         self.checker.covers(path, covers);
         if covers.is_empty() && self.checker.file.covers.is_empty() {
@@ -194,12 +198,10 @@ impl StepChecker<'_, '_> {
             return;
         }
         let ops = values(&self.step.params.op);
-        for (index, op) in ops.iter().enumerate() {
-            if *op == ReduceOp::PremulSum {
-                let hint = "a case has no way to give its factor yet";
-                self.report("op", index, "`premul_sum` is not available", hint);
-                return;
-            }
+        if self.step.params.factor.is_some() && !ops.contains(&ReduceOp::PremulSum) {
+            let hint = "give `op: premul_sum`, or leave `factor` out";
+            let message = "a `factor` that no operator multiplies by";
+            self.report("factor", 0, message, hint);
         }
         let ops = if ops.is_empty() {
             &[StepParams::DEFAULT_OP]
@@ -229,7 +231,7 @@ impl StepChecker<'_, '_> {
                 join(
                     ReduceOp::ALL
                         .iter()
-                        .filter(|op| { **op != ReduceOp::PremulSum && op.is_defined_for(*dtype) })
+                        .filter(|op| op.is_defined_for(*dtype))
                 )
             ),
             _ => format!(

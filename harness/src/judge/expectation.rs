@@ -11,8 +11,7 @@ use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
-    Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
-    RootBy, SplitsKind, TensorKind,
+    Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, SplitsKind, TensorKind, Values,
 };
 use crate::platform::torch_version;
 use crate::report::Reason;
@@ -106,6 +105,8 @@ pub struct Match {
     pub script: Option<OneOrMany<String>>,
     /// The op that a script is made over.
     pub over: Option<OneOrMany<String>>,
+    /// What values tensors hold.
+    pub values: Option<OneOrMany<Values>>,
 }
 
 /// A size to match. In YAML: `33`, `"2..8"`, `"2.."`, and for `numel` also `scalar`.
@@ -225,6 +226,7 @@ impl Entry {
             object,
             script,
             over,
+            values,
         } = &self.matches;
         let takes = |parameter| check.op.takes(parameter);
         self.concerns(point)
@@ -260,6 +262,7 @@ impl Entry {
             && lists(object, |object| takes("object") && *object == check.object)
             && lists(script, |name| param(check, "script") == Some(name))
             && lists(over, |name| param(check, "over") == Some(name))
+            && lists(values, |values| takes("values") && *values == check.values)
     }
 }
 

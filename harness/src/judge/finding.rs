@@ -3,7 +3,7 @@
 //! In: the check, what the oracle prepared, what the ranks answered. Out: an [`Outcome`] with everything a person
 //! needs to act on it. What it *means* is a verdict's business.
 
-use crate::oracle::{Mismatch, Prepared, RankReply};
+use crate::oracle::{Mismatch, Observations, Prepared, RankReply};
 use crate::plan::{Check, Declared};
 use crate::protocol::{CallResult, CallStatus};
 use crate::report::{Difference, RankLine};
@@ -26,6 +26,8 @@ pub struct Finding {
     pub ranks: Vec<RankLine>,
     /// Elements checked on each rank.
     pub checked: Vec<u64>,
+    /// What the answers show of the backend's arithmetic.
+    pub observations: Observations,
     /// Microseconds from the first rank's entering to the last one's leaving.
     pub duration_us: u64,
 }
@@ -41,6 +43,7 @@ impl Finding {
             difference: None,
             ranks: Vec::new(),
             checked: Vec::new(),
+            observations: Observations::new(),
             duration_us: 0,
         }
     }
@@ -50,12 +53,17 @@ impl Finding {
     pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
         let raised = raised(replies);
         let finding = if raised.is_empty() {
-            match prepared.verify(replies) {
+            let observations = prepared.observe(replies);
+            let finding = match prepared.verify(replies) {
                 Ok(checked) => Self {
                     checked,
                     ..Self::bare(Outcome::Pass, None, "")
                 },
                 Err(mismatch) => Self::of_mismatch(mismatch),
+            };
+            Self {
+                observations,
+                ..finding
             }
         } else {
             Self::of_errors(check, raised)

@@ -1,9 +1,11 @@
 //! The classes of wrong answers: what a vendor reads first. Names are stable; sentences are for people.
 
 use crate::dtype::ReduceOp;
+use crate::platform::Accumulation;
 
 /// What an answer looks like, and so which bug to look for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, strum::EnumDiscriminants, strum::EnumCount)]
+#[strum_discriminants(derive(PartialOrd, Ord), name(Sort), vis(pub(super)))]
 pub enum Class {
     /// Every tensor is as it was before the call.
     NoOp,
@@ -15,6 +17,8 @@ pub enum Class {
     AvgDividedTwice,
     /// The sum in place of the average.
     AvgDidSum,
+    /// The average over a group, divided by the size of the world.
+    AvgDividedByWorld,
     /// The average in place of the sum.
     SumDidAvg,
     /// Another operator was applied: this one.
@@ -72,8 +76,32 @@ pub enum Class {
     GotWorldInsteadOfGroup,
     /// As exact as sums in this narrower type.
     LowPrecisionAccumulation(&'static str),
+    /// Contributions were rounded to this narrower type before they were combined.
+    CompressedInputs(&'static str),
+    /// Farther from the exact result than rounding in any order explains, and yet near it.
+    ErrorBeyondBound,
     /// Off by one unit in the last place.
     OffByOneUlp,
+    /// A NaN among the contributions does not show in the result.
+    NanDropped,
+    /// MIN or MAX of a NaN and numbers is now a NaN, now a number.
+    NanDependsOnRank,
+    /// A NaN that was only moved arrived as another NaN.
+    NanBitsChanged,
+    /// An infinity came out finite.
+    InfFlushed,
+    /// A denormal came out zero.
+    DenormalFlushed,
+    /// A negative zero came out positive.
+    NegativeZeroLost,
+    /// An integer stopped at the end of its range instead of wrapping around.
+    Saturated,
+    /// A bool that was only moved arrived as 1 in place of another byte that is not 0.
+    BoolNormalised,
+    /// The same sum of the same data came out different.
+    NotDeterministic,
+    /// Accumulated in another type than the platform file promises: this one.
+    AccumulatedIn(Accumulation),
     /// All within bounds, but not the same bits on every rank.
     RanksDisagree,
     /// A rank left a barrier before another entered it.
@@ -95,6 +123,70 @@ pub enum Class {
 }
 
 impl Class {
+    /// One of every kind, and of every name.
+    #[must_use]
+    pub fn every() -> Vec<Self> {
+        let did = ReduceOp::ALL.into_iter().map(Self::DidOp);
+        let others = [
+            Self::NoOp,
+            Self::StaleSentinel,
+            Self::OwnTimesWorld,
+            Self::AvgDividedTwice,
+            Self::AvgDidSum,
+            Self::AvgDividedByWorld,
+            Self::SumDidAvg,
+            Self::RankDropped(0),
+            Self::RankDoubled(0),
+            Self::ChunkShifted(1),
+            Self::ElementsShifted(1),
+            Self::OrderReversed,
+            Self::BlocksPermuted,
+            Self::TailNotReduced(0),
+            Self::PrefixOnly(0),
+            Self::LastElement,
+            Self::WrongRoot(0),
+            Self::RootIgnored,
+            Self::AllPeersGotSlice0,
+            Self::DestinationSwapped,
+            Self::NonContiguousReadAsDense,
+            Self::StridedOutputLost,
+            Self::OnlyDensePartWritten,
+            Self::GuardOverwritten {
+                before: 0,
+                after: 1,
+                between: 0,
+            },
+            Self::InputModified,
+            Self::NonRootWritten,
+            Self::BystanderWritten,
+            Self::GotWorldInsteadOfGroup,
+            Self::LowPrecisionAccumulation("bfloat16"),
+            Self::CompressedInputs("bfloat16"),
+            Self::ErrorBeyondBound,
+            Self::OffByOneUlp,
+            Self::NanDropped,
+            Self::NanDependsOnRank,
+            Self::NanBitsChanged,
+            Self::InfFlushed,
+            Self::DenormalFlushed,
+            Self::NegativeZeroLost,
+            Self::Saturated,
+            Self::BoolNormalised,
+            Self::NotDeterministic,
+            Self::AccumulatedIn(Accumulation::Dtype),
+            Self::RanksDisagree,
+            Self::EarlyLeave,
+            Self::WrongSender,
+            Self::MessageOrderSwapped,
+            Self::WrongObject,
+            Self::ZeroOutput,
+            Self::NanOutput,
+            Self::MalformedReply,
+            Self::Unclassified,
+        ];
+        did.chain(others).collect()
+    }
+
     /// The name in result files.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -104,6 +196,7 @@ impl Class {
             Self::OwnTimesWorld => "own-times-world",
             Self::AvgDividedTwice => "avg-divided-twice",
             Self::AvgDidSum => "avg-did-sum",
+            Self::AvgDividedByWorld => "avg-divided-by-world",
             Self::SumDidAvg => "sum-did-avg",
             Self::DidOp(ReduceOp::Sum) => "op-did-sum",
             Self::DidOp(ReduceOp::Avg) => "did-avg",
@@ -137,7 +230,19 @@ impl Class {
             Self::BystanderWritten => "bystander-written",
             Self::GotWorldInsteadOfGroup => "got-world-instead-of-group",
             Self::LowPrecisionAccumulation(_) => "low-precision-accumulation",
+            Self::CompressedInputs(_) => "compressed-inputs",
+            Self::ErrorBeyondBound => "error-beyond-bound",
             Self::OffByOneUlp => "off-by-one-ulp",
+            Self::NanDropped => "nan-dropped",
+            Self::NanDependsOnRank => "nan-depends-on-rank",
+            Self::NanBitsChanged => "nan-bits-changed",
+            Self::InfFlushed => "inf-flushed",
+            Self::DenormalFlushed => "denormal-flushed",
+            Self::NegativeZeroLost => "negative-zero-lost",
+            Self::Saturated => "saturated-instead-of-wrapped",
+            Self::BoolNormalised => "bool-normalised",
+            Self::NotDeterministic => "not-deterministic",
+            Self::AccumulatedIn(_) => "accumulated-otherwise",
             Self::RanksDisagree => "ranks-disagree",
             Self::EarlyLeave => "early-leave",
             Self::WrongSender => "wrong-sender",
@@ -161,6 +266,9 @@ impl Class {
             }
             Self::AvgDividedTwice => "AVG divided by the world size twice",
             Self::AvgDidSum => "AVG returned the sum: never divided by the world size",
+            Self::AvgDividedByWorld => {
+                "AVG over a group divided by the size of the world, not of the group"
+            }
             Self::SumDidAvg => "SUM returned the average: divided by the world size",
             Self::DidOp(op) => {
                 return format!("the values are those of {}", op.name().to_uppercase());
@@ -221,6 +329,31 @@ impl Class {
             Self::LowPrecisionAccumulation(name) => {
                 return format!("as inexact as if it had been accumulated in {name}");
             }
+            Self::CompressedInputs(name) => {
+                return format!("contributions were rounded to {name} before they were combined");
+            }
+            Self::ErrorBeyondBound => {
+                "farther from the exact result than rounding in any order explains"
+            }
+            Self::NanDropped => "a NaN among the contributions does not show in the result",
+            Self::NanDependsOnRank => {
+                "whether a NaN wins MIN or MAX depends on the rank that holds it"
+            }
+            Self::NanBitsChanged => "a NaN that was only moved arrived with other bits",
+            Self::InfFlushed => "an infinity, or a sum too large for the type, came out finite",
+            Self::DenormalFlushed => "denormal numbers came out as zero",
+            Self::NegativeZeroLost => "a negative zero came out as a positive one",
+            Self::Saturated => "integers stopped at the end of their range: no wrap-around",
+            Self::BoolNormalised => "the byte of a bool that was only moved came out as 1",
+            Self::NotDeterministic => {
+                "the same call on the same data gave other bits, although the platform file promises the same"
+            }
+            Self::AccumulatedIn(how) => {
+                return format!(
+                    "accumulated in {}, although the platform file promises otherwise",
+                    how.name()
+                );
+            }
             Self::OffByOneUlp => "off by one unit in the last place: a rounding difference",
             Self::RanksDisagree => "every rank is within bounds, but not all hold the same bits",
             Self::EarlyLeave => "a rank left the barrier before every rank had entered it",
@@ -233,5 +366,25 @@ impl Class {
             Self::Unclassified => "the values are wrong in a way allranks has no name for",
         };
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use strum::EnumCount;
+
+    use super::*;
+
+    #[test]
+    fn every_class_is_listed_and_has_a_name_and_a_sentence_of_its_own() {
+        let every = Class::every();
+        let kinds: BTreeSet<Sort> = every.iter().map(Sort::from).collect();
+        assert_eq!(kinds.len(), Class::COUNT);
+        let names: BTreeSet<&str> = every.iter().map(Class::name).collect();
+        assert_eq!(names.len(), every.len());
+        let sentences: BTreeSet<String> = every.iter().map(Class::sentence).collect();
+        assert_eq!(sentences.len(), every.len());
     }
 }

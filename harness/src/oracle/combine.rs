@@ -1,15 +1,16 @@
 //! Reduction: the elements of several blocks combined into one result.
 //!
 //! In: places in payloads. Out: the result's bytes. On the exact lane no step rounds, so the order of the ranks does
-//! not matter; an average is taken in `f64` and rounded once.
+//! not matter; an average is taken in `f64` and rounded once. Where steps do round (random values), everything is
+//! computed to 106 bits and rounded once. MIN and MAX of a NaN and anything are NaN.
 
 use half::{bf16, f16};
 
 use super::float8::{E4m3fn, E5m2};
 use super::number::{Bits, Bool, Complex, Integer, Number, Ordered, Real, Ring};
 use super::place::Place;
+use super::wide::Wide;
 use crate::dtype::{DType, ReduceOp};
-use crate::protocol::PREMUL_FACTOR;
 
 /// How contributions become a result.
 trait Combine {
@@ -18,10 +19,10 @@ trait Combine {
     /// A result in the making.
     type Sum: Copy;
 
-    /// The first contribution.
-    fn first(&self, element: Self::Element) -> Self::Sum;
+    /// The contribution of a source, by its number, to begin with.
+    fn first(&self, source: usize, element: Self::Element) -> Self::Sum;
     /// One more.
-    fn next(&self, sum: Self::Sum, element: Self::Element) -> Self::Sum;
+    fn next(&self, sum: Self::Sum, source: usize, element: Self::Element) -> Self::Sum;
     /// The result.
     fn result(&self, sum: Self::Sum) -> Self::Element;
 }
@@ -31,17 +32,21 @@ pub(super) type Source<'a> = (&'a [u8], Place);
 
 /// What to compute.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reduction {
+pub(super) struct Reduction<'a> {
     /// Element type.
     pub dtype: DType,
     /// Operator.
     pub op: ReduceOp,
     /// What an average is divided by.
     pub divisor: u64,
+    /// What `premul_sum` multiplies each source by, in their order.
+    pub factors: &'a [f64],
+    /// Whether floats are combined to 106 bits before they are rounded.
+    pub wide: bool,
 }
 
 /// Combines `len` elements of every source and writes the results, dense, to `out`. There is at least one source.
-pub(super) fn combine(reduction: Reduction, sources: &[Source<'_>], len: usize, out: &mut [u8]) {
+pub(super) fn combine(reduction: Reduction<'_>, sources: &[Source<'_>], len: usize, out: &mut [u8]) {
     let job = &mut Job {
         reduction,
         sources,
@@ -74,7 +79,7 @@ pub(super) fn combine(reduction: Reduction, sources: &[Source<'_>], len: usize, 
 }
 
 /// Combines single elements, given as bytes one after another.
-pub(super) fn combine_one(reduction: Reduction, elements: &[u8]) -> u128 {
+pub(super) fn combine_one(reduction: Reduction<'_>, elements: &[u8]) -> u128 {
     let size = reduction.dtype.size();
     let sources: Vec<Source<'_>> = (0..elements.len() / size)
         .map(|index| (elements, Place::of_dense(size, index)))
@@ -84,8 +89,26 @@ pub(super) fn combine_one(reduction: Reduction, elements: &[u8]) -> u128 {
     u128::from_le_bytes(out)
 }
 
+/// Writes a small integer, exact in every dtype, as an element.
+pub(super) fn write_whole(dtype: DType, value: i64, bytes: &mut [u8]) {
+    match dtype {
+        DType::Float64 => f64::from_i64(value).store(bytes),
+        DType::Float32 => f32::from_i64(value).store(bytes),
+        DType::Float16 => f16::from_i64(value).store(bytes),
+        DType::Bfloat16 => bf16::from_i64(value).store(bytes),
+        DType::Float8E4m3fn => E4m3fn::from_i64(value).store(bytes),
+        DType::Float8E5m2 => E5m2::from_i64(value).store(bytes),
+        DType::Complex64 => Complex::<f32>::from_i64(value).store(bytes),
+        DType::Complex128 => Complex::<f64>::from_i64(value).store(bytes),
+        DType::Int8 | DType::Uint8 | DType::Bool => (value as u8).store(bytes),
+        DType::Int16 | DType::Uint16 => (value as u16).store(bytes),
+        DType::Int32 | DType::Uint32 => (value as u32).store(bytes),
+        DType::Int64 | DType::Uint64 => (value as u64).store(bytes),
+    }
+}
+
 struct Job<'a> {
-    reduction: Reduction,
+    reduction: Reduction<'a>,
     sources: &'a [Source<'a>],
     len: usize,
     out: &'a mut [u8],
@@ -101,12 +124,14 @@ impl Job<'_> {
         let mut start = 0;
         while start < self.len {
             let count = TILE.min(self.len - start);
-            let zero = how.first(C::Element::load(&first.0[first.1.range(start)]));
+            let zero = how.first(0, C::Element::load(&first.0[first.1.range(start)]));
             let sums = &mut [zero; TILE][..count];
-            each(first, start, sums, |sum, element| *sum = how.first(element));
-            for source in rest {
+            each(first, start, sums, |sum, element| {
+                *sum = how.first(0, element);
+            });
+            for (source, number) in rest.iter().zip(1..) {
                 each(source, start, sums, |sum, element| {
-                    *sum = how.next(*sum, element)
+                    *sum = how.next(*sum, number, element);
                 });
             }
             let out = &mut self.out[start * size..(start + count) * size];
@@ -134,7 +159,11 @@ fn each<N: Number, S>(source: &Source<'_>, start: usize, sums: &mut [S], take: i
 }
 
 fn real<R: Real>(job: &mut Job<'_>) {
-    match job.reduction.op {
+    let op = job.reduction.op;
+    if job.reduction.wide && !matches!(op, ReduceOp::Min | ReduceOp::Max) {
+        return job.run(&Whole::<R>::of(job.reduction));
+    }
+    match op {
         ReduceOp::Avg => {
             let divisor = job.reduction.divisor;
             job.run(&RealAverage::<R>(divisor as f64, Default::default()));
@@ -162,9 +191,11 @@ fn integer<I: Integer>(job: &mut Job<'_>) {
 
 fn complex<R: Real>(job: &mut Job<'_>) {
     match job.reduction.op {
+        ReduceOp::Product => ring::<Complex<R>>(job),
+        _ if job.reduction.wide => job.run(&BothParts(Whole::<R>::of(job.reduction))),
         ReduceOp::Avg => {
             let divisor = job.reduction.divisor;
-            job.run(&ComplexAverage(RealAverage::<R>(
+            job.run(&BothParts(RealAverage::<R>(
                 divisor as f64,
                 Default::default(),
             )));
@@ -176,10 +207,12 @@ fn complex<R: Real>(job: &mut Job<'_>) {
 fn ring<T: Ring>(job: &mut Job<'_>) {
     match job.reduction.op {
         ReduceOp::Product => job.run(&Product::<T>::default()),
-        ReduceOp::PremulSum => job.run(&Total {
-            factor: Some(T::from_i64(PREMUL_FACTOR as i64)),
+        ReduceOp::PremulSum => job.run(&Total::<T> {
+            factors: factors(job.reduction),
         }),
-        _ => job.run(&Total::<T> { factor: None }),
+        _ => job.run(&Total::<T> {
+            factors: Vec::new(),
+        }),
     }
 }
 
@@ -191,9 +224,15 @@ fn bits<B: Bits>(job: &mut Job<'_>) {
     }
 }
 
+/// The factors as elements: small integers, exact in every dtype.
+fn factors<T: Ring>(reduction: Reduction<'_>) -> Vec<T> {
+    let factors = reduction.factors.iter();
+    factors.map(|factor| T::from_i64(*factor as i64)).collect()
+}
+
 /// The sum, of contributions times a factor if there is one.
 struct Total<T> {
-    factor: Option<T>,
+    factors: Vec<T>,
 }
 
 impl<T: Ring> Combine for Total<T> {
@@ -201,18 +240,66 @@ impl<T: Ring> Combine for Total<T> {
     type Sum = T;
 
     #[inline]
-    fn first(&self, element: T) -> T {
-        self.factor.map_or(element, |factor| element.times(factor))
+    fn first(&self, source: usize, element: T) -> T {
+        match self.factors.get(source) {
+            Some(factor) => element.times(*factor),
+            None => element,
+        }
     }
 
     #[inline]
-    fn next(&self, sum: T, element: T) -> T {
-        sum.plus(self.first(element))
+    fn next(&self, sum: T, source: usize, element: T) -> T {
+        sum.plus(self.first(source, element))
     }
 
     #[inline]
     fn result(&self, sum: T) -> T {
         sum
+    }
+}
+
+/// The result of real numbers, rounded once: products, averages, and sums of contributions times a factor.
+struct Whole<'a, R> {
+    reduction: Reduction<'a>,
+    element: std::marker::PhantomData<R>,
+}
+
+impl<'a, R> Whole<'a, R> {
+    fn of(reduction: Reduction<'a>) -> Self {
+        Self {
+            reduction,
+            element: std::marker::PhantomData,
+        }
+    }
+
+    fn factor(&self, source: usize) -> f64 {
+        match self.reduction.op {
+            ReduceOp::PremulSum => self.reduction.factors[source],
+            _ => 1.0,
+        }
+    }
+}
+
+impl<R: Real> Combine for Whole<'_, R> {
+    type Element = R;
+    type Sum = Wide;
+
+    fn first(&self, source: usize, element: R) -> Wide {
+        Wide::from(element.to_f64()).times(self.factor(source))
+    }
+
+    fn next(&self, sum: Wide, source: usize, element: R) -> Wide {
+        match self.reduction.op {
+            ReduceOp::Product => sum.times(element.to_f64()),
+            _ => sum.and(self.first(source, element)),
+        }
+    }
+
+    fn result(&self, sum: Wide) -> R {
+        R::from_f64(match self.reduction.op {
+            ReduceOp::Avg => sum.over(self.reduction.divisor as f64).to_f64(),
+            _ => sum.to_f64(),
+        })
     }
 }
 
@@ -223,12 +310,12 @@ impl<R: Real> Combine for RealAverage<R> {
     type Sum = f64;
 
     #[inline]
-    fn first(&self, element: R) -> f64 {
+    fn first(&self, _: usize, element: R) -> f64 {
         element.to_f64()
     }
 
     #[inline]
-    fn next(&self, sum: f64, element: R) -> f64 {
+    fn next(&self, sum: f64, _: usize, element: R) -> f64 {
         sum + element.to_f64()
     }
 
@@ -238,27 +325,31 @@ impl<R: Real> Combine for RealAverage<R> {
     }
 }
 
-struct ComplexAverage<R>(RealAverage<R>);
+/// The real and the imaginary part, each for itself.
+struct BothParts<C>(C);
 
-impl<R: Real> Combine for ComplexAverage<R> {
+impl<R: Real, C: Combine<Element = R>> Combine for BothParts<C> {
     type Element = Complex<R>;
-    type Sum = (f64, f64);
+    type Sum = (C::Sum, C::Sum);
 
     #[inline]
-    fn first(&self, element: Complex<R>) -> (f64, f64) {
-        (self.0.first(element.re), self.0.first(element.im))
-    }
-
-    #[inline]
-    fn next(&self, sum: (f64, f64), element: Complex<R>) -> (f64, f64) {
+    fn first(&self, source: usize, element: Complex<R>) -> Self::Sum {
         (
-            self.0.next(sum.0, element.re),
-            self.0.next(sum.1, element.im),
+            self.0.first(source, element.re),
+            self.0.first(source, element.im),
         )
     }
 
     #[inline]
-    fn result(&self, sum: (f64, f64)) -> Complex<R> {
+    fn next(&self, sum: Self::Sum, source: usize, element: Complex<R>) -> Self::Sum {
+        (
+            self.0.next(sum.0, source, element.re),
+            self.0.next(sum.1, source, element.im),
+        )
+    }
+
+    #[inline]
+    fn result(&self, sum: Self::Sum) -> Complex<R> {
         Complex {
             re: self.0.result(sum.0),
             im: self.0.result(sum.1),
@@ -273,12 +364,12 @@ impl<I: Integer> Combine for IntegerAverage<I> {
     type Sum = I;
 
     #[inline]
-    fn first(&self, element: I) -> I {
+    fn first(&self, _: usize, element: I) -> I {
         element
     }
 
     #[inline]
-    fn next(&self, sum: I, element: I) -> I {
+    fn next(&self, sum: I, _: usize, element: I) -> I {
         sum.plus(element)
     }
 
@@ -304,12 +395,12 @@ macro_rules! fold {
             type Sum = T;
 
             #[inline]
-            fn first(&self, element: T) -> T {
+            fn first(&self, _: usize, element: T) -> T {
                 element
             }
 
             #[inline]
-            fn next(&self, sum: T, element: T) -> T {
+            fn next(&self, sum: T, _: usize, element: T) -> T {
                 let next: fn(T, T) -> T = $next;
                 next(sum, element)
             }
@@ -324,8 +415,8 @@ macro_rules! fold {
 
 fold! {
     Product: Ring, |sum, element| sum.times(element);
-    Least: Ordered, |sum, element| if element.below(sum) { element } else { sum };
-    Greatest: Ordered, |sum, element| if sum.below(element) { element } else { sum };
+    Least: Ordered, |sum, element| if element.below(sum) || element.is_unordered() { element } else { sum };
+    Greatest: Ordered, |sum, element| if sum.below(element) || element.is_unordered() { element } else { sum };
     And: Bits, |sum, element| sum.and(element);
     Or: Bits, |sum, element| sum.or(element);
     Xor: Bits, |sum, element| sum.xor(element);

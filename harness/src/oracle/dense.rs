@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Class;
-use super::scene::{Scene, Value, word};
+use super::scene::{Contribution, Scene, Value, word};
 use super::work::Origin;
 
 /// The class of an answer that ignoring strides explains on every one of these ranks.
@@ -138,9 +138,15 @@ fn explains(scene: Scene<'_>, rank: u32, reads: bool, writes: bool) -> Option<bo
                 Origin::Keep => continue,
                 Origin::Copy { rank, slot } => read(rank, slot, index)?.into(),
                 Origin::Reduce { slot } => {
-                    let members = facts.members.iter();
-                    let elements: Option<Vec<u128>> =
-                        members.map(|rank| read(*rank, slot, index)).collect();
+                    let members = facts.members.iter().zip(0..);
+                    let elements: Option<Vec<Contribution>> = members
+                        .map(|(rank, position)| {
+                            Some(Contribution {
+                                bits: read(*rank, slot, index)?,
+                                factor: facts.purpose.factor.of(position),
+                            })
+                        })
+                        .collect();
                     // Gaps hold any bits, so their sums round.
                     let divisor = facts.members.len() as u64;
                     scene.combined(facts.purpose.reduce?, divisor, &elements?, !reads)?
@@ -153,16 +159,11 @@ fn explains(scene: Scene<'_>, rank: u32, reads: bool, writes: bool) -> Option<bo
     for (start, value) in written {
         let range = start..start + scene.size();
         let got = reply.get(range.clone())?;
-        let both_nan = || is_nan(scene, word(got)) && is_nan(scene, value.bits);
+        let both_nan = || scene.is_nan(word(got)) && scene.is_nan(value.bits);
         if !scene.is(word(got), value) && !both_nan() {
             return Some(false);
         }
         unwritten[range].copy_from_slice(got);
     }
     Some(unwritten == *reply)
-}
-
-fn is_nan(scene: Scene<'_>, bits: u128) -> bool {
-    let (re, im) = scene.numbers(bits);
-    re.is_nan() || im.is_some_and(f64::is_nan)
 }

@@ -4,7 +4,8 @@
 //! block comes from, where an element goes) and predicts elements from it. It explains an answer if the prediction is
 //! what came back on every wrong rank.
 
-use super::scene::{Scene, Spot, Value};
+use super::scene::{Contribution, Scene, Spot, Value};
+use super::show::Narrow;
 use super::work::{Fill, Origin};
 use super::{Class, Facts, Lane};
 use crate::dtype::ReduceOp;
@@ -47,6 +48,13 @@ pub(super) enum Bend {
         /// Over the whole buffer.
         whole: bool,
     },
+    /// Contributions are rounded to a narrower type: those of other ranks, and also the rank's own.
+    Compressed {
+        /// That type.
+        to: Narrow,
+        /// Also the rank's own.
+        own: bool,
+    },
     /// Everything is zero.
     Zero,
 }
@@ -77,6 +85,10 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, Bend)> {
             (
                 Class::AvgDividedTwice,
                 Bend::Operator(ReduceOp::Avg, u64::from(ranks).pow(2)),
+            ),
+            (
+                Class::AvgDividedByWorld,
+                Bend::Operator(ReduceOp::Avg, u64::from(world)),
             ),
         ]),
         Some(ReduceOp::Sum) => {
@@ -115,6 +127,12 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, Bend)> {
                 .filter(|op| *op != right && op.is_defined_for(facts.purpose.dtype))
                 .map(|op| (Class::DidOp(op), Bend::Operator(op, ranks.into()))),
         );
+    }
+    for to in Narrow::ALL {
+        for own in [true, false] {
+            let class = Class::CompressedInputs(to.name());
+            list.push((class, Bend::Compressed { to, own }));
+        }
     }
     list.push((Class::ZeroOutput, Bend::Zero));
     list
@@ -169,12 +187,6 @@ impl<'a> Scene<'a> {
         &self.prepared.facts
     }
 
-    /// The members' contributions to a slot at an index.
-    fn contributions(self, slot: u32, index: usize) -> Option<Vec<u128>> {
-        let members = self.facts().members.iter();
-        members.map(|rank| self.block(*rank, slot, index)).collect()
-    }
-
     /// What would be at a place if one thing were bent; none if that means nothing there.
     pub(super) fn predict(self, bend: Bend, spot: &Spot<'_>) -> Option<Value> {
         match bend {
@@ -197,7 +209,8 @@ impl<'a> Scene<'a> {
             | Bend::DestinationShift(_)
             | Bend::DestinationPair
             | Bend::DestinationFirst
-            | Bend::World => {}
+            | Bend::World
+            | Bend::Compressed { .. } => {}
         }
         match spot.piece.after {
             Origin::Keep => Some(self.before(spot).into()),
@@ -239,13 +252,14 @@ impl<'a> Scene<'a> {
         let facts = self.facts();
         let op = facts.purpose.reduce?;
         let ranks = facts.members.len() as u32;
-        let exact = facts.purpose.lane == Lane::Exact;
+        let exact = matches!(facts.purpose.lane, Lane::Exact | Lane::Special);
         let all = |slot: u32| self.contributions(slot, spot.index);
         let usual =
-            |elements: &[u128], exact: bool| self.combined(op, ranks.into(), elements, exact);
+            |elements: &[Contribution], exact: bool| self.combined(op, ranks.into(), elements, exact);
         match bend {
             Bend::OwnOnly => {
-                let own = self.block(spot.rank, slot, spot.index)?;
+                let position = facts.position(spot.rank)? as usize;
+                let own = self.contribution(spot.rank, position, slot, spot.index)?;
                 usual(&vec![own; ranks as usize], exact)
             }
             Bend::Operator(op, divisor) => {
@@ -253,8 +267,18 @@ impl<'a> Scene<'a> {
                 let designed = matches!(
                     (facts.purpose.reduce, op),
                     (Some(ReduceOp::Avg), ReduceOp::Sum | ReduceOp::Avg)
-                );
+                ) && divisor.is_power_of_two();
                 self.combined(op, divisor, &all(slot)?, exact && designed)
+            }
+            Bend::Compressed { to, own } => {
+                let me = facts.position(spot.rank)? as usize;
+                let mut elements = all(slot)?;
+                for (position, element) in elements.iter_mut().enumerate() {
+                    if own || position != me {
+                        element.bits = to.rounded(facts.purpose.dtype, element.bits)?;
+                    }
+                }
+                usual(&elements, false)
             }
             Bend::Without(dropped) => {
                 let mut elements = all(slot)?;
@@ -275,7 +299,8 @@ impl<'a> Scene<'a> {
                 let world = 0..self.prepared.steps.len() as u32;
                 let mut elements = all(slot)?;
                 for rank in world.filter(|rank| !facts.members.contains(rank)) {
-                    elements.push(self.block(rank, slot, spot.index)?);
+                    let position = elements.len();
+                    elements.push(self.contribution(rank, position, slot, spot.index)?);
                 }
                 self.combined(op, elements.len() as u64, &elements, false)
             }
@@ -290,7 +315,7 @@ impl<'a> Scene<'a> {
             (Op::Broadcast, Fill::Own(slot)) => self.block(root, slot, spot.index).map(Value::from),
             (Op::Reduce, Fill::Own(slot)) if spot.rank == root => {
                 let elements = self.contributions(slot, spot.index)?;
-                let exact = facts.purpose.lane == Lane::Exact;
+                let exact = matches!(facts.purpose.lane, Lane::Exact | Lane::Special);
                 let divisor = facts.members.len() as u64;
                 self.combined(facts.purpose.reduce?, divisor, &elements, exact)
             }

@@ -5,12 +5,13 @@
 //! found, and everything else must come back as it was sent.
 
 use super::Lane;
-use super::combine::{Reduction, Source, combine};
+use super::combine::{Reduction, Source, combine, write_whole};
 use super::draw::{Block, Purpose, fill};
 use super::hash::{Key, Stream};
 use super::place::Place;
 use super::work::{Buffer, Fill, Origin, Piece, Work};
 use crate::dtype::DType;
+use crate::plan::Values;
 
 /// Where a rank holds one of its blocks before the calls.
 #[derive(Clone, Copy, Debug)]
@@ -67,10 +68,17 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[Work], members: &[u32])
                 key,
                 rank: rank as u32,
                 position: positions[rank],
-                slot: slot as u32,
+                slot: if purpose.repeated { 0 } else { slot as u32 },
                 len: home.len,
             };
             fill(purpose, &block, &mut payloads[rank], &home.place());
+        }
+    }
+    for (work, (payload, position)) in works.iter().zip(payloads.iter_mut().zip(&positions)) {
+        let factor = purpose.factor.of(*position as usize);
+        for buffer in work.buffers.iter().filter(|buffer| buffer.holds_a_factor()) {
+            let bytes = &mut payload[buffer.place.range(0)];
+            write_whole(purpose.dtype, factor as i64, bytes);
         }
     }
     for (rank, work) in works.iter().enumerate() {
@@ -160,10 +168,11 @@ fn pattern(words: Key, from: u64, bytes: &mut [u8]) {
     }
 }
 
-/// What outputs begin with: NaN where results are floats that cannot be one, neither 0 nor 1 where they are bools, any
-/// pattern otherwise.
+/// What outputs begin with: NaN where results are floats that cannot be one, no NaN where they can, neither 0 nor 1 where
+/// they are bools, any pattern otherwise.
 fn sentinels(purpose: Purpose, key: Key, rank: u32, work: &Work, payload: &mut [u8]) {
     let mask = impossible(purpose);
+    let finite = finite(purpose);
     for (number, buffer) in work.buffers.iter().enumerate() {
         let words = key.stream(Stream::Sentinel, rank, number as u32);
         for piece in buffer
@@ -175,35 +184,44 @@ fn sentinels(purpose: Purpose, key: Key, rank: u32, work: &Work, payload: &mut [
             let from = 2 * piece.start as u64;
             if let Some(bytes) = place.dense_mut(payload, piece.len) {
                 pattern(words, from, bytes);
-                if !mask.is_empty() {
-                    bytes
-                        .chunks_exact_mut(mask.len())
-                        .for_each(|bytes| set(bytes, mask));
-                }
+                suit(bytes, mask, finite);
             } else {
                 for index in 0..piece.len {
                     let bytes = &mut payload[place.range(index)];
                     pattern(words, from + 2 * index as u64, bytes);
-                    if !mask.is_empty() {
-                        bytes
-                            .chunks_exact_mut(mask.len())
-                            .for_each(|bytes| set(bytes, mask));
-                    }
+                    suit(bytes, mask, finite);
                 }
             }
         }
     }
 }
 
-fn set(bytes: &mut [u8], mask: &[u8]) {
-    for (byte, mask) in bytes.iter_mut().zip(mask) {
-        *byte |= mask;
+/// Sets the bits of `ones` in each number and clears the top bit of its exponent, if asked for: no infinity, no NaN.
+fn suit(bytes: &mut [u8], ones: &[u8], finite: Option<usize>) {
+    if !ones.is_empty() {
+        for bytes in bytes.chunks_exact_mut(ones.len()) {
+            for (byte, ones) in bytes.iter_mut().zip(ones) {
+                *byte |= ones;
+            }
+        }
     }
+    if let Some(size) = finite {
+        for bytes in bytes.chunks_exact_mut(size) {
+            bytes[size - 1] &= 0xbf;
+        }
+    }
+}
+
+/// Where NaN may be the result, sentinels must not be NaN: the size of a number whose exponent is to be kept small.
+fn finite(purpose: Purpose) -> Option<usize> {
+    (purpose.lane == Lane::Special).then(|| purpose.dtype.size())
 }
 
 /// Bits that no result has all of, for each number in an element; none if any bits may be a result.
 fn impossible(purpose: Purpose) -> &'static [u8] {
     match (purpose.dtype, purpose.lane) {
+        (_, Lane::Special) => &[],
+        (DType::Bool, Lane::Payload) if purpose.values == Values::Special => &[],
         (DType::Bool, _) => &[2],
         (_, Lane::Payload) => &[],
         (DType::Float64 | DType::Complex128, _) => &[0, 0, 0, 0, 0, 0, 0xf8, 0x7f],
@@ -270,10 +288,15 @@ fn reduce(
             (payloads[rank].as_slice(), home.place())
         })
         .collect();
+    let factors: Vec<f64> = (0..members.len())
+        .map(|position| purpose.factor.of(position))
+        .collect();
     let reduction = Reduction {
         dtype: purpose.dtype,
         op: purpose.reduce.expect("an op that reduces has an operator"),
         divisor: members.len() as u64,
+        factors: &factors,
+        wide: purpose.values == Values::Random,
     };
     let mut out = vec![0; len * purpose.dtype.size()];
     combine(reduction, &sources, len, &mut out);

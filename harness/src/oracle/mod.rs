@@ -13,6 +13,8 @@
 //! | `image`, `combine` | the bytes sent and the bytes expected |
 //! | `vacuity` | whether a check could fail at all |
 //! | `verify`, `answers` | the comparison |
+//! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
+//! | `wide` | arithmetic to 106 bits |
 //! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
 //! | `show` | elements for people |
 
@@ -27,6 +29,7 @@ mod hash;
 mod hypothesis;
 mod image;
 mod number;
+mod observe;
 mod place;
 mod scene;
 mod script;
@@ -36,15 +39,18 @@ mod tests;
 mod unpreparable;
 mod vacuity;
 mod verify;
+mod wide;
 mod work;
 
 pub use class::Class;
+pub use observe::Observations;
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::WorldSize;
-use crate::plan::{Check, Op};
+use crate::plan::{Check, Op, Values};
+use crate::platform::Promises;
 use crate::protocol::{Step, StepResult};
 use crate::report::Difference;
 
@@ -82,26 +88,36 @@ pub struct Mismatch {
     pub difference: Option<Difference>,
 }
 
-/// How values are chosen, and how results are compared. A fourth lane, of special values (NaN, infinities, -0.0,
-/// denormals, wrap-around), needs expectations of its own and is not drawn from yet.
+/// How results are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The result is exactly representable in any order of the ranks; tolerance 0.
     Exact,
     /// Values are only moved, so every bit pattern is used; tolerance 0.
     Payload,
-    /// A right backend may round: averages of floats over a number of ranks that is not a power of two, and signs of
-    /// zeros in complex products.
+    /// A right backend may round: random reals, averages of floats over a number of ranks that is not a power of two, and
+    /// signs of zeros in complex products.
     Bounded,
+    /// NaN, infinities, zeros with a sign, denormals, overflow: the expected bits, but for what IEEE 754 leaves open (the
+    /// bits of a NaN, which zero is smaller, whether MIN and MAX see or skip a NaN).
+    Special,
 }
 
 impl Lane {
     /// The lane of a combination.
     #[must_use]
-    pub fn of(op: Op, dtype: DType, reduce: Option<ReduceOp>, ranks: usize) -> Self {
+    pub fn of(
+        op: Op,
+        dtype: DType,
+        reduce: Option<ReduceOp>,
+        values: Values,
+        ranks: usize,
+    ) -> Self {
         let rounds = matches!(dtype.kind(), Kind::Float | Kind::Complex);
         match reduce {
             _ if !op.reduces() => Self::Payload,
+            _ if values == Values::Special => Self::Special,
+            _ if values == Values::Random => Self::Bounded,
             Some(ReduceOp::Avg) if rounds && !ranks.is_power_of_two() => Self::Bounded,
             Some(ReduceOp::Product) if dtype.kind() == Kind::Complex => Self::Bounded,
             _ => Self::Exact,
@@ -132,6 +148,8 @@ struct Facts {
     dense: bool,
     /// Whether a tensor that is written to has several elements at one place, and so can hold no result.
     overlaps: bool,
+    /// What the platform file promises.
+    promises: Promises,
 }
 
 impl Prepared {
@@ -155,9 +173,18 @@ impl Prepared {
             .collect();
         let purpose = Purpose {
             dtype: check.dtype,
-            lane: Lane::of(check.op, check.dtype, check.reduce, members.len()),
+            lane: Lane::of(
+                check.op,
+                check.dtype,
+                check.reduce,
+                check.values,
+                members.len(),
+            ),
             reduce: check.reduce,
             ranks: members.len() as u32,
+            values: check.values,
+            factor: check.factor,
+            repeated: script::repeats(check),
         };
         let key = Key::of_check(seed, check.index, salt);
         let image = image(purpose, key, &works, &members);
@@ -198,6 +225,7 @@ impl Prepared {
                 root: check.root.map(|root| root.group_rank),
                 dense,
                 overlaps,
+                promises: check.promises,
             },
         }
     }

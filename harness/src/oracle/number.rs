@@ -32,6 +32,10 @@ pub(super) trait Ring: Number {
 pub(super) trait Ordered: Number {
     /// Whether it is smaller; never with NaN.
     fn below(self, other: Self) -> bool;
+    /// Whether it is NaN.
+    fn is_unordered(self) -> bool {
+        false
+    }
 }
 
 /// An element made of independent bits.
@@ -91,6 +95,10 @@ macro_rules! native {
         impl Ordered for $type {
             fn below(self, other: Self) -> bool {
                 self < other
+            }
+
+            fn is_unordered(self) -> bool {
+                self.partial_cmp(&self).is_none()
             }
         }
     )*};
@@ -217,6 +225,10 @@ impl<const M: u32, const FINITE: bool> Number for Float8<M, FINITE> {
 impl<const M: u32, const FINITE: bool> Ordered for Float8<M, FINITE> {
     fn below(self, other: Self) -> bool {
         self.to_f64() < other.to_f64()
+    }
+
+    fn is_unordered(self) -> bool {
+        self.to_f64().is_nan()
     }
 }
 

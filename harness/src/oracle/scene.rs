@@ -3,8 +3,9 @@
 use super::combine::{Reduction, combine_one};
 use super::show::{parts, precision};
 use super::work::{Buffer, Origin, Piece, Role};
-use super::{Lane, Prepared, RankReply};
-use crate::dtype::ReduceOp;
+use super::{Lane, Prepared, Purpose, RankReply};
+use crate::dtype::{Kind, ReduceOp};
+use crate::plan::Values;
 
 /// An element of a rank's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,15 @@ impl From<u128> for Value {
     fn from(bits: u128) -> Self {
         Self { bits, slack: 0.0 }
     }
+}
+
+/// A rank's contribution to an element of a result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Contribution {
+    /// Little-endian bits.
+    pub bits: u128,
+    /// What `premul_sum` multiplies it by.
+    pub factor: f64,
 }
 
 /// A check and what the ranks made of it.
@@ -92,21 +102,50 @@ impl<'a> Scene<'a> {
         (index < home.len).then(|| word(&payload[home.place().range(index)]))
     }
 
+    /// The members' contributions to a slot at an index, in group order.
+    pub(super) fn contributions(self, slot: u32, index: usize) -> Option<Vec<Contribution>> {
+        let members = self.prepared.facts.members.iter().zip(0..);
+        members
+            .map(|(rank, position)| self.contribution(*rank, position, slot, index))
+            .collect()
+    }
+
+    /// The contribution of a rank, as if it stood at a position of the group.
+    pub(super) fn contribution(
+        self,
+        rank: u32,
+        position: usize,
+        slot: u32,
+        index: usize,
+    ) -> Option<Contribution> {
+        Some(Contribution {
+            bits: self.block(rank, slot, index)?,
+            factor: self.prepared.facts.purpose.factor.of(position),
+        })
+    }
+
     /// The combination of elements with any operator: exact where the data were made for it, otherwise with the slack
     /// that rounding in any order needs.
     pub(super) fn combined(
         self,
         op: ReduceOp,
         divisor: u64,
-        elements: &[u128],
+        elements: &[Contribution],
         exact: bool,
     ) -> Option<Value> {
-        let dtype = self.prepared.facts.purpose.dtype;
+        let Purpose { dtype, values, .. } = self.prepared.facts.purpose;
         if elements.is_empty() || !op.is_defined_for(dtype) {
             return None;
         }
         let bytes = self.list(elements);
-        let reduction = Reduction { dtype, op, divisor };
+        let factors: Vec<f64> = elements.iter().map(|element| element.factor).collect();
+        let reduction = Reduction {
+            dtype,
+            op,
+            divisor,
+            factors: &factors,
+            wide: values == Values::Random,
+        };
         let bits = combine_one(reduction, &bytes);
         let rounds = matches!(
             op,
@@ -115,7 +154,7 @@ impl<'a> Scene<'a> {
         let slack = match precision(dtype) {
             Some(_) if exact || !rounds => 0.0,
             // Where one rounding is a few percent, the bound would take in everything.
-            Some(bits_held) if bits_held <= 8 => {
+            Some(bits_held) if bits_held <= 8 && values != Values::Random => {
                 let unit = f64::powi(2.0, -(bits_held as i32));
                 2.0 * unit * magnitude(self.numbers(bits))
             }
@@ -127,8 +166,14 @@ impl<'a> Scene<'a> {
 
     /// How far a result of rounding arithmetic in any order may be from the exact one: with n roundings of unit u,
     /// `nu / (1 - nu)` times the sum of the magnitudes (Higham, Accuracy and Stability, section 4.2), and one rounding
-    /// more for the result itself.
-    pub(super) fn rounding(self, op: ReduceOp, divisor: u64, elements: &[u128], bits: u128) -> f64 {
+    /// more for the result itself, and one for the expected result. Terms that are 0, and factors that are 1, round nothing.
+    pub(super) fn rounding(
+        self,
+        op: ReduceOp,
+        divisor: u64,
+        elements: &[Contribution],
+        bits: u128,
+    ) -> f64 {
         let dtype = self.prepared.facts.purpose.dtype;
         let Some(precision) = precision(dtype) else {
             return 0.0;
@@ -136,30 +181,41 @@ impl<'a> Scene<'a> {
         let unit = f64::powi(2.0, -(precision as i32));
         let (mut total, mut count) = (0.0, 0);
         for element in elements {
-            let magnitude = magnitude(parts(dtype, self.list(&[*element]).as_slice()));
-            total += magnitude;
-            count += i32::from(magnitude != 0.0);
+            let weight = match op {
+                ReduceOp::PremulSum => element.factor.abs(),
+                _ => 1.0,
+            };
+            let magnitude = magnitude(self.numbers(element.bits));
+            let neutral = if op == ReduceOp::Product { 1.0 } else { 0.0 };
+            total += weight * magnitude;
+            count += i32::from(magnitude != neutral);
         }
-        let roundings = unit * f64::from(count + 1);
+        let count = match op {
+            // The sum is multiplied by a reciprocal that is rounded, or its terms are.
+            ReduceOp::Avg => count + 1,
+            // Each term is multiplied first.
+            ReduceOp::PremulSum => count,
+            _ => (count - 1).max(0),
+        };
+        let roundings = unit * f64::from(count);
         let gamma = roundings / (1.0 - roundings);
-        let result = magnitude(parts(dtype, self.list(&[bits]).as_slice()));
+        let result = magnitude(self.numbers(bits));
         let of = match op {
             ReduceOp::Avg => total / divisor as f64,
-            ReduceOp::Sum => total,
-            ReduceOp::PremulSum => total * crate::protocol::PREMUL_FACTOR,
+            ReduceOp::Sum | ReduceOp::PremulSum => total,
             ReduceOp::Product => result,
             ReduceOp::Min | ReduceOp::Max | ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
                 return 0.0;
             }
         };
-        gamma * of + unit * result
+        gamma * of + 2.0 * unit * result
     }
 
-    fn list(self, elements: &[u128]) -> Vec<u8> {
+    pub(super) fn list(self, elements: &[Contribution]) -> Vec<u8> {
         let size = self.prepared.facts.purpose.dtype.size();
         elements
             .iter()
-            .flat_map(|bits| bits.to_le_bytes().into_iter().take(size))
+            .flat_map(|element| element.bits.to_le_bytes().into_iter().take(size))
             .collect()
     }
 
@@ -171,6 +227,15 @@ impl<'a> Scene<'a> {
         )
     }
 
+    /// The integer in an element.
+    pub(super) fn whole(self, bits: u128) -> i128 {
+        let unused = 128 - 8 * self.size() as u32;
+        match self.prepared.facts.purpose.dtype.kind() {
+            Kind::Signed => (bits << unused) as i128 >> unused,
+            Kind::Unsigned | Kind::Bool | Kind::Float | Kind::Complex => bits as i128,
+        }
+    }
+
     /// Bytes per element.
     pub(super) fn size(self) -> usize {
         self.prepared.facts.purpose.dtype.size()
@@ -178,10 +243,11 @@ impl<'a> Scene<'a> {
 
     /// Whether an element is what was predicted.
     pub(super) fn is(self, got: u128, value: Value) -> bool {
-        if got == value.bits {
+        let special = self.prepared.facts.purpose.lane == Lane::Special;
+        if got == value.bits || special && self.is_nan(got) && self.is_nan(value.bits) {
             return true;
         }
-        if value.slack == 0.0 {
+        if value.slack == 0.0 || !value.slack.is_finite() {
             return false;
         }
         let near = |a: f64, b: f64| (a - b).abs() <= value.slack;
@@ -199,23 +265,26 @@ impl<'a> Scene<'a> {
             return true;
         }
         let facts = &self.prepared.facts;
-        let (Lane::Bounded, Origin::Reduce { slot }, Some(op)) =
-            (facts.purpose.lane, spot.piece.after, facts.purpose.reduce)
-        else {
+        let (Origin::Reduce { slot }, Some(op)) = (spot.piece.after, facts.purpose.reduce) else {
             return false;
         };
-        if op == ReduceOp::Product {
+        let Some(elements) = self.contributions(slot, spot.index) else {
+            return false;
+        };
+        match facts.purpose.lane {
+            Lane::Exact | Lane::Payload => return false,
+            Lane::Special => match self.is_open(op, &elements, expected, got) {
+                Some(right) => return right,
+                None if op != ReduceOp::Avg => return false,
+                // Ordinary values among the special ones are averaged with roundings.
+                None => {}
+            },
             // Exact, but for the signs of zeros.
-            return self.numbers(got) == self.numbers(expected);
+            Lane::Bounded if op == ReduceOp::Product && self.numbers(got).1.is_some() => {
+                return self.numbers(got) == self.numbers(expected);
+            }
+            Lane::Bounded => {}
         }
-        let elements: Option<Vec<u128>> = facts
-            .members
-            .iter()
-            .map(|rank| self.block(*rank, slot, spot.index))
-            .collect();
-        let Some(elements) = elements else {
-            return false;
-        };
         let slack = self.rounding(op, facts.members.len() as u64, &elements, expected);
         self.is(
             got,
@@ -224,6 +293,43 @@ impl<'a> Scene<'a> {
                 slack,
             },
         )
+    }
+}
+
+/// What IEEE 754 leaves open.
+impl Scene<'_> {
+    /// Whether one of the values that it allows in place of the expected one; none if it leaves nothing open.
+    fn is_open(
+        self,
+        op: ReduceOp,
+        elements: &[Contribution],
+        expected: u128,
+        got: u128,
+    ) -> Option<bool> {
+        let compares = matches!(op, ReduceOp::Min | ReduceOp::Max);
+        if !self.is_nan(expected) {
+            // -0.0 and 0.0 are equal: minNum and maxNum may give either.
+            let zeros = |bits: u128| self.numbers(bits).0 == 0.0;
+            let either = |element: &Contribution| zeros(element.bits) && element.bits != expected;
+            let open = compares && zeros(expected) && elements.iter().any(either);
+            return open.then(|| zeros(got));
+        }
+        if self.is_nan(got) {
+            return Some(true);
+        }
+        // The numbers without the NaN, if there are any.
+        let numbers: Vec<Contribution> = elements
+            .iter()
+            .filter(|element| !self.is_nan(element.bits))
+            .copied()
+            .collect();
+        Some(compares && self.combined(op, 1, &numbers, true).is_some_and(|value| value.bits == got))
+    }
+
+    /// Whether an element is, or has, a NaN.
+    pub(super) fn is_nan(self, bits: u128) -> bool {
+        let (re, im) = self.numbers(bits);
+        re.is_nan() || im.is_some_and(f64::is_nan)
     }
 }
 

@@ -79,3 +79,40 @@ pub(super) fn precision(dtype: DType) -> Option<u32> {
         | DType::Bool => None,
     }
 }
+
+/// A type that values are rounded to in order to save bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Narrow {
+    Float32,
+    Float16,
+    Bfloat16,
+}
+
+impl Narrow {
+    pub(super) const ALL: [Self; 3] = [Self::Float32, Self::Float16, Self::Bfloat16];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Float32 => "float32",
+            Self::Float16 => "float16",
+            Self::Bfloat16 => "bfloat16",
+        }
+    }
+
+    /// A wider element rounded to it; none if the element is no wider.
+    pub(super) fn rounded(self, dtype: DType, bits: u128) -> Option<u128> {
+        let round = |value: f64| match self {
+            Self::Float32 => f64::from(value as f32),
+            Self::Float16 => f16::from_f64(value).to_f64(),
+            Self::Bfloat16 => bf16::from_f64(value).to_f64(),
+        };
+        match dtype {
+            DType::Float64 => Some(round(f64::from_bits(bits as u64)).to_bits().into()),
+            DType::Float32 if self != Self::Float32 => {
+                let value = round(f32::from_bits(bits as u32).into()) as f32;
+                Some(value.to_bits().into())
+            }
+            _ => None,
+        }
+    }
+}

@@ -8,6 +8,7 @@ use super::scene::{Scene, Spot};
 use super::show::show;
 use super::work::{Buffer, Origin, Piece, Role, Work};
 use super::{Class, Lane, Mismatch, Prepared, RankReply};
+use crate::dtype::ReduceOp;
 use crate::names::Rank;
 use crate::report::Difference;
 
@@ -76,7 +77,15 @@ impl Prepared {
             self.compare(scene)?;
         }
         self.compare_answers(replies)?;
-        self.compare_times(replies)
+        self.compare_times(replies)?;
+        match self.broken_promise(replies) {
+            Some(class) => Err(Box::new(Mismatch {
+                class: class.name().to_owned(),
+                sentence: class.sentence(),
+                difference: None,
+            })),
+            None => Ok(()),
+        }
     }
 
     /// Where the bytes are that a piece must hold in the end.
@@ -140,7 +149,7 @@ impl Prepared {
         self.works.iter().enumerate().map(count).collect()
     }
 
-    fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
+    pub(super) fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         let malformed = |sentence: String| {
             Box::new(Mismatch {
                 class: Class::MalformedReply.name().to_owned(),
@@ -174,10 +183,12 @@ impl Prepared {
             .map(|rank| wrong_on(scene, rank))
             .collect();
         if wrong.iter().all(Wrong::is_empty) {
-            return disagreement(scene).map_or(Ok(()), |spot| {
+            let one = disagreement(scene).map(|spot| (spot, Class::RanksDisagree));
+            let one = one.or_else(|| Some((moody(scene)?, Class::NanDependsOnRank)));
+            return one.map_or(Ok(()), |(spot, class)| {
                 let mut wrong = wrong;
                 wrong[spot.rank as usize].spots.push(spot);
-                Err(self.mismatch(scene, &wrong, Class::RanksDisagree, String::new()))
+                Err(self.mismatch(scene, &wrong, class, String::new()))
             });
         }
         let (class, note) = classify(scene, &wrong);
@@ -307,7 +318,7 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
     Wrong { spots, damage }
 }
 
-/// In the bounded lane, the first element that is right everywhere and yet not the same everywhere.
+/// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.
 fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
     let facts = &scene.prepared.facts;
     let shared = |spot: &Spot<'_>| {
@@ -315,14 +326,46 @@ fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
     };
     let (first, rest) = facts.members.split_first()?;
     // Only an all_reduce gives one result to several ranks; elsewhere the slots differ.
-    if facts.purpose.lane != Lane::Bounded {
-        return None;
+    match facts.purpose.lane {
+        Lane::Exact | Lane::Payload => return None,
+        Lane::Bounded | Lane::Special => {}
     }
+    let differ = |a: &Spot<'_>, b: &Spot<'_>| {
+        let (a, b) = (scene.got(a), scene.got(b));
+        // IEEE 754 says nothing of a NaN's bits.
+        let both_nan = facts.purpose.lane == Lane::Special && scene.is_nan(a) && scene.is_nan(b);
+        a != b && !both_nan
+    };
     rest.iter().find_map(|rank| {
         let theirs = scene.spots(*first).filter(shared);
         theirs
             .zip(scene.spots(*rank).filter(shared))
-            .find(|(a, b)| a.piece.after == b.piece.after && scene.got(a) != scene.got(b))
+            .find(|(a, b)| a.piece.after == b.piece.after && differ(a, b))
             .map(|(_, spot)| spot)
     })
+}
+
+/// The first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
+/// each is right, but not now this and now that.
+fn moody(scene: Scene<'_>) -> Option<Spot<'_>> {
+    let facts = &scene.prepared.facts;
+    let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
+    if facts.purpose.lane != Lane::Special || !compares {
+        return None;
+    }
+    let mixed = |spot: &Spot<'_>| {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            return false;
+        };
+        let elements = scene.contributions(slot, spot.index).unwrap_or_default();
+        let nans = elements.iter().filter(|element| scene.is_nan(element.bits));
+        (1..elements.len()).contains(&nans.count())
+    };
+    let members = facts.members.iter();
+    let mut spots = members
+        .flat_map(|rank| scene.spots(*rank))
+        .filter(|spot| spot.buffer.role != Role::Unspecified && mixed(spot));
+    let first = spots.next()?;
+    let seen = scene.is_nan(scene.got(&first));
+    spots.find(|spot| scene.is_nan(scene.got(spot)) != seen)
 }

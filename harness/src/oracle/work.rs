@@ -19,6 +19,8 @@ pub(super) enum Fill {
     Sentinel,
     /// The rank's own block of this slot.
     Own(u32),
+    /// The one element that `premul_sum` multiplies by.
+    Factor,
 }
 
 /// What a piece must hold when the step is over.
@@ -88,9 +90,15 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    /// Whether it is the factor of `premul_sum`.
+    pub(super) fn holds_a_factor(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.before == Fill::Factor)
+    }
+
     /// The buffer as reports name it: `output`, `output[2]`.
     pub(super) fn label(&self) -> String {
         let role = match self.role {
+            Role::Input if self.holds_a_factor() => "factor",
             Role::Input => "input",
             Role::Output => "output",
             Role::Both | Role::NonRoot | Role::Unspecified => "tensor",

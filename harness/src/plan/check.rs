@@ -7,8 +7,9 @@ use super::Script;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::{DType, ReduceOp};
+use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, Rank, RequirementId};
+use crate::platform::Promises;
 use crate::protocol::TensorKind;
 
 /// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
@@ -274,6 +275,110 @@ pub enum Pairs {
     },
 }
 
+/// What values the tensors hold.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// Values whose result is exact in any order; every bit pattern for ops that only move data.
+    #[default]
+    Exact,
+    /// Random reals of which pairs of ranks nearly cancel; the result may be off by what rounding in any order explains.
+    Random,
+    /// NaN, infinities, negative zeros, denormals and overflow, each rank holding them in turn; for ops that only move
+    /// data, mostly NaNs of every kind, and bools that are neither 0 nor 1.
+    Special,
+    /// Integers of the whole range, the extremes among them: sums and products wrap around, averages are of negative
+    /// sums that the number of ranks does not divide.
+    Extremes,
+}
+
+impl Values {
+    /// Why no dtype and operator of this kind has such values with a defined result, if so.
+    #[must_use]
+    pub fn are_undefined(self, dtype: DType, reduce: Option<ReduceOp>) -> Option<String> {
+        let kind = dtype.kind();
+        let sums = matches!(
+            reduce,
+            Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum)
+        );
+        let narrow = matches!(dtype, DType::Float8E4m3fn | DType::Float8E5m2);
+        let whole = matches!(kind, Kind::Signed | Kind::Unsigned);
+        match self {
+            Self::Exact => None,
+            Self::Random if sums && matches!(kind, Kind::Float | Kind::Complex) => None,
+            Self::Random if reduce == Some(ReduceOp::Product) && kind == Kind::Float => None,
+            Self::Random => Some("only sums and products of floats round".to_owned()),
+            Self::Special if whole => Some("integers have no special values".to_owned()),
+            Self::Special if reduce.is_none() => None,
+            Self::Special if kind == Kind::Float && !narrow => None,
+            Self::Special => Some(format!(
+                "IEEE 754 says nothing of special values of {dtype} in reductions"
+            )),
+            Self::Extremes if whole && reduce.is_some() => None,
+            Self::Extremes => Some("only reductions of integers have extremes".to_owned()),
+        }
+    }
+}
+
+/// What `premul_sum` multiplies each rank's contribution by.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Factor {
+    /// The number 3 on every rank.
+    #[default]
+    Scalar,
+    /// A tensor of one element of the check's dtype that holds 3, on every rank.
+    Tensor,
+    /// A number that differs from rank to rank: 3, -5, 6, -7 and again.
+    PerRank,
+}
+
+impl Factor {
+    /// The factor of the rank at a position of the group.
+    #[must_use]
+    pub fn of(self, position: usize) -> f64 {
+        match self {
+            Self::Scalar | Self::Tensor => 3.0,
+            Self::PerRank => [3.0, -5.0, 6.0, -7.0][position % 4],
+        }
+    }
+
+    /// The largest magnitude among them.
+    #[must_use]
+    pub fn largest(self) -> u64 {
+        match self {
+            Self::Scalar | Self::Tensor => 3,
+            Self::PerRank => 7,
+        }
+    }
+}
+
 /// What Python object an object collective carries; each rank's differs in content and in size.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -378,8 +483,14 @@ pub struct Check {
     pub late: Option<u32>,
     /// The requirements it covers.
     pub covers: Vec<RequirementId>,
+    /// What values its tensors hold.
+    pub values: Values,
+    /// For `premul_sum`.
+    pub factor: Factor,
     /// What the platform file says of it.
     pub declared: Declared,
+    /// What the platform file promises of the backend's arithmetic.
+    pub promises: Promises,
     /// The sweep's axes and their values as written in the report, in order: `("dtype", "float32")`.
     pub params: Vec<(String, String)>,
     /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind,
-    Op, Pairs, Placement, Root, RootBy, Splits, TensorKind,
+    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
 };
 use crate::case::{
     Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
@@ -54,6 +53,8 @@ struct Axes {
     tag: Vec<u32>,
     object: Vec<ObjectKind>,
     late: Vec<Option<u32>>,
+    values: Vec<Values>,
+    factor: Vec<Factor>,
 }
 
 impl Axes {
@@ -110,10 +111,12 @@ impl Axes {
             } else {
                 vec![None]
             },
+            values: values(&params.values, Values::Exact),
+            factor: values(&params.factor, Factor::Scalar),
         }
     }
 
-    fn lengths(&self) -> [usize; 18] {
+    fn lengths(&self) -> [usize; 20] {
         [
             self.dtype.len(),
             self.reduce.len(),
@@ -133,6 +136,8 @@ impl Axes {
             self.tag.len(),
             self.object.len(),
             self.late.len(),
+            self.values.len(),
+            self.factor.len(),
         ]
     }
 }
@@ -410,6 +415,8 @@ fn check(
         tag,
         object,
         late,
+        of_values,
+        factor,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
     let mut check = Check {
@@ -435,6 +442,8 @@ fn check(
         tag: axes.tag[tag],
         object: axes.object[object],
         late: axes.late[late],
+        values: axes.values[of_values],
+        factor: axes.factor[factor],
         covers: place
             .case
             .covers
@@ -443,6 +452,7 @@ fn check(
             .cloned()
             .collect(),
         declared: Declared::Supported,
+        promises: place.backend.promises,
         params: Vec::new(),
         at: format!("{}:{}", place.case.source.display(), step.line),
         script: None,
@@ -452,7 +462,7 @@ fn check(
         .params
         .iter()
         .map(|(axis, value)| match axis.as_str() {
-            "root" | "tag" | "count" | "late" | "group" => format!("{axis}-{value}"),
+            "root" | "tag" | "count" | "late" | "group" | "factor" => format!("{axis}-{value}"),
             _ => value.clone(),
         })
         .collect();
@@ -515,6 +525,8 @@ fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
     add(op.has_pairs(), "pairs", name(&check.pairs));
     add(given.count.is_some(), "count", check.count.to_string());
     add(given.tag.is_some(), "tag", check.tag.to_string());
+    add(given.values.is_some(), "values", name(&check.values));
+    add(given.factor.is_some(), "factor", name(&check.factor));
     add(op.has_objects(), "object", name(&check.object));
     if let Some(late) = check.late {
         add(true, "late", late.to_string());
@@ -536,6 +548,12 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
         && !reduce.is_defined_for(check.dtype)
     {
         return Some(format!("{reduce} is not defined on {}", check.dtype));
+    }
+    if check.factor != Factor::Scalar && check.reduce != Some(ReduceOp::PremulSum) {
+        return Some("only premul_sum has a factor".to_owned());
+    }
+    if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
+        return Some(reason);
     }
     if let Some(reason) = no_such_layout(check) {
         return Some(reason.to_owned());

@@ -149,9 +149,9 @@ pub(crate) mod tests {
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
     use crate::plan::{
-        Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits,
-        TensorKind,
+    Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits, TensorKind, Values,
     };
+    use crate::platform::Promises;
 
     pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
         Check {
@@ -182,7 +182,10 @@ pub(crate) mod tests {
             object: ObjectKind::Small,
             late: None,
             covers: Vec::new(),
+            values: Values::Exact,
+            factor: Factor::Scalar,
             declared: Declared::Supported,
+            promises: Promises::default(),
             params: Vec::new(),
             at: String::new(),
             script: None,

@@ -184,6 +184,16 @@ pub enum Call {
         /// Milliseconds.
         ms: u64,
     },
+    /// Sets what `premul_sum` multiplies this rank's contribution by in the calls that follow in this step; without it,
+    /// [`PREMUL_FACTOR`](super::PREMUL_FACTOR). One of the two fields is given.
+    PremulFactor {
+        /// A number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        factor: Option<f64>,
+        /// A tensor of one element.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tensor: Option<usize>,
+    },
     /// Wait for the work of an earlier call made with `async_op`. An async call's own result only says it was issued.
     Wait {
         /// Index of that call in the step.

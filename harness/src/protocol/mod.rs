@@ -23,7 +23,7 @@ use crate::names::Rank;
 /// The protocol's version, in `hello`; a driver that says another is refused with a clear error.
 pub const VERSION: u32 = 1;
 
-/// The factor of `premul_sum`, fixed so that calls need not carry it: every rank's contribution is multiplied by it
+/// The factor of `premul_sum` in steps that set none (`premul_factor`): every rank's contribution is multiplied by it
 /// before the sum. Exactly representable in every dtype, and not a power of two.
 pub const PREMUL_FACTOR: f64 = 3.0;
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::observed::{observed, told};
 use super::record::CheckRecord;
 use super::results::{Results, column_names, evidence_word};
 use super::standing::{Headline, Standing, Tally, exit_meaning};
@@ -38,6 +39,7 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
     write_failing(page, results)?;
     write_excused(page, results)?;
     write_not_run(page, results)?;
+    write_observed(page, results)?;
     write_run(page, results)
 }
 
@@ -180,6 +182,27 @@ fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(page, "- {} {reason}", grouped(*count))?;
     }
     write_rest(page, reasons.len())
+}
+
+/// What was seen that is neither right nor wrong.
+fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
+    let all = observed(&results.checks);
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "### Observed\n")?;
+    writeln!(page, "| backend | what | dtype | seen |\n|---|---|---|---|")?;
+    for (subject, seen) in all.iter().take(LIST_LIMIT) {
+        writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            code(&subject.backend),
+            cell(&subject.name),
+            cell(&subject.dtype),
+            cell(&told(seen))
+        )?;
+    }
+    write_rest(page, all.len())
 }
 
 /// `… and 7 more` after a list that was cut at the limit.

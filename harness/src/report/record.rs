@@ -181,6 +181,9 @@ pub struct CheckRecord {
     /// The expectation that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expectation: Option<Reason>,
+    /// What was seen of the backend that no check judges by itself: `accumulates` → `float32`, `deterministic` → `yes`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub observations: BTreeMap<String, String>,
     /// Elements checked on each rank; a pass has more than zero on every rank or says why not.
     pub checked: Vec<u64>,
     /// Microseconds from the first rank's start to the last one's end.

@@ -86,6 +86,8 @@ pub fn story(run: &RunRecord, scenario: Option<&ScenarioRecord>, check: &CheckRe
             &format!("and {more} more things, in results.jsonl"),
         );
     }
+    let seen = pairs(check).map(|(name, value)| format!("{name}: {value}"));
+    line("observed", &seen.collect::<Vec<_>>().join(", "));
     if let Some(trouble) = scenario.and_then(|scenario| scenario.trouble.as_deref()) {
         line("world", trouble);
     }

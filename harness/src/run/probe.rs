@@ -2,7 +2,7 @@
 
 use crate::dtype::{DType, ReduceOp};
 use crate::plan::{
-    Check, Declared, Extent, Joined, Layout, LayoutOf, Mode, Op, Placement, Splits, TensorKind,
+    Check, Declared, Extent, Joined, Layout, LayoutOf, Mode, Op, Placement, Splits, TensorKind, Values,
 };
 
 /// A small sum on the same group, after a refusal.
@@ -21,6 +21,7 @@ pub fn probe(check: &Check) -> Check {
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
         late: None,
+        values: Values::Exact,
         declared: Declared::Supported,
         // Its own data: no other check has such a number.
         index: check.index | 1 << 31,

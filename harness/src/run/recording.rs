@@ -161,6 +161,7 @@ impl Writer<'_> {
             difference: finding.difference,
             ranks: finding.ranks,
             expectation: entry.map(Entry::reason),
+            observations: finding.observations,
             checked: finding.checked,
             duration_us: finding.duration_us,
         })));

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use allranks::case::{self, Requirements};
 use allranks::judge::Verdict;
+use allranks::oracle::Class;
 use allranks::plan::{Selection, Target, plan};
 use allranks::platform;
 use allranks::report::{CheckRecord, Record};
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     };
     let mut trials = vec![
         Trial::test("index_is_complete", index_is_complete),
+        Trial::test("every_class_has_a_mutant", every_class_has_a_mutant),
         on_torch("healthy", Box::new(healthy)),
     ];
     for mutant in index::mutants() {
@@ -75,6 +77,41 @@ fn index_is_complete() -> Result<(), Failed> {
     wrong.extend(unproven.map(|id| format!("no mutant breaks {id}")));
     let unknown = broken.difference(&known);
     wrong.extend(unknown.map(|id| format!("there is no requirement {id} to break")));
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("\n").into()),
+    }
+}
+
+/// Classes that no mutant is given, and why.
+const WITHOUT_A_MUTANT: [(&str, &str); 2] = [
+    (
+        "non-root-written",
+        "Gloo itself does it: fixtures/expectations/gloo.yaml",
+    ),
+    (
+        "malformed-reply",
+        "a driver's fault, not a backend's: fixtures/drivers and the tests in blackbox",
+    ),
+];
+
+/// Every class that a wrong answer can be given is proved by a bug that causes it, or says why it cannot be.
+fn every_class_has_a_mutant() -> Result<(), Failed> {
+    let given: BTreeSet<String> = index::mutants()
+        .into_iter()
+        .filter_map(|mutant| mutant.class)
+        .collect();
+    let excused: BTreeSet<&str> = WITHOUT_A_MUTANT.iter().map(|(name, _)| *name).collect();
+    let names: BTreeSet<&str> = Class::every().iter().map(Class::name).collect();
+    let mut wrong: Vec<String> = names
+        .iter()
+        .filter(|name| !given.contains(**name) && !excused.contains(*name))
+        .map(|name| format!("no mutant is classified as {name}"))
+        .collect();
+    let stale = excused
+        .iter()
+        .filter(|name| given.contains(**name) || !names.contains(*name));
+    wrong.extend(stale.map(|name| format!("{name} needs no excuse")));
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(wrong.join("\n").into()),

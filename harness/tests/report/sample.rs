@@ -172,6 +172,7 @@ pub fn passing_check(index: usize) -> CheckRecord {
         difference: None,
         ranks: Vec::new(),
         expectation: None,
+        observations: Default::default(),
         checked: vec![33; 4],
         duration_us: 1_234,
     }

@@ -7,12 +7,20 @@
 //! Where a type is too narrow for every rank to contribute at every index, a few **carriers** do, chosen by the shared
 //! word, so that over the indices every rank matters.
 
+mod extremes;
 mod others;
+mod random;
+mod special;
 mod sums;
 
 use half::{bf16, f16};
 
-use self::others::{AnyBits, Extreme, Factor, Finite, GaussianFactor, Grain, Lone, Pair, Pattern};
+use self::extremes::Whole;
+use self::others::{
+    AnyBits, Extreme, Factor, Finite, GaussianFactor, Grain, Lone, Pair, Pattern, Strange,
+};
+use self::random::{Cancelling, NearOne};
+use self::special::Special;
 use self::sums::{Parts, RealShare, Share, Small, Summand};
 use super::Lane;
 use super::float8::{E4m3fn, E5m2};
@@ -20,6 +28,7 @@ use super::hash::{Key, Stream};
 use super::number::{Bits, Bool, Integer, Number, Real};
 use super::place::Place;
 use crate::dtype::{DType, ReduceOp};
+use crate::plan::{self, Values};
 
 /// Makes elements.
 trait Draw {
@@ -37,6 +46,10 @@ struct Turn {
     /// This rank's place in the turn: the ranks of a group have `0..ranks` between them, and in every run of that many
     /// indices each rank has each place once.
     place: u64,
+    /// The index itself.
+    index: u64,
+    /// The rank's position in the group.
+    position: u64,
 }
 
 /// One rank's contribution to be written.
@@ -65,12 +78,30 @@ pub(super) struct Purpose {
     pub reduce: Option<ReduceOp>,
     /// How many ranks contribute to a result.
     pub ranks: u32,
+    /// What kind of values.
+    pub values: Values,
+    /// What `premul_sum` multiplies by.
+    pub factor: plan::Factor,
+    /// Whether all slots are one and the same data, the longer ones going on where the shorter end.
+    pub repeated: bool,
+}
+
+impl Purpose {
+    /// The largest factor that a contribution is multiplied by.
+    fn largest_factor(&self) -> u64 {
+        match self.reduce {
+            Some(ReduceOp::PremulSum) => self.factor.largest(),
+            _ => 1,
+        }
+    }
 }
 
 /// Writes a block's elements to its place in a payload.
 pub(super) fn fill(purpose: Purpose, block: &Block, payload: &mut [u8], place: &Place) {
     let target = &mut Target {
         ranks: u64::from(purpose.ranks),
+        values: purpose.values,
+        factor: purpose.largest_factor(),
         block,
         payload,
         place,
@@ -102,12 +133,22 @@ pub(super) fn fill(purpose: Purpose, block: &Block, payload: &mut [u8], place: &
 /// Where a block's elements go.
 struct Target<'a> {
     ranks: u64,
+    values: Values,
+    factor: u64,
     block: &'a Block,
     payload: &'a mut [u8],
     place: &'a Place,
 }
 
 impl Target<'_> {
+    fn write_special<R: Real>(&mut self, reduce: ReduceOp, ordinary: impl Draw<Element = R>) {
+        self.write(&Special {
+            reduce,
+            ranks: self.ranks,
+            ordinary,
+        });
+    }
+
     fn write<D: Draw>(&mut self, draw: &D) {
         let Block {
             key,
@@ -124,6 +165,8 @@ impl Target<'_> {
                 word: shared.word(index),
                 place: (shared.word(!(index / ranks)) % ranks + index + u64::from(position))
                     % ranks,
+                index,
+                position: u64::from(position),
             })
         };
         let size = D::Element::SIZE;
@@ -140,13 +183,25 @@ impl Target<'_> {
 }
 
 fn fill_real<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
+    let ranks = target.ranks;
+    let summand = Summand::<R>::new(target.factor, ranks);
+    match (target.values, reduce) {
+        (Values::Exact | Values::Extremes, _) => {}
+        (Values::Random, ReduceOp::Product) => return target.write(&NearOne::<R>::new(ranks)),
+        (Values::Random, _) => return target.write(&Cancelling::<R>::new(ranks)),
+        (Values::Special, ReduceOp::Product) => {
+            let ordinary = Factor::<R>::new(R::PRECISION >= 7, true);
+            return target.write_special(reduce, ordinary);
+        }
+        (Values::Special, ReduceOp::Min | ReduceOp::Max) => {
+            let ordinary = Finite::<R>::new(reduce == ReduceOp::Max);
+            return target.write_special(reduce, ordinary);
+        }
+        (Values::Special, _) => return target.write_special(reduce, summand),
+    }
     match reduce {
-        ReduceOp::Sum | ReduceOp::PremulSum => {
-            target.write(&Summand::<R>::new(reduce, target.ranks))
-        }
-        ReduceOp::Avg if target.ranks.is_power_of_two() => {
-            target.write(&Summand::<R>::new(reduce, target.ranks));
-        }
+        ReduceOp::Sum | ReduceOp::PremulSum => target.write(&summand),
+        ReduceOp::Avg if ranks.is_power_of_two() => target.write(&summand),
         ReduceOp::Avg => target.write(&RealShare::<R>::new(target.ranks)),
         ReduceOp::Product => target.write(&Factor::<R>::new(R::PRECISION >= 7, true)),
         ReduceOp::Min => target.write(&Finite::<R>::new(false)),
@@ -156,6 +211,9 @@ fn fill_real<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
 }
 
 fn fill_integer<I: Integer>(reduce: ReduceOp, target: &mut Target<'_>) {
+    if target.values == Values::Extremes {
+        return target.write(&Whole::<I>::new(reduce, target.ranks));
+    }
     match reduce {
         ReduceOp::Sum => target.write(&Small::<I>::new(target.ranks)),
         ReduceOp::Avg => target.write(&Share::<I>::new(
@@ -202,13 +260,13 @@ fn fill_bool(reduce: ReduceOp, target: &mut Target<'_>) {
 }
 
 fn fill_complex<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
+    if target.values == Values::Random {
+        return target.write(&Parts(Cancelling::<R>::new(target.ranks)));
+    }
+    let summand = Summand::<R>::new(target.factor, target.ranks);
     match reduce {
-        ReduceOp::Sum | ReduceOp::PremulSum => {
-            target.write(&Parts(Summand::<R>::new(reduce, target.ranks)));
-        }
-        ReduceOp::Avg if target.ranks.is_power_of_two() => {
-            target.write(&Parts(Summand::<R>::new(reduce, target.ranks)));
-        }
+        ReduceOp::Sum | ReduceOp::PremulSum => target.write(&Parts(summand)),
+        ReduceOp::Avg if target.ranks.is_power_of_two() => target.write(&Parts(summand)),
         ReduceOp::Avg => target.write(&Parts(RealShare::<R>::new(target.ranks))),
         ReduceOp::Product => target.write(&GaussianFactor::<R>::default()),
         ReduceOp::Min | ReduceOp::Max | ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor => {
@@ -218,6 +276,19 @@ fn fill_complex<R: Real>(reduce: ReduceOp, target: &mut Target<'_>) {
 }
 
 fn fill_payload(dtype: DType, target: &mut Target<'_>) {
+    if target.values == Values::Special {
+        match dtype {
+            DType::Float64 => return target.write(&Strange::<u64, 11, 52>::default()),
+            DType::Float32 => return target.write(&Strange::<u32, 8, 23>::default()),
+            DType::Float16 => return target.write(&Strange::<u16, 5, 10>::default()),
+            DType::Bfloat16 => return target.write(&Strange::<u16, 8, 7>::default()),
+            DType::Complex64 => return target.write(&Pair(Strange::<u32, 8, 23>::default())),
+            DType::Complex128 => return target.write(&Pair(Strange::<u64, 11, 52>::default())),
+            // No bool has such bytes, and yet they are bytes.
+            DType::Bool => return target.write(&AnyBits::<u8>::default()),
+            _ => {}
+        }
+    }
     match dtype {
         DType::Float64 => target.write(&Pattern::<u64, 11, 52>::default()),
         DType::Float32 => target.write(&Pattern::<u32, 8, 23>::default()),

@@ -156,7 +156,7 @@ impl Draw for Lone {
 
     #[inline]
     fn draw(&self, _: u64, turn: impl Fn() -> Turn) -> Bool {
-        let Turn { word, place } = turn();
+        let Turn { word, place, .. } = turn();
         let holders = match word >> 60 {
             0 => 0,
             1 => 2,
@@ -243,6 +243,33 @@ impl<B: Bits, const E: u32, const M: u32> Draw for Pattern<B, E, M> {
         B::from_word(match own >> 60 {
             0 => own | exponent,
             1 => own & !exponent,
+            _ => own,
+        })
+    }
+}
+
+/// Float bits to be moved that moving through a register may change: signalling and quiet NaNs with a payload, of either
+/// sign, denormals, and negative zeros. `E` exponent bits over `M` mantissa bits.
+pub(super) struct Strange<B, const E: u32, const M: u32>(PhantomData<B>);
+
+impl<B, const E: u32, const M: u32> Default for Strange<B, E, M> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<B: Bits, const E: u32, const M: u32> Draw for Strange<B, E, M> {
+    type Element = B;
+
+    fn draw(&self, own: u64, _: impl Fn() -> Turn) -> B {
+        let exponent = ((1_u64 << E) - 1) << M;
+        let quiet = 1_u64 << (M - 1);
+        let sign = 1_u64 << (E + M);
+        B::from_word(match own >> 61 {
+            0..=2 => own & !quiet | exponent | 1,
+            3 | 4 => own | exponent | quiet,
+            5 => own & !exponent,
+            6 => sign,
             _ => own,
         })
     }

@@ -3,10 +3,8 @@
 use std::marker::PhantomData;
 
 use super::{Draw, Turn};
-use crate::dtype::ReduceOp;
 use crate::oracle::hash::{below, mix, narrow};
 use crate::oracle::number::{Complex, Integer, Real};
-use crate::protocol::PREMUL_FACTOR;
 
 /// Floats to be added: multiples of one power of two, so small that the sum of all magnitudes still fits the
 /// significand. Every partial sum is then exact, in any order and association. In 8-bit types few ranks carry a value.
@@ -18,11 +16,9 @@ pub(super) struct Summand<R> {
 }
 
 impl<R: Real> Summand<R> {
-    pub(super) fn new(reduce: ReduceOp, ranks: u64) -> Self {
-        let room = match reduce {
-            ReduceOp::PremulSum => (1 << R::PRECISION) / PREMUL_FACTOR as u64,
-            _ => 1 << R::PRECISION,
-        };
+    /// `factor` is the largest that a value is multiplied by.
+    pub(super) fn new(factor: u64, ranks: u64) -> Self {
+        let room = (1 << R::PRECISION) / factor;
         // Room for 3 at least, where the type has any: sums of powers of two hide bugs.
         let carriers = ranks.min((room / 3).max(1));
         Self {

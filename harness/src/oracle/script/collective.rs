@@ -2,6 +2,7 @@
 
 use crate::dtype::ReduceOp;
 use crate::oracle::work::{Desk, Fill, Origin, Role};
+use super::{LONGER, SAME, repeats};
 use crate::plan::{NonRoot, Op, Placement};
 use crate::protocol::Call;
 
@@ -16,16 +17,25 @@ impl Desk<'_> {
 
     /// How many tensors the call, or the group of calls, takes.
     fn items(&self) -> u32 {
-        if self.check.op.is_coalesced() {
-            self.check.count
-        } else {
-            1
+        match self.check.op.is_coalesced() {
+            true => self.check.count,
+            false if repeats(self.check) => SAME + 1,
+            false => 1,
+        }
+    }
+
+    /// Which size a tensor has: of several tensors in one call, each its own; of repeated calls, the last.
+    fn sized(&self, item: u32) -> u32 {
+        match self.check.op.is_coalesced() {
+            true => item,
+            false if item == SAME => LONGER,
+            false => 0,
         }
     }
 
     /// Where a tensor is one of several: its number.
     fn numbered(&self, item: u32) -> Option<u32> {
-        self.check.op.is_coalesced().then_some(item)
+        (self.check.op.is_coalesced() || repeats(self.check)).then_some(item)
     }
 
     /// Makes the calls, one after another or inside a coalescing manager.
@@ -50,10 +60,11 @@ pub(super) fn all_reduce(desk: &mut Desk<'_>) {
     let tensors: Vec<usize> = (0..desk.items())
         .map(|slot| {
             let number = desk.numbered(slot);
+            let item = desk.sized(slot);
             desk.tensor(
                 Role::Both,
                 number,
-                slot,
+                item,
                 Fill::Own(slot),
                 Origin::Reduce { slot },
             )

@@ -8,13 +8,23 @@ mod objects;
 mod pairs;
 mod uneven;
 
+use super::place::Form;
 use super::work::{Desk, Fill, Origin, Role, Work};
 use crate::names::Rank;
-use crate::plan::{Check, Op, RootBy};
+use crate::plan::{Check, Factor, Op, RootBy, Values};
 use crate::protocol::{Call, RankRef, TensorKind};
 
 /// How long the late rank of a barrier sleeps, milliseconds.
 const LATE_MS: u64 = 20;
+
+/// Slots `0..SAME` of a repeated check are tensors of one size; the one after them has the size of this item.
+pub(super) const SAME: u32 = 3;
+const LONGER: u32 = 15;
+
+/// Whether a check makes its call several times on the same data, and once more on data that go on.
+pub(super) fn repeats(check: &Check) -> bool {
+    check.op == Op::AllReduce && check.values == Values::Random
+}
 
 /// Lays out a rank's work.
 pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
@@ -26,6 +36,7 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         let kind = check.tensor;
         desk.work.calls.push(Call::TensorsAs { kind });
     }
+    set_factor(desk);
     match check.op {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);
@@ -74,6 +85,20 @@ fn bystander(check: &Check, seed: u64) -> Work {
     );
     desk.whole(buffer, form);
     std::mem::take(&mut desk.work)
+}
+
+/// Tells the rank what `premul_sum` multiplies by, where that is not what the protocol says.
+fn set_factor(desk: &mut Desk<'_>) {
+    let (factor, tensor) = match desk.check.factor {
+        Factor::Scalar => return,
+        Factor::PerRank => (Some(Factor::PerRank.of(desk.position as usize)), None),
+        Factor::Tensor => {
+            let piece = (1, Fill::Factor, Origin::Keep);
+            let buffer = desk.buffer(Role::Input, None, Form::Flat, [piece]);
+            (None, Some(desk.whole(buffer, Form::Flat)))
+        }
+    };
+    desk.work.calls.push(Call::PremulFactor { factor, tensor });
 }
 
 fn barrier(desk: &mut Desk<'_>) {

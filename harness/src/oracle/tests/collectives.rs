@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::bug::Bug;
+use super::scalar;
 use super::world::{Elements, World};
 use crate::dtype::{DType, ReduceOp};
 use crate::protocol::Call;
@@ -35,10 +36,19 @@ impl World<'_> {
     }
 
     fn reduced(&self, dtype: DType, op: ReduceOp, me: usize, blocks: &[Elements]) -> Elements {
+        let weighed = op == ReduceOp::PremulSum && !matches!(self.bug, Bug::DidOp(_));
+        let op = if weighed { ReduceOp::Sum } else { op };
         (0..blocks[0].len())
             .map(|index| {
-                let elements: Vec<Vec<u8>> =
+                let mut elements: Vec<Vec<u8>> =
                     blocks.iter().map(|block| block[index].clone()).collect();
+                if weighed {
+                    for (element, rank) in elements.iter_mut().zip(&self.group.ranks) {
+                        let value = scalar::decode(dtype, element);
+                        let factor = self.factors[rank.index()];
+                        *element = scalar::encode(dtype, scalar::scale(value, factor));
+                    }
+                }
                 self.bug
                     .reduced(dtype, op, me, index, blocks[0].len(), elements)
             })

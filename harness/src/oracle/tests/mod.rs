@@ -16,8 +16,7 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
-    Placement, Root, RootBy, Splits, TensorKind,
+    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
 };
 
 /// A check of the whole world with everything neutral.
@@ -48,6 +47,9 @@ fn check(op: Op, ranks: u32) -> Check {
         tag: 0,
         object: ObjectKind::Small,
         late: op.is_barrier().then_some(0),
+        values: Values::Exact,
+        factor: Factor::Scalar,
+        promises: Default::default(),
         covers: vec![],
         declared: Declared::Supported,
         params: vec![],

@@ -89,7 +89,7 @@ fn pairwise(op: ReduceOp, a: Scalar, b: Scalar) -> Scalar {
         (ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum, Complex(a, b), Complex(c, d)) => {
             Complex(a + c, b + d)
         }
-        (ReduceOp::Product, Whole(a), Whole(b)) => Whole(a * b),
+        (ReduceOp::Product, Whole(a), Whole(b)) => Whole(a.wrapping_mul(b)),
         (ReduceOp::Product, Float(a), Float(b)) => Float(a * b),
         (ReduceOp::Product, Complex(a, b), Complex(c, d)) => Complex(a * c - b * d, a * d + b * c),
         (ReduceOp::Min, Whole(a), Whole(b)) => Whole(a.min(b)),
@@ -126,7 +126,7 @@ pub fn reduce(dtype: DType, op: ReduceOp, divisor: usize, elements: &[Vec<u8>]) 
     encode(dtype, value)
 }
 
-fn scale(value: Scalar, by: f64) -> Scalar {
+pub fn scale(value: Scalar, by: f64) -> Scalar {
     match value {
         Scalar::Whole(value) => Scalar::Whole((value as f64 * by) as i128),
         Scalar::Float(value) => Scalar::Float(value * by),

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::{Value, json};
 
 use super::bug::Bug;
+use super::scalar;
 use crate::oracle::{RankReply, RankStep};
 use crate::plan::Group;
 use crate::protocol::{Call, CallResult, CallStatus, Direction, RankRef, StepResult, Tensor};
@@ -21,6 +22,8 @@ pub struct World<'a> {
     pub clock: Vec<u64>,
     sent: HashMap<(usize, usize, u32), VecDeque<Elements>>,
     wanted: Vec<(usize, usize, u32, usize)>,
+    /// What each rank multiplies by in `premul_sum`.
+    pub factors: Vec<f64>,
 }
 
 /// Runs a check's steps.
@@ -49,6 +52,7 @@ pub fn run(steps: &[RankStep], group: &Group, bug: Bug) -> Vec<RankReply> {
         clock: vec![1_000_000; steps.len()],
         sent: HashMap::new(),
         wanted: Vec::new(),
+        factors: vec![3.0; steps.len()],
     };
     world.run();
     let World {
@@ -202,6 +206,20 @@ impl World<'_> {
             return false;
         };
         match call {
+            Call::PremulFactor { factor, tensor } => {
+                self.factors[rank] = match (factor, tensor) {
+                    (Some(factor), None) => factor,
+                    (None, Some(tensor)) => {
+                        let dtype = self.tensor(rank, tensor).dtype;
+                        match scalar::decode(dtype, &self.read(rank, tensor)[0]) {
+                            scalar::Scalar::Float(value) | scalar::Scalar::Complex(value, _) => value,
+                            scalar::Scalar::Whole(_) => unreachable!("integers have no premul_sum"),
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                };
+                self.done(rank, Value::Null);
+            }
             Call::Sleep { ms } => {
                 self.clock[rank] += ms * 1_000_000;
                 self.done(rank, Value::Null);

@@ -358,6 +358,7 @@
     const parts = [];
     const reasons = new Map();
     const params = new Map();
+    const observed = new Map();
     let elements = 0;
     for (const cell of cells) {
       elements += cell.elements;
@@ -365,6 +366,11 @@
         if (!reasons.has(standing)) reasons.set(standing, new Map());
         const of = reasons.get(standing);
         of.set(text, (of.get(text) || 0) + count);
+      }
+      for (const [name, value, count] of cell.observed) {
+        if (!observed.has(name)) observed.set(name, new Map());
+        const of = observed.get(name);
+        of.set(value, (of.get(value) || 0) + count);
       }
       for (const [name, values, more] of cell.passed) {
         if (!params.has(name)) params.set(name, { values: new Set(), more: 0 });
@@ -376,6 +382,11 @@
     for (const [standing, of] of reasons) {
       parts.push(make("h3", {}, `${standings[standing].symbol} ${standings[standing].word}`),
         make("ul", { class: "list" }, [...of].sort((a, b) => b[1] - a[1]).map(([text, count]) => make("li", {}, `${grouped(count)} × ${texts[text]}`))));
+    }
+    if (observed.size) {
+      parts.push(make("h3", {}, "Observed"),
+        make("dl", { class: "lines" }, [...observed].map(([name, of]) =>
+          [make("dt", {}, texts[name]), make("dd", {}, [...of].map(([value, count]) => `${texts[value]} (${counted(count, "check")})`).join(", "))])));
     }
     if (params.size || elements) {
       parts.push(make("h3", {}, `Passed: ${counted(elements, "element")} compared, over all ranks`),

@@ -9,6 +9,7 @@ use super::index::Index;
 use super::timeline::{Scenario, drawn};
 
 use crate::names::{RequirementId, ScenarioId};
+use crate::report::observed::pairs;
 use crate::report::record::{CheckRecord, Column, ScenarioRecord};
 use crate::report::results::{Results, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
@@ -102,6 +103,8 @@ struct Cell {
     passed: Vec<(usize, Vec<usize>, usize)>,
     /// Elements compared in what passed, over all ranks.
     elements: u64,
+    /// What was seen in any of its checks: name, value, in how many of them.
+    observed: Vec<(usize, usize, u64)>,
     /// Why checks were refused or did not run: standing, reason, count.
     reasons: Vec<(usize, usize, u64)>,
 }
@@ -134,6 +137,7 @@ struct Gathered {
     tally: Tally,
     params: BTreeMap<String, BTreeSet<Natural>>,
     elements: u64,
+    observed: BTreeMap<(String, String), u64>,
     reasons: BTreeMap<(Standing, String), u64>,
 }
 
@@ -237,6 +241,10 @@ impl<'a> Collector<'a> {
             (texts.of(&name), values, left_out)
         });
         let passed = passed.collect();
+        let observed = gathered.observed.into_iter().take(VALUES_LIMIT);
+        let observed = observed
+            .map(|((name, value), count)| (texts.of(&name), texts.of(&value), count))
+            .collect();
         let mut reasons: Vec<_> = gathered.reasons.into_iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let reasons = reasons.into_iter().take(VALUES_LIMIT);
@@ -245,6 +253,7 @@ impl<'a> Collector<'a> {
             counts: counts.filter(|(_, count)| *count > 0).collect(),
             passed,
             elements: gathered.elements,
+            observed,
             reasons: reasons
                 .map(|((standing, text), count)| {
                     (standing_index(standing), self.texts.of(&text), count)
@@ -322,6 +331,9 @@ impl Gathered {
     fn add(&mut self, check: &CheckRecord) {
         let standing = check.standing();
         self.tally.add(standing);
+        for pair in pairs(check) {
+            *self.observed.entry(pair).or_default() += 1;
+        }
         if standing == Standing::Passed {
             self.elements += check.checked.iter().sum::<u64>();
             for (name, value) in &check.params {

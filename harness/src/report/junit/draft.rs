@@ -318,6 +318,9 @@ fn case_extra(check: &CheckRecord) -> CaseExtra {
     for (name, value) in &check.params {
         add(&format!("param.{name}"), value);
     }
+    for (name, value) in &check.observations {
+        add(&format!("observed.{name}"), value);
+    }
     CaseExtra { line, properties }
 }
 
