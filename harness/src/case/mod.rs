@@ -35,7 +35,8 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
 use crate::plan::{
-    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, TensorKind, Values,
+    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
+    TensorKind, Values,
 };
 use crate::protocol::StoreMethod;
 

@@ -11,7 +11,8 @@ use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
-    Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy, SplitsKind, TensorKind, Values,
+    Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
+    RootBy, SplitsKind, TensorKind, Values,
 };
 use crate::platform::torch_version;
 use crate::report::Reason;

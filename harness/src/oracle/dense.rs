@@ -87,11 +87,15 @@ fn others_in_memory_order(scene: Scene<'_>, rank: u32, in_input: bool) -> Option
             own.start + place.element(spot.index) - place.offset
         };
         let mut elements = Vec::new();
-        for member in &facts.members {
-            elements.push(if *member == rank {
+        for (member, position) in facts.members.iter().zip(0..) {
+            let bits = if *member == rank {
                 scene.block(rank, slot, spot.index)?
             } else {
                 in_memory_order(scene, *member, slot, at)?
+            };
+            elements.push(Contribution {
+                bits,
+                factor: facts.purpose.factor.of(position),
             });
         }
         let divisor = facts.members.len() as u64;

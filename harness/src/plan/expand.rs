@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
+    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
 };
 use crate::case::{
     Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,

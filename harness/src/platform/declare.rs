@@ -149,7 +149,8 @@ pub(crate) mod tests {
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
     use crate::plan::{
-    Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits, TensorKind, Values,
+        Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy,
+        Splits, TensorKind, Values,
     };
     use crate::platform::Promises;
 

@@ -502,6 +502,7 @@ impl Call {
             } => outputs.iter_mut().chain(inputs).collect(),
             Self::BatchIsendIrecv { ops, .. } => ops.iter_mut().map(|op| &mut op.tensor).collect(),
             Self::Coalesced { calls, .. } => calls.iter_mut().flat_map(Self::tensors_mut).collect(),
+            Self::PremulFactor { tensor, .. } => tensor.iter_mut().collect(),
             Self::Attempt { inner } => inner.tensors_mut(),
             Self::Together { threads } => threads
                 .iter_mut()

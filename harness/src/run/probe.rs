@@ -2,7 +2,8 @@
 
 use crate::dtype::{DType, ReduceOp};
 use crate::plan::{
-    Check, Declared, Extent, Joined, Layout, LayoutOf, Mode, Op, Placement, Splits, TensorKind, Values,
+    Check, Declared, Extent, Joined, Layout, LayoutOf, Mode, Op, Placement, Splits, TensorKind,
+    Values,
 };
 
 /// A small sum on the same group, after a refusal.

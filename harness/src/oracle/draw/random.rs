@@ -17,7 +17,8 @@ pub(super) struct Cancelling<R> {
 impl<R: Real> Cancelling<R> {
     pub(super) fn new(ranks: u64) -> Self {
         // n terms of up to 2.125 each, n - 1 roundings: the bound is 2.125 n (n - 1) / 2^p, a contribution about 1.
-        let fits = |n: &u64| 2.125 * (n * (n - 1)) as f64 <= 0.6 * f64::powi(2.0, R::PRECISION as i32);
+        let fits =
+            |n: &u64| 2.125 * (n * (n - 1)) as f64 <= 0.6 * f64::powi(2.0, R::PRECISION as i32);
         let carriers = (2..=ranks.min(1 << 20)).take_while(fits).last();
         Self {
             carriers: carriers.unwrap_or(1).min(ranks),
@@ -79,4 +80,3 @@ impl<R: Real> Draw for NearOne<R> {
 fn unit(word: u64) -> f64 {
     (word >> 11) as f64 * f64::powi(2.0, -53)
 }
-

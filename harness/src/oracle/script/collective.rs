@@ -1,8 +1,8 @@
 //! Collectives in which every rank's contribution has the same size.
 
+use super::{LONGER, SAME, repeats};
 use crate::dtype::ReduceOp;
 use crate::oracle::work::{Desk, Fill, Origin, Role};
-use super::{LONGER, SAME, repeats};
 use crate::plan::{NonRoot, Op, Placement};
 use crate::protocol::Call;
 
@@ -25,7 +25,7 @@ impl Desk<'_> {
     }
 
     /// Which size a tensor has: of several tensors in one call, each its own; of repeated calls, the last.
-    fn sized(&self, item: u32) -> u32 {
+    fn extended(&self, item: u32) -> u32 {
         match self.check.op.is_coalesced() {
             true => item,
             false if item == SAME => LONGER,
@@ -60,7 +60,7 @@ pub(super) fn all_reduce(desk: &mut Desk<'_>) {
     let tensors: Vec<usize> = (0..desk.items())
         .map(|slot| {
             let number = desk.numbered(slot);
-            let item = desk.sized(slot);
+            let item = desk.extended(slot);
             desk.tensor(
                 Role::Both,
                 number,
