@@ -6,6 +6,7 @@
 
 mod disk;
 mod faults;
+mod launcher;
 mod sets;
 mod signals;
 mod stage;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         tell(reason);
     }
     let tests = [
+        launcher::tests(),
         vices::tests(),
         usage::tests(),
         signals::tests(),
