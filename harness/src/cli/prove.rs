@@ -161,7 +161,12 @@ pub fn prove(
     for (name, text) in &pages {
         std::fs::write(folder.join(name), text)?;
     }
-    summarise(&head, &matrix, healthy.as_ref(), &tail, &folder, out)?;
+    unkilled(&kills, &folder, out)?;
+    if arguments.names.is_empty() {
+        // A few mutants say nothing of the requirements of all.
+        requirements(&head, &matrix, out)?;
+    }
+    summarise(&head, healthy.as_ref(), &tail, &folder, out)?;
     Ok(exit)
 }
 
@@ -259,16 +264,10 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
     }
 }
 
-fn summarise(
-    head: &Head,
-    matrix: &Matrix<'_>,
-    healthy: Option<&Healthy>,
-    tail: &Tail,
-    folder: &Path,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+/// What was not killed, and where to look.
+fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out)?;
-    for kill in matrix.kills.iter().filter(|kill| kill.fate != Fate::Killed) {
+    for kill in kills.iter().filter(|kill| kill.fate != Fate::Killed) {
         writeln!(
             out,
             "{}: {} (breaks {}, must be {}); its logs: {}",
@@ -279,6 +278,11 @@ fn summarise(
             folder.join("mutants").join(&kill.name).display()
         )?;
     }
+    Ok(())
+}
+
+/// What is proved of how many requirements, and which are left.
+fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Result<(), Failure> {
     let list = |test: fn(&Standing) -> bool| {
         let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
         (ids.len(), ids.join(" "))
@@ -305,6 +309,17 @@ fn summarise(
     if !stale.is_empty() {
         writeln!(out, "  reasons out of date: {}", stale.join(" "))?;
     }
+    Ok(())
+}
+
+/// Where the matrix is, and everything in one line.
+fn summarise(
+    head: &Head,
+    healthy: Option<&Healthy>,
+    tail: &Tail,
+    folder: &Path,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     for name in ["kills.html", "kills.md", FILE_NAME] {
         writeln!(out, "       matrix  {}", folder.join(name).display())?;
     }

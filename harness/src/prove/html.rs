@@ -212,3 +212,39 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prove::matrix::tests::{head, kill};
+
+    #[test]
+    fn a_row_for_each_mutant_a_column_for_each_requirement_and_no_markup_of_strangers() {
+        let head = head(&["A-001", "B-001"], &[]);
+        let kills = [
+            kill("killed", "A-001", Fate::Killed, true),
+            kill("survivor", "B-001", Fate::Survived, false),
+        ];
+        let page = render(&head, None, &kills);
+        assert_eq!(page.matches("<th scope=\"col\"").count(), 2);
+        assert_eq!(page.matches("<td class=\"own\"").count(), 1, "{page}");
+        assert_eq!(
+            page.matches("<td class=\"wrong\" title").count(),
+            1,
+            "{page}"
+        );
+        assert!(
+            page.contains("1 of 3 mutants killed; 1 survived, 1 not tried"),
+            "{page}"
+        );
+        assert!(
+            page.contains("1 of 2 checks saw it: 1 × mismatch no-op"),
+            "{page}"
+        );
+        assert!(!page.contains("<b>") && !page.contains("<wrong>"), "{page}");
+        assert!(
+            !page.contains('\u{1b}') && !page.contains("<script"),
+            "{page}"
+        );
+    }
+}

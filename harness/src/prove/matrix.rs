@@ -98,3 +98,91 @@ impl<'a> Matrix<'a> {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::prove::kill::{Seen, Witness};
+    use crate::prove::panel::Panel;
+    use crate::report::FORMAT;
+
+    pub fn head(requirements: &[&str], shared: &[(&str, &str)]) -> Head {
+        Head {
+            format: FORMAT,
+            allranks: "0.1.0".into(),
+            started: 0,
+            platform: "cpu".into(),
+            backend: "gloo".into(),
+            seed: 1,
+            panel: Panel::Quick,
+            mutants: 3,
+            requirements: requirements
+                .iter()
+                .map(|id| (RequirementId::from(*id), format!("{id} MUST hold.")))
+                .collect(),
+            shared: shared
+                .iter()
+                .map(|(id, why)| (RequirementId::from(*id), (*why).to_owned()))
+                .collect(),
+        }
+    }
+
+    pub fn kill(name: &str, breaks: &str, fate: Fate, alone: bool) -> Kill {
+        let failed = u64::from(fate != Fate::Survived);
+        let finding = "mismatch no-op".to_owned();
+        let seen = Seen {
+            checks: 2,
+            failed,
+            findings: BTreeMap::from([(finding.clone(), failed)]),
+        };
+        Kill {
+            format: FORMAT,
+            name: name.into(),
+            about: format!("{name} is <wrong>"),
+            breaks: breaks.into(),
+            expected: finding.clone(),
+            source: None,
+            fate,
+            alone,
+            witness: (failed > 0).then(|| Witness {
+                check: format!("{name}#0").as_str().into(),
+                finding,
+                summary: "a \u{1b}[31m<b>rank</b>".into(),
+            }),
+            requirements: BTreeMap::from([(breaks.into(), seen)]),
+            own_checks: 2,
+            panel_checks: 0,
+            stopped: None,
+            troubles: Vec::new(),
+            duration_ms: 1,
+        }
+    }
+
+    #[test]
+    fn a_requirement_is_proved_by_a_mutant_of_its_own_or_by_a_reason() {
+        let head = head(
+            &["A-001", "B-001", "C-001", "D-001", "E-001"],
+            &[("A-001", "old"), ("B-001", "why"), ("X-001", "gone")],
+        );
+        let kills = [
+            kill("a", "A-001", Fate::Killed, true),
+            kill("b", "B-001", Fate::Killed, false),
+            kill("c", "C-001", Fate::Killed, false),
+            kill("d", "D-001", Fate::Misnamed, false),
+        ];
+        let matrix = Matrix::of(&head, &kills);
+        let standings: Vec<&Standing> = matrix.requirements.values().collect();
+        let expected = [
+            &Standing::Alone(vec!["a".to_owned()]),
+            &Standing::Shared("why".to_owned()),
+            &Standing::Together,
+            &Standing::Unproven,
+            &Standing::Unproven,
+        ];
+        assert_eq!(standings, expected);
+        let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();
+        assert_eq!(stale, ["A-001", "X-001"]);
+        let tally = matrix.tally(6);
+        assert_eq!((tally.killed, tally.misnamed, tally.untried), (3, 1, 2));
+    }
+}

@@ -118,3 +118,67 @@ fn thinned(mut scenario: Scenario) -> Scenario {
     });
     scenario
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Selection, Target, plan};
+    use crate::suite::{Request, Suite};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// The suite's own scenarios on the CPU.
+    fn core() -> Vec<Scenario> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let request = Request {
+            cases: vec![root.join("cases")],
+            ..Request::default()
+        };
+        let scratch = tempfile::tempdir().unwrap();
+        let suite = Suite::load(&request, scratch.path()).unwrap();
+        let platform = suite.platforms.iter().find(|one| one.name == "cpu");
+        let target = Target {
+            platform: Arc::clone(platform.unwrap()),
+            backend: "gloo".to_owned(),
+            devices: None,
+        };
+        let selection = Selection {
+            profile: suite.profile(PROFILE).cloned(),
+            world_sizes: SIZES.to_vec(),
+            ..Selection::default()
+        };
+        plan(&suite.cases, &[target], &selection).scenarios
+    }
+
+    fn requirements(scenarios: &[Scenario]) -> BTreeSet<RequirementId> {
+        let checks = scenarios.iter().flat_map(|scenario| &scenario.checks);
+        checks.flat_map(|check| check.covers.clone()).collect()
+    }
+
+    #[test]
+    fn the_quick_panel_is_small_and_touches_every_requirement() {
+        let core = core();
+        let quick = choose(Panel::Quick, core.clone());
+        assert_eq!(requirements(&quick), requirements(&core));
+        let count = |scenarios: &[Scenario]| -> usize {
+            scenarios.iter().map(|scenario| scenario.checks.len()).sum()
+        };
+        assert!(count(&quick) * 3 < count(&core), "{}", count(&quick));
+        assert!(quick.len() < core.len(), "{} worlds", quick.len());
+        let sizes: BTreeSet<u32> = quick.iter().map(|one| one.world_size.0).collect();
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), SIZES);
+        assert!(choose(Panel::None, core).is_empty());
+    }
+
+    #[test]
+    fn checks_keep_their_order() {
+        for scenario in choose(Panel::Quick, core()) {
+            assert!(
+                scenario.checks.is_sorted_by_key(|check| check.index),
+                "{}",
+                scenario.id
+            );
+            assert!(!scenario.checks.is_empty(), "{}", scenario.id);
+        }
+    }
+}

@@ -7,6 +7,7 @@
 mod disk;
 mod faults;
 mod launcher;
+mod prove;
 mod sets;
 mod signals;
 mod stage;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         launcher::tests(),
+        prove::tests(),
         vices::tests(),
         usage::tests(),
         signals::tests(),
