@@ -6,6 +6,7 @@ fn main() {
         "../cases",
         "../fixtures/platforms",
         "../fixtures/expectations",
+        "../fixtures/mutants",
     ] {
         println!("cargo::rerun-if-changed={folder}");
     }

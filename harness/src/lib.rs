@@ -21,6 +21,7 @@
 //! | [`oracle`]   | inputs and expected bytes, from the check alone, knowing nothing of torch |
 //! | [`judge`]    | outcome (what happened) and verdict (what it means)                       |
 //! | [`run`]      | ties one scenario together, and many side by side; emits events           |
+//! | [`prove`]    | the suite against backends with one seeded bug: the kill matrix           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
@@ -35,6 +36,7 @@ pub mod oracle;
 pub mod plan;
 pub mod platform;
 pub mod protocol;
+pub mod prove;
 pub mod report;
 pub mod run;
 pub mod script;

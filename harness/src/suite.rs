@@ -14,6 +14,7 @@ use crate::yaml::Diagnostic;
 
 static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../cases");
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/platforms");
+static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/mutants");
 static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/expectations");
 
 /// What to load; empty lists mean "what the suite has".
@@ -62,9 +63,7 @@ impl Suite {
     /// # Errors
     /// Every problem in every file, or the reason why nothing could be unpacked.
     pub fn load(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
-        let checkout = Path::new("cases/requirements.yaml").is_file()
-            && Path::new("fixtures/platforms").is_dir();
-        let (root, origin) = if checkout {
+        let (root, origin) = if in_checkout() {
             (PathBuf::new(), "this checkout's".to_owned())
         } else {
             let root = scratch.join("suite");
@@ -122,6 +121,24 @@ impl Suite {
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)
     }
+}
+
+/// The folder of the suite's own mutants: that of the checkout in the current folder, if there is one, else the binary's
+/// own, unpacked below `scratch` beside the cases that [`Suite::load`] unpacks there.
+///
+/// # Errors
+/// They cannot be unpacked.
+pub fn mutants(scratch: &Path) -> io::Result<PathBuf> {
+    if in_checkout() {
+        return Ok(PathBuf::from("fixtures/mutants"));
+    }
+    let folder = scratch.join("suite/fixtures/mutants");
+    unpack(&MUTANTS, &folder)?;
+    Ok(folder)
+}
+
+fn in_checkout() -> bool {
+    Path::new("cases/requirements.yaml").is_file() && Path::new("fixtures/platforms").is_dir()
 }
 
 fn unpack(dir: &Dir<'_>, to: &Path) -> io::Result<()> {

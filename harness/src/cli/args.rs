@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::prove::ProveArguments;
 use crate::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
@@ -44,6 +45,11 @@ pub enum Command {
     Plan(PlanArguments),
     /// Explain one scenario or check: why selected, what is sent to each rank, argv and environment.
     Explain(ExplainArguments),
+    /// Prove that the suite can fail: run it against backends with one seeded bug each, and write the kill matrix.
+    ///
+    /// Exits with 0 if every mutant is killed by a check of the requirement it breaks, under its right name, and no check
+    /// raises a false alarm without a bug; with 1 if not.
+    Prove(ProveArguments),
     /// Print the JSON schema of case files, or of platform files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.

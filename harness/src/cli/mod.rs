@@ -6,6 +6,7 @@ mod environment;
 mod explain;
 mod list;
 mod planning;
+mod prove;
 mod results;
 mod running;
 mod trouble;
@@ -119,6 +120,7 @@ pub fn main(
         .collect();
     let result = match parsed.command {
         Command::Run(run) => running::run(&run, words, out, err),
+        Command::Prove(arguments) => prove::prove(&arguments, out, err),
         Command::List(arguments) => list::list(&arguments, out),
         Command::Plan(arguments) => planning::print(&arguments, out),
         Command::Explain(arguments) => explain::explain(&arguments, out),

@@ -235,7 +235,7 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Tro
 }
 
 /// The first signal stops the run in good order; the second ends the process at once (ranks die with it).
-async fn listen_for_signals(interrupt: Interrupt) {
+pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (Ok(mut int), Ok(mut term)) = (

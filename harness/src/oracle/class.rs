@@ -151,6 +151,7 @@ impl Class {
             Self::NonContiguousReadAsDense,
             Self::StridedOutputLost,
             Self::OnlyDensePartWritten,
+            Self::OverlappingOutputAccepted,
             Self::GuardOverwritten {
                 before: 0,
                 after: 1,

@@ -26,7 +26,7 @@ mod repeat;
 mod results;
 mod standing;
 mod story;
-mod text;
+pub(crate) mod text;
 
 pub use files::{Paths, write_all};
 pub use record::{

@@ -79,13 +79,23 @@ impl Interrupt {
     pub fn is_set(&self) -> bool {
         *self.0.borrow()
     }
+
+    /// Waits until it is set.
+    pub async fn wait(&self) {
+        // The sender is here, so there is no other end than that.
+        let _ = self.0.subscribe().wait_for(|set| *set).await;
+    }
 }
+
+/// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
+pub const WORLDS: u32 = 24;
 
 /// What scenarios of one run share.
 struct Shared {
     settings: Settings,
     expectations: Arc<Expectations>,
-    launcher: LocalLauncher,
+    launcher: Arc<LocalLauncher>,
+    worlds: u32,
     budget: Arc<Semaphore>,
     interrupt: watch::Receiver<bool>,
     started: Instant,
@@ -138,7 +148,36 @@ impl Session {
             base_environment: setup::base_environment(),
             settings,
             expectations,
-            launcher,
+            launcher: Arc::new(launcher),
+            worlds: WORLDS,
+        })))
+    }
+
+    /// A session that shares launcher and budget with this one, and has a folder, an interrupt and a limit of worlds for
+    /// each scenario of its own.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be made.
+    pub fn beside(
+        &self,
+        out: PathBuf,
+        worlds: u32,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Self> {
+        std::fs::create_dir_all(out.join("logs"))?;
+        let shared = &self.0;
+        Ok(Self(Arc::new(Shared {
+            settings: Settings {
+                out,
+                ..shared.settings.clone()
+            },
+            expectations: Arc::clone(&shared.expectations),
+            launcher: Arc::clone(&shared.launcher),
+            worlds,
+            budget: Arc::clone(&shared.budget),
+            interrupt: interrupt.0.subscribe(),
+            started: Instant::now(),
+            base_environment: shared.base_environment.clone(),
         })))
     }
 

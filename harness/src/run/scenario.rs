@@ -14,9 +14,6 @@ use crate::judge::{Finding, Outcome};
 use crate::plan::Scenario;
 use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};
 
-/// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
-const WORLDS: u32 = 24;
-
 /// Bytes kept of the beginning of a rank's log, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
@@ -84,8 +81,8 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             give_up(&mut run, "the run was interrupted");
             break;
         }
-        if run.lost == WORLDS {
-            let why = format!("gave up after {WORLDS} worlds were lost");
+        if run.lost == shared.worlds {
+            let why = format!("gave up after {} worlds were lost", run.lost);
             give_up(&mut run, &why);
             break;
         }

@@ -6,6 +6,8 @@
 
 mod disk;
 mod faults;
+mod launcher;
+mod prove;
 mod sets;
 mod signals;
 mod stage;
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
         tell(reason);
     }
     let tests = [
+        launcher::tests(),
+        prove::tests(),
         vices::tests(),
         usage::tests(),
         signals::tests(),

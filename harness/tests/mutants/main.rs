@@ -1,35 +1,39 @@
 //! The suite against bugs it must see: one trial for each mutant of `fixtures/mutants/index.yaml`.
 //!
-//! A trial runs the real binary on Gloo with one bug: a check that covers the broken requirement must fail, just as the
-//! index says. So it fails if the suite is blind to the bug, or calls it by another name. One more trial, `healthy`,
-//! runs the very same checks on Gloo as it is, where nothing may be unexpected.
+//! A trial is what `allranks prove --panel none MUTANT` does: a check that covers the broken requirement must fail, just
+//! as the index says. So it fails if the suite is blind to the bug, or calls it by another name. One more trial,
+//! `healthy`, runs the very same checks on Gloo as it is, where nothing may be unexpected.
 //!
 //! Without torch they are ignored; what looks after the index itself is not.
 
-mod index;
-
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
-use std::sync::Arc;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 
-use allranks::case::{self, Requirements};
-use allranks::judge::Verdict;
+use allranks::cli;
 use allranks::oracle::Class;
-use allranks::plan::{Selection, Target, plan};
 use allranks::platform;
-use allranks::report::{CheckRecord, Record};
-use index::Mutant;
+use allranks::prove::{Fate, Index, Mutant, Panel, Plan, Proof};
+use allranks::run::{self, Interrupt, Session, Settings};
+use allranks::suite::{self, Request, Suite};
+use allranks::world::Driver;
 use libtest_mimic::{Arguments, Failed, Trial};
-use serde_yaml::Value;
 
-/// The platform with the bug, and the suite's own that it is made from.
-const MUTANT: &str = "mutant";
-const GENUINE: &str = "cpu";
+/// What the trials of this process share: torch is imported once.
+struct Live {
+    runtime: tokio::runtime::Runtime,
+    proof: Proof,
+}
+
+static LIVE: OnceLock<Result<Live, String>> = OnceLock::new();
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
+    // The checkout's own cases, .venv and target; cargo starts tests in the package's folder.
+    if let Err(error) = std::env::set_current_dir(checkout()) {
+        panic!("there is no checkout: {error}");
+    }
     let python = platform::python(None).path;
     let reason = (!has_torch(&python)).then_some("needs torch");
     let on_torch = |name: &str, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
@@ -42,11 +46,26 @@ fn main() -> ExitCode {
         Trial::test("every_class_has_a_mutant", every_class_has_a_mutant),
         on_torch("healthy", Box::new(healthy)),
     ];
-    for mutant in index::mutants() {
+    // An index that cannot be read is told by its own trial.
+    for mutant in index().map_or(Vec::new(), |index| index.mutants) {
         let name = mutant.name.clone();
-        trials.push(on_torch(&name, Box::new(move || kills(&mutant))));
+        trials.push(on_torch(&name, Box::new(move || is_killed(&mutant))));
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(Ok(_)) = LIVE.get()
+        && !conclusion.has_failed()
+    {
+        // Of failures it holds the logs; otherwise nothing of interest, and nobody minds if it stays.
+        let _ = std::fs::remove_dir_all(out());
+    }
+    conclusion.exit_code()
+}
+
+/// The workspace. Nextest moves archives between machines and says where the package is then.
+fn checkout() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.join("..")
 }
 
 /// Whether torch could be imported; importing it would take seconds.
@@ -56,27 +75,49 @@ fn has_torch(python: &Path) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Functions and entries belong together, and no requirement is without a mutant.
+fn index() -> Result<Index, String> {
+    let folder = suite::mutants(Path::new("")).map_err(|error| error.to_string())?;
+    Index::load(&folder).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        problems.join("\n")
+    })
+}
+
+fn plan() -> Result<Plan, String> {
+    let suite = Suite::load(&Request::default(), Path::new(""));
+    let suite = suite.map_err(|error| error.to_string())?;
+    Plan::new(suite, index()?, Panel::None).map_err(|problems| problems[0].to_string())
+}
+
+/// Functions and entries belong together, no requirement is without a mutant, and every entry names checks.
 fn index_is_complete() -> Result<(), Failed> {
-    let mutants = index::mutants();
-    let entries: BTreeSet<String> = mutants.iter().map(|mutant| mutant.name.clone()).collect();
-    let functions = index::functions();
+    let plan = plan()?;
+    let (functions, entries) = plan.unmatched();
     let mut wrong: Vec<String> = Vec::new();
-    if entries.len() < mutants.len() {
-        wrong.push("two entries have the same name".to_owned());
-    }
-    let without_entry = functions.difference(&entries);
-    wrong.extend(without_entry.map(|name| format!("{name} has no entry in the index")));
-    let without_function = entries.difference(&functions);
-    wrong.extend(without_function.map(|name| format!("{name} has no function")));
-    let path = index::folder().join("../../cases/requirements.yaml");
-    let requirements = Requirements::load(&path).map_err(|problems| problems[0].to_string())?;
+    wrong.extend(
+        functions
+            .iter()
+            .map(|name| format!("{name} has no entry in the index")),
+    );
+    wrong.extend(entries.iter().map(|name| format!("{name} has no function")));
+    let mutants = &plan.index.mutants;
     let broken: BTreeSet<_> = mutants.iter().map(|mutant| &mutant.breaks).collect();
+    let requirements = &plan.suite().requirements;
     let known: BTreeSet<_> = requirements.iter().map(|each| &each.id).collect();
     let unproven = known.difference(&broken);
     wrong.extend(unproven.map(|id| format!("no mutant breaks {id}")));
     let unknown = broken.difference(&known);
     wrong.extend(unknown.map(|id| format!("there is no requirement {id} to break")));
+    for id in plan.index.shared.keys().filter(|id| !known.contains(id)) {
+        wrong.push(format!("there is no requirement {id} to share"));
+    }
+    for mutant in mutants {
+        let checks = plan.own(mutant);
+        let mut checks = checks.iter().flat_map(|scenario| &scenario.checks);
+        if checks.next().is_none() {
+            wrong.push(format!("the filter of {} selects no check", mutant.name));
+        }
+    }
     match wrong.is_empty() {
         true => Ok(()),
         false => Err(wrong.join("\n").into()),
@@ -97,7 +138,8 @@ const WITHOUT_A_MUTANT: [(&str, &str); 2] = [
 
 /// Every class that a wrong answer can be given is proved by a bug that causes it, or says why it cannot be.
 fn every_class_has_a_mutant() -> Result<(), Failed> {
-    let given: BTreeSet<String> = index::mutants()
+    let given: BTreeSet<String> = index()?
+        .mutants
         .into_iter()
         .filter_map(|mutant| mutant.class)
         .collect();
@@ -118,144 +160,77 @@ fn every_class_has_a_mutant() -> Result<(), Failed> {
     }
 }
 
+fn live() -> Result<&'static Live, Failed> {
+    Ok(LIVE.get_or_init(begin).as_ref()?)
+}
+
+/// Where this process's results are.
+fn out() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mutants-{}", std::process::id()))
+}
+
+fn begin() -> Result<Live, String> {
+    let plan = plan()?;
+    let out = out();
+    let said = |error: std::io::Error| error.to_string();
+    std::fs::create_dir_all(&out).map_err(said)?;
+    let settings = Settings {
+        out: out.clone(),
+        seed: 1,
+        ranks_at_once: cli::ranks_at_once(),
+        repeat: 1,
+        driver: Driver::python(&platform::python(None).path, &out).map_err(said)?,
+        supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
+        import_patience: cli::IMPORT_PATIENCE,
+        profile: None,
+        arguments: Vec::new(),
+        requirements: BTreeMap::new(),
+        absent: Vec::new(),
+    };
+    let runtime = run::runtime().map_err(said)?;
+    let interrupt = Interrupt::default();
+    let session = {
+        let _inside = runtime.enter();
+        Session::start(settings, Arc::clone(&plan.suite().expectations), &interrupt)
+            .map_err(said)?
+    };
+    Ok(Live {
+        runtime,
+        proof: Proof::new(plan, session, interrupt, out),
+    })
+}
+
 /// Without a bug, nothing is unexpected in the checks that show the mutants.
 fn healthy() -> Result<(), Failed> {
-    let platforms = [index::folder().join(format!("../platforms/{GENUINE}.yaml"))];
-    let platforms = platform::load(&platforms).map_err(|problems| problems[0].to_string())?;
-    let targets = platforms.into_iter().map(|platform| Target {
-        backend: platform.backends.keys().next().cloned().unwrap_or_default(),
-        platform: Arc::new(platform),
-        devices: None,
-    });
-    let targets: Vec<Target> = targets.collect();
-    let (mut cases, mut ids) = (BTreeSet::new(), BTreeSet::new());
-    for mutant in index::mutants() {
-        let library = case::load(&[mutant.cases()]).map_err(|problems| problems[0].to_string())?;
-        let selection = Selection {
-            world_sizes: vec![mutant.size],
-            filters: vec![mutant.filter.parse()?],
-            ..Selection::default()
-        };
-        let plan = plan(&library.cases, &targets, &selection);
-        let checks = plan.scenarios.iter().flat_map(|scenario| &scenario.checks);
-        ids.extend(checks.map(|check| check.id.to_string()));
-        cases.insert(mutant.cases());
-    }
-    let ids: Vec<String> = ids.into_iter().collect();
-    let mut command = allranks("healthy")?;
-    command.args(cases).args(["--platform", GENUINE]);
-    command.arg("--filter").arg(format!("id={}", ids.join(",")));
-    let output = command.output()?;
-    match output.status.code() {
-        Some(0) => Ok(()),
-        _ => Err(format!("{}\n{}", output.status, text(&output)).into()),
+    let live = live()?;
+    let mutants = &live.proof.plan().index.mutants;
+    let healthy = live.runtime.block_on(live.proof.healthy(mutants))?;
+    let alarms = [healthy.false_alarms.clone(), healthy.troubles.clone()].concat();
+    match healthy.is_good() && healthy.checks > 0 {
+        true => Ok(()),
+        false => Err(format!("of {} checks:\n{}", healthy.checks, alarms.join("\n")).into()),
     }
 }
 
 /// The suite sees the bug and calls it by its name.
-fn kills(mutant: &Mutant) -> Result<(), Failed> {
-    let mut command = allranks(&mutant.name)?;
-    let platform = folder_of(&mutant.name).with_extension("yaml");
-    fs::write(&platform, platform_with(mutant)?)?;
-    command.arg(mutant.cases()).arg("--platforms").arg(platform);
-    command.args(["--platform", MUTANT, "--filter", &mutant.filter]);
-    command.args(["--world-size", &mutant.size.to_string()]);
-    let output = command.output()?;
-    if output.status.code() != Some(1) {
-        let status = output.status;
-        return Err(format!("{status}; it must end with exit code 1\n{}", text(&output)).into());
-    }
-    let checks = checks(&folder_of(&mutant.name).join("results.jsonl"))?;
-    let seen = checks.iter().any(|check| {
-        check.verdict == mutant.verdict
-            && check.outcome == mutant.outcome
-            && check.class == mutant.class
-            && check.covers.contains(&mutant.breaks)
-    });
-    if seen {
+fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
+    let live = live()?;
+    let kill = live.runtime.block_on(live.proof.mutant(mutant))?;
+    if kill.fate == Fate::Killed && kill.troubles.is_empty() {
         return Ok(());
     }
-    let unexpected: Vec<String> = checks
-        .iter()
-        .filter(|check| is_unexpected(check.verdict))
-        .map(describe)
+    let seen = kill.requirements.iter().filter(|(_, seen)| seen.failed > 0);
+    let seen: Vec<String> = seen
+        .map(|(id, seen)| format!("{id}: {:?}", seen.findings))
         .collect();
     Err(format!(
-        "no check that covers {} ends as {} {} {}; what does not end as it must:\n{}",
-        mutant.breaks,
-        mutant.verdict,
-        mutant.outcome,
-        mutant.class.as_deref().unwrap_or_default(),
-        unexpected.join("\n")
+        "{}: no check that covers {} ends as {}\n{:?}\nseen: {}\n{}",
+        kill.fate.word(),
+        kill.breaks,
+        kill.expected,
+        kill.witness,
+        seen.join(", "),
+        kill.troubles.join("\n")
     )
     .into())
-}
-
-/// `allranks run` in the checkout, with results in the trial's folder.
-fn allranks(trial: &str) -> Result<Command, Failed> {
-    let out = folder_of(trial);
-    if out.exists() {
-        fs::remove_dir_all(&out)?;
-    }
-    fs::create_dir_all(&out)?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_allranks"));
-    command.current_dir(index::folder().join("../.."));
-    command.args(["run", "--out"]).arg(out);
-    Ok(command)
-}
-
-/// Where a trial's results stay for whoever wants to look.
-fn folder_of(trial: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("mutants")
-        .join(trial)
-}
-
-fn text(output: &Output) -> String {
-    let streams = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    streams.concat()
-}
-
-/// The genuine platform's file, with the bug.
-fn platform_with(mutant: &Mutant) -> Result<String, Failed> {
-    let genuine = index::folder().join(format!("../platforms/{GENUINE}.yaml"));
-    let mut file: Value = serde_yaml::from_str(&fs::read_to_string(genuine)?)?;
-    file["name"] = MUTANT.into();
-    file["import"] = vec!["allranks_mutants"].into();
-    let package = index::folder().canonicalize()?;
-    file["python_path"] = vec![package.to_string_lossy().into_owned()].into();
-    file["env"]["ALLRANKS_MUTANT"] = mutant.name.as_str().into();
-    Ok(serde_yaml::to_string(&file)?)
-}
-
-fn checks(results: &Path) -> Result<Vec<CheckRecord>, Failed> {
-    let text = fs::read_to_string(results)?;
-    let mut checks = Vec::new();
-    for line in text.lines() {
-        if let Record::Check(check) = serde_json::from_str(line)? {
-            checks.push(*check);
-        }
-    }
-    Ok(checks)
-}
-
-/// Whether it makes a run fail.
-fn is_unexpected(verdict: Verdict) -> bool {
-    match verdict {
-        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky | Verdict::NotRun => true,
-        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived => false,
-    }
-}
-
-fn describe(check: &CheckRecord) -> String {
-    let covers: Vec<&str> = check.covers.iter().map(|id| id.as_str()).collect();
-    format!(
-        "{}: {} {} {}: {} (covers {})",
-        check.id,
-        check.verdict,
-        check.outcome,
-        check.class.as_deref().unwrap_or_default(),
-        check.summary,
-        covers.join(" ")
-    )
 }

@@ -1,0 +1,337 @@
+//! `allranks prove`: the suite against its mutants, with a line for each as it falls, and the kill matrix at the end.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::sync::mpsc;
+
+use super::running::{self, IMPORT_PATIENCE, listen_for_signals};
+use super::{Exit, Failure, planning};
+use crate::plan;
+use crate::platform;
+use crate::prove::{
+    self, Event, FILE_NAME, Fate, Head, Healthy, Index, Kill, Line, Matrix, Mutant, Panel, Plan,
+    Proof, Standing, Tail,
+};
+use crate::report::FORMAT;
+use crate::report::text::{clip, lasting, one_line};
+use crate::run::{self, Interrupt, Session, Settings};
+use crate::suite::{self, Request, Suite, SuiteError};
+use crate::world::Driver;
+
+/// Characters shown of a summary.
+const SUMMARY: usize = 160;
+
+/// `prove`.
+#[derive(Debug, Args)]
+pub struct ProveArguments {
+    /// Mutants, by name; default: all of the index.
+    #[arg(value_name = "MUTANT")]
+    pub names: Vec<String>,
+    /// Another folder of mutants: an index.yaml and a Python package allranks_mutants.
+    #[arg(long, value_name = "FOLDER")]
+    pub mutants: Option<PathBuf>,
+    /// What every mutant meets besides its own checks.
+    #[arg(long, value_enum, default_value_t = Panel::Quick)]
+    pub panel: Panel,
+    /// Folder for the kill matrix. Default: target/allranks/<time>.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The Python that has torch. Default: as for `run`.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Seed of all inputs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Proves. Exits with 0 if every mutant is killed as the index says and nothing is unexpected without a bug; with 1 if
+/// not; with 4 if it was interrupted; with 10 if the harness or the machine failed on the way.
+pub fn prove(
+    arguments: &ProveArguments,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let folder = planning::make_out(arguments.out.as_deref())?;
+    if folder.join(FILE_NAME).exists() {
+        return Err(Failure::Usage(
+            format!("{} holds another proof", folder.display()),
+            "name another folder with --out; results are never overwritten".to_owned(),
+        ));
+    }
+    let scratch = tempfile::tempdir()?;
+    let suite = Suite::load(&Request::default(), scratch.path())?;
+    let mutants = match &arguments.mutants {
+        Some(folder) => folder.clone(),
+        None => suite::mutants(scratch.path())?,
+    };
+    let index = Index::load(&mutants).map_err(SuiteError::Invalid)?;
+    let chosen = choose(&index, &arguments.names)?;
+    let plan = Plan::new(suite, index, arguments.panel).map_err(SuiteError::Invalid)?;
+    let whole = plan::Plan {
+        scenarios: plan.healthy(&chosen),
+        ..plan::Plan::default()
+    };
+    planning::prove_inputs(&whole, arguments.seed)?;
+    let head = plan.head(arguments.seed, chosen.len());
+    let began = Instant::now();
+    let interrupt = Interrupt::default();
+    let runtime = run::runtime()?;
+    let python = platform::python(arguments.python.as_deref());
+    let settings = Settings {
+        out: folder.clone(),
+        seed: arguments.seed,
+        ranks_at_once: running::ranks_at_once(),
+        repeat: 1,
+        driver: Driver::python(&python.path, &folder)?,
+        supervisor: std::env::current_exe().ok(),
+        import_patience: IMPORT_PATIENCE,
+        profile: None,
+        arguments: Vec::new(),
+        requirements: BTreeMap::new(),
+        absent: Vec::new(),
+    };
+    let session = {
+        let _inside = runtime.enter();
+        Session::start(settings, Arc::clone(&plan.suite().expectations), &interrupt)?
+    };
+    writeln!(
+        err,
+        "{} mutants; the panel has {} checks in {} worlds",
+        chosen.len(),
+        plan.panel()
+            .iter()
+            .map(plan::Scenario::check_count)
+            .sum::<usize>(),
+        plan.panel().len()
+    )?;
+    let order: BTreeMap<String, usize> = chosen
+        .iter()
+        .enumerate()
+        .map(|(place, mutant)| (mutant.name.clone(), place))
+        .collect();
+    let proof = Arc::new(Proof::new(plan, session, interrupt.clone(), folder.clone()));
+    let mut writer = prove::Writer::create(&folder)?;
+    writer.append(&Line::Prove(head.clone()))?;
+    let (mut healthy, mut kills): (Option<Healthy>, Vec<Kill>) = (None, Vec::new());
+    let (sender, mut events) = mpsc::unbounded_channel();
+    runtime.spawn(listen_for_signals(interrupt.clone()));
+    let running = runtime.spawn(proof.run(chosen, sender));
+    let mut tried = Instant::now();
+    while let Some(event) = runtime.block_on(events.recv()) {
+        match event {
+            Event::Healthy(one) => {
+                tried = Instant::now();
+                writer.append(&Line::Healthy(one.clone()))?;
+                tell_healthy(&one, err)?;
+                healthy = Some(one);
+            }
+            Event::Mutant(kill) => {
+                writer.append(&Line::Mutant(kill.clone()))?;
+                kills.push(*kill);
+                tell(&kills, head.mutants, tried.elapsed(), err)?;
+            }
+        }
+    }
+    let ended = runtime.block_on(running);
+    ended.map_err(|error| Failure::Trouble(format!("the proof broke off: {error}")))??;
+    kills.sort_by_key(|kill| order.get(&kill.name).copied());
+    std::fs::remove_dir_all(folder.join("driver"))?;
+
+    let matrix = Matrix::of(&head, &kills);
+    let exit = exit(healthy.as_ref(), &kills, interrupt.is_set());
+    let tail = Tail {
+        format: FORMAT,
+        torch: healthy
+            .as_ref()
+            .map_or_else(String::new, |one| one.torch.clone()),
+        tally: matrix.tally(head.mutants),
+        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        exit_code: exit as u8,
+    };
+    writer.append(&Line::End(tail.clone()))?;
+    let pages = [
+        ("kills.md", prove::markdown(&head, healthy.as_ref(), &kills)),
+        ("kills.html", prove::html(&head, healthy.as_ref(), &kills)),
+    ];
+    for (name, text) in &pages {
+        std::fs::write(folder.join(name), text)?;
+    }
+    unkilled(&kills, &folder, out)?;
+    if arguments.names.is_empty() {
+        // A few mutants say nothing of the requirements of all.
+        requirements(&head, &matrix, out)?;
+    }
+    summarise(&head, healthy.as_ref(), &tail, &folder, out)?;
+    Ok(exit)
+}
+
+/// The mutants of these names, in the order of the index.
+fn choose(index: &Index, names: &[String]) -> Result<Vec<Mutant>, Failure> {
+    for name in names {
+        if !index.mutants.iter().any(|mutant| mutant.name == *name) {
+            return Err(Failure::Usage(
+                format!("there is no mutant `{name}`"),
+                format!(
+                    "mutants are in {}",
+                    index.folder.join("index.yaml").display()
+                ),
+            ));
+        }
+    }
+    let is_chosen = |mutant: &&Mutant| names.is_empty() || names.contains(&mutant.name);
+    let chosen: Vec<Mutant> = index.mutants.iter().filter(is_chosen).cloned().collect();
+    if chosen.is_empty() {
+        let hint = format!(
+            "write one into {}",
+            index.folder.join("index.yaml").display()
+        );
+        return Err(Failure::Nothing("there is no mutant".to_owned(), hint));
+    }
+    Ok(chosen)
+}
+
+fn tell_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure> {
+    for alarm in &healthy.false_alarms {
+        writeln!(err, "false alarm: {}", clip(&one_line(alarm), SUMMARY))?;
+    }
+    for trouble in &healthy.troubles {
+        writeln!(err, "trouble: {}", clip(&one_line(trouble), SUMMARY))?;
+    }
+    writeln!(
+        err,
+        "without a bug: {} checks, {} false alarms",
+        healthy.checks,
+        healthy.false_alarms.len()
+    )?;
+    Ok(())
+}
+
+/// A line for the last mutant that was tried.
+fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> Result<(), Failure> {
+    let Some(kill) = kills.last() else {
+        return Ok(());
+    };
+    let done = kills.len() as u64;
+    let left = took.as_millis() as u64 / done * planned.saturating_sub(done);
+    let others = kill.elsewhere().count();
+    let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
+    write!(
+        err,
+        "[{done:>3}/{planned}] {} {} of {}: {finding}",
+        kill.fate.word(),
+        kill.name,
+        kill.breaks,
+    )?;
+    if kill.fate != Fate::Killed {
+        write!(err, "; it must be {}", kill.expected)?;
+    }
+    if others > 0 {
+        write!(err, "; seen by {others} more")?;
+    }
+    if let Some(stopped) = &kill.stopped {
+        write!(err, "; panel left: {stopped}")?;
+    }
+    if left > 0 {
+        write!(err, "; about {} left", lasting(left))?;
+    }
+    writeln!(err)?;
+    for trouble in &kill.troubles {
+        writeln!(err, "    trouble: {}", clip(&one_line(trouble), SUMMARY))?;
+    }
+    err.flush()?;
+    Ok(())
+}
+
+fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
+    if interrupted {
+        return Exit::Incomplete;
+    }
+    let has_trouble = |healthy: &Healthy| !healthy.troubles.is_empty();
+    if healthy.is_none_or(has_trouble) || kills.iter().any(|kill| !kill.troubles.is_empty()) {
+        return Exit::Trouble;
+    }
+    let is_good =
+        healthy.is_some_and(Healthy::is_good) && kills.iter().all(|kill| kill.fate == Fate::Killed);
+    if is_good {
+        Exit::AsExpected
+    } else {
+        Exit::Unexpected
+    }
+}
+
+/// What was not killed, and where to look.
+fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    writeln!(out)?;
+    for kill in kills.iter().filter(|kill| kill.fate != Fate::Killed) {
+        writeln!(
+            out,
+            "{}: {} (breaks {}, must be {}); its logs: {}",
+            kill.fate.word(),
+            kill.name,
+            kill.breaks,
+            kill.expected,
+            folder.join("mutants").join(&kill.name).display()
+        )?;
+    }
+    Ok(())
+}
+
+/// What is proved of how many requirements, and which are left.
+fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Result<(), Failure> {
+    let list = |test: fn(&Standing) -> bool| {
+        let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
+        (ids.len(), ids.join(" "))
+    };
+    let (alone, _) = list(|standing| matches!(standing, Standing::Alone(_)));
+    let (shared, _) = list(|standing| matches!(standing, Standing::Shared(_)));
+    let (together, together_ids) = list(|standing| *standing == Standing::Together);
+    let (unproven, unproven_ids) = list(|standing| *standing == Standing::Unproven);
+    writeln!(
+        out,
+        "{} requirements: {alone} with a mutant that only their checks see, {shared} with a reason why there is none",
+        matrix.requirements.len()
+    )?;
+    if together > 0 {
+        writeln!(out, "  {together} with neither: {together_ids}")?;
+    }
+    if unproven > 0 {
+        writeln!(
+            out,
+            "  {unproven} that no killed mutant breaks: {unproven_ids}"
+        )?;
+    }
+    let stale: Vec<&str> = matrix.stale(head).iter().map(|id| id.as_str()).collect();
+    if !stale.is_empty() {
+        writeln!(out, "  reasons out of date: {}", stale.join(" "))?;
+    }
+    Ok(())
+}
+
+/// Where the matrix is, and everything in one line.
+fn summarise(
+    head: &Head,
+    healthy: Option<&Healthy>,
+    tail: &Tail,
+    folder: &Path,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    for name in ["kills.html", "kills.md", FILE_NAME] {
+        writeln!(out, "       matrix  {}", folder.join(name).display())?;
+    }
+    writeln!(
+        out,
+        "\n{}; without a bug, {} false alarms in {} checks; {} with torch {}; exit code {}",
+        prove::sentence(&tail.tally, head.mutants),
+        healthy.map_or(0, |one| one.false_alarms.len()),
+        healthy.map_or(0, |one| one.checks),
+        lasting(tail.duration_ms),
+        one_line(&tail.torch),
+        tail.exit_code
+    )?;
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! What the records of one mutant amount to: whether it is killed, by what, and what else saw it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::index::Mutant;
+use crate::judge::{Outcome, Verdict};
+use crate::names::{CheckId, RequirementId};
+use crate::report::{CheckRecord, FORMAT};
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// A check of the requirement it breaks failed, just as the index says.
+    Killed,
+    /// A check of that requirement failed, but was called something else.
+    Misnamed,
+    /// Only checks of other requirements failed.
+    Incidental,
+    /// No check failed.
+    Survived,
+    /// Its checks were not run, or there are none.
+    Untried,
+}
+
+impl Fate {
+    /// The word in reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Misnamed => "misnamed",
+            Self::Incidental => "killed incidentally only",
+            Self::Survived => "survived",
+            Self::Untried => "not tried",
+        }
+    }
+}
+
+/// What the checks of one requirement saw of a mutant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Checks that ran and cover it.
+    pub checks: u64,
+    /// Those that did not end as they must.
+    pub failed: u64,
+    /// What these were called, `mismatch no-op`, each with its count.
+    pub findings: BTreeMap<String, u64>,
+}
+
+/// A check that saw a mutant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Witness {
+    /// The check.
+    pub check: CheckId,
+    /// What it called it, `mismatch no-op`.
+    pub finding: String,
+    /// What it said.
+    pub summary: String,
+}
+
+/// One mutant: a line of `kills.jsonl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kill {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Its name.
+    pub name: String,
+    /// What the bug is.
+    pub about: String,
+    /// The requirement it breaks.
+    pub breaks: RequirementId,
+    /// What it must be called, as findings are.
+    pub expected: String,
+    /// Where such a bug was seen in the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Whether every check that failed covers the requirement it breaks.
+    pub alone: bool,
+    /// The check that killed it, or, if none did, the first that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub witness: Option<Witness>,
+    /// Every requirement that a check which ran covers.
+    pub requirements: BTreeMap<RequirementId, Seen>,
+    /// Checks of its own that ran.
+    pub own_checks: u64,
+    /// Checks of the panel that ran.
+    pub panel_checks: u64,
+    /// Why the panel was left early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    /// Failures of the harness or the machine: the mutant must be tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+}
+
+/// Whether a check with this verdict makes a run fail. What did not run says nothing.
+#[must_use]
+pub fn is_unexpected(verdict: Verdict) -> bool {
+    match verdict {
+        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky => true,
+        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
+    }
+}
+
+/// What a finding is called: outcome and class, or that a file is stale.
+fn called(verdict: Verdict, outcome: Outcome, class: Option<&str>) -> String {
+    match (verdict, class) {
+        (Verdict::UnexpectedPass, _) => "unexpected-pass".to_owned(),
+        // Some classes only repeat the outcome.
+        (_, Some(class)) if class != outcome.name() => format!("{outcome} {class}"),
+        _ => outcome.to_string(),
+    }
+}
+
+fn called_of(check: &CheckRecord) -> String {
+    called(check.verdict, check.outcome, check.class.as_deref())
+}
+
+impl Kill {
+    /// Judges a mutant by the records of its own checks and of the panel's. `about` is what the bug is.
+    #[must_use]
+    pub fn of(
+        mutant: &Mutant,
+        about: String,
+        own: &[CheckRecord],
+        panel: &[CheckRecord],
+        stopped: Option<String>,
+        duration_ms: u64,
+    ) -> Self {
+        let ran = |check: &&CheckRecord| check.outcome != Outcome::NotRun;
+        let is_right = |check: &&CheckRecord| {
+            check.verdict == mutant.verdict
+                && check.outcome == mutant.outcome
+                && check.class == mutant.class
+                && check.covers.contains(&mutant.breaks)
+        };
+        // A check may be among both; its own is the one that counts.
+        let mut ids = BTreeSet::new();
+        let all: Vec<&CheckRecord> = own
+            .iter()
+            .chain(panel)
+            .filter(ran)
+            .filter(|check| ids.insert(&check.id))
+            .collect();
+        let mut requirements: BTreeMap<RequirementId, Seen> = BTreeMap::new();
+        for check in &all {
+            for id in &check.covers {
+                let seen = requirements.entry(id.clone()).or_default();
+                seen.checks += 1;
+                if is_unexpected(check.verdict) {
+                    seen.failed += 1;
+                    *seen.findings.entry(called_of(check)).or_default() += 1;
+                }
+            }
+        }
+        let failed: Vec<&CheckRecord> = all
+            .iter()
+            .copied()
+            .filter(|check| is_unexpected(check.verdict))
+            .collect();
+        let covers = |check: &&&CheckRecord| check.covers.contains(&mutant.breaks);
+        let killer = own.iter().find(is_right);
+        let first = failed.iter().find(covers).or(failed.first()).copied();
+        let fate = if killer.is_some() {
+            Fate::Killed
+        } else if !own.iter().any(|check| ran(&check)) {
+            Fate::Untried
+        } else if failed.iter().any(|check| covers(&check)) {
+            Fate::Misnamed
+        } else if failed.is_empty() {
+            Fate::Survived
+        } else {
+            Fate::Incidental
+        };
+        let troubles = own.iter().chain(panel);
+        let troubles = troubles.filter(|check| check.outcome == Outcome::HarnessError);
+        Self {
+            format: FORMAT,
+            name: mutant.name.clone(),
+            about,
+            breaks: mutant.breaks.clone(),
+            expected: called(mutant.verdict, mutant.outcome, mutant.class.as_deref()),
+            source: mutant.source.clone(),
+            fate,
+            alone: fate == Fate::Killed && failed.iter().all(|check| covers(&check)),
+            witness: killer.or(first).map(|check| Witness {
+                check: check.id.clone(),
+                finding: called_of(check),
+                summary: check.summary.clone(),
+            }),
+            requirements,
+            own_checks: own.iter().filter(ran).count() as u64,
+            panel_checks: panel.iter().filter(ran).count() as u64,
+            stopped,
+            troubles: troubles
+                .map(|check| format!("{}: {}", check.id, check.summary))
+                .collect(),
+            duration_ms,
+        }
+    }
+
+    /// Requirements other than the one it breaks whose checks saw it too.
+    pub fn elsewhere(&self) -> impl Iterator<Item = &RequirementId> {
+        self.requirements
+            .iter()
+            .filter(|(id, seen)| seen.failed > 0 && **id != self.breaks)
+            .map(|(id, _)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::WorldSize;
+    use crate::platform::Evidence;
+    use crate::report::Column;
+
+    fn mutant() -> Mutant {
+        Mutant {
+            name: "m".into(),
+            breaks: "COLL-002".into(),
+            filter: "x".into(),
+            size: 2,
+            case: None,
+            outcome: Outcome::Mismatch,
+            class: Some("no-op".into()),
+            verdict: Verdict::Regression,
+            source: None,
+        }
+    }
+
+    fn check(id: &str, covers: &[&str], verdict: Verdict, class: Option<&str>) -> CheckRecord {
+        let outcome = match verdict {
+            Verdict::Regression => Outcome::Mismatch,
+            Verdict::NotRun => Outcome::NotRun,
+            _ => Outcome::Pass,
+        };
+        CheckRecord {
+            format: FORMAT,
+            id: id.into(),
+            scenario: "s".into(),
+            case: "c".into(),
+            column: Column {
+                platform: "cpu".into(),
+                backend: "gloo".into(),
+                world_size: WorldSize(2),
+                driver: "python".into(),
+                launcher: "local".into(),
+                evidence: Evidence::Host,
+                torch: String::new(),
+            },
+            covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
+            params: BTreeMap::new(),
+            at: String::new(),
+            outcome,
+            verdict,
+            summary: String::new(),
+            class: class.map(str::to_owned),
+            difference: None,
+            ranks: Vec::new(),
+            expectation: None,
+            checked: Vec::new(),
+            duration_us: 0,
+            observations: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn kill(own: &[CheckRecord], panel: &[CheckRecord]) -> Kill {
+        Kill::of(&mutant(), String::new(), own, panel, None, 0)
+    }
+
+    #[test]
+    fn a_mutant_is_killed_by_its_requirement_under_its_name_only() {
+        let bad = |id, covers: &[&str], class| check(id, covers, Verdict::Regression, Some(class));
+        let good = |id| check(id, &["COLL-002"], Verdict::Expected, None);
+        let killed = kill(
+            &[good("a"), bad("b", &["COLL-001", "COLL-002"], "no-op")],
+            &[],
+        );
+        assert_eq!(killed.fate, Fate::Killed);
+        assert!(killed.alone, "the check covers COLL-001 too, and COLL-002");
+        assert_eq!(killed.witness.unwrap().check.as_str(), "b");
+        assert_eq!(killed.requirements[&"COLL-002".into()].checks, 2);
+        assert_eq!(killed.requirements[&"COLL-001".into()].failed, 1);
+
+        let misnamed = kill(&[bad("b", &["COLL-002"], "unclassified")], &[]);
+        assert_eq!(misnamed.fate, Fate::Misnamed);
+        let incidental = kill(&[bad("b", &["COLL-001"], "no-op"), good("a")], &[]);
+        assert_eq!(incidental.fate, Fate::Incidental);
+        assert_eq!(kill(&[good("a")], &[]).fate, Fate::Survived);
+        let not_run = check("a", &["COLL-002"], Verdict::NotRun, None);
+        assert_eq!(kill(&[not_run], &[]).fate, Fate::Untried);
+        assert_eq!(kill(&[], &[]).fate, Fate::Untried);
+    }
+
+    #[test]
+    fn the_panel_shows_what_else_sees_it_and_never_kills() {
+        let own = [check(
+            "a",
+            &["COLL-002"],
+            Verdict::Regression,
+            Some("no-op"),
+        )];
+        let panel = [
+            check("a", &["COLL-002"], Verdict::Regression, Some("no-op")),
+            check("b", &["GRP-001"], Verdict::Regression, Some("zero-output")),
+        ];
+        let seen = kill(&own, &panel);
+        assert_eq!((seen.fate, seen.alone), (Fate::Killed, false));
+        assert_eq!(seen.requirements[&"COLL-002".into()].checks, 1);
+        let elsewhere: Vec<_> = seen.elsewhere().map(RequirementId::as_str).collect();
+        assert_eq!(elsewhere, ["GRP-001"]);
+        let by_panel = kill(
+            &[check("c", &["COLL-002"], Verdict::Expected, None)],
+            &panel,
+        );
+        assert_eq!(by_panel.fate, Fate::Misnamed);
+    }
+
+    #[test]
+    fn a_class_that_repeats_the_outcome_is_said_once() {
+        assert_eq!(
+            called(Verdict::Regression, Outcome::Hang, Some("hang")),
+            "hang"
+        );
+        assert_eq!(
+            called(Verdict::Regression, Outcome::Crash, Some("bad-end")),
+            "crash bad-end"
+        );
+        assert_eq!(
+            called(Verdict::UnexpectedPass, Outcome::Pass, None),
+            "unexpected-pass"
+        );
+    }
+}

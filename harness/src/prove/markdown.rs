@@ -1,0 +1,156 @@
+//! `kills.md`: the kill matrix as a section for a CI job's page or a document.
+
+use std::fmt::Write;
+
+use super::kill::{Fate, Kill};
+use super::matrix::{Matrix, Standing};
+use super::proof::Healthy;
+use super::record::{Head, Tally};
+use crate::report::text::one_line;
+
+/// Renders the section. `healthy` is none if the proof did not get that far.
+#[must_use]
+pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String {
+    let matrix = Matrix::of(head, kills);
+    let mut text = String::from("## Can the suite fail?\n\n");
+    // Writing to a string cannot fail.
+    let _ = summary(&mut text, head, healthy, &matrix);
+    let _ = unkilled(&mut text, kills);
+    let _ = requirements(&mut text, &matrix);
+    let _ = mutants(&mut text, kills);
+    text
+}
+
+/// `120 of 130 mutants killed: 4 survived, ...`.
+#[must_use]
+pub fn sentence(tally: &Tally, planned: u64) -> String {
+    let mut text = format!("{} of {planned} mutants killed", tally.killed);
+    let rest = [
+        (tally.survived, Fate::Survived),
+        (tally.incidental, Fate::Incidental),
+        (tally.misnamed, Fate::Misnamed),
+        (tally.untried, Fate::Untried),
+    ];
+    let rest: Vec<String> = rest
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, fate)| format!("{count} {}", fate.word()))
+        .collect();
+    if !rest.is_empty() {
+        let _ = write!(text, "; {}", rest.join(", "));
+    }
+    text
+}
+
+fn summary(
+    text: &mut String,
+    head: &Head,
+    healthy: Option<&Healthy>,
+    matrix: &Matrix<'_>,
+) -> std::fmt::Result {
+    let (platform, backend) = (&head.platform, &head.backend);
+    let tally = matrix.tally(head.mutants);
+    writeln!(
+        text,
+        "**{}**: {platform}/{backend} with one seeded bug each, in its own checks and in the panel `{}`.\n",
+        sentence(&tally, head.mutants),
+        name(head)
+    )?;
+    if let Some(healthy) = healthy {
+        writeln!(
+            text,
+            "Without a bug: {} checks, {} false alarms (torch {}).\n",
+            healthy.checks,
+            healthy.false_alarms.len(),
+            one_line(&healthy.torch)
+        )?;
+        for alarm in &healthy.false_alarms {
+            writeln!(text, "- false alarm: {}", code(alarm))?;
+        }
+    }
+    Ok(())
+}
+
+fn name(head: &Head) -> &'static str {
+    match head.panel {
+        super::Panel::None => "none",
+        super::Panel::Quick => "quick",
+        super::Panel::Core => "core",
+    }
+}
+
+fn unkilled(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
+    for kill in kills.iter().filter(|kill| kill.fate != Fate::Killed) {
+        write!(
+            text,
+            "- `{}` {}: it breaks {} and must be called {}",
+            kill.name,
+            kill.fate.word(),
+            kill.breaks,
+            code(&kill.expected)
+        )?;
+        if let Some(witness) = &kill.witness {
+            let (check, finding) = (code(witness.check.as_str()), code(&witness.finding));
+            write!(text, "; {check} called it {finding}")?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+fn requirements(text: &mut String, matrix: &Matrix<'_>) -> std::fmt::Result {
+    writeln!(text, "\n### Requirements\n")?;
+    writeln!(
+        text,
+        "| requirement | killed mutants | a mutant that only its checks see |"
+    )?;
+    writeln!(text, "|---|---:|---|")?;
+    for (id, standing) in &matrix.requirements {
+        let killed = matrix.kills.iter();
+        let killed = killed.filter(|kill| kill.breaks == *id && kill.fate == Fate::Killed);
+        let told = match standing {
+            Standing::Alone(names) => format!("`{}`", names.join("`, `")),
+            Standing::Shared(why) => format!("none can be: {}", cell(why)),
+            Standing::Together => "**none, and no reason is given**".to_owned(),
+            Standing::Unproven => "**no mutant at all**".to_owned(),
+        };
+        writeln!(text, "| {id} | {} | {told} |", killed.count())?;
+    }
+    Ok(())
+}
+
+fn mutants(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
+    writeln!(text, "\n### Mutants\n")?;
+    writeln!(
+        text,
+        "| mutant | breaks | | called | seen by other requirements' checks too |"
+    )?;
+    writeln!(text, "|---|---|---|---|---|")?;
+    for kill in kills {
+        let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
+        let elsewhere: Vec<&str> = kill.elsewhere().map(|id| id.as_str()).collect();
+        let name = match &kill.source {
+            Some(source) => format!("[{}]({})", kill.name, cell(source)),
+            None => kill.name.clone(),
+        };
+        writeln!(
+            text,
+            "| {name} | {} | {} | {} | {} |",
+            kill.breaks,
+            kill.fate.word(),
+            cell(finding),
+            elsewhere.join(" ")
+        )?;
+    }
+    Ok(())
+}
+
+/// Text of a rank as code, in one line.
+fn code(text: &str) -> String {
+    format!("`{}`", one_line(text).replace('`', "'"))
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    one_line(text).replace('|', "\\|").replace('<', "&lt;")
+}

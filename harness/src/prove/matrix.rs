@@ -1,0 +1,188 @@
+//! All kills together, and what they prove of each requirement.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::kill::{Fate, Kill};
+use super::record::{Head, Tally};
+use crate::names::RequirementId;
+
+/// What is proved of a requirement's checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// These mutants break it and are killed, and only its checks see them.
+    Alone(Vec<String>),
+    /// Killed mutants break it, but other checks see each of them too; the index says why that is so.
+    Shared(String),
+    /// Killed mutants break it, other checks see each of them too, and nobody says why.
+    Together,
+    /// No mutant that breaks it was killed.
+    Unproven,
+}
+
+/// The kill matrix.
+#[derive(Clone, Debug)]
+pub struct Matrix<'a> {
+    /// Mutants, in the order of the index.
+    pub kills: &'a [Kill],
+    /// Every requirement that is known, covered or broken, in order, with what is proved of it.
+    pub requirements: BTreeMap<RequirementId, Standing>,
+}
+
+impl<'a> Matrix<'a> {
+    /// The matrix of these kills.
+    #[must_use]
+    pub fn of(head: &Head, kills: &'a [Kill]) -> Self {
+        let known = head.requirements.keys();
+        let covered = kills.iter().flat_map(|kill| kill.requirements.keys());
+        let broken = kills.iter().map(|kill| &kill.breaks);
+        let ids: BTreeSet<&RequirementId> = known.chain(covered).chain(broken).collect();
+        let standing = |id: &RequirementId| {
+            let mut killed = kills
+                .iter()
+                .filter(|kill| kill.breaks == *id && kill.fate == Fate::Killed)
+                .peekable();
+            if killed.peek().is_none() {
+                return Standing::Unproven;
+            }
+            let alone: Vec<String> = killed
+                .filter(|kill| kill.alone)
+                .map(|kill| kill.name.clone())
+                .collect();
+            match (alone.is_empty(), head.shared.get(id)) {
+                (false, _) => Standing::Alone(alone),
+                (true, Some(why)) => Standing::Shared(why.clone()),
+                (true, None) => Standing::Together,
+            }
+        };
+        Self {
+            kills,
+            requirements: ids
+                .into_iter()
+                .map(|id| (id.clone(), standing(id)))
+                .collect(),
+        }
+    }
+
+    /// Requirements with this standing.
+    pub fn with(
+        &self,
+        is_it: impl Fn(&Standing) -> bool + Copy,
+    ) -> impl Iterator<Item = &RequirementId> {
+        self.requirements
+            .iter()
+            .filter(move |(_, standing)| is_it(standing))
+            .map(|(id, _)| id)
+    }
+
+    /// Reasons for a shared requirement that are out of date: it has a mutant of its own, or is not known at all.
+    #[must_use]
+    pub fn stale<'h>(&self, head: &'h Head) -> Vec<&'h RequirementId> {
+        let is_stale = |id: &&RequirementId| {
+            !head.requirements.contains_key(*id)
+                || matches!(self.requirements.get(*id), Some(Standing::Alone(_)))
+        };
+        head.shared.keys().filter(is_stale).collect()
+    }
+
+    /// Mutants by fate; `planned` is how many there were to be.
+    #[must_use]
+    pub fn tally(&self, planned: u64) -> Tally {
+        let count = |fate| self.kills.iter().filter(|kill| kill.fate == fate).count() as u64;
+        let never_begun = planned.saturating_sub(self.kills.len() as u64);
+        Tally {
+            killed: count(Fate::Killed),
+            misnamed: count(Fate::Misnamed),
+            incidental: count(Fate::Incidental),
+            survived: count(Fate::Survived),
+            untried: count(Fate::Untried) + never_begun,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::prove::kill::{Seen, Witness};
+    use crate::prove::panel::Panel;
+    use crate::report::FORMAT;
+
+    pub fn head(requirements: &[&str], shared: &[(&str, &str)]) -> Head {
+        Head {
+            format: FORMAT,
+            allranks: "0.1.0".into(),
+            started: 0,
+            platform: "cpu".into(),
+            backend: "gloo".into(),
+            seed: 1,
+            panel: Panel::Quick,
+            mutants: 3,
+            requirements: requirements
+                .iter()
+                .map(|id| (RequirementId::from(*id), format!("{id} MUST hold.")))
+                .collect(),
+            shared: shared
+                .iter()
+                .map(|(id, why)| (RequirementId::from(*id), (*why).to_owned()))
+                .collect(),
+        }
+    }
+
+    pub fn kill(name: &str, breaks: &str, fate: Fate, alone: bool) -> Kill {
+        let failed = u64::from(fate != Fate::Survived);
+        let finding = "mismatch no-op".to_owned();
+        let seen = Seen {
+            checks: 2,
+            failed,
+            findings: BTreeMap::from([(finding.clone(), failed)]),
+        };
+        Kill {
+            format: FORMAT,
+            name: name.into(),
+            about: format!("{name} is <wrong>"),
+            breaks: breaks.into(),
+            expected: finding.clone(),
+            source: None,
+            fate,
+            alone,
+            witness: (failed > 0).then(|| Witness {
+                check: format!("{name}#0").as_str().into(),
+                finding,
+                summary: "a \u{1b}[31m<b>rank</b>".into(),
+            }),
+            requirements: BTreeMap::from([(breaks.into(), seen)]),
+            own_checks: 2,
+            panel_checks: 0,
+            stopped: None,
+            troubles: Vec::new(),
+            duration_ms: 1,
+        }
+    }
+
+    #[test]
+    fn a_requirement_is_proved_by_a_mutant_of_its_own_or_by_a_reason() {
+        let head = head(
+            &["A-001", "B-001", "C-001", "D-001", "E-001"],
+            &[("A-001", "old"), ("B-001", "why"), ("X-001", "gone")],
+        );
+        let kills = [
+            kill("a", "A-001", Fate::Killed, true),
+            kill("b", "B-001", Fate::Killed, false),
+            kill("c", "C-001", Fate::Killed, false),
+            kill("d", "D-001", Fate::Misnamed, false),
+        ];
+        let matrix = Matrix::of(&head, &kills);
+        let standings: Vec<&Standing> = matrix.requirements.values().collect();
+        let expected = [
+            &Standing::Alone(vec!["a".to_owned()]),
+            &Standing::Shared("why".to_owned()),
+            &Standing::Together,
+            &Standing::Unproven,
+            &Standing::Unproven,
+        ];
+        assert_eq!(standings, expected);
+        let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();
+        assert_eq!(stale, ["A-001", "X-001"]);
+        let tally = matrix.tally(6);
+        assert_eq!((tally.killed, tally.misnamed, tally.untried), (3, 1, 2));
+    }
+}

@@ -1,0 +1,37 @@
+//! The proof that the suite can fail: every mutant of `fixtures/mutants`, a backend with one seeded bug, must be seen by
+//! a check of the requirement it breaks, under the name the bug must be given.
+//!
+//! In: an [`Index`] of mutants and the suite. Out: a [`Kill`] for each mutant, and of all of them the kill matrix, mutant
+//! × requirement × what the checks called it.
+//!
+//! A mutant meets two sets of checks: those its entry names, which must see it, and a [`Panel`], the same for all, which
+//! shows what else sees it. All worlds come from one session: torch is imported once, and a mutant is no more than an
+//! environment variable of its ranks.
+//!
+//! | module     | holds                                                                      |
+//! |------------|----------------------------------------------------------------------------|
+//! | `index`    | the files of `fixtures/mutants`                                             |
+//! | `panel`    | which checks every mutant meets                                             |
+//! | `proof`    | mutants and the healthy backend, run                                        |
+//! | `kill`     | what the records of one mutant amount to                                    |
+//! | `matrix`   | all kills together, and what they prove of each requirement                 |
+//! | `record`   | `kills.jsonl`                                                               |
+//! | `markdown`, `html` | the matrix for people                                               |
+
+mod html;
+mod index;
+mod kill;
+mod markdown;
+mod matrix;
+mod panel;
+mod proof;
+mod record;
+
+pub use html::render as html;
+pub use index::{Index, Mutant};
+pub use kill::{Fate, Kill, Seen, Witness, is_unexpected};
+pub use markdown::{render as markdown, sentence};
+pub use matrix::{Matrix, Standing};
+pub use panel::Panel;
+pub use proof::{Event, Healthy, Plan, Proof};
+pub use record::{FILE_NAME, Head, Line, Tail, Tally, Writer};

@@ -1,0 +1,472 @@
+//! Mutants and the healthy backend, run: worlds of one session, several mutants side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use super::index::{Index, Mutant, PACKAGE};
+use super::kill::{Fate, Kill, is_unexpected};
+use super::panel::{self, Panel};
+use super::record::Head;
+use crate::case::{self, Case};
+use crate::judge::Outcome;
+use crate::names::ScenarioId;
+use crate::plan::{self, Scenario, Selection, Target};
+use crate::platform::Platform;
+use crate::report::{CheckRecord, FORMAT, Record};
+use crate::run::{Interrupt, Session, WORLDS};
+use crate::suite::Suite;
+use crate::yaml::Diagnostic;
+
+/// The platform that is given bugs.
+pub const GENUINE: &str = "cpu";
+/// Names a mutant to the Python package.
+const VARIABLE: &str = "ALLRANKS_MUTANT";
+/// Mutants tried at once; their worlds share the session's budget. More would not help: panels are many worlds each.
+const AT_ONCE: usize = 4;
+/// Worlds a scenario of the panel may use up.
+const PANEL_WORLDS: u32 = 4;
+/// Worlds a mutant that is known to lose them may lose in the panel.
+const LOSSES: usize = 3;
+/// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
+/// others are not held up for the half minute that a case allows.
+const SHORT_DEADLINE: f64 = 10.0;
+
+/// What to try, worked out before anything runs.
+#[derive(Debug)]
+pub struct Plan {
+    /// The mutants.
+    pub index: Index,
+    /// What the bugs are, by name.
+    about: BTreeMap<String, String>,
+    genuine: Target,
+    /// Cases of the index that are not the suite's, by their path there.
+    extra: BTreeMap<PathBuf, Vec<Arc<Case>>>,
+    suite: Suite,
+    panel_kind: Panel,
+    panel: Vec<Scenario>,
+}
+
+impl Plan {
+    /// Works out what to try: the mutants of an index, and the panel.
+    ///
+    /// # Errors
+    /// Everything wrong with files of the index.
+    pub fn new(suite: Suite, index: Index, panel_kind: Panel) -> Result<Self, Vec<Diagnostic>> {
+        let of_file = |path: &Path, message: String| {
+            vec![Diagnostic::of_file(&path.display().to_string(), message)]
+        };
+        let about = index
+            .functions()
+            .map_err(|error| of_file(&index.folder.join(PACKAGE), error.to_string()))?;
+        let genuine = suite
+            .platforms
+            .iter()
+            .find(|platform| platform.name == GENUINE)
+            .and_then(|platform| {
+                let backend = platform.backends.keys().next()?;
+                Some(Target {
+                    platform: Arc::clone(platform),
+                    backend: backend.clone(),
+                    devices: None,
+                })
+            })
+            .ok_or_else(|| of_file(Path::new(GENUINE), "there is no such platform".to_owned()))?;
+        let mut extra = BTreeMap::new();
+        for path in index
+            .mutants
+            .iter()
+            .filter_map(|mutant| mutant.case.clone())
+        {
+            if !extra.contains_key(&path) {
+                let library = case::load(&[index.folder.join(&path)])?;
+                extra.insert(path, library.cases);
+            }
+        }
+        let core = Selection {
+            profile: suite.profile(panel::PROFILE).cloned(),
+            world_sizes: panel::SIZES.to_vec(),
+            ..Selection::default()
+        };
+        let whole = match panel_kind {
+            Panel::None => Vec::new(),
+            Panel::Quick | Panel::Core => {
+                let targets = [genuine.clone()];
+                let mut scenarios = plan::plan(&suite.cases, &targets, &core).scenarios;
+                if panel_kind == Panel::Quick {
+                    scenarios.retain(|scenario| !index.leaves_out(&scenario.case.id));
+                }
+                scenarios
+            }
+        };
+        Ok(Self {
+            panel: panel::choose(panel_kind, whole),
+            index,
+            about,
+            genuine,
+            extra,
+            suite,
+            panel_kind,
+        })
+    }
+
+    /// The first line of `kills.jsonl`, of a proof with so many mutants.
+    #[must_use]
+    pub fn head(&self, seed: u64, mutants: usize) -> Head {
+        let requirements = self.suite.requirements.iter();
+        Head {
+            format: FORMAT,
+            allranks: env!("CARGO_PKG_VERSION").to_owned(),
+            started: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            platform: self.genuine.platform.name.clone(),
+            backend: self.genuine.backend.clone(),
+            seed,
+            panel: self.panel_kind,
+            mutants: mutants as u64,
+            requirements: requirements
+                .map(|one| (one.id.clone(), one.text.clone()))
+                .collect(),
+            shared: self.index.shared.clone(),
+        }
+    }
+
+    /// The suite.
+    #[must_use]
+    pub fn suite(&self) -> &Suite {
+        &self.suite
+    }
+
+    /// The checks of the panel, without a bug.
+    #[must_use]
+    pub fn panel(&self) -> &[Scenario] {
+        &self.panel
+    }
+
+    /// The functions of the package without an entry, and the entries without a function.
+    #[must_use]
+    pub fn unmatched(&self) -> (Vec<&str>, Vec<&str>) {
+        let entries: BTreeSet<&str> = self.index.mutants.iter().map(|one| &*one.name).collect();
+        let functions: BTreeSet<&str> = self.about.keys().map(|name| &**name).collect();
+        (
+            functions.difference(&entries).copied().collect(),
+            entries.difference(&functions).copied().collect(),
+        )
+    }
+
+    /// The checks that a mutant's entry names, without the bug.
+    #[must_use]
+    pub fn own(&self, mutant: &Mutant) -> Vec<Scenario> {
+        let cases = match &mutant.case {
+            Some(path) => &self.extra[path],
+            None => &self.suite.cases,
+        };
+        let selection = Selection {
+            world_sizes: vec![mutant.size],
+            // Parsed when the index was read.
+            filters: mutant.filter.parse().into_iter().collect(),
+            ..Selection::default()
+        };
+        plan::plan(cases, &[self.genuine.clone()], &selection).scenarios
+    }
+
+    /// Everything that any of the mutants meets, each check once, without a bug.
+    #[must_use]
+    pub fn healthy(&self, mutants: &[Mutant]) -> Vec<Scenario> {
+        let mut scenarios: BTreeMap<ScenarioId, Scenario> = BTreeMap::new();
+        let own = mutants.iter().flat_map(|mutant| self.own(mutant));
+        for scenario in own.chain(self.panel.iter().cloned()) {
+            let Some(known) = scenarios.get_mut(&scenario.id) else {
+                scenarios.insert(scenario.id.clone(), scenario);
+                continue;
+            };
+            let ids: BTreeSet<_> = known.checks.iter().map(|check| check.id.clone()).collect();
+            let new = scenario.checks.into_iter();
+            known
+                .checks
+                .extend(new.filter(|check| !ids.contains(&check.id)));
+            known.checks.sort_by_key(|check| check.index);
+        }
+        scenarios.into_values().collect()
+    }
+
+    /// The genuine platform with a bug.
+    fn with_bug(&self, mutant: &Mutant) -> io::Result<Arc<Platform>> {
+        let mut platform = Platform::clone(&self.genuine.platform);
+        platform.import.push(PACKAGE.to_owned());
+        let folder = std::path::absolute(&self.index.folder)?;
+        platform.python_path.insert(0, folder);
+        platform
+            .env
+            .insert(VARIABLE.to_owned(), mutant.name.clone());
+        Ok(Arc::new(platform))
+    }
+}
+
+/// The backend without a bug, in every check that any mutant meets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Healthy {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Checks that ran.
+    pub checks: u64,
+    /// What did not end as it must, with what was said: false alarms.
+    pub false_alarms: Vec<String>,
+    /// What did not run, or failed for a reason of the harness or the machine.
+    pub troubles: Vec<String>,
+    /// Version of torch, as the ranks said.
+    pub torch: String,
+}
+
+impl Healthy {
+    /// No check raised a false alarm, and all of them ran.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.false_alarms.is_empty() && self.troubles.is_empty()
+    }
+
+    fn of(checks: &[CheckRecord]) -> Self {
+        let told = |test: &dyn Fn(&CheckRecord) -> bool| {
+            let told = checks.iter().filter(|check| test(check));
+            told.map(|check| format!("{}: {} {}", check.id, check.outcome, check.summary))
+                .collect()
+        };
+        let is_trouble =
+            |check: &CheckRecord| matches!(check.outcome, Outcome::NotRun | Outcome::HarnessError);
+        Self {
+            format: FORMAT,
+            checks: checks.len() as u64,
+            false_alarms: told(&|check| is_unexpected(check.verdict) && !is_trouble(check)),
+            troubles: told(&is_trouble),
+            torch: checks
+                .iter()
+                .map(|check| check.column.torch.clone())
+                .find(|torch| !torch.is_empty())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Something that happened while a proof runs.
+#[derive(Debug)]
+pub enum Event {
+    /// The backend without a bug has been through everything.
+    Healthy(Healthy),
+    /// A mutant has been tried.
+    Mutant(Box<Kill>),
+}
+
+/// A plan, and the session its worlds are in.
+pub struct Proof {
+    plan: Plan,
+    session: Session,
+    interrupt: Interrupt,
+    out: PathBuf,
+}
+
+impl Proof {
+    /// A proof in a session that has been started for it. Mutants that are not killed leave their logs below `out`.
+    #[must_use]
+    pub fn new(plan: Plan, session: Session, interrupt: Interrupt, out: PathBuf) -> Self {
+        Self {
+            plan,
+            session,
+            interrupt,
+            out,
+        }
+    }
+
+    /// What is tried.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Runs the backend without a bug, then every mutant; events in the order in which they happen.
+    ///
+    /// # Errors
+    /// A folder cannot be made.
+    pub async fn run(
+        self: Arc<Self>,
+        mutants: Vec<Mutant>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> io::Result<()> {
+        let healthy = self.healthy(&mutants).await?;
+        // Whoever takes the events may be gone; the proof goes on to its end all the same.
+        let _ = events.send(Event::Healthy(healthy));
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let mut tasks: JoinSet<io::Result<()>> = JoinSet::new();
+        for mutant in mutants {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                unreachable!("the semaphore is never closed");
+            };
+            if self.interrupt.is_set() {
+                break;
+            }
+            let (proof, events) = (Arc::clone(&self), events.clone());
+            tasks.spawn(async move {
+                let kill = proof.mutant(&mutant).await;
+                drop(place);
+                let _ = events.send(Event::Mutant(Box::new(kill?)));
+                Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(io::Error::other)??;
+        }
+        Ok(())
+    }
+
+    /// Without a bug, nothing may be unexpected in the checks that the mutants meet.
+    ///
+    /// # Errors
+    /// A folder cannot be made.
+    pub async fn healthy(&self, mutants: &[Mutant]) -> io::Result<Healthy> {
+        let folder = self.out.join("healthy");
+        let session = self.session.beside(folder, WORLDS, &self.interrupt)?;
+        let records = side_by_side(&session, self.plan.healthy(mutants), |_| ()).await;
+        Ok(Healthy::of(&records))
+    }
+
+    /// Tries one mutant.
+    ///
+    /// # Errors
+    /// Its folder cannot be made or removed.
+    pub async fn mutant(&self, mutant: &Mutant) -> io::Result<Kill> {
+        let began = Instant::now();
+        let folder = self.out.join("mutants").join(&mutant.name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        let platform = self.plan.with_bug(mutant)?;
+        let infect = |mut scenario: Scenario| {
+            scenario.platform = Arc::clone(&platform);
+            scenario
+        };
+        let own = self.plan.own(mutant).into_iter().map(infect);
+        let session = self
+            .session
+            .beside(folder.join("own"), WORLDS, &self.interrupt)?;
+        let own = side_by_side(&session, own.collect(), |_| ()).await;
+        let panel = self.plan.panel.iter().cloned().map(infect);
+        let (panel, stopped) = self
+            .panel(mutant, folder.join("panel"), panel.collect())
+            .await?;
+        let about = self.plan.about.get(&mutant.name).cloned();
+        let about = about.unwrap_or_default();
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let kill = Kill::of(mutant, about, &own, &panel, stopped, took);
+        if kill.fate == Fate::Killed {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        Ok(kill)
+    }
+
+    /// What the panel sees, and why it was left early.
+    async fn panel(
+        &self,
+        mutant: &Mutant,
+        folder: PathBuf,
+        scenarios: Vec<Scenario>,
+    ) -> io::Result<(Vec<CheckRecord>, Option<String>)> {
+        if scenarios.is_empty() {
+            return Ok((Vec::new(), None));
+        }
+        if mutant.loses_worlds() {
+            return self.panel_in_turn(folder, scenarios).await;
+        }
+        let enough = Interrupt::default();
+        let session = self.session.beside(folder, PANEL_WORLDS, &enough)?;
+        let playing = side_by_side(&session, scenarios, |checks| {
+            if checks.iter().any(hangs) {
+                enough.set();
+            }
+        });
+        let mut playing = std::pin::pin!(playing);
+        let records = tokio::select! {
+            records = &mut playing => records,
+            () = self.interrupt.wait() => {
+                enough.set();
+                playing.await
+            }
+        };
+        let hang = records.iter().find(|check| hangs(check));
+        let stopped = hang.map(|check| format!("{} hangs", check.id));
+        Ok((records, stopped))
+    }
+
+    /// A mutant that is known to lose worlds goes through the panel one scenario after the other, so that what is seen
+    /// before it stops is the same every time: up to the first hang, or a few deaths.
+    async fn panel_in_turn(
+        &self,
+        folder: PathBuf,
+        scenarios: Vec<Scenario>,
+    ) -> io::Result<(Vec<CheckRecord>, Option<String>)> {
+        let session = self.session.beside(folder, 1, &self.interrupt)?;
+        let (mut records, mut losses) = (Vec::new(), 0);
+        for mut scenario in scenarios {
+            let world = &mut Arc::make_mut(&mut scenario.case).world;
+            world.deadline_s = world.deadline_s.min(SHORT_DEADLINE);
+            let played = session.scenario(Arc::new(scenario), 0).await;
+            let mut stopped = None;
+            for check in checks(played) {
+                if hangs(&check) {
+                    stopped = Some(format!("{} hangs", check.id));
+                } else if is_unexpected(check.verdict) && check.outcome == Outcome::Crash {
+                    losses += 1;
+                    if losses == LOSSES {
+                        stopped.get_or_insert_with(|| format!("{LOSSES} worlds lost"));
+                    }
+                }
+                records.push(check);
+            }
+            if stopped.is_some() {
+                return Ok((records, stopped));
+            }
+        }
+        Ok((records, None))
+    }
+}
+
+/// Whether a check hangs, in its steps or in init, that should not.
+fn hangs(check: &CheckRecord) -> bool {
+    let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
+    is_unexpected(check.verdict) && hangs
+}
+
+/// Runs scenarios within the session's budget; `watch` sees the checks of each as it ends.
+async fn side_by_side(
+    session: &Session,
+    scenarios: Vec<Scenario>,
+    mut watch: impl FnMut(&[CheckRecord]),
+) -> Vec<CheckRecord> {
+    let mut tasks = JoinSet::new();
+    for scenario in scenarios {
+        let session = session.clone();
+        tasks.spawn(async move { session.scenario(Arc::new(scenario), 0).await });
+    }
+    let mut all = Vec::new();
+    while let Some(records) = tasks.join_next().await {
+        // A scenario in which the harness breaks has records all the same.
+        let Ok(records) = records else { continue };
+        let records: Vec<CheckRecord> = checks(records).collect();
+        watch(&records);
+        all.extend(records);
+    }
+    all.sort_by(|one: &CheckRecord, two| one.id.cmp(&two.id));
+    all
+}
+
+fn checks(records: Vec<Record>) -> impl Iterator<Item = CheckRecord> {
+    records.into_iter().filter_map(|record| match record {
+        Record::Check(check) => Some(*check),
+        Record::Run(_) | Record::Scenario(_) | Record::End(_) => None,
+    })
+}

@@ -1,0 +1,113 @@
+//! `kills.jsonl`: a head, the healthy backend, one line for each mutant, and what they amount to. Its format is a
+//! contract like that of `results.jsonl`, and counted with it.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::kill::Kill;
+use super::panel::Panel;
+use super::proof::Healthy;
+use crate::names::RequirementId;
+
+/// The file's name.
+pub const FILE_NAME: &str = "kills.jsonl";
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Line {
+    /// The first.
+    Prove(Head),
+    /// The backend without a bug.
+    Healthy(Healthy),
+    /// A mutant.
+    Mutant(Box<Kill>),
+    /// The last; a file without one belongs to a proof that was cut off.
+    End(Tail),
+}
+
+/// What was tried, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`crate::report::FORMAT`].
+    pub format: u32,
+    /// Version of allranks.
+    pub allranks: String,
+    /// Seconds since the epoch.
+    pub started: u64,
+    /// The platform that is given bugs.
+    pub platform: String,
+    /// Its backend.
+    pub backend: String,
+    /// Seed of all inputs.
+    pub seed: u64,
+    /// What every mutant meets besides its own checks.
+    pub panel: Panel,
+    /// Mutants that are tried.
+    pub mutants: u64,
+    /// Every requirement of the suite, with its sentence.
+    pub requirements: BTreeMap<RequirementId, String>,
+    /// Requirements that no mutant breaks alone, with the reason.
+    pub shared: BTreeMap<RequirementId, String>,
+}
+
+/// What it amounts to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// [`crate::report::FORMAT`].
+    pub format: u32,
+    /// Version of torch, as the ranks said.
+    pub torch: String,
+    /// Mutants by fate.
+    pub tally: Tally,
+    /// Milliseconds it took.
+    pub duration_ms: u64,
+    /// The exit code.
+    pub exit_code: u8,
+}
+
+/// Mutants by fate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Tally {
+    /// [`super::Fate::Killed`].
+    pub killed: u64,
+    /// [`super::Fate::Misnamed`].
+    pub misnamed: u64,
+    /// [`super::Fate::Incidental`].
+    pub incidental: u64,
+    /// [`super::Fate::Survived`].
+    pub survived: u64,
+    /// [`super::Fate::Untried`], or never begun.
+    pub untried: u64,
+}
+
+/// Appends lines, each of which reaches the operating system at once.
+#[derive(Debug)]
+pub struct Writer(File);
+
+impl Writer {
+    /// Starts the file in a folder.
+    ///
+    /// # Errors
+    /// It exists, or cannot be made.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(FILE_NAME);
+        let file = OpenOptions::new().append(true).create_new(true).open(path);
+        Ok(Self(file?))
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn append(&mut self, line: &Line) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(line).map_err(io::Error::other)?;
+        bytes.push(b'\n');
+        self.0.write_all(&bytes)
+    }
+}
