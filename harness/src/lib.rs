@@ -22,6 +22,7 @@
 //! | [`judge`]    | outcome (what happened) and verdict (what it means)                       |
 //! | [`run`]      | ties one scenario together, and many side by side; emits events           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
+//! | [`repro`]    | one check as a Python file that needs only torch, for a vendor's tracker  |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
 //! The library never prints; the command line (`main.rs`, [`cli`]) renders events.
@@ -36,6 +37,7 @@ pub mod plan;
 pub mod platform;
 pub mod protocol;
 pub mod report;
+pub mod repro;
 pub mod run;
 pub mod suite;
 pub mod world;

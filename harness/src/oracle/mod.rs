@@ -15,6 +15,7 @@
 //! | `verify`, `answers` | the comparison |
 //! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
 //! | `show` | elements for people |
+//! | `exhibit` | a check told tensor by tensor |
 
 mod answers;
 mod class;
@@ -22,6 +23,7 @@ mod classify;
 mod combine;
 mod dense;
 mod draw;
+mod exhibit;
 mod float8;
 mod hash;
 mod hypothesis;
@@ -39,6 +41,7 @@ mod verify;
 mod work;
 
 pub use class::Class;
+pub use exhibit::{After, Answer, Exhibit};
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 
