@@ -22,7 +22,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
         },
         scratch.path(),
     )?;
-    let plan = locate::everything(&suite);
+    let plan = locate::everything(&suite, None);
     let id = arguments.id.as_str();
     let scenario = locate::scenario(&plan, id)?;
     write_scenario(&suite, scenario, out)?;

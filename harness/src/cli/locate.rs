@@ -6,19 +6,17 @@ use super::Failure;
 use crate::plan::{Plan, Scenario, Selection, Target, plan};
 use crate::suite::Suite;
 
-/// Every scenario of the suite on every platform that has a file.
-pub fn everything(suite: &Suite) -> Plan {
-    let targets: Vec<Target> = suite
-        .platforms
-        .iter()
-        .flat_map(|platform| {
-            platform.backends.keys().map(|backend| Target {
-                platform: Arc::clone(platform),
-                backend: backend.clone(),
-                devices: None,
-            })
-        })
-        .collect();
+/// Every scenario of the suite on every platform that has a file, with this version of torch, if it is known.
+pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {
+    let mut targets = Vec::new();
+    for platform in &suite.platforms {
+        let platform = Arc::new(platform.with_torch(torch));
+        targets.extend(platform.backends.keys().map(|backend| Target {
+            platform: Arc::clone(&platform),
+            backend: backend.clone(),
+            devices: None,
+        }));
+    }
     plan(&suite.cases, &targets, &Selection::default())
 }
 

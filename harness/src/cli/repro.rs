@@ -32,9 +32,10 @@ pub fn repro(
         scratch.path(),
     )?;
     let python = platform::python(arguments.python.as_deref()).path;
+    let torch = torch_of(&python);
     let desk = Desk {
-        plan: locate::everything(&suite),
-        torch: torch_of(&python),
+        plan: locate::everything(&suite, Some(&torch)),
+        torch,
         python,
         shrink: arguments.shrink,
         suite,
