@@ -23,6 +23,7 @@
 //! | [`run`]      | ties one scenario together, and many side by side; emits events           |
 //! | [`prove`]    | the suite against backends with one seeded bug: the kill matrix           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
+//! | [`repro`]    | one check as a Python file that needs only torch, for a vendor's tracker  |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
 //! The library never prints; the command line (`main.rs`, [`cli`]) renders events.
@@ -38,6 +39,7 @@ pub mod platform;
 pub mod protocol;
 pub mod prove;
 pub mod report;
+pub mod repro;
 pub mod run;
 pub mod script;
 pub mod suite;

@@ -50,6 +50,10 @@ pub enum Command {
     /// Exits with 0 if every mutant is killed by a check of the requirement it breaks, under its right name, and no check
     /// raises a false alarm without a bug; with 1 if not.
     Prove(ProveArguments),
+    /// Write a Python file that reproduces one check under plain torchrun, for a vendor's issue tracker.
+    ///
+    /// The file needs nothing but torch and says on every rank what must come and what came.
+    Repro(ReproArguments),
     /// Print the JSON schema of case files, or of platform files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.
@@ -189,7 +193,7 @@ pub struct ExplainArguments {
     pub select: ExplainSelect,
 }
 
-/// The options of `explain` that find the suite.
+/// The options of `explain` and `repro` that find the suite.
 #[derive(Debug, Args)]
 pub struct ExplainSelect {
     /// Case files or folders; default: the suite's own.
@@ -204,6 +208,35 @@ pub struct ExplainSelect {
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+/// `repro`.
+#[derive(Debug, Args)]
+pub struct ReproArguments {
+    /// Id of a check, as the reports print it; of a scenario, for its initialisation and teardown.
+    #[arg(required_unless_present = "known_failures")]
+    pub id: Option<String>,
+    /// The file; default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// This many elements instead of the check's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 20))]
+    pub numel: Option<u64>,
+    /// Run it here with fewer and fewer elements, and write the smallest file that fails in the same way.
+    #[arg(long, conflicts_with = "numel")]
+    pub shrink: bool,
+    /// Folder of a run: what was seen there, its torch version and its seed go into the file.
+    #[arg(long, value_name = "DIR")]
+    pub run: Option<PathBuf>,
+    /// Write a file into DIR for every known failure instead: for each entry of the expectations, its smallest check.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["id", "out", "numel", "run"])]
+    pub known_failures: Option<PathBuf>,
+    /// The Python whose torch decides which known failures there are, and is named in the file.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Where to look.
+    #[command(flatten)]
+    pub select: ExplainSelect,
 }
 
 /// `schema`.

@@ -1,12 +1,11 @@
 //! `allranks explain ID`: everything known of one scenario or check before it runs.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use super::args::ExplainArguments;
-use super::{Exit, Failure};
+use super::{Exit, Failure, locate};
 use crate::names::Rank;
-use crate::plan::{Check, Declared, Plan, Scenario, Selection, Target, plan};
+use crate::plan::{Check, Declared, Scenario};
 use crate::platform::{self, Start};
 use crate::run;
 use crate::suite::{Request, Suite};
@@ -22,28 +21,9 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
         },
         scratch.path(),
     )?;
-    let targets: Vec<Target> = suite
-        .platforms
-        .iter()
-        .flat_map(|platform| {
-            platform.backends.keys().map(|backend| Target {
-                platform: Arc::clone(platform),
-                backend: backend.clone(),
-                devices: None,
-            })
-        })
-        .collect();
-    let plan = plan(&suite.cases, &targets, &Selection::default());
+    let plan = locate::everything(&suite, None);
     let id = arguments.id.as_str();
-    let Some(scenario) = plan.scenarios.iter().find(|scenario| {
-        let own = scenario.id.as_str();
-        id == own
-            || id
-                .strip_prefix(own)
-                .is_some_and(|rest| rest.starts_with('#'))
-    }) else {
-        return Err(unknown(id, &plan));
-    };
+    let scenario = locate::scenario(&plan, id)?;
     write_scenario(&suite, scenario, out)?;
     if id == scenario.id.as_str() {
         writeln!(out, "\nchecks:")?;
@@ -70,24 +50,9 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
             }
         )?;
     } else {
-        return Err(unknown(id, &plan));
+        return Err(locate::unknown(id, &plan));
     }
     Ok(Exit::AsExpected)
-}
-
-fn unknown(id: &str, plan: &Plan) -> Failure {
-    let ids = || {
-        plan.scenarios.iter().flat_map(|scenario| {
-            std::iter::once(scenario.id.as_str())
-                .chain(scenario.checks.iter().map(|check| check.id.as_str()))
-        })
-    };
-    let part = id.split(['@', '#']).next().unwrap_or(id);
-    let hint = match ids().find(|known| known.contains(part)) {
-        Some(close) => format!("an id that exists: {close}"),
-        None => "`allranks plan` prints the ids of scenarios".to_owned(),
-    };
-    Failure::Usage(format!("there is no scenario or check `{id}`"), hint)
 }
 
 fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> std::io::Result<()> {

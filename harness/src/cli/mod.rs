@@ -5,8 +5,10 @@ mod args;
 mod environment;
 mod explain;
 mod list;
+mod locate;
 mod planning;
 mod prove;
+mod repro;
 mod results;
 mod running;
 mod trouble;
@@ -124,6 +126,7 @@ pub fn main(
         Command::List(arguments) => list::list(&arguments, out),
         Command::Plan(arguments) => planning::print(&arguments, out),
         Command::Explain(arguments) => explain::explain(&arguments, out),
+        Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),

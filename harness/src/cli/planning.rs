@@ -229,6 +229,7 @@ fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpre
             });
             continue;
         }
+        let present = Arc::new(platform.with_torch(observed.torch.as_deref()));
         for backend in backends {
             if observed.backends.get(backend) == Some(&false) {
                 absent.push(Absent {
@@ -239,7 +240,7 @@ fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpre
                 continue;
             }
             targets.push(Target {
-                platform: Arc::clone(platform),
+                platform: Arc::clone(&present),
                 backend: backend.clone(),
                 devices: observed.count.and_then(|count| u32::try_from(count).ok()),
             });

@@ -44,7 +44,7 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
     })
 }
 
-fn read(run: &Path) -> Result<Results, Failure> {
+pub fn read(run: &Path) -> Result<Results, Failure> {
     report::jsonl::read(run).map_err(|error| {
         Failure::Usage(
             error.to_string(),

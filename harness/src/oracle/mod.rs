@@ -17,6 +17,7 @@
 //! | `wide` | arithmetic to 106 bits |
 //! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
 //! | `show` | elements for people |
+//! | `exhibit` | a check told tensor by tensor |
 
 mod answers;
 mod class;
@@ -24,6 +25,7 @@ mod classify;
 mod combine;
 mod dense;
 mod draw;
+mod exhibit;
 mod float8;
 mod hash;
 mod hypothesis;
@@ -43,6 +45,7 @@ mod wide;
 mod work;
 
 pub use class::Class;
+pub use exhibit::{After, Answer, Exhibit};
 pub use observe::Observations;
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;

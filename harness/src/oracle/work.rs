@@ -113,7 +113,7 @@ impl Buffer {
 
 /// What a call must answer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub enum Answer {
     /// The sender's global rank.
     Sender(Rank),
     /// Python objects: one, or a list of them.

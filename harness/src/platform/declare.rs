@@ -85,11 +85,16 @@ const FACETS: [Facet; 12] = [
 ];
 
 impl Backend {
-    /// What the file declares of a check: supported if any entry has it. Otherwise the text names the least that no
+    /// What the file declares of a check: supported if any entry has it, those apart that hold for some torch versions
+    /// only (see [`Platform::with_torch`](super::Platform::with_torch)). Otherwise the text names the least that no
     /// entry has: `gloo does not declare all_reduce avg on int32`.
     #[must_use]
     pub fn declares(&self, check: &Check) -> Declared {
-        let mut entries: Vec<_> = self.supports.iter().collect();
+        let mut entries: Vec<_> = self
+            .supports
+            .iter()
+            .filter(|support| support.torch.is_none())
+            .collect();
         for (index, facet) in FACETS.iter().enumerate() {
             entries.retain(|support| (facet.has)(support, check));
             if entries.is_empty() {

@@ -248,6 +248,17 @@ impl Checker<'_> {
 
     fn support(&mut self, name: &str, index: usize, support: &Support) {
         let path = way!["backends", name, "supports", index];
+        if let Some(version) = &support.torch
+            && semver::VersionReq::parse(version).is_err()
+        {
+            let message = format!("`{version}` is not a version requirement");
+            self.report(
+                way!["backends", name, "supports", index, "torch"],
+                Focus::Value,
+                message,
+                "such as \">=2.12\" or \">=2.4, <2.9\"",
+            );
+        }
         // An entry without fields says that everything works: possible, but never by accident.
         if *support == Support::default() {
             self.report(

@@ -147,7 +147,7 @@ impl Accumulation {
     }
 }
 
-/// A set of combinations that work. Absent fields mean "any".
+/// A set of combinations that work. Absent fields mean "any"; `torch` does not count among the combinations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Support {
@@ -175,6 +175,29 @@ pub struct Support {
     pub objects: Option<OneOrMany<ObjectKind>>,
     /// Group sizes.
     pub world_sizes: Option<OneOrMany<u32>>,
+    /// The torch versions in which they do, `">=2.12"`. Where the version is unknown, they do not.
+    pub torch: Option<String>,
+}
+
+impl Platform {
+    /// The platform as a torch version has it: what is declared for other versions only is gone, and nothing is
+    /// conditional any more. An unknown version is no version.
+    #[must_use]
+    pub fn with_torch(&self, torch: Option<&str>) -> Self {
+        let version = torch.and_then(torch_version);
+        let mut platform = self.clone();
+        for backend in platform.backends.values_mut() {
+            backend.supports.retain_mut(|support| {
+                support.torch.take().is_none_or(|wanted| {
+                    let wanted = semver::VersionReq::parse(&wanted).ok();
+                    wanted
+                        .zip(version.as_ref())
+                        .is_some_and(|(wanted, version)| wanted.matches(version))
+                })
+            });
+        }
+        platform
+    }
 }
 
 /// The schema of platform files, JSON Schema draft 2020-12.

@@ -268,7 +268,7 @@ mod tests {
             expectation: None,
             checked: Vec::new(),
             duration_us: 0,
-            observations: std::collections::BTreeMap::new(),
+            observations: BTreeMap::new(),
         }
     }
 

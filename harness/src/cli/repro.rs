@@ -1,0 +1,301 @@
+//! `allranks repro ID`: one check as a single Python file that needs only torch.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::args::ReproArguments;
+use super::{Exit, Failure, locate, results};
+use crate::judge::Entry;
+use crate::plan::{Check, Plan, Scenario};
+use crate::platform;
+use crate::report::{CheckRecord, sentence};
+use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
+use crate::run;
+use crate::suite::{Request, Suite};
+use crate::world;
+
+/// Writes the script, or one for each known failure.
+pub fn repro(
+    arguments: &ReproArguments,
+    words: Vec<String>,
+    out: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let scratch = tempfile::tempdir()?;
+    let suite = Suite::load(
+        &Request {
+            cases: arguments.select.cases.clone(),
+            platforms: arguments.select.platforms.clone(),
+            expectations: arguments.select.expectations.clone(),
+        },
+        scratch.path(),
+    )?;
+    let python = platform::python(arguments.python.as_deref()).path;
+    let torch = torch_of(&python);
+    let desk = Desk {
+        plan: locate::everything(&suite, Some(&torch)),
+        torch,
+        python,
+        shrink: arguments.shrink,
+        suite,
+        seed: arguments.select.seed,
+        command: words,
+    };
+    match (&arguments.known_failures, &arguments.id) {
+        (Some(folder), _) => desk.known_failures(folder, out)?,
+        (None, Some(id)) => desk.one(id, arguments, out)?,
+        (None, None) => unreachable!("the arguments demand one of them"),
+    }
+    Ok(Exit::AsExpected)
+}
+
+/// Where scripts are written.
+struct Desk {
+    suite: Suite,
+    plan: Plan,
+    /// Torch's version; empty if there is none.
+    torch: String,
+    python: PathBuf,
+    /// Whether to look for a smaller check that fails in the same way.
+    shrink: bool,
+    seed: u64,
+    command: Vec<String>,
+}
+
+impl Desk {
+    fn one(
+        &self,
+        id: &str,
+        arguments: &ReproArguments,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        let scenario = locate::scenario(&self.plan, id)?;
+        let check = scenario.checks.iter().find(|check| check.id.as_str() == id);
+        let is_frame = id == scenario.id.as_str()
+            || scenario
+                .frame_checks()
+                .iter()
+                .any(|frame| frame.as_str() == id);
+        if check.is_none() && !is_frame {
+            return Err(locate::unknown(id, &self.plan));
+        }
+        let run = arguments.run.as_deref().map(results::read).transpose()?;
+        let record = run
+            .as_ref()
+            .and_then(|run| run.checks.iter().find(|check| check.id.as_str() == id));
+        if let (Some(run), None) = (&run, record) {
+            return Err(Failure::Usage(
+                format!("{} has no result of `{id}`", run.folder.display()),
+                "the ids of a run are in its results.jsonl".to_owned(),
+            ));
+        }
+        let torch = record.map_or(self.torch.as_str(), |record| record.column.torch.as_str());
+        let seed = run.as_ref().map_or(self.seed, |run| run.run.seed);
+        let entry = check.and_then(|check| self.entry(scenario, check, torch));
+        let smaller = match (check, arguments.numel) {
+            (Some(check), Some(numel)) => Some(with_numel(check, numel).ok_or_else(|| {
+                Failure::Usage(
+                    format!("the check cannot have {numel} elements"),
+                    "leave --numel out".to_owned(),
+                )
+            })?),
+            (Some(check), None) => self.shrunk(scenario, check, seed)?,
+            (None, _) => None,
+        };
+        let subject = Subject {
+            scenario,
+            check: smaller.as_ref().or(check),
+            seed,
+        };
+        let mut notes = self.notes(&subject, torch);
+        match (record, entry) {
+            (Some(record), _) => observe(&mut notes, record),
+            (None, Some(entry)) => known(&mut notes, entry),
+            (None, None) => notes.torch.clear(),
+        }
+        if let (Some(check), Some(_)) = (check, &smaller) {
+            notes.shrunk = format!("from the {} elements of {}", check.extent.numel(), check.id);
+        }
+        let text = self.script(&subject, &notes)?;
+        match &arguments.out {
+            Some(path) => write(path, &text)?,
+            None => out.write_all(text.as_bytes())?,
+        }
+        Ok(())
+    }
+
+    /// One script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
+    /// world with the fewest elements.
+    fn known_failures(&self, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
+        std::fs::create_dir_all(folder)?;
+        let mut names = BTreeSet::new();
+        for entry in self.suite.expectations.iter() {
+            let checks = self.plan.scenarios.iter().flat_map(|scenario| {
+                let checks = scenario.checks.iter();
+                checks.map(move |check| (scenario, check))
+            });
+            let smallest = checks
+                .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
+                .min_by_key(|(scenario, check)| {
+                    let size = (scenario.world_size, check.group.size());
+                    (
+                        size,
+                        check.group.name != "world",
+                        check.extent.numel(),
+                        check.index,
+                    )
+                });
+            let Some((scenario, check)) = smallest else {
+                writeln!(
+                    out,
+                    "{}: no check of the suite with torch {}",
+                    entry.at, self.torch
+                )?;
+                continue;
+            };
+            let smaller = self.shrunk(scenario, check, self.seed)?;
+            let subject = Subject {
+                scenario,
+                check: Some(smaller.as_ref().unwrap_or(check)),
+                seed: self.seed,
+            };
+            let mut notes = self.notes(&subject, &self.torch);
+            notes.command = format!("allranks repro '{}' --seed {}", check.id, self.seed);
+            known(&mut notes, entry);
+            if smaller.is_some() {
+                notes.shrunk = format!("from the check's {} elements", check.extent.numel());
+            }
+            let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
+            let stem = format!("{}.{kind}", check.op.name());
+            let mut name = format!("{stem}.py");
+            for number in 2.. {
+                if names.insert(name.clone()) {
+                    break;
+                }
+                name = format!("{stem}.{number}.py");
+            }
+            let path = folder.join(name);
+            write(&path, &self.script(&subject, &notes)?)?;
+            writeln!(out, "{}: {} ({})", entry.at, path.display(), check.id)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
+        self.suite
+            .expectations
+            .find(&run::point(scenario, torch, check))
+    }
+
+    /// A smaller check that fails in the same way here, if one is wanted and there is one.
+    fn shrunk(
+        &self,
+        scenario: &Scenario,
+        check: &Check,
+        seed: u64,
+    ) -> Result<Option<Check>, Failure> {
+        if !self.shrink {
+            return Ok(None);
+        }
+        let ends = |check: &Check| -> Result<Ended, Failure> {
+            let subject = Subject {
+                scenario,
+                check: Some(check),
+                seed,
+            };
+            let text = self.script(&subject, &Notes::default())?;
+            let port = world::lease_port().map_err(|error| Failure::Trouble(error.to_string()))?;
+            let deadline_s = scenario.case.world.deadline_s;
+            Ok(trial(
+                &self.python,
+                &text,
+                scenario.world_size,
+                port.port,
+                deadline_s,
+            )?)
+        };
+        let whole = ends(check)?;
+        if whole == Ended::AsExpected {
+            return Err(Failure::Nothing(
+                format!("{} does not fail here", check.id),
+                "without --shrink the file is written all the same".to_owned(),
+            ));
+        }
+        for smaller in smaller(check) {
+            if ends(&smaller)? == whole {
+                return Ok(Some(smaller));
+            }
+        }
+        Ok(None)
+    }
+
+    fn notes(&self, subject: &Subject<'_>, torch: &str) -> Notes {
+        let covers = subject.check.map_or(&[][..], |check| &check.covers);
+        let requirements = covers
+            .iter()
+            .filter_map(|id| self.suite.requirements.get(id));
+        Notes {
+            requirements: requirements
+                .map(|one| format!("{} ({}; {})", one.text, one.id, one.source))
+                .collect(),
+            torch: torch.to_owned(),
+            command: format!("allranks {}", self.command.join(" ")),
+            ..Notes::default()
+        }
+    }
+
+    fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
+        script(subject, notes).map_err(|error| match error {
+            ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
+            ReproError::TooLarge(_) => Failure::Usage(
+                error.to_string(),
+                "give it fewer elements with --numel, and see that it still fails".to_owned(),
+            ),
+        })
+    }
+}
+
+/// What a run saw.
+fn observe(notes: &mut Notes, record: &CheckRecord) {
+    let class = record
+        .class
+        .as_ref()
+        .map_or_else(String::new, |class| format!(" ({class})"));
+    notes.observed = format!("{}{class}: {}", record.outcome, sentence(record));
+    let reason = record.expectation.as_ref();
+    notes.url = reason
+        .and_then(|reason| reason.url.clone())
+        .unwrap_or_default();
+}
+
+/// What an expectation says.
+fn known(notes: &mut Notes, entry: &Entry) {
+    let outcomes: Vec<_> = entry
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.name())
+        .collect();
+    let class = entry
+        .class
+        .as_ref()
+        .map_or_else(String::new, |class| format!(" ({class})"));
+    notes.observed = format!("{}{class}: {}", outcomes.join(" or "), entry.reason);
+    notes.url = entry.url.clone().unwrap_or_default();
+}
+
+/// The version of an interpreter's torch, without importing it; empty if it has none.
+fn torch_of(python: &Path) -> String {
+    const ASK: &str = "from importlib.metadata import version; print(version('torch'))";
+    let asked = Command::new(python).args(["-c", ASK]).output();
+    asked
+        .ok()
+        .filter(|output| output.status.success())
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::Trouble(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,404 @@
+//! Calls as a person would write them.
+//!
+//! In: a rank's step, its exhibits, what its calls must answer. Out: lines of Python that use the script's own names:
+//! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get.
+
+use serde_json::Value;
+
+use super::literal::{list, tuple};
+use crate::oracle::{Answer, Exhibit};
+use crate::protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
+
+/// What one rank does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Code {
+    /// Lines, without indentation.
+    pub lines: Vec<String>,
+    /// The object it passes, if it calls a collective of objects; `Some(None)` if it passes none.
+    pub object: Option<Option<Value>>,
+    /// What it must get from that.
+    pub answer: Option<Value>,
+}
+
+/// Writes the calls of a step.
+pub(super) fn code(
+    step: &Step,
+    exhibits: &[Exhibit],
+    answers: &[(usize, &Answer)],
+    group_size: usize,
+) -> Code {
+    let works = step.calls.iter().filter(|call| makes_work(call)).count();
+    let mut writer = Writer {
+        step,
+        exhibits,
+        group_size,
+        one_work: works == 1,
+        code: Code::default(),
+    };
+    let is_timed =
+        |call: &Call| matches!(call, Call::Barrier { .. } | Call::MonitoredBarrier { .. });
+    for (index, call) in step.calls.iter().enumerate() {
+        if is_timed(call) {
+            writer.line("enter = time.monotonic()");
+        }
+        let answer = answers
+            .iter()
+            .find(|(call, _)| *call == index)
+            .map(|(_, answer)| *answer);
+        writer.call(Some(index), call, answer);
+    }
+    if step.calls.iter().any(is_timed) {
+        writer.line("leave = time.monotonic()");
+    }
+    writer.code
+}
+
+/// Whether somebody waits for it later.
+fn makes_work(call: &Call) -> bool {
+    match call {
+        Call::Isend { .. } | Call::Irecv { .. } => true,
+        _ => is_async(call),
+    }
+}
+
+struct Writer<'a> {
+    step: &'a Step,
+    exhibits: &'a [Exhibit],
+    group_size: usize,
+    one_work: bool,
+    code: Code,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, line: impl Into<String>) {
+        self.code.lines.push(line.into());
+    }
+
+    fn work(&self, index: usize) -> String {
+        if self.one_work {
+            "work".to_owned()
+        } else {
+            format!("work{index}")
+        }
+    }
+
+    /// A call; none as its index inside a coalescing manager.
+    fn call(&mut self, index: Option<usize>, call: &Call, answer: Option<&Answer>) {
+        match call {
+            Call::Sleep { ms } => self.line(format!("time.sleep({})", *ms as f64 / 1000.0)),
+            Call::Wait { work, .. } => {
+                let work = self.work(*work);
+                self.line(format!("{work}.wait()"));
+            }
+            Call::Coalesced {
+                group,
+                calls,
+                async_op,
+            } => {
+                let mut arguments = Vec::new();
+                if group != "world" {
+                    arguments.push("group=group".to_owned());
+                }
+                let mut manager = String::new();
+                if *async_op {
+                    arguments.push("async_ops=True".to_owned());
+                    manager = format!(" as {}", self.work(index.unwrap_or(0)));
+                }
+                self.line(format!(
+                    "with dist._coalescing_manager({}){manager}:",
+                    arguments.join(", ")
+                ));
+                let outside = self.code.lines.len();
+                for call in calls {
+                    self.call(None, call, None);
+                }
+                for line in &mut self.code.lines[outside..] {
+                    line.insert_str(0, "    ");
+                }
+            }
+            Call::BatchIsendIrecv { group, ops } => {
+                self.line("ops = [");
+                for op in ops {
+                    let function = match op.direction {
+                        Direction::Send => "isend",
+                        Direction::Recv => "irecv",
+                    };
+                    let mut arguments = vec![format!("dist.{function}"), self.tensor(op.tensor)];
+                    arguments.push(peer("peer", op.peer));
+                    if group != "world" {
+                        arguments.push("group=group".to_owned());
+                    }
+                    if op.tag != 0 {
+                        arguments.push(format!("tag={}", op.tag));
+                    }
+                    self.line(format!("    dist.P2POp({}),", arguments.join(", ")));
+                }
+                self.line("]");
+                self.line("for work in dist.batch_isend_irecv(ops):");
+                self.line("    work.wait()");
+            }
+            Call::AllGatherObject { object, .. } => {
+                self.code.object = Some(Some(object.clone()));
+                self.line(format!("received = [None] * {}", self.group_size));
+                self.plain(
+                    call,
+                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned()],
+                );
+                self.expect("received", answer);
+            }
+            Call::GatherObject { object, root, .. } => {
+                self.code.object = Some(Some(object.clone()));
+                let is_root = matches!(answer, Some(Answer::Objects(Value::Array(_))));
+                let received = if is_root {
+                    format!("[None] * {}", self.group_size)
+                } else {
+                    "None".to_owned()
+                };
+                self.line(format!("received = {received}"));
+                let root = peer("dst", *root);
+                self.plain(
+                    call,
+                    vec!["OBJECTS[rank]".to_owned(), "received".to_owned(), root],
+                );
+                if is_root {
+                    self.expect("received", answer);
+                }
+            }
+            Call::BroadcastObjectList { objects, root, .. } => {
+                self.code.object = Some(Some(Value::Array(objects.clone())));
+                self.line("objects = OBJECTS[rank]");
+                self.plain(call, vec!["objects".to_owned(), peer("src", *root)]);
+                self.expect("objects", answer);
+            }
+            Call::ScatterObjectList { objects, root, .. } => {
+                self.code.object = Some(objects.clone().map(Value::Array));
+                self.line("received = [None]");
+                let root = peer("src", *root);
+                self.plain(
+                    call,
+                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned(), root],
+                );
+                self.expect("received[0]", answer);
+            }
+            Call::Recv { .. } => {
+                let arguments = self.arguments(call);
+                match answer {
+                    Some(Answer::Sender(sender)) => {
+                        let call = written(call, arguments);
+                        self.line(format!("sender = {call}"));
+                        self.line(format!(
+                            "expect(\"the sender that recv returns\", sender, {sender})"
+                        ));
+                    }
+                    _ => self.plain(call, arguments),
+                }
+            }
+            // The opening and the end of a world are written by the script itself.
+            Call::Prepare { .. }
+            | Call::InitProcessGroup { .. }
+            | Call::NewGroup { .. }
+            | Call::DestroyProcessGroup { .. } => {}
+            _ => {
+                let arguments = self.arguments(call);
+                let line = written(call, arguments);
+                match index {
+                    Some(index) if makes_work(call) => {
+                        let work = self.work(index);
+                        self.line(format!("{work} = {line}"));
+                    }
+                    _ => self.line(line),
+                }
+            }
+        }
+    }
+
+    fn plain(&mut self, call: &Call, arguments: Vec<String>) {
+        self.line(written(call, arguments));
+    }
+
+    fn expect(&mut self, what: &str, answer: Option<&Answer>) {
+        if let Some(Answer::Objects(value)) = answer {
+            self.code.answer = Some(value.clone());
+            self.line(format!("expect(\"{what}\", {what}, ANSWERS[rank])"));
+        }
+    }
+
+    /// What stands before `group=`: the tensors, root or peer, operator, split sizes, tag.
+    fn arguments(&self, call: &Call) -> Vec<String> {
+        let one = |tensor: &usize| self.tensor(*tensor);
+        let many = |tensors: &[usize]| self.tensors(tensors);
+        let maybe = |tensors: &Option<Vec<usize>>| match tensors {
+            Some(tensors) => self.tensors(tensors),
+            None => "None".to_owned(),
+        };
+        let reduce = |op: &crate::dtype::ReduceOp| match op {
+            crate::dtype::ReduceOp::PremulSum => {
+                format!("op=dist._make_nccl_premul_sum({PREMUL_FACTOR:?})")
+            }
+            op => format!("op=dist.ReduceOp.{}", op.name().to_uppercase()),
+        };
+        let splits = |splits: &Option<Vec<u64>>| match splits {
+            Some(splits) => list(splits),
+            None => "None".to_owned(),
+        };
+        let message = |tensor: &usize, end: &str, other: RankRef, tag: u32| {
+            let mut arguments = vec![self.tensor(*tensor), peer(end, other)];
+            if tag != 0 {
+                arguments.push(format!("tag={tag}"));
+            }
+            arguments
+        };
+        match call {
+            Call::AllReduce { tensor, op, .. } => vec![one(tensor), reduce(op)],
+            Call::AllReduceCoalesced { tensors, op, .. } => vec![many(tensors), reduce(op)],
+            Call::Broadcast { tensor, root, .. } => vec![one(tensor), peer("src", *root)],
+            Call::Reduce {
+                tensor, op, root, ..
+            } => {
+                vec![one(tensor), peer("dst", *root), reduce(op)]
+            }
+            Call::AllGather { outputs, input, .. } => vec![many(outputs), one(input)],
+            Call::AllGatherCoalesced {
+                outputs, inputs, ..
+            } => {
+                let lists: Vec<_> = outputs.iter().map(|list| many(list)).collect();
+                vec![format!("[{}]", lists.join(", ")), many(inputs)]
+            }
+            Call::AllGatherIntoTensor { output, input, .. } => vec![one(output), one(input)],
+            Call::Gather {
+                input,
+                outputs,
+                root,
+                ..
+            } => {
+                vec![one(input), maybe(outputs), peer("dst", *root)]
+            }
+            Call::Scatter {
+                output,
+                inputs,
+                root,
+                ..
+            } => {
+                vec![one(output), maybe(inputs), peer("src", *root)]
+            }
+            Call::ReduceScatter {
+                output, inputs, op, ..
+            } => {
+                vec![one(output), many(inputs), reduce(op)]
+            }
+            Call::ReduceScatterTensor {
+                output, input, op, ..
+            } => {
+                vec![one(output), one(input), reduce(op)]
+            }
+            Call::AllToAll {
+                outputs, inputs, ..
+            } => vec![many(outputs), many(inputs)],
+            Call::AllToAllSingle {
+                output,
+                input,
+                output_splits,
+                input_splits,
+                ..
+            } => {
+                let mut arguments = vec![one(output), one(input)];
+                if output_splits.is_some() || input_splits.is_some() {
+                    arguments.push(splits(output_splits));
+                    arguments.push(splits(input_splits));
+                }
+                arguments
+            }
+            Call::Send {
+                tensor, peer, tag, ..
+            }
+            | Call::Isend {
+                tensor, peer, tag, ..
+            } => message(tensor, "dst", *peer, *tag),
+            Call::Recv {
+                tensor,
+                peer: Some(peer),
+                tag,
+                ..
+            }
+            | Call::Irecv {
+                tensor, peer, tag, ..
+            } => message(tensor, "src", *peer, *tag),
+            _ => Vec::new(),
+        }
+    }
+
+    fn tensors(&self, tensors: &[usize]) -> String {
+        let written: Vec<String> = tensors.iter().map(|tensor| self.tensor(*tensor)).collect();
+        let stem = written
+            .first()
+            .and_then(|first| first.strip_suffix("[0]\"]"));
+        if let Some(stem) = stem.filter(|_| written.len() > 2) {
+            let in_order = (0..)
+                .zip(&written)
+                .all(|(number, one)| *one == format!("{stem}[{number}]\"]"));
+            if in_order {
+                let stem = stem.replacen("t[\"", "t[f\"", 1);
+                return format!("[{stem}[{{i}}]\"] for i in range({})]", written.len());
+            }
+        }
+        format!("[{}]", written.join(", "))
+    }
+
+    /// A tensor by its name, or the part of one that a call takes.
+    fn tensor(&self, tensor: usize) -> String {
+        let view = &self.step.tensors[tensor];
+        let exhibit = &self.exhibits[view.storage];
+        let name = format!("t[\"{}\"]", exhibit.label);
+        match part(&exhibit.view, view) {
+            Some(part) => name + &part,
+            None => format!(
+                "{name}.as_strided({}, {}, {})",
+                tuple(&view.shape),
+                tuple(&view.strides),
+                view.offset
+            ),
+        }
+    }
+}
+
+/// What to write behind a tensor's name to get a part of it; none if it is no simple part.
+fn part(whole: &Tensor, view: &Tensor) -> Option<String> {
+    if whole == view {
+        return Some(String::new());
+    }
+    let ([_], [stride]) = (&*whole.shape, &*whole.strides) else {
+        return None;
+    };
+    let from = view.offset.checked_sub(whole.offset)? / stride;
+    match (&*view.shape, &*view.strides) {
+        ([], []) => Some(format!("[{from}]")),
+        ([len], [same]) if same == stride => Some(format!("[{from}:{}]", from + len)),
+        _ => None,
+    }
+}
+
+fn peer(argument: &str, rank: RankRef) -> String {
+    match rank {
+        RankRef::Global(rank) => format!("{argument}={rank}"),
+        RankRef::Group(rank) => format!("group_{argument}={rank}"),
+    }
+}
+
+/// `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
+fn written(call: &Call, mut arguments: Vec<String>) -> String {
+    let value = serde_json::to_value(call).unwrap_or_default();
+    if value["group"]
+        .as_str()
+        .is_some_and(|group| group != "world")
+    {
+        arguments.push("group=group".to_owned());
+    }
+    if is_async(call) {
+        arguments.push("async_op=True".to_owned());
+    }
+    format!("dist.{}({})", call.name(), arguments.join(", "))
+}
+
+fn is_async(call: &Call) -> bool {
+    serde_json::to_value(call).is_ok_and(|call| call["async_op"] == true)
+}

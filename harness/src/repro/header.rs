@@ -1,0 +1,100 @@
+//! What a script says of itself, first of all: which promise it holds the library to, what was seen, how to run it.
+
+use super::{Notes, Subject};
+use crate::plan::{Check, Declared};
+
+/// Columns of text.
+const WIDTH: usize = 116;
+/// Where what stands behind a word begins.
+const INDENT: usize = 10;
+
+/// The script's docstring.
+pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
+    let scenario = subject.scenario;
+    let what = match subject.check {
+        Some(check) => about(check),
+        None => "initialisation, groups and teardown".to_owned(),
+    };
+    let title = format!(
+        "{what}: {} ranks, backend {}.",
+        scenario.world_size, scenario.backend
+    );
+    let expected = match subject.check {
+        Some(Check {
+            declared: Declared::Unsupported(_),
+            ..
+        }) => "every rank raises a clear error, and the group works afterwards",
+        _ => "every rank holds the values below and says \"as expected\"",
+    };
+    let observed = match (notes.observed.is_empty(), notes.torch.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => notes.observed.clone(),
+        (false, false) => format!("{} (torch {})", notes.observed, notes.torch),
+    };
+    let run = format!(
+        "torchrun --nproc-per-node {} THIS_FILE     (exit code 1 if it fails)",
+        scenario.world_size
+    );
+    let mut text = wrap(&title, 0, 3);
+    text.push_str("\n\n");
+    let mut paragraph = |word: &str, content: &str| {
+        if !content.is_empty() {
+            text.push_str(&format!(
+                "{word:INDENT$}{}\n",
+                wrap(content, INDENT, INDENT)
+            ));
+        }
+    };
+    for requirement in &notes.requirements {
+        paragraph("promise", requirement);
+    }
+    paragraph("expected", expected);
+    paragraph("observed", &observed);
+    paragraph("known as", &notes.url);
+    paragraph("reduced", &notes.shrunk);
+    paragraph("run", &run);
+    paragraph("made by", &notes.command);
+    let text = text.replace('\\', "\\\\").replace("\"\"\"", "'''");
+    format!("\"\"\"{text}\"\"\"\n")
+}
+
+/// A check in words.
+fn about(check: &Check) -> String {
+    let mut words = vec![check.op.name().to_owned()];
+    let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");
+    for (axis, value) in check.params.iter().filter(|(axis, _)| told(axis)) {
+        words.push(match axis.as_str() {
+            "dtype" | "op" => value.clone(),
+            _ => format!("{axis} {value}"),
+        });
+    }
+    if check.op.has_tensors() {
+        words.push(match check.extent {
+            crate::plan::Extent::Scalar => "0-dim tensors".to_owned(),
+            crate::plan::Extent::Flat(numel) => format!("{numel} elements"),
+        });
+    }
+    words.join(", ")
+}
+
+/// Text in lines; those after the first are indented, and the first begins at column `from`.
+fn wrap(text: &str, indent: usize, from: usize) -> String {
+    let mut out = String::new();
+    let mut column = from;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if !out.is_empty() {
+            if column + 1 + length > WIDTH {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                column = indent;
+            } else {
+                out.push(' ');
+                column += 1;
+            }
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}

@@ -1,0 +1,402 @@
+//! Reproductions: one check as a single Python file that runs under plain `torchrun`, needs nothing but torch, and says
+//! on every rank what must come and what came. For a vendor's issue tracker.
+//!
+//! In: a scenario of the plan, one of its checks (or none, for its initialisation and teardown), and what is known of
+//! the failure. Out: the text of the file. The data are the check's own. Only [`trial`] runs anything.
+//!
+//! | module | writes |
+//! |---|---|
+//! | `header` | what it is about, for people |
+//! | `tables` | what each rank holds, passes, and must get |
+//! | `calls` | the calls as a person would write them |
+//! | `literal` | Python literals |
+//! | `template/` | what is the same in all of them |
+//!
+//! `shrink` names smaller checks, `trial` runs a script to see whether it fails.
+
+mod calls;
+mod header;
+mod literal;
+mod shrink;
+mod tables;
+mod trial;
+
+use std::fmt::Write;
+use std::path::absolute;
+
+use thiserror::Error;
+
+pub use shrink::{smaller, with_numel};
+pub use trial::{Ended, trial};
+
+use self::calls::Code;
+use self::literal::{list, text};
+use self::tables::Tables;
+use crate::names::Rank;
+use crate::oracle::{Prepared, Unpreparable};
+use crate::plan::{Check, Declared, Group, Scenario};
+use crate::protocol::StoreMethod;
+
+const OPENING: &str = include_str!("template/opening.py");
+const EXPECT: &str = include_str!("template/expect.py");
+const TIMES: &str = include_str!("template/times.py");
+const TEXT: &str = include_str!("template/text.py");
+const CALLING: &str = include_str!("template/calling.py");
+const REFUSED: &str = include_str!("template/refused.py");
+const CLOSING: &str = include_str!("template/closing.py");
+
+/// The largest script, in bytes: what a tracker takes as an attachment, and an editor opens.
+const LARGEST: usize = 1 << 20;
+
+/// What to reproduce.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its world.
+    pub scenario: &'a Scenario,
+    /// The check; none for the scenario's initialisation and teardown alone.
+    pub check: Option<&'a Check>,
+    /// Seed of its data.
+    pub seed: u64,
+}
+
+/// What is known of the failure, for the header. Empty texts are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Sentences of the requirements it breaks, with their sources.
+    pub requirements: Vec<String>,
+    /// What was seen, `mismatch (no-op): no rank's tensor was changed`.
+    pub observed: String,
+    /// Torch version it was seen with.
+    pub torch: String,
+    /// The public issue.
+    pub url: String,
+    /// What was done to make it small.
+    pub shrunk: String,
+    /// The command that wrote it.
+    pub command: String,
+}
+
+/// Why there is no script.
+#[derive(Debug, Error)]
+pub enum ReproError {
+    /// The check has no expected value.
+    #[error(transparent)]
+    Unpreparable(#[from] Unpreparable),
+    /// Its data are too large to be written down.
+    #[error("its data would make a script of {0} bytes")]
+    TooLarge(usize),
+}
+
+/// Writes the script.
+///
+/// # Errors
+/// The check has no expected value, or too much data.
+pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError> {
+    let Subject {
+        scenario,
+        check,
+        seed,
+    } = *subject;
+    let prepared = check
+        .map(|check| Prepared::new(check, scenario.world_size, seed))
+        .transpose()?;
+    let (codes, tables) = match (check, &prepared) {
+        (Some(check), Some(prepared)) => written(scenario, check, prepared),
+        _ => (Vec::new(), Tables::default()),
+    };
+    let mut out = header::header(subject, notes);
+    imports(&mut out, scenario, check);
+    if tables.has_texts {
+        out.push_str(TEXT);
+    }
+    out.push_str(&tables.text);
+    out.push_str(OPENING);
+    if tables.has_tensors {
+        out.push_str(&tables.functions());
+    }
+    if check.is_none()
+        || codes
+            .iter()
+            .any(|code| code.lines.iter().any(|line| line.starts_with("expect(")))
+    {
+        out.push_str(EXPECT);
+    }
+    init(&mut out, subject);
+    if let Some(check) = check {
+        body(&mut out, scenario, check, &codes, tables.has_tensors);
+    }
+    out.push_str(CLOSING);
+    if out.len() > LARGEST {
+        return Err(ReproError::TooLarge(out.len()));
+    }
+    Ok(out)
+}
+
+fn written(scenario: &Scenario, check: &Check, prepared: &Prepared) -> (Vec<Code>, Tables) {
+    let ranks = || scenario.world_size.ranks();
+    let exhibits: Vec<_> = ranks().map(|rank| prepared.exhibits(rank)).collect();
+    let codes: Vec<Code> = ranks()
+        .map(|rank| {
+            let answers: Vec<_> = prepared.answers(rank).collect();
+            let step = &prepared.steps()[rank.index()].step;
+            calls::code(step, &exhibits[rank.index()], &answers, check.group.size())
+        })
+        .collect();
+    let tables = Tables::new(check, &exhibits, &codes);
+    (codes, tables)
+}
+
+fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>) {
+    let platform = &scenario.platform;
+    out.push_str("\nimport os\nimport sys\nimport threading\nimport time\nfrom datetime import timedelta\n\n");
+    let env: Vec<_> = platform
+        .env
+        .iter()
+        .chain(&scenario.case.world.env)
+        .collect();
+    for (name, value) in &env {
+        put(
+            out,
+            format_args!("os.environ[{}] = {}\n", text(name), text(value)),
+        );
+    }
+    let folders: Vec<_> = platform
+        .python_path
+        .iter()
+        .map(|path| {
+            text(
+                &absolute(path)
+                    .unwrap_or_else(|_| path.clone())
+                    .to_string_lossy(),
+            )
+        })
+        .collect();
+    if !folders.is_empty() {
+        put(
+            out,
+            format_args!("sys.path[:0] = [{}]\n", folders.join(", ")),
+        );
+    }
+    if !env.is_empty() || !folders.is_empty() {
+        out.push('\n');
+    }
+    out.push_str("import torch\nimport torch.distributed as dist\n");
+    for module in platform.import.iter().filter(|module| *module != "torch") {
+        put(
+            out,
+            format_args!("import {module}  # registers the backend\n"),
+        );
+    }
+    put(
+        out,
+        format_args!(
+            "\nDEADLINE = {}  # seconds until a call counts as hung\n",
+            scenario.case.world.deadline_s
+        ),
+    );
+    if check.is_some_and(|check| check.op.has_tensors()) {
+        let kind = &platform.device_type;
+        let device = match (kind.as_str(), &platform.set_device) {
+            ("cpu", _) => text("cpu"),
+            (_, Some(_)) => format!("f\"{kind}:{{os.environ['LOCAL_RANK']}}\""),
+            (_, None) => text(kind),
+        };
+        put(out, format_args!("DEVICE = torch.device({device})\n"));
+    }
+}
+
+/// `init_process_group` and the groups.
+fn init(out: &mut String, subject: &Subject<'_>) {
+    let scenario = subject.scenario;
+    let world = &scenario.case.world;
+    let platform = &scenario.platform;
+    out.push('\n');
+    if let Some(function) = &platform.set_device {
+        put(
+            out,
+            format_args!("{function}(int(os.environ[\"LOCAL_RANK\"]))\n"),
+        );
+    }
+    let backend = platform.backends[&scenario.backend]
+        .init
+        .as_ref()
+        .unwrap_or(&scenario.backend);
+    let mut arguments = vec![text(backend)];
+    let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
+    let port = "int(os.environ[\"MASTER_PORT\"])";
+    match scenario.init.method {
+        StoreMethod::Env => {}
+        StoreMethod::Tcp => {
+            put(
+                out,
+                format_args!("port = {port} + 1  # torchrun holds the other\n"),
+            );
+            arguments.push("init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{port}\"".to_owned());
+            arguments.push(explicit.to_owned());
+        }
+        StoreMethod::File => {
+            out.push_str("meeting = f\"/tmp/meeting-{os.getppid()}\"\n");
+            arguments.push("init_method=f\"file://{meeting}\"".to_owned());
+            arguments.push(explicit.to_owned());
+        }
+        StoreMethod::Store => {
+            put(
+                out,
+                format_args!(
+                    "store = dist.TCPStore(os.environ[\"MASTER_ADDR\"], {port} + 1, int(os.environ[\"WORLD_SIZE\"]), rank == 0)\n"
+                ),
+            );
+            arguments.push("store=store".to_owned());
+            arguments.push(explicit.to_owned());
+        }
+    }
+    arguments.push(format!("timeout=timedelta(seconds={})", world.timeout_s));
+    put(
+        out,
+        format_args!("dist.init_process_group({})\n", arguments.join(", ")),
+    );
+    let timeout = world.timeout_s;
+    let mut create = |name: &str, group: &Group| {
+        let ranks = list(&group.ranks);
+        let backend = group.backend.as_ref().map_or_else(String::new, |backend| {
+            format!(", backend={}", text(backend))
+        });
+        put(
+            out,
+            format_args!(
+                "{name} = dist.new_group({ranks}, timeout=timedelta(seconds={timeout}){backend})\n"
+            ),
+        );
+    };
+    match subject.check {
+        Some(check) if check.group.name != "world" => create("group", &check.group),
+        Some(_) => {}
+        None => {
+            let groups: Vec<_> = scenario.groups.iter().skip(1).collect();
+            for (number, group) in groups
+                .iter()
+                .enumerate()
+                .filter(|(_, group)| group.size() > 0)
+            {
+                create(&format!("group{number}"), group);
+            }
+            put(
+                out,
+                format_args!("expect(\"get_rank()\", dist.get_rank(), rank)\n"),
+            );
+            put(
+                out,
+                format_args!(
+                    "expect(\"get_world_size()\", dist.get_world_size(), {})\n",
+                    scenario.world_size
+                ),
+            );
+            for (number, group) in groups
+                .iter()
+                .enumerate()
+                .filter(|(_, group)| group.size() > 0)
+            {
+                let members: Vec<_> = (0..)
+                    .zip(&group.ranks)
+                    .map(|(position, rank): (u32, &Rank)| format!("{rank}: {position}"))
+                    .collect();
+                put(
+                    out,
+                    format_args!(
+                        "expect({}, dist.get_rank(group{number}), {{{}}}.get(rank, -1))\n",
+                        text(&format!("rank in group {}", group.name)),
+                        members.join(", ")
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// The calls, and what must have come of them.
+fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], has_tensors: bool) {
+    out.push('\n');
+    if has_tensors {
+        out.push_str("storages, t = {}, {}\nfor name in TENSORS[rank]:\n    storages[name], t[name] = place(*TENSORS[rank][name][:2])\n\n");
+    }
+    out.push_str(CALLING);
+    let must_be_refused = matches!(check.declared, Declared::Unsupported(_));
+    if must_be_refused {
+        out.push_str("refusal = None\n");
+    }
+    out.push_str("try:\n");
+    branches(out, codes);
+    if let Some(function) = scenario
+        .platform
+        .synchronize
+        .as_ref()
+        .filter(|_| has_tensors)
+    {
+        put(out, format_args!("    {function}()\n"));
+    }
+    if must_be_refused {
+        out.push_str(
+            "except Exception as error:\n    refusal = f\"{type(error).__name__}: {error}\"\nnote.cancel()\n",
+        );
+        let members = list(&check.group.ranks);
+        let sum: usize = (1..=check.group.size()).sum();
+        let group = group_argument(check);
+        let probe = REFUSED
+            .replace("MEMBERS", &members)
+            .replace("SUM", &format!("{sum}.0"))
+            .replace(", group=group", &group);
+        out.push_str(&probe);
+        return;
+    }
+    out.push_str(
+        "except Exception as error:\n    problems.append(f\"raised {type(error).__name__}: {error}\")\nnote.cancel()\n",
+    );
+    if has_tensors {
+        out.push_str("if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n");
+    } else if check.op.is_barrier() {
+        out.push_str(&TIMES.replace("MEMBERS", &list(&check.group.ranks)));
+    }
+}
+
+fn group_argument(check: &Check) -> String {
+    if check.group.name == "world" {
+        String::new()
+    } else {
+        ", group=group".to_owned()
+    }
+}
+
+/// Each rank's lines, once for all ranks that have the same.
+fn branches(out: &mut String, codes: &[Code]) {
+    let mut kinds: Vec<(Vec<usize>, &[String])> = Vec::new();
+    for (rank, code) in codes.iter().enumerate() {
+        match kinds.iter_mut().find(|(_, lines)| *lines == code.lines) {
+            Some((ranks, _)) => ranks.push(rank),
+            None => kinds.push((vec![rank], &code.lines)),
+        }
+    }
+    if let [(_, lines)] = &*kinds {
+        lines.iter().for_each(|line| put_line(out, 4, line));
+        return;
+    }
+    let mut word = "if";
+    for (ranks, lines) in kinds.iter().filter(|(_, lines)| !lines.is_empty()) {
+        match &**ranks {
+            [rank] => put(out, format_args!("    {word} rank == {rank}:\n")),
+            ranks => put(out, format_args!("    {word} rank in {}:\n", list(ranks))),
+        }
+        lines.iter().for_each(|line| put_line(out, 8, line));
+        word = "elif";
+    }
+}
+
+fn put_line(out: &mut String, indent: usize, line: &str) {
+    let line = format!("{}{line}", " ".repeat(indent));
+    out.push_str(&literal::wrapped(&line, indent + 4));
+    out.push('\n');
+}
+
+fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    out.write_fmt(line)
+        .expect("writing to a string cannot fail");
+}

@@ -1,0 +1,27 @@
+//! Smaller checks in place of a large one. Whether they fail like it, only a trial can say.
+
+use crate::plan::{Check, Extent, Layout};
+
+/// Sizes to try, from the smallest. One element hides much: strides, order, the tail.
+const SIZES: [u64; 7] = [2, 3, 5, 8, 17, 33, 67];
+
+/// The check with another number of elements; none if it has no such number, or cannot have that one.
+#[must_use]
+pub fn with_numel(check: &Check, numel: u64) -> Option<Check> {
+    // Two rows and two columns.
+    let is_too_small = check.layout == Layout::Transposed && numel < 4;
+    match check.extent {
+        Extent::Flat(_) if check.op.has_tensors() && !is_too_small => Some(Check {
+            extent: Extent::Flat(numel),
+            ..check.clone()
+        }),
+        Extent::Flat(_) | Extent::Scalar => None,
+    }
+}
+
+/// Smaller checks like this one, the smallest first.
+pub fn smaller(check: &Check) -> impl Iterator<Item = Check> {
+    let numel = check.extent.numel();
+    let sizes = SIZES.into_iter().filter(move |size| *size < numel);
+    sizes.filter_map(|size| with_numel(check, size))
+}

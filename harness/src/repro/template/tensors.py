@@ -1,0 +1,29 @@
+
+
+def place(where, data):
+    """A tensor in a larger storage, all of which is compared afterwards."""
+    elements, shape, strides, offset = where
+    storage = torch.full((elements * DTYPE.itemsize,), 0x5A, dtype=torch.uint8).view(DTYPE).to(DEVICE)
+    tensor = storage.as_strided(shape, strides, offset)
+    if data is not None:
+        tensor.copy_(%%values%%.view(shape))
+    return storage, tensor
+
+
+def wrong(got, wanted):
+    """Places of the elements whose bits differ."""
+    got, wanted = (x.cpu().contiguous().flatten().view(torch.uint8).view(-1, DTYPE.itemsize) for x in (got, wanted))
+    return (got != wanted).any(1).nonzero().flatten().tolist()
+
+
+def compare(name):
+    where, before, after = TENSORS[rank][name]
+    storage, tensor = place(where, before if after in (SAME, ANY) else after)
+    if after == ANY%%tolerance%%:
+        tensor.copy_(t[name])
+    if at := wrong(t[name], tensor):
+        show = slice(at[0], at[0] + 8)
+        expected, got = (x.flatten()[show].tolist() for x in (tensor, t[name]))
+        problems.append(f"{name}[{at[0]}:], {len(at)} elements: expected {expected}, got {got}")
+    elif at := wrong(storages[name], storage):
+        problems.append(f"{name}: its storage was written to around it, at elements {at[:8]}")

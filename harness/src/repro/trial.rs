@@ -1,0 +1,109 @@
+//! A script tried out: its ranks started side by side, without a launcher, to see whether and how it fails.
+
+use std::io::{self, Read, Seek};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::names::WorldSize;
+
+/// How a script ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every rank said "as expected" and ended with exit code 0.
+    AsExpected,
+    /// Some rank holds or got what it must not.
+    Wrong,
+    /// A call raised, or did not where it must.
+    Raised,
+    /// A call did not return.
+    Hung,
+    /// A rank died.
+    Died,
+}
+
+/// How often ranks are looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long the others may take when one has failed.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
+/// What a script needs besides its own deadline.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// Runs a script on this host. `port` must be free; ranks meet there.
+///
+/// # Errors
+/// The script could not be written or started.
+pub fn trial(
+    python: &Path,
+    script: &str,
+    world_size: WorldSize,
+    port: u16,
+    deadline_s: f64,
+) -> io::Result<Ended> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("repro.py");
+    std::fs::write(&file, script)?;
+    let mut output = tempfile::tempfile()?;
+    let mut ranks = Ranks(Vec::new());
+    for rank in world_size.ranks() {
+        let mut command = Command::new(python);
+        command
+            .arg(&file)
+            .envs([
+                ("RANK", rank.to_string()),
+                ("LOCAL_RANK", rank.to_string()),
+                ("WORLD_SIZE", world_size.to_string()),
+                ("LOCAL_WORLD_SIZE", world_size.to_string()),
+                ("MASTER_ADDR", "127.0.0.1".to_owned()),
+                ("MASTER_PORT", port.to_string()),
+                ("OMP_NUM_THREADS", "1".to_owned()),
+            ])
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?);
+        ranks.0.push(command.spawn()?);
+    }
+    let mut codes = vec![None; ranks.0.len()];
+    let mut limit = Instant::now() + MARGIN + Duration::from_secs_f64(deadline_s);
+    while codes.contains(&None) && Instant::now() < limit {
+        for (code, rank) in codes.iter_mut().zip(&mut ranks.0) {
+            if code.is_none() {
+                *code = rank.try_wait()?.map(|status| status.code());
+            }
+        }
+        // A rank that died leaves the others waiting for it.
+        if codes.contains(&Some(None)) {
+            return Ok(Ended::Died);
+        }
+        if codes.iter().flatten().any(|code| *code != Some(0)) {
+            limit = limit.min(Instant::now() + AFTER_A_FAILURE);
+        }
+        sleep(PERIOD);
+    }
+    drop(ranks);
+    let mut text = String::new();
+    output.rewind()?;
+    output.take(1 << 20).read_to_string(&mut text)?;
+    let fails = |how: &str| text.contains(&format!("FAILED: {how}"));
+    Ok(match () {
+        () if codes.iter().all(|code| *code == Some(Some(0))) => Ended::AsExpected,
+        () if fails("raised") || fails("did not raise") => Ended::Raised,
+        () if fails("hangs") || codes.contains(&None) => Ended::Hung,
+        () if text.contains("FAILED: ") => Ended::Wrong,
+        () => Ended::Died,
+    })
+}
+
+/// Processes that do not outlive this.
+struct Ranks(Vec<Child>);
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for rank in &mut self.0 {
+            // It may have ended by itself.
+            let _ = rank.kill();
+            let _ = rank.wait();
+        }
+    }
+}
