@@ -151,10 +151,10 @@ def prepare(lib, call, _):
 
 @call
 def tensors_as(lib, call, _):
-    kind = call["kind"]
+    kind, chosen = call["kind"], call["tensors"]
     if kind == "requires_grad":
-        for tensor in lib.tensors:
-            tensor.requires_grad_()
+        for index in chosen:
+            lib.tensors[index].requires_grad_()
     elif kind == "inference":
         lib.mode = torch.inference_mode()
         lib.mode.__enter__()

@@ -7,7 +7,7 @@ use super::script::script;
 use super::sweep::points;
 use super::{
     Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot,
-    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, TensorKind, Values,
 };
 use crate::case::{
     Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
@@ -385,7 +385,14 @@ fn is_one_sided(check: &Check) -> bool {
         Op::SendRecv | Op::IsendIrecv => check.layout_of != LayoutOf::All,
         _ => false,
     };
-    check.layout != Layout::Contiguous && (on_some_ranks || check.layout_of == LayoutOf::OddRanks)
+    // Only the root has the list.
+    let list_on_root = matches!(check.op, Op::Gather | Op::Scatter)
+        && matches!(
+            check.splits.kind(),
+            SplitsKind::Uneven | SplitsKind::WithZero
+        );
+    let odd = check.layout_of == LayoutOf::OddRanks;
+    check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
 fn check(

@@ -66,7 +66,7 @@ impl StoreMethod {
 pub enum TensorKind {
     /// Any.
     Plain,
-    /// Leaves with `requires_grad`, called outside of `no_grad`: parameters.
+    /// Those that are read are leaves with `requires_grad`, and the call is made outside of `no_grad`: parameters.
     RequiresGrad,
     /// Made, and used, in inference mode.
     Inference,
@@ -178,6 +178,8 @@ pub enum Call {
     TensorsAs {
         /// The kind; never `plain`.
         kind: TensorKind,
+        /// Those that are to be of that kind.
+        tensors: Vec<usize>,
     },
     /// `time.sleep`.
     Sleep {
