@@ -472,6 +472,19 @@ impl Call {
         self.into()
     }
 
+    /// Its name, and those of the calls inside it.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let inside: Vec<&Self> = match self {
+            Self::Coalesced { calls, .. } => calls.iter().collect(),
+            Self::Attempt { inner } => vec![inner],
+            Self::Together { threads } => threads.iter().flatten().collect(),
+            _ => Vec::new(),
+        };
+        let inside = inside.into_iter().flat_map(Self::names);
+        std::iter::once(self.name()).chain(inside).collect()
+    }
+
     /// Every tensor the call names, to be changed.
     pub fn tensors_mut(&mut self) -> Vec<&mut usize> {
         match self {
