@@ -37,6 +37,7 @@ pub mod platform;
 pub mod protocol;
 pub mod report;
 pub mod run;
+pub mod script;
 pub mod suite;
 pub mod world;
 pub mod yaml;

@@ -5,14 +5,21 @@ protocol names, or None. Functions are looked up on ``torch.distributed`` at eve
 may replace them. Nothing is caught, checked, retried or repaired here.
 """
 
+import copy
+import gc
 import importlib
 import inspect
+import os
+import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+from .census import take_census
 
 #: The factor of ``premul_sum``, fixed by the protocol.
 PREMUL_FACTOR = 3.0
@@ -42,6 +49,8 @@ class Library:
         #: What the step's tensors asked for: entered by one call, left when the step is over.
         self.mode = None
         self._groups = {"world": None}
+        #: Returns when the harness says `go`; set by the rank.
+        self.wait_for_go = None
 
     def group(self, call):
         """The call's group, as ``group=`` takes it."""
@@ -66,6 +75,27 @@ def call(function):
     """Registers a call under its function's name."""
     CALLS[function.__name__] = function
     return function
+
+
+def describe(error):
+    """An exception as the protocol says it."""
+    try:
+        message = str(error)
+    except Exception as broken:  # a message that is not text
+        message = f"<message cannot be shown: {broken!r}>"
+    message = message.encode("utf-8", "backslashreplace").decode()
+    return {"type": type(error).__name__, "message": message}
+
+
+def make(lib, call, index):
+    """Makes one call; how it went, as the protocol says it."""
+    enter = time.monotonic_ns()
+    try:
+        value = CALLS[call["call"]](lib, call, index)
+    except Exception as raised:
+        leave = time.monotonic_ns()
+        return {"status": "error", "enter": enter, "leave": leave, "error": describe(raised)}
+    return {"status": "ok", "enter": enter, "leave": time.monotonic_ns(), "value": value}
 
 
 def peer(argument, ref):
@@ -135,7 +165,134 @@ def sleep(lib, call, _):
 
 @call
 def wait(lib, call, _):
-    lib.works[call["work"]].wait()
+    work = lib.works[call["work"]]
+    if call.get("timeout_ms") is None:
+        work.wait()
+    else:
+        work.wait(timedelta(milliseconds=call["timeout_ms"]))
+
+
+@call
+def is_completed(lib, call, _):
+    return lib.works[call["work"]].is_completed()
+
+
+@call
+def future(lib, call, _):
+    future = lib.works[call["work"]].get_future()
+    future.wait()
+    return future.done()
+
+
+@call
+def drop(lib, call, _):
+    del lib.works[call["work"]]
+    gc.collect()
+
+
+@call
+def attempt(lib, call, i):
+    inner = call["inner"]
+    try:
+        return {"raised": None, "value": CALLS[inner["call"]](lib, inner, i)}
+    except Exception as raised:
+        return {"raised": describe(raised)}
+
+
+@call
+def together(lib, call, _):
+    def run(calls, results):
+        own = copy.copy(lib)
+        own.works = {}
+        for index, inner in enumerate(calls):
+            results.append(make(own, inner, index))
+            if results[-1]["status"] == "error":
+                break
+        while len(results) < len(calls):
+            results.append({"status": "not_reached"})
+
+    results = [[] for _ in call["threads"]]
+    threads = [
+        threading.Thread(target=run, args=each) for each in zip(call["threads"], results)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+# What a script does to itself.
+
+
+@call
+def mark(lib, call, _):
+    pass
+
+
+@call
+def hold(lib, call, _):
+    lib.wait_for_go()
+
+
+@call
+def pause(lib, call, _):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@call
+def die(lib, call, _):
+    os.kill(os.getpid(), call["signal"])
+    time.sleep(60)  # until it is delivered
+
+
+@call
+def exit(lib, call, _):
+    os.environ["ALLRANKS_EXIT"] = "interpreter"
+    raise SystemExit(call["code"])
+
+
+@call
+def census(lib, call, _):
+    return take_census()
+
+
+@call
+def who_am_i(lib, call, _):
+    group = lib.group(call)
+    rank = dist.get_rank(group)
+    backend = dist.get_backend(group) if rank >= 0 else None
+    return {"rank": rank, "size": max(dist.get_world_size(group), 0), "backend": backend}
+
+
+@call
+def setenv(lib, call, _):
+    if call["value"] is None:
+        os.environ.pop(call["name"], None)
+    else:
+        os.environ[call["name"]] = call["value"]
+
+
+@call
+def abort(lib, call, _):
+    group = lib.group(call)
+    (group if group is not None else dist.group.WORLD).abort()
+
+
+@call
+def python(lib, call, _):
+    names = {
+        "torch": torch,
+        "dist": dist,
+        "rank": int(os.environ["RANK"]),
+        "world_size": int(os.environ["WORLD_SIZE"]),
+        "device": lib.device or torch.device("cpu"),
+        "group": lambda name: lib.group({"group": name}),
+        "tensors": lib.tensors,
+        "result": None,
+    }
+    exec(call["source"], names)
+    return names["result"]
 
 
 # Groups.
@@ -149,8 +306,9 @@ def init_process_group(lib, call, _):
         how = {"init_method": "env://"}  # rank and world size too come from the environment
     elif method == "store":
         host, _, port = call["url"].rpartition(":")
+        hosts = call["rank"] == 0 if call.get("hosts") is None else call["hosts"]
         store = dist.TCPStore(
-            host, int(port), call["world_size"], is_master=call["rank"] == 0, timeout=timeout
+            host, int(port), call["world_size"], is_master=hosts, timeout=timeout
         )
         how = {"store": store, **who}
     else:
@@ -167,10 +325,30 @@ def init_process_group(lib, call, _):
 
 @call
 def new_group(lib, call, _):
-    backend = {"backend": call["backend"]} if call.get("backend") else {}
-    group = dist.new_group(call["ranks"], timeout=timedelta(seconds=call["timeout_s"]), **backend)
+    timeout = timedelta(seconds=call["timeout_s"])
+    options = {"backend": call["backend"]} if call.get("backend") else {}
+    if call.get("local_sync"):
+        options["use_local_synchronization"] = True
+    return keep(lib, call, dist.new_group(call["ranks"], timeout=timeout, **options))
+
+
+@call
+def split_group(lib, call, _):
+    timeout = timedelta(seconds=call["timeout_s"])
+    return keep(lib, call, dist.split_group(split_ranks=[call["ranks"]], timeout=timeout))
+
+
+def keep(lib, call, group):
+    """Keeps a new group under its name; what the library tells of it."""
+    if group is None:  # what some functions give to ranks that are no members; elsewhere None is the world
+        group = dist.GroupMember.NON_GROUP_MEMBER
     lib._groups[call["name"]] = group
-    return {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
+    told = {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
+    if told["size"]:
+        options = getattr(group._get_backend(group._device_types[0]), "options", None)
+        timeout = getattr(options, "_timeout", None)
+        told["timeout_s"] = timeout and timeout.total_seconds()
+    return told
 
 
 @call
@@ -195,6 +373,14 @@ def all_reduce(lib, call, i):
 def all_reduce_coalesced(lib, call, i):
     tensors = lib.pick(call["tensors"])
     lib.issue(call, i, dist.all_reduce_coalesced, tensors, op=reduce_op(call["op"]))
+
+
+@call
+def all_reduce_sparse(lib, call, i):
+    values, output = lib.tensors[call["values"]], lib.tensors[call["output"]]
+    sparse = torch.sparse_coo_tensor([call["indices"]], values, output.shape)
+    lib.issue(call, i, dist.all_reduce, sparse, op=reduce_op(call["op"]))
+    output.copy_(sparse.to_dense())
 
 
 @call
@@ -301,6 +487,9 @@ def send(lib, call, _):
 
 @call
 def recv(lib, call, _):
+    if call["peer"] is None:
+        tensor, tag = lib.tensors[call["tensor"]], call.get("tag", 0)
+        return dist.recv(tensor, group=lib.group(call), tag=tag)
     return message(lib, call, dist.recv, "src")
 
 

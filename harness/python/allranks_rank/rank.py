@@ -23,16 +23,6 @@ def clock():
         return f"{os.uname().nodename}/monotonic"
 
 
-def describe(error):
-    """An exception as the protocol says it."""
-    try:
-        message = str(error)
-    except Exception as broken:  # a message that is not text
-        message = f"<message cannot be shown: {broken!r}>"
-    message = message.encode("utf-8", "backslashreplace").decode()
-    return {"type": type(error).__name__, "message": message}
-
-
 class Rank:
     """The state of one rank: its connection, and what its calls have made so far."""
 
@@ -42,7 +32,10 @@ class Rank:
         self.wire = wire
         self.token = os.environ["ALLRANKS_TOKEN"]
         self.library = calls.Library()
+        self.library.wait_for_go = self.wait_for_go
         self.calls = calls.CALLS
+        self.describe = calls.describe
+        self.make = calls.make
         self.Storages = tensors.Storages
         self.steps = 0
 
@@ -75,7 +68,7 @@ class Rank:
             library.tensors = library.remake()
         except Exception as raised:
             # Nothing was called, so it is the first call that could not be made.
-            error = {"status": "error", "error": describe(raised)}
+            error = {"status": "error", "error": self.describe(raised)}
             results.append(error)
         for index in range(len(results), len(calls)):
             if error is not None:
@@ -104,13 +97,13 @@ class Rank:
         self.wire.send(
             b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, monotonic_ns())
         )
-        enter = monotonic_ns()
-        try:
-            value = self.calls[call["call"]](self.library, call, index)
-        except Exception as raised:
-            leave = monotonic_ns()
-            return {"status": "error", "enter": enter, "leave": leave, "error": describe(raised)}
-        return {"status": "ok", "enter": enter, "leave": monotonic_ns(), "value": value}
+        return self.make(self.library, call, index)
+
+    def wait_for_go(self):
+        """Reads one frame, in the middle of a step: it must be `go`."""
+        frame, _ = self.wire.receive()
+        if frame["frame"] != "go":
+            raise ValueError(f"a frame {frame['frame']!r} where `go` was due")
 
     def settle(self, storages, results, error):
         """Waits for the device and brings the storages back. A late error belongs to the last call that was made."""
@@ -120,7 +113,7 @@ class Rank:
         except Exception as raised:
             if error is None:
                 error = results[-1]
-                error.update(status="error", error=describe(raised))
+                error.update(status="error", error=self.describe(raised))
         storages.read_back()
         return error
 

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
+use super::script::{SCRIPT, ScriptSpec};
 use super::{GroupSpec, Only, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::Op;
@@ -42,8 +43,8 @@ pub(super) struct CaseFile {
 }
 
 /// A map whose entries keep their order.
-#[derive(Debug)]
-pub(super) struct Entries<T>(pub Vec<(String, T)>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entries<T>(pub Vec<(String, T)>);
 
 impl<T> Default for Entries<T> {
     fn default() -> Self {
@@ -86,9 +87,26 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
     }
 }
 
+/// `OP: {PARAMETERS}` or `script: {...}`.
+#[derive(Debug)]
+pub(super) enum Step {
+    Sweep(Sweep),
+    Script(Box<ScriptSpec>),
+}
+
+impl Step {
+    /// Its key.
+    pub(super) fn key(&self) -> &'static str {
+        match self {
+            Self::Sweep(sweep) => sweep.op.name(),
+            Self::Script(_) => SCRIPT,
+        }
+    }
+}
+
 /// `OP: {PARAMETERS}`.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct Sweep {
     pub op: Op,
     pub params: StepParams,
 }
@@ -108,13 +126,19 @@ impl<'de> Deserialize<'de> for Step {
                 let Some(OpKey(op)) = map.next_key()? else {
                     return Err(de::Error::custom("a step without an op"));
                 };
-                let params = map.next_value()?;
+                let step = match op {
+                    Some(op) => Step::Sweep(Sweep {
+                        op,
+                        params: map.next_value()?,
+                    }),
+                    None => Step::Script(map.next_value()?),
+                };
                 match map.next_key::<String>()? {
-                    None => Ok(Step { op, params }),
+                    None => Ok(step),
                     Some(second) => Err(de::Error::custom(format!(
                         "a step is one op, and `{second}` is a second one; \
                          hint: begin another list item, or indent it below `{}`",
-                        op.name()
+                        step.key()
                     ))),
                 }
             }
@@ -125,7 +149,8 @@ impl<'de> Deserialize<'de> for Step {
 }
 
 /// An op as a key: read as a string, so that the way to its parameters is known by it.
-struct OpKey(Op);
+/// None: a script.
+struct OpKey(Option<Op>);
 
 impl<'de> Deserialize<'de> for OpKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -139,7 +164,10 @@ impl<'de> Deserialize<'de> for OpKey {
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<OpKey, E> {
-                Op::deserialize(name.into_deserializer()).map(OpKey)
+                if name == SCRIPT {
+                    return Ok(OpKey(None));
+                }
+                Op::deserialize(name.into_deserializer()).map(|op| OpKey(Some(op)))
             }
         }
 

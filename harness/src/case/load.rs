@@ -185,7 +185,7 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::case::{Numel, RootSpec};
+    use crate::case::{Numel, RootSpec, StepSpec};
     use crate::names::{Rank, WorldSize};
     use crate::plan::Op;
 
@@ -232,9 +232,17 @@ mod tests {
         );
         assert_eq!(case.world.size.as_slice(), [2, 4]);
         assert_eq!(case.world.timeout_s, 20.0, "a default");
-        let steps: Vec<_> = case.steps.iter().map(|step| (step.op, step.line)).collect();
+        let sweeps: Vec<_> = case
+            .steps
+            .iter()
+            .map(|step| match step {
+                StepSpec::Sweep(sweep) => sweep,
+                StepSpec::Script { .. } => panic!("no script is written there"),
+            })
+            .collect();
+        let steps: Vec<_> = sweeps.iter().map(|step| (step.op, step.line)).collect();
         assert_eq!(steps, [(Op::AllReduce, 8), (Op::Broadcast, 12)]);
-        let numels = case.steps[0].params.numel.as_ref().unwrap();
+        let numels = sweeps[0].params.numel.as_ref().unwrap();
         assert_eq!(
             numels.as_slice(),
             [
@@ -245,7 +253,7 @@ mod tests {
                 Numel::Exact(0),
             ]
         );
-        let roots = case.steps[1].params.root.as_ref().unwrap();
+        let roots = sweeps[1].params.root.as_ref().unwrap();
         assert_eq!(roots.as_slice(), [RootSpec::GroupRank(1), RootSpec::Last]);
     }
 

@@ -9,7 +9,9 @@ mod params;
 mod profile;
 mod requirement;
 mod schema;
+mod script;
 mod validate;
+mod validate_script;
 mod validate_step;
 mod values;
 
@@ -17,10 +19,15 @@ pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
+pub use script::{
+    Afterwards, ExpectSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove, OpSpec,
+    SCRIPT, ScriptSpec, SteadySpec, Verb,
+};
 pub(crate) use validate::{is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,6 +85,20 @@ pub struct WorldSpec {
     /// Environment variables for every rank.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Whether ranks are initialised before the first step.
+    #[serde(default)]
+    pub starts: Starts,
+}
+
+/// Whether ranks are initialised before the first step of a case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Starts {
+    /// They are, and have every group of the case.
+    #[default]
+    Initialised,
+    /// They are not: scripts initialise and destroy.
+    Bare,
 }
 
 impl Default for WorldSpec {
@@ -90,6 +111,7 @@ impl Default for WorldSpec {
             timeout_s: default_timeout(),
             deadline_s: default_deadline(),
             env: BTreeMap::new(),
+            starts: Starts::default(),
         }
     }
 }
@@ -136,6 +158,20 @@ pub struct GroupSpec {
     /// Its backend, if not the world's.
     #[serde(default)]
     pub backend: Option<String>,
+    /// `timeout=`, seconds; absent: the world's.
+    #[serde(default)]
+    pub timeout_s: Option<f64>,
+    /// Made with `use_local_synchronization=True`.
+    #[serde(default)]
+    pub local_sync: bool,
+    /// Made by `split_group` instead of `new_group`.
+    #[serde(default)]
+    pub split: bool,
+    /// Makes that many of it, each a group of its own, named `NAME-0`, `NAME-1` and so on; a step that names `NAME`
+    /// means each of them. Absent: one, of that very name.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    pub count: Option<u32>,
 }
 
 /// Members of a group, by rule or by list.
@@ -149,31 +185,102 @@ pub enum Members {
     Odd,
     /// `all_but_first`: ranks 1 to the last.
     AllButFirst,
+    /// `all_but_last`: ranks 0 to the last but one; in a world of one, empty.
+    AllButLast,
+    /// `first`: rank 0 alone.
+    First,
     /// `last`: the last rank alone.
     Last,
-    /// A list of global ranks. Worlds too small for it are an error in the case.
+    /// `reversed`: the whole world, given from the last rank to the first.
+    Reversed,
+    /// `first_half`: the lower half of the ranks, rounded up.
+    FirstHalf,
+    /// `second_half`: the others; in a world of one, empty.
+    SecondHalf,
+    /// `ends`: the first and the last rank.
+    Ends,
+    /// `neighbours`: two ranks next to each other, or around the end of the world; of several copies, each has the next
+    /// two.
+    Neighbours,
+    /// A list of global ranks, in the order in which they are given. Worlds too small for it are an error in the case.
     List(Vec<u32>),
 }
 
 impl Members {
-    /// The members in a world of this size, in group order; empty if the rule selects none.
+    /// The members in a world of this size, as given to the library; empty if the rule selects none.
     #[must_use]
     pub fn in_world(&self, size: WorldSize) -> Vec<Rank> {
+        self.of_copy(size, 0)
+    }
+
+    /// The same for one of several copies.
+    #[must_use]
+    pub fn of_copy(&self, size: WorldSize, copy: u32) -> Vec<Rank> {
         match self {
+            Self::Reversed => (0..size.0).rev().map(Rank).collect(),
+            Self::FirstHalf => (0..size.0.div_ceil(2)).map(Rank).collect(),
+            Self::SecondHalf => (size.0.div_ceil(2)..size.0).map(Rank).collect(),
+            Self::Ends | Self::Neighbours if size.0 == 1 => vec![Rank(0)],
+            Self::Ends => vec![Rank(0), Rank(size.0 - 1)],
+            Self::Neighbours => vec![Rank(copy % size.0), Rank((copy + 1) % size.0)],
             Self::All => size.ranks().collect(),
             Self::Even => size.ranks().filter(|rank| rank.0 % 2 == 0).collect(),
             Self::Odd => size.ranks().filter(|rank| rank.0 % 2 == 1).collect(),
             Self::AllButFirst => size.ranks().skip(1).collect(),
+            Self::AllButLast => size.ranks().take(size.count() - 1).collect(),
+            Self::First => size.ranks().take(1).collect(),
             Self::Last => size.ranks().last().into_iter().collect(),
             Self::List(ranks) => ranks.iter().copied().map(Rank).collect(),
         }
     }
 }
 
-/// One step: an op and the sweep of its parameters. In YAML a map with one key, the op's name:
-/// `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
+/// One step. In YAML a map with one key, an op's name or `script`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StepSpec {
+pub enum StepSpec {
+    /// An op and the sweep of its parameters.
+    Sweep(SweepSpec),
+    /// What each rank does, move by move.
+    Script {
+        /// The script.
+        spec: Arc<ScriptSpec>,
+        /// Line in the file, from 1.
+        line: usize,
+    },
+}
+
+impl StepSpec {
+    /// Line in the file, from 1.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        match self {
+            Self::Sweep(step) => step.line,
+            Self::Script { line, .. } => *line,
+        }
+    }
+
+    /// The profile the step is kept for, if it is for one only.
+    #[must_use]
+    pub fn profile(&self) -> Option<Only> {
+        match self {
+            Self::Sweep(step) => step.params.profile,
+            Self::Script { spec, .. } => spec.profile,
+        }
+    }
+
+    /// Requirements the step covers besides the case's.
+    #[must_use]
+    pub fn covers(&self) -> &[RequirementId] {
+        match self {
+            Self::Sweep(step) => &step.params.covers,
+            Self::Script { spec, .. } => &spec.covers,
+        }
+    }
+}
+
+/// An op and the sweep of its parameters: `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SweepSpec {
     /// The op.
     pub op: Op,
     /// Its parameters.
@@ -236,6 +343,34 @@ impl StepParams {
     pub const DEFAULT_DTYPE: DType = DType::Float32;
     /// The reduce operator of a step that names none.
     pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
+
+    /// These parameters where they are given, the others' elsewhere.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            group: self.group.or(other.group),
+            dtype: self.dtype.or(other.dtype),
+            op: self.op.or(other.op),
+            numel: self.numel.or(other.numel),
+            root: self.root.or(other.root),
+            by: self.by.or(other.by),
+            layout: self.layout.or(other.layout),
+            layout_of: self.layout_of.or(other.layout_of),
+            tensor: self.tensor.or(other.tensor),
+            joined: self.joined.or(other.joined),
+            mode: self.mode.or(other.mode),
+            placement: self.placement.or(other.placement),
+            non_root: self.non_root.or(other.non_root),
+            splits: self.splits.or(other.splits),
+            pairs: self.pairs.or(other.pairs),
+            count: self.count.or(other.count),
+            tag: self.tag.or(other.tag),
+            object: self.object.or(other.object),
+            sweep: self.sweep,
+            profile: self.profile,
+            covers: self.covers,
+        }
+    }
 }
 
 /// The profile that a case or a step is kept for, because it takes too long for the others. A run of named cases,

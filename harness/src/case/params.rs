@@ -1,6 +1,6 @@
 //! Which parameters an op takes: the one table that loading, the schema and the plan share.
 
-use super::StepParams;
+use super::{SCRIPT, StepParams};
 use crate::plan::Op;
 
 /// What every op takes.
@@ -8,9 +8,10 @@ const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
 
 impl Op {
     /// Every op, in the order of the case schema.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::AllReduce,
         Self::AllReduceCoalesced,
+        Self::AllReduceSparse,
         Self::Broadcast,
         Self::Reduce,
         Self::AllGather,
@@ -42,6 +43,7 @@ impl Op {
         match self {
             Self::AllReduce => "all_reduce",
             Self::AllReduceCoalesced => "all_reduce_coalesced",
+            Self::AllReduceSparse => "all_reduce_sparse",
             Self::Broadcast => "broadcast",
             Self::Reduce => "reduce",
             Self::AllGather => "all_gather",
@@ -65,6 +67,7 @@ impl Op {
             Self::GatherObject => "gather_object",
             Self::BroadcastObjectList => "broadcast_object_list",
             Self::ScatterObjectList => "scatter_object_list",
+            Self::Script => SCRIPT,
         }
     }
 
@@ -95,6 +98,7 @@ impl StepParams {
                 "op",
                 "mode",
             ],
+            Op::AllReduceSparse => &["dtype", "op", "numel"],
             Op::Broadcast => &[
                 "dtype",
                 "numel",
@@ -225,6 +229,7 @@ impl StepParams {
             Op::Barrier => &["mode"],
             Op::MonitoredBarrier => &[],
             Op::AllGatherObject => &["object"],
+            Op::Script => &[],
             Op::GatherObject | Op::BroadcastObjectList | Op::ScatterObjectList => {
                 &["object", "root", "by"]
             }

@@ -4,8 +4,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use super::StepParams;
 use super::file::CaseFile;
+use super::{SCRIPT, ScriptSpec, StepParams};
 use crate::plan::Op;
 
 /// The schema of case files, JSON Schema draft 2020-12.
@@ -20,7 +20,7 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
     // The parameters are described once; each op refers to those it takes.
     let params = generator.subschema_for::<StepParams>().to_value();
     let params = params["$ref"].as_str().unwrap_or_default();
-    let ops: Map<String, Value> = Op::ALL
+    let mut steps: Map<String, Value> = Op::ALL
         .into_iter()
         .map(|op| {
             let taken: Map<String, Value> = StepParams::all_allowed(op)
@@ -37,10 +37,14 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
             (op.name().to_owned(), params)
         })
         .collect();
+    steps.insert(
+        SCRIPT.to_owned(),
+        generator.subschema_for::<ScriptSpec>().to_value(),
+    );
     json_schema!({
-        "description": "One op and the sweep of its parameters.",
+        "description": "One op and the sweep of its parameters, or a script.",
         "type": "object",
-        "properties": ops,
+        "properties": steps,
         "additionalProperties": false,
         "minProperties": 1,
         "maxProperties": 1

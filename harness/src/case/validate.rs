@@ -3,11 +3,13 @@
 //! A case that passes has at least one check to make in some world, and no value in it is silently without effect.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::file::{CaseFile, Step};
+use super::file::{CaseFile, Step, Sweep};
 use super::requirement::is_well_formed;
+use super::validate_script::ScriptChecker;
 use super::validate_step::StepChecker;
-use super::{Case, GroupSpec, Members, Requirements, StepSpec};
+use super::{Case, GroupSpec, Members, Requirements, StepSpec, SweepSpec};
 use crate::names::{CaseId, RequirementId, WorldSize};
 use crate::yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
 
@@ -62,10 +64,17 @@ pub(super) fn case(
         .steps
         .into_iter()
         .enumerate()
-        .map(|(index, Step { op, params })| StepSpec {
-            op,
-            params,
-            line: document.line(way!["steps", index, op.name()]),
+        .map(|(index, step)| {
+            let line = document.line(way!["steps", index, step.key()]);
+            match step {
+                Step::Sweep(Sweep { op, params }) => {
+                    StepSpec::Sweep(SweepSpec { op, params, line })
+                }
+                Step::Script(spec) => StepSpec::Script {
+                    spec: Arc::new(*spec),
+                    line,
+                },
+            }
         })
         .collect();
     Ok(Case {
@@ -343,12 +352,20 @@ impl Checker<'_> {
             );
         }
         for (index, step) in self.file.steps.iter().enumerate() {
-            StepChecker {
-                index,
-                step,
-                checker: self,
+            match step {
+                Step::Sweep(step) => StepChecker {
+                    index,
+                    step,
+                    checker: self,
+                }
+                .check(),
+                Step::Script(script) => ScriptChecker {
+                    index,
+                    script,
+                    checker: self,
+                }
+                .check(),
             }
-            .check();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::file::Step;
+use super::file::Sweep;
 use super::validate::Checker;
 use super::{Numel, OneOrMany, RootSpec, SplitsSpec, StepParams};
 use crate::dtype::{DType, ReduceOp};
@@ -21,7 +21,7 @@ const MAX_TAG: u32 = i32::MAX as u32;
 /// Checks one step.
 pub(super) struct StepChecker<'c, 'a> {
     pub index: usize,
-    pub step: &'c Step,
+    pub step: &'c Sweep,
     pub checker: &'c mut Checker<'a>,
 }
 

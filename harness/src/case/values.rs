@@ -185,6 +185,22 @@ impl JsonSchema for RootSpec {
     }
 }
 
+/// The words for members.
+const RULES: [&str; 12] = [
+    "all",
+    "even",
+    "odd",
+    "first",
+    "last",
+    "all_but_first",
+    "all_but_last",
+    "reversed",
+    "first_half",
+    "second_half",
+    "ends",
+    "neighbours",
+];
+
 impl<'de> Deserialize<'de> for Members {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Word;
@@ -193,7 +209,7 @@ impl<'de> Deserialize<'de> for Members {
             type Value = Members;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("members: all, even, odd, all_but_first, last, or a list of ranks")
+                write!(f, "members: {}, or a list of ranks", RULES.join(", "))
             }
 
             fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
@@ -202,11 +218,15 @@ impl<'de> Deserialize<'de> for Members {
                     "even" => Ok(Members::Even),
                     "odd" => Ok(Members::Odd),
                     "all_but_first" => Ok(Members::AllButFirst),
+                    "all_but_last" => Ok(Members::AllButLast),
+                    "first" => Ok(Members::First),
                     "last" => Ok(Members::Last),
-                    _ => Err(E::unknown_variant(
-                        v,
-                        &["all", "even", "odd", "all_but_first", "last"],
-                    )),
+                    "reversed" => Ok(Members::Reversed),
+                    "first_half" => Ok(Members::FirstHalf),
+                    "second_half" => Ok(Members::SecondHalf),
+                    "ends" => Ok(Members::Ends),
+                    "neighbours" => Ok(Members::Neighbours),
+                    _ => Err(E::unknown_variant(v, &RULES)),
                 }
             }
 
@@ -235,7 +255,7 @@ impl JsonSchema for Members {
         json_schema!({
             "description": "Members of a group: a rule, or a list of global ranks in group order.",
             "anyOf": [
-                {"enum": ["all", "even", "odd", "all_but_first", "last"]},
+                {"enum": RULES},
                 {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
             ]
         })

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::args::ExplainArguments;
 use super::{Exit, Failure};
 use crate::names::Rank;
-use crate::oracle::Prepared;
 use crate::plan::{Check, Declared, Plan, Scenario, Selection, Target, plan};
 use crate::platform::{self, Start};
 use crate::run;
@@ -172,11 +171,11 @@ fn write_check(
     if let Some(entry) = suite.expectations.find(&run::point(scenario, "", check)) {
         writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }
-    let prepared = Prepared::new(check, scenario.world_size, seed)
+    let steps = run::steps_of(scenario, check, seed)
         .map_err(|error| Failure::Trouble(error.to_string()))?;
-    for (rank, step) in prepared.steps().iter().enumerate() {
+    for (rank, step) in steps.iter().enumerate() {
         writeln!(out, "rank {rank}")?;
-        for tensor in &step.step.tensors {
+        for tensor in &step.tensors {
             writeln!(
                 out,
                 "  tensor {} {:?}, strides {:?}, offset {}, in storage {} of {} bytes",
@@ -185,10 +184,10 @@ fn write_check(
                 tensor.strides,
                 tensor.offset,
                 tensor.storage,
-                step.step.storages[tensor.storage]
+                step.storages[tensor.storage]
             )?;
         }
-        for call in &step.step.calls {
+        for call in &step.calls {
             let call = serde_json::to_string(call).map_err(std::io::Error::from)?;
             writeln!(out, "  call {call}")?;
         }

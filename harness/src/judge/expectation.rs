@@ -102,6 +102,10 @@ pub struct Match {
     pub tag: Option<OneOrMany<u32>>,
     /// Objects.
     pub object: Option<OneOrMany<ObjectKind>>,
+    /// Names of scripts.
+    pub script: Option<OneOrMany<String>>,
+    /// The op that a script is made over.
+    pub over: Option<OneOrMany<String>>,
 }
 
 /// A size to match. In YAML: `33`, `"2..8"`, `"2.."`, and for `numel` also `scalar`.
@@ -219,6 +223,8 @@ impl Entry {
             count,
             tag,
             object,
+            script,
+            over,
         } = &self.matches;
         let takes = |parameter| check.op.takes(parameter);
         self.concerns(point)
@@ -252,7 +258,17 @@ impl Entry {
             && lists(count, |count| takes("count") && *count == check.count)
             && lists(tag, |tag| takes("tag") && *tag == check.tag)
             && lists(object, |object| takes("object") && *object == check.object)
+            && lists(script, |name| param(check, "script") == Some(name))
+            && lists(over, |name| param(check, "over") == Some(name))
     }
+}
+
+/// What a check is about, as its id says it.
+fn param<'a>(check: &'a Check, axis: &str) -> Option<&'a str> {
+    let params = &mut check.params.iter();
+    params
+        .find(|(known, _)| known == axis)
+        .map(|(_, value)| value.as_str())
 }
 
 /// How a check names its root or its peers.

@@ -66,7 +66,9 @@ impl Finding {
         }
     }
 
-    fn of_mismatch(mismatch: Mismatch) -> Self {
+    /// Bytes that are not as they must be.
+    #[must_use]
+    pub fn of_mismatch(mismatch: Mismatch) -> Self {
         let Mismatch {
             class,
             sentence,
@@ -163,7 +165,9 @@ pub fn error_text(calls: &[CallResult]) -> Option<String> {
         })
 }
 
-fn duration_us(replies: &[RankReply]) -> u64 {
+/// Microseconds from the first rank's entering to the last one's leaving.
+#[must_use]
+pub fn duration_us(replies: &[RankReply]) -> u64 {
     let calls = || replies.iter().flat_map(|reply| &reply.result.calls);
     let enter = calls().map(|call| call.enter).filter(|ns| *ns > 0).min();
     let leave = calls().map(|call| call.leave).max();

@@ -8,7 +8,7 @@ mod finding;
 
 pub use expectation::{Entry, Expectations, Match, Point, Size};
 pub use expectation_verdict::judge;
-pub use finding::{Finding, error_text};
+pub use finding::{Finding, duration_us, error_text};
 
 use std::fmt;
 

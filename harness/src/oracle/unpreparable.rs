@@ -38,6 +38,9 @@ pub enum Unpreparable {
     /// The split matrix is not square of the group's size.
     #[error("split sizes must be {0} lists of {0} sizes")]
     BadSplits(usize),
+    /// A script is many ops.
+    #[error("a script has no data of its own")]
+    Script,
     /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
     #[error("{0:?} takes no split matrix")]
     NoMatrix(Op),
@@ -48,6 +51,9 @@ pub enum Unpreparable {
 
 /// Refuses checks without an expected value.
 pub(super) fn refuse(check: &Check, world_size: WorldSize) -> Result<(), Unpreparable> {
+    if check.op == Op::Script {
+        return Err(Unpreparable::Script);
+    }
     let ranks = &check.group.ranks;
     if ranks.is_empty() {
         return Err(Unpreparable::EmptyGroup(check.group.name.clone()));

@@ -34,6 +34,11 @@ const ATTEMPTS: u32 = 64;
 /// A check without an expected value proves nothing either.
 #[must_use]
 pub fn vacuous(check: &Check, world_size: WorldSize, seed: u64) -> Option<String> {
+    if let Some(script) = &check.script {
+        // Its moves make promises of their own; the data of the ops it issues must not be vacuous either.
+        let mut ops = script.checks.iter();
+        return ops.find_map(|check| vacuous(check, world_size, seed));
+    }
     let prepared = match check.extent {
         Extent::Flat(numel) if numel > ENOUGH => {
             let beginning = Check {

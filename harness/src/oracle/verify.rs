@@ -126,7 +126,8 @@ impl Prepared {
     }
 
     /// Elements checked on each rank by [`Self::verify`].
-    fn checked(&self) -> Vec<u64> {
+    #[must_use]
+    pub fn checked(&self) -> Vec<u64> {
         let count = |(rank, work): (usize, &Work)| match work.elements() {
             0 if self.facts.op.is_barrier() => self.facts.members.len() as u64,
             0 => self.works[rank]

@@ -362,7 +362,10 @@ impl<'a> Desk<'a> {
         let index = self.work.calls.len();
         self.work.calls.push(call);
         if self.is_async() {
-            self.work.calls.push(Call::Wait { work: index });
+            self.work.calls.push(Call::Wait {
+                work: index,
+                timeout_ms: None,
+            });
         }
     }
 

@@ -150,7 +150,7 @@ fn add(
     };
     let (mut checks, mut left_out) = (Vec::new(), Vec::new());
     let profile = selection.profile.as_ref();
-    let takes = |step: &StepSpec| profile.is_none_or(|profile| profile.takes(step.params.profile));
+    let takes = |step: &StepSpec| profile.is_none_or(|profile| profile.takes(step.profile()));
     if !case.steps.iter().any(takes) {
         return;
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Script;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,8 @@ pub enum Op {
     AllReduce,
     /// `all_reduce_coalesced` over `count` tensors of different sizes.
     AllReduceCoalesced,
+    /// `all_reduce` of sparse tensors (COO): `numel` indices that every rank has, and as many for each rank alone.
+    AllReduceSparse,
     /// `broadcast`.
     Broadcast,
     /// `reduce`.
@@ -67,6 +70,9 @@ pub enum Op {
     BroadcastObjectList,
     /// `scatter_object_list`.
     ScatterObjectList,
+    /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
+    #[schemars(skip)]
+    Script,
 }
 
 /// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
@@ -259,6 +265,15 @@ pub enum Pairs {
     All,
     /// Every rank to itself (only `batch_isend_irecv` allows it on some backends).
     Own,
+    /// One group rank to another: a script's message, not written in a sweep.
+    #[serde(skip)]
+    #[schemars(skip)]
+    Link {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+    },
 }
 
 /// What Python object an object collective carries; each rank's differs in content and in size.
@@ -275,8 +290,28 @@ pub enum ObjectKind {
     Mixed,
 }
 
+/// How a process group is made, apart from its members and its backend.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Creation {
+    /// Members in the order in which the library is given them; empty: in group order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<Rank>,
+    /// The library's own timeout, seconds, if not the world's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<f64>,
+    /// With `use_local_synchronization`.
+    #[serde(default)]
+    pub local_sync: bool,
+    /// By `split_group`.
+    #[serde(default)]
+    pub split: bool,
+    /// The name that all copies of a group have in common, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+}
+
 /// A process group of a scenario, with its members worked out for the scenario's world size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// `world`, or the name in the case.
     pub name: String,
@@ -285,9 +320,18 @@ pub struct Group {
     /// Its backend, if not the world's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// How it is made.
+    #[serde(default)]
+    pub how: Creation,
 }
 
 impl Group {
+    /// Whether a step that names `name` means it.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.how.family.as_deref() == Some(name)
+    }
+
     /// The rank's position in the group, if it is a member.
     #[must_use]
     pub fn group_rank(&self, rank: Rank) -> Option<u32> {
@@ -371,4 +415,7 @@ pub struct Check {
     pub params: Vec<(String, String)>,
     /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
     pub at: String,
+    /// What the ranks do, if it is a script.
+    #[serde(skip)]
+    pub script: Option<Arc<Script>>,
 }

@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
+use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind,
-    Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, TensorKind,
+    Check, Creation, Declared, Extent, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, TensorKind,
 };
-use crate::case::{Case, Numel, OneOrMany, RootSpec, SplitsSpec, StepSpec};
+use crate::case::{
+    Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
+    SweepSpec,
+};
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Backend;
@@ -21,11 +25,33 @@ pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
         name: "world".to_owned(),
         ranks: size.ranks().collect(),
         backend: None,
+        how: Creation::default(),
     };
-    let named = case.groups.iter().map(|(name, spec)| Group {
-        name: name.clone(),
-        ranks: spec.ranks.in_world(size),
-        backend: spec.backend.clone(),
+    let named = case.groups.iter().flat_map(|(name, spec)| {
+        let copies = spec.count.unwrap_or(1);
+        (0..copies).map(move |copy| {
+            let given = spec.ranks.of_copy(size, copy);
+            // new_group numbers members by global rank, in whatever order they are given.
+            let mut ranks = given.clone();
+            ranks.sort_unstable();
+            let is_one = spec.count.is_none();
+            Group {
+                name: if is_one {
+                    name.clone()
+                } else {
+                    format!("{name}-{copy}")
+                },
+                ranks,
+                backend: spec.backend.clone(),
+                how: Creation {
+                    given,
+                    timeout_s: spec.timeout_s,
+                    local_sync: spec.local_sync,
+                    split: spec.split,
+                    family: (!is_one).then(|| name.clone()),
+                },
+            }
+        })
     });
     std::iter::once(world).chain(named).map(Arc::new).collect()
 }
@@ -53,7 +79,7 @@ struct Axes {
 }
 
 impl Axes {
-    fn new(step: &StepSpec, group_size: u64) -> Self {
+    fn new(step: &SweepSpec, group_size: u64) -> Self {
         let params = &step.params;
         let op = step.op;
         Self {
@@ -184,7 +210,7 @@ pub struct Place<'a> {
     pub groups: &'a [Arc<Group>],
 }
 
-/// Appends the checks of step number `number`, and what was left out of its sweep.
+/// Appends the checks of step number `number`, and what was left out of it.
 pub fn expand(
     place: &Place<'_>,
     number: usize,
@@ -192,12 +218,128 @@ pub fn expand(
     checks: &mut Vec<Check>,
     left_out: &mut Vec<LeftOut>,
 ) {
+    match step {
+        StepSpec::Sweep(step) => sweep(place, number, step, checks, left_out),
+        StepSpec::Script { spec, line } => {
+            let over: Vec<Option<&OpSpec>> = match spec.over.as_slice() {
+                [] => vec![None],
+                ops => ops.iter().map(Some).collect(),
+            };
+            for it in over {
+                match scripted(place, number, spec, *line, it, checks.len() as u32) {
+                    Ok(check) => checks.push(check),
+                    Err(reason) => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The check of a script, for one of the ops it is about.
+fn scripted(
+    place: &Place<'_>,
+    number: usize,
+    spec: &ScriptSpec,
+    line: usize,
+    it: Option<&OpSpec>,
+    index: u32,
+) -> Result<Check, String> {
+    let world = &place.groups[0];
+    let size = world.size() as u32;
+    if spec
+        .size
+        .as_ref()
+        .is_some_and(|sizes| !sizes.as_slice().contains(&size))
+    {
+        return Err(format!("the script is not for a world of {size}"));
+    }
+    let script = script(
+        place,
+        number,
+        spec,
+        it.map(|it| (it.op, &it.params)),
+        index,
+        line,
+    )?;
+    let step = SweepSpec {
+        op: Op::Script,
+        params: StepParams {
+            covers: spec.covers.clone(),
+            ..StepParams::default()
+        },
+        line,
+    };
+    let mut check = single(place, number, &step, world, index)?;
+    check.params.push(("script".to_owned(), spec.name.clone()));
+    if let Some(it) = it {
+        check
+            .params
+            .push(("over".to_owned(), it.op.name().to_owned()));
+    }
+    let words: Vec<&str> = check
+        .params
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
+    check.script = Some(Arc::new(script));
+    // What is not declared of the ops it issues leaves it out as a whole.
+    check.declared = Declared::Supported;
+    Ok(check)
+}
+
+/// The first point of a step's sweep.
+///
+/// # Errors
+/// Why it has no meaning.
+pub(super) fn single(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
+    group: &Arc<Group>,
+    index: u32,
+) -> Result<Check, String> {
+    let axes = Axes::new(step, group.size() as u64);
+    let lengths = axes.lengths();
+    if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
+        return Err("a move has one value for each parameter".to_owned());
+    }
+    let point = vec![0; lengths.len()];
+    let mut check = check(place, number, step, group, &axes, &point, index);
+    if step.op.is_barrier() {
+        // Who is late is for the script to say.
+        check.late = None;
+    }
+    if let Some(reason) = meaningless(&check, place.device) {
+        return Err(reason);
+    }
+    check.declared = declared(place, &check);
+    Ok(check)
+}
+
+fn sweep(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<LeftOut>,
+) {
     let world = OneOrMany::One("world".to_owned());
     let names = step.params.group.as_ref().unwrap_or(&world);
-    for name in names.as_slice() {
-        let Some(group) = place.groups.iter().find(|group| group.name == *name) else {
-            continue;
-        };
+    let meant = |name: &String| {
+        let name = name.clone();
+        place
+            .groups
+            .iter()
+            .filter(move |group| group.is_called(&name))
+    };
+    for group in names.as_slice().iter().flat_map(meant) {
+        let name = &group.name;
         if group.ranks.is_empty() {
             left_out.push(LeftOut {
                 scenario: place.scenario.clone(),
@@ -277,7 +419,7 @@ fn is_one_sided(check: &Check) -> bool {
 fn check(
     place: &Place<'_>,
     number: usize,
-    step: &StepSpec,
+    step: &SweepSpec,
     group: &Arc<Group>,
     axes: &Axes,
     point: &[usize],
@@ -337,6 +479,7 @@ fn check(
         declared: Declared::Supported,
         params: Vec::new(),
         at: format!("{}:{}", place.case.source.display(), step.line),
+        script: None,
     };
     check.params = params(step, &check);
     let words: Vec<String> = check
@@ -352,7 +495,7 @@ fn check(
 }
 
 /// The axes worth showing: those the step writes down, and those that decide what the check is.
-fn params(step: &StepSpec, check: &Check) -> Vec<(String, String)> {
+fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
     let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
@@ -428,6 +571,9 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
     {
         return Some(format!("{reduce} is not defined on {}", check.dtype));
     }
+    if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
+        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
+    }
     if let Some(reason) = no_such_layout(check) {
         return Some(reason.to_owned());
     }
@@ -444,7 +590,7 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
         match check.pairs {
             Pairs::Ring => return Some("a ring needs two ranks".to_owned()),
             Pairs::All => return Some("a pair needs two ranks".to_owned()),
-            Pairs::Own => {}
+            Pairs::Own | Pairs::Link { .. } => {}
         }
     }
     None

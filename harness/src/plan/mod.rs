@@ -5,18 +5,20 @@ mod check;
 mod expand;
 mod filter;
 mod op;
+mod script;
 mod shard;
 mod sweep;
 
 pub use build::{LeftOut, Plan, Selection, Target, plan};
 pub use expand::groups;
 pub use filter::{Filter, FilterError};
+pub use script::{Act, MessageAct, Move, Script};
 pub use shard::{Shard, ShardError};
 
 pub use crate::protocol::TensorKind;
 pub use check::{
-    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
-    Placement, Root, RootBy, Splits, SplitsKind,
+    Check, Creation, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind,
+    Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind,
 };
 
 use std::collections::BTreeMap;

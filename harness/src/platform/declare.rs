@@ -71,7 +71,7 @@ const FACETS: [Facet; 12] = [
         has: |support, check| !check.op.takes("pairs") || allows(&support.pairs, &pairs(check)),
         words: |check| match pairs(check) {
             Pairs::Own => Some("from a rank to itself".to_owned()),
-            Pairs::Ring | Pairs::All => Some("between ranks".to_owned()),
+            Pairs::Ring | Pairs::All | Pairs::Link { .. } => Some("between ranks".to_owned()),
         },
     },
     Facet {
@@ -149,8 +149,8 @@ pub(crate) mod tests {
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
     use crate::plan::{
-        Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits,
-        TensorKind,
+        Creation, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement,
+        RootBy, Splits, TensorKind,
     };
 
     pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
@@ -162,6 +162,7 @@ pub(crate) mod tests {
                 name: "world".to_owned(),
                 ranks: (0..world).map(Rank).collect(),
                 backend: None,
+                how: Creation::default(),
             }),
             dtype,
             reduce,
@@ -185,6 +186,7 @@ pub(crate) mod tests {
             declared: Declared::Supported,
             params: Vec::new(),
             at: String::new(),
+            script: None,
         }
     }
 

@@ -150,11 +150,15 @@ pub enum Call {
         world_size: u32,
         /// The library's own timeout, seconds.
         timeout_s: f64,
+        /// `store` only: whether this rank hosts the store; absent: rank 0 does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hosts: Option<bool>,
         /// `device_id=` argument, `cuda:1`; absent: not passed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device_id: Option<String>,
     },
-    /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n}`; size 0 on non-members.
+    /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n, "timeout_s": seconds}`; size 0 on
+    /// non-members; no timeout there, or where the library does not tell it.
     NewGroup {
         /// The name later calls use.
         name: String,
@@ -163,6 +167,18 @@ pub enum Call {
         /// Backend, or the world's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<String>,
+        /// The library's own timeout, seconds.
+        timeout_s: f64,
+        /// Whether to pass `use_local_synchronization=True`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        local_sync: bool,
+    },
+    /// `split_group` of the world, called on every rank. Value: as of `new_group`.
+    SplitGroup {
+        /// The name later calls use.
+        name: String,
+        /// Members, global ranks.
+        ranks: Vec<Rank>,
         /// The library's own timeout, seconds.
         timeout_s: f64,
     },
@@ -187,6 +203,84 @@ pub enum Call {
     Wait {
         /// Index of that call in the step.
         work: usize,
+        /// `wait(timeout)`, milliseconds; absent: no argument.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout_ms: Option<u64>,
+    },
+    /// `is_completed()` of the work. Value: the answer.
+    IsCompleted {
+        /// Index of the call that made it.
+        work: usize,
+    },
+    /// `get_future().wait()` of the work. Value: whether the future says afterwards that it is done.
+    Future {
+        /// Index of the call that made it.
+        work: usize,
+    },
+    /// Forget the work without waiting for it.
+    Drop {
+        /// Index of the call that made it.
+        work: usize,
+    },
+    /// Make a call that may raise; the step goes on either way. Value: `{"raised": null, "value": v}` or
+    /// `{"raised": {"type": t, "message": m}}`.
+    Attempt {
+        /// The call.
+        inner: Box<Call>,
+    },
+    /// Run each list of calls on a thread of its own, all at once, and wait for all. Value: for each thread, the
+    /// [`CallResult`](super::CallResult)s of its calls; the first error ends that thread. `work` indices count within the thread.
+    Together {
+        /// One list for each thread.
+        threads: Vec<Vec<Call>>,
+    },
+    /// Nothing; its `enter` frame tells the harness that the rank has come here.
+    Mark {
+        /// Its name, for people.
+        name: String,
+    },
+    /// Wait for the harness's `go`.
+    Hold {
+        /// What is waited for, for people.
+        name: String,
+    },
+    /// Stop this process as SIGSTOP does; the harness may let it go on.
+    Pause,
+    /// End this process by a signal.
+    Die {
+        /// Its number.
+        signal: i32,
+    },
+    /// Leave through the language's normal shutdown, with this code and without `bye`.
+    Exit {
+        /// The exit code.
+        code: i32,
+    },
+    /// Value: `{"files": n, "sockets": n, "threads": n, "shared_memory": n, "memory": bytes, "processes": n}` of this process, after collecting garbage:
+    /// open file descriptors, sockets among them, threads, mapped shared memory, resident bytes, child processes.
+    Census,
+    /// Value: `{"rank": r, "size": n, "backend": name}` of a group as the library tells them; rank -1 for non-members.
+    WhoAmI {
+        /// The group.
+        group: String,
+    },
+    /// Change this process's environment.
+    Setenv {
+        /// The variable.
+        name: String,
+        /// Its value; null removes it.
+        value: Option<String>,
+    },
+    /// `abort` of the group's backend.
+    Abort {
+        /// The group.
+        group: String,
+    },
+    /// Run Python statements with the names `torch`, `dist`, `rank`, `world_size`, `group` (a function from names to groups) and
+    /// `tensors`. Value: what they leave in `result`. For what is a matter of PyTorch's Python layer.
+    Python {
+        /// The statements.
+        source: String,
     },
     /// `all_reduce(tensors[tensor], op)`.
     AllReduce {
@@ -203,6 +297,15 @@ pub enum Call {
         op: ReduceOp,
         #[serde(default)]
         async_op: bool,
+    },
+    /// `all_reduce` of a sparse tensor: of the shape of `output`, with these values at these indices. Its result, made
+    /// dense, is then copied to `output`.
+    AllReduceSparse {
+        group: String,
+        values: usize,
+        indices: Vec<u64>,
+        output: usize,
+        op: ReduceOp,
     },
     /// `broadcast(tensors[tensor], src)`.
     Broadcast {
@@ -311,7 +414,8 @@ pub enum Call {
     Recv {
         group: String,
         tensor: usize,
-        peer: RankRef,
+        /// None: from any source.
+        peer: Option<RankRef>,
         #[serde(default)]
         tag: u32,
     },
@@ -378,6 +482,100 @@ impl Call {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()
+    }
+
+    /// Every tensor the call names, to be changed.
+    pub fn tensors_mut(&mut self) -> Vec<&mut usize> {
+        match self {
+            Self::AllReduce { tensor, .. }
+            | Self::Broadcast { tensor, .. }
+            | Self::Reduce { tensor, .. }
+            | Self::Send { tensor, .. }
+            | Self::Recv { tensor, .. }
+            | Self::Isend { tensor, .. }
+            | Self::Irecv { tensor, .. } => vec![tensor],
+            Self::AllReduceCoalesced { tensors, .. } => tensors.iter_mut().collect(),
+            Self::AllGather { outputs, input, .. } => outputs.iter_mut().chain([input]).collect(),
+            Self::AllGatherCoalesced {
+                outputs, inputs, ..
+            } => outputs.iter_mut().flatten().chain(inputs).collect(),
+            Self::AllGatherIntoTensor { output, input, .. }
+            | Self::ReduceScatterTensor { output, input, .. }
+            | Self::AllToAllSingle { output, input, .. } => vec![output, input],
+            Self::Gather { input, outputs, .. } => {
+                outputs.iter_mut().flatten().chain([input]).collect()
+            }
+            Self::Scatter { output, inputs, .. } => {
+                inputs.iter_mut().flatten().chain([output]).collect()
+            }
+            Self::ReduceScatter { output, inputs, .. } => {
+                inputs.iter_mut().chain([output]).collect()
+            }
+            Self::AllToAll {
+                outputs, inputs, ..
+            } => outputs.iter_mut().chain(inputs).collect(),
+            Self::BatchIsendIrecv { ops, .. } => ops.iter_mut().map(|op| &mut op.tensor).collect(),
+            Self::Coalesced { calls, .. } => calls.iter_mut().flat_map(Self::tensors_mut).collect(),
+            Self::TensorsAs { tensors, .. } => tensors.iter_mut().collect(),
+            Self::AllReduceSparse { values, output, .. } => vec![values, output],
+            Self::Attempt { inner } => inner.tensors_mut(),
+            Self::Together { threads } => threads
+                .iter_mut()
+                .flatten()
+                .flat_map(Self::tensors_mut)
+                .collect(),
+            Self::Prepare { .. }
+            | Self::InitProcessGroup { .. }
+            | Self::NewGroup { .. }
+            | Self::SplitGroup { .. }
+            | Self::DestroyProcessGroup { .. }
+            | Self::Sleep { .. }
+            | Self::Wait { .. }
+            | Self::IsCompleted { .. }
+            | Self::Future { .. }
+            | Self::Drop { .. }
+            | Self::Mark { .. }
+            | Self::Hold { .. }
+            | Self::Pause
+            | Self::Die { .. }
+            | Self::Exit { .. }
+            | Self::Census
+            | Self::WhoAmI { .. }
+            | Self::Setenv { .. }
+            | Self::Abort { .. }
+            | Self::Python { .. }
+            | Self::Barrier { .. }
+            | Self::MonitoredBarrier { .. }
+            | Self::AllGatherObject { .. }
+            | Self::GatherObject { .. }
+            | Self::BroadcastObjectList { .. }
+            | Self::ScatterObjectList { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether it keeps a work for `wait`.
+    #[must_use]
+    pub fn keeps_work(&self) -> bool {
+        match self {
+            Self::AllReduce { async_op, .. }
+            | Self::AllReduceCoalesced { async_op, .. }
+            | Self::Broadcast { async_op, .. }
+            | Self::Reduce { async_op, .. }
+            | Self::AllGather { async_op, .. }
+            | Self::AllGatherCoalesced { async_op, .. }
+            | Self::AllGatherIntoTensor { async_op, .. }
+            | Self::Gather { async_op, .. }
+            | Self::Scatter { async_op, .. }
+            | Self::ReduceScatter { async_op, .. }
+            | Self::ReduceScatterTensor { async_op, .. }
+            | Self::AllToAll { async_op, .. }
+            | Self::AllToAllSingle { async_op, .. }
+            | Self::Barrier { async_op, .. }
+            | Self::Coalesced { async_op, .. } => *async_op,
+            Self::Isend { .. } | Self::Irecv { .. } => true,
+            Self::Attempt { inner } => inner.keeps_work(),
+            _ => false,
+        }
     }
 }
 

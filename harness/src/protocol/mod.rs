@@ -33,6 +33,8 @@ pub const PREMUL_FACTOR: f64 = 3.0;
 pub enum ToRank {
     /// Do these calls. The payload is the initial bytes of the step's storages, one after another.
     Step(Step),
+    /// What a `hold` waits for has come.
+    Go,
     /// No more steps: answer `bye`, close the socket, exit with code 0.
     Finish,
 }

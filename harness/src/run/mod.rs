@@ -16,7 +16,7 @@ mod story;
 
 pub use recording::point;
 pub use setup::distinctive_environment;
-pub use steps::steps;
+pub use steps::{StepsError, steps, steps_of};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,8 +1,11 @@
 //! A step that was sent and has not been answered by all, and what an answer to it must look like.
 
+use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::oracle::{Prepared, RankReply};
 use crate::protocol::{CallStatus, StepResult};
+use crate::script::{Answer, Staged};
+use crate::world::End;
 
 /// What a step of a world is for.
 pub enum Purpose {
@@ -10,6 +13,8 @@ pub enum Purpose {
     Opening,
     /// The check at that place of the scenario.
     Check(usize, Prepared),
+    /// The script at that place of the scenario.
+    Script(usize, Box<Staged>),
     /// After a refusal: is the group still usable?
     Probe(usize, Prepared),
     /// Teardown.
@@ -32,12 +37,54 @@ pub struct Pending {
     pub bytes: usize,
     /// Each rank's answer, once it is there.
     pub replies: Vec<Option<RankReply>>,
+    /// Ranks that have left, as a script wants it or not, and the call each was in.
+    pub left: Vec<Option<Left>>,
+}
+
+/// A rank that will not answer a script.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// The call it was in.
+    pub call: Option<usize>,
+    /// How its process ended; none: it is stopped.
+    pub end: Option<End>,
 }
 
 impl Pending {
     /// Whether every rank has answered.
     pub fn is_answered(&self) -> bool {
-        self.replies.iter().all(Option::is_some)
+        self.replies
+            .iter()
+            .zip(&self.left)
+            .all(|(reply, left)| reply.is_some() || left.is_some())
+    }
+
+    /// The finding of a script of which every rank has answered or left.
+    pub fn judge_script(self) -> Finding {
+        let answers: Vec<Answer> = self
+            .replies
+            .into_iter()
+            .zip(self.left)
+            .map(|(reply, left)| match (reply, left) {
+                (Some(reply), _) => Answer::Reply(reply),
+                (None, Some(left)) => Answer::Left(left.call, left.end),
+                (None, None) => Answer::Left(None, None),
+            })
+            .collect();
+        match self.purpose {
+            Purpose::Script(_, staged) => staged.judge(&answers),
+            Purpose::Opening | Purpose::Check(..) | Purpose::Probe(..) | Purpose::Closing => {
+                Finding::bare(Outcome::HarnessError, None, "no script to judge")
+            }
+        }
+    }
+
+    /// The script the ranks play, if it is one.
+    pub fn script(&self) -> Option<&Staged> {
+        match &self.purpose {
+            Purpose::Script(_, staged) => Some(staged),
+            Purpose::Opening | Purpose::Check(..) | Purpose::Probe(..) | Purpose::Closing => None,
+        }
     }
 
     /// Whether the rank has.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Shared;
 use super::scenario::ScenarioRun;
 use super::story::RankStory;
+use crate::case::Starts;
 use crate::judge::{Entry, Finding, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
@@ -15,6 +16,8 @@ const LAUNCHER: &str = "local";
 
 /// What every scenario's opening and closing prove, whatever its case is about.
 const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+/// What init covers besides where groups have timeouts of their own: every rank says which they have.
+const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
 const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
 /// The matrix column of a scenario.
@@ -46,11 +49,24 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
         records: Vec::with_capacity(run.checks.len() + 3),
     };
     let [init, end] = scenario.frame_checks();
-    writer.frame(init, "init", &OPENING_COVERS, run.init);
+    let (opening, closing): (&[&str], &[&str]) = match scenario.case.world.starts {
+        Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
+        // Its scripts initialise and destroy, and say themselves what that covers.
+        Starts::Bare => (&[], &[]),
+    };
+    let mut opening = opening.to_vec();
+    if scenario
+        .groups
+        .iter()
+        .any(|group| group.how.timeout_s.is_some())
+    {
+        opening.push(GROUP_TIMEOUT_COVERS);
+    }
+    writer.frame(init, "init", &opening, run.init);
     for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
         writer.check(check, finding);
     }
-    writer.frame(end, "teardown", &CLOSING_COVERS, run.end);
+    writer.frame(end, "teardown", closing, run.end);
     let mut records = writer.records;
     records.push(Record::Scenario(Box::new(ScenarioRecord {
         format: FORMAT,

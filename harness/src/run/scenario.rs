@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use super::Shared;
 use super::play::{Played, Player};
-use super::setup::{MeetingPoint, device, environment, opening};
+use super::setup::{MeetingPoint, SPARE, device, environment, opening};
 use super::story::RankStory;
+use crate::case::Starts;
 use crate::judge::{Finding, Outcome};
 use crate::plan::Scenario;
 use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};
@@ -36,6 +37,8 @@ pub struct ScenarioRun {
     pub logs: Vec<PathBuf>,
     /// Worlds started.
     pub worlds: u32,
+    /// Worlds lost, which a script that gives up its world is not.
+    lost: u32,
     /// When it began.
     pub began: Instant,
     /// When it ended.
@@ -57,6 +60,7 @@ impl ScenarioRun {
                 .map(|rank| folder.join(format!("rank{rank}.log")))
                 .collect(),
             worlds: 0,
+            lost: 0,
             began: Instant::now(),
             ended: Instant::now(),
         }
@@ -80,7 +84,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             give_up(&mut run, "the run was interrupted");
             break;
         }
-        if run.worlds == WORLDS {
+        if run.lost == WORLDS {
             let why = format!("gave up after {WORLDS} worlds were lost");
             give_up(&mut run, &why);
             break;
@@ -137,6 +141,7 @@ fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
         run.end = end;
     }
     if let Some(lost) = played.lost {
+        run.lost += 1;
         run.trouble = Some(lost);
     }
     run.ranks = played.ranks;
@@ -185,9 +190,16 @@ async fn world(
     let scratch = tempfile::Builder::new()
         .prefix("allranks-")
         .tempdir_in(&shared.settings.out)?;
+    let spare = match scenario.case.world.starts {
+        Starts::Initialised => Vec::new(),
+        Starts::Bare => (0..SPARE)
+            .map(|_| lease_port())
+            .collect::<Result<Vec<_>, _>>()?,
+    };
     let at = MeetingPoint {
         port: port.port,
         file: scratch.path().join("store").to_string_lossy().into_owned(),
+        spare: spare.iter().map(|lease| lease.port).collect(),
     };
     if let Some(folder) = run.logs.first().and_then(|log| log.parent()) {
         std::fs::create_dir_all(shared.settings.out.join(folder))?;
@@ -211,6 +223,7 @@ async fn world(
         scenario,
         open_checks(run),
         openings,
+        at.points(),
         shared.settings.seed,
         shared.interrupt.clone(),
         world,

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::case::Starts;
 use crate::names::Rank;
-use crate::plan::Scenario;
+use crate::plan::{Group, Scenario};
 use crate::protocol::{Call, CallResult, Step, StoreMethod};
+use crate::script::Points;
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
@@ -13,7 +15,37 @@ pub struct MeetingPoint {
     pub port: u16,
     /// A file that does not exist, for `file://`.
     pub file: String,
+    /// Ports of further points, where scripts let ranks miss each other.
+    pub spare: Vec<u16>,
 }
+
+impl MeetingPoint {
+    /// A point that leads nowhere, for what is worked out before anything runs.
+    #[must_use]
+    pub fn nowhere() -> Self {
+        Self {
+            port: 0,
+            file: String::new(),
+            spare: vec![0; SPARE],
+        }
+    }
+
+    /// Every point, for scripts.
+    #[must_use]
+    pub fn points(&self) -> Points {
+        let files = (0..).map(|number| match number {
+            0 => self.file.clone(),
+            number => format!("{}.{number}", self.file),
+        });
+        let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
+        Points {
+            all: ports.zip(files).collect(),
+        }
+    }
+}
+
+/// Points besides the first that a world has whose scripts initialise.
+pub const SPARE: usize = 2;
 
 const HOST: &str = "127.0.0.1";
 
@@ -41,18 +73,25 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
         .init
         .clone()
         .unwrap_or_else(|| scenario.backend.clone());
+    let prepare = Call::Prepare {
+        import: platform.import.clone(),
+        python_path: platform
+            .python_path
+            .iter()
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect(),
+        device,
+        set_device: platform.set_device.clone(),
+        synchronize: platform.synchronize.clone(),
+    };
+    if world.starts == Starts::Bare {
+        return Step {
+            calls: vec![prepare],
+            ..Step::default()
+        };
+    }
     let mut calls = vec![
-        Call::Prepare {
-            import: platform.import.clone(),
-            python_path: platform
-                .python_path
-                .iter()
-                .map(|path| path.to_string_lossy().into_owned())
-                .collect(),
-            device,
-            set_device: platform.set_device.clone(),
-            synchronize: platform.synchronize.clone(),
-        },
+        prepare,
         Call::InitProcessGroup {
             backend,
             method: scenario.init.method,
@@ -60,6 +99,7 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             rank,
             world_size: scenario.world_size.0,
             timeout_s: world.timeout_s,
+            hosts: None,
             device_id: None,
         },
     ];
@@ -69,16 +109,38 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             .iter()
             .skip(1)
             .filter(|group| !group.ranks.is_empty())
-            .map(|group| Call::NewGroup {
-                name: group.name.clone(),
-                ranks: group.ranks.clone(),
-                backend: group.backend.clone(),
-                timeout_s: world.timeout_s,
-            }),
+            .map(|group| creation(group, world.timeout_s)),
     );
     Step {
         calls,
         ..Step::default()
+    }
+}
+
+/// The call that makes a group.
+fn creation(group: &Group, timeout_s: f64) -> Call {
+    let how = &group.how;
+    let name = group.name.clone();
+    let timeout_s = how.timeout_s.unwrap_or(timeout_s);
+    let given = if how.given.is_empty() {
+        &group.ranks
+    } else {
+        &how.given
+    };
+    let ranks = given.clone();
+    if how.split {
+        return Call::SplitGroup {
+            name,
+            ranks,
+            timeout_s,
+        };
+    }
+    Call::NewGroup {
+        name,
+        ranks,
+        backend: group.backend.clone(),
+        timeout_s,
+        local_sync: how.local_sync,
     }
 }
 
@@ -121,6 +183,17 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
                 "in group {}, the group rank is {}; it must be {wanted}",
                 group.name,
                 text(own)
+            ));
+        }
+        let timeout = call
+            .value
+            .get("timeout_s")
+            .and_then(serde_json::Value::as_f64);
+        let asked = group.how.timeout_s.unwrap_or(scenario.case.world.timeout_s);
+        if let Some(timeout) = timeout.filter(|timeout| *timeout != asked) {
+            return Some(format!(
+                "group {} has a timeout of {timeout} s; it was given {asked} s",
+                group.name
             ));
         }
         if expected.is_some() && size != Some(group.size() as i64) {
@@ -205,10 +278,7 @@ pub fn base_environment() -> BTreeMap<String, String> {
 /// What the harness itself puts into a rank's environment, for people; the port is chosen when the world starts.
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
-    let at = MeetingPoint {
-        port: 0,
-        file: String::new(),
-    };
+    let at = MeetingPoint::nowhere();
     let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
     env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
     env

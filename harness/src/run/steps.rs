@@ -2,21 +2,31 @@
 
 use super::probe::probe_after;
 use super::setup::{MeetingPoint, closing, device, opening};
+use crate::case::Starts;
 use crate::oracle::{Prepared, Unpreparable};
-use crate::plan::Scenario;
+use crate::plan::{Check, Scenario};
 use crate::protocol::Step;
+use crate::script::Staged;
+
+/// Why there are no steps.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StepsError {
+    /// A check has no expected value, or contradicts itself or the world.
+    #[error(transparent)]
+    Check(#[from] Unpreparable),
+    /// A script contradicts itself.
+    #[error("{0}")]
+    Script(String),
+}
 
 /// The steps of each rank, in order: the opening, one for each check and a probe after each that must be refused, the
 /// closing. The ranks would meet at port 0 and the empty path; a device carries no index.
 ///
 /// # Errors
 /// A check has no expected value, or contradicts itself or the world.
-pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, Unpreparable> {
+pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsError> {
     let size = scenario.world_size;
-    let nowhere = MeetingPoint {
-        port: 0,
-        file: String::new(),
-    };
+    let nowhere = MeetingPoint::nowhere();
     let mut ranks: Vec<Vec<Step>> = size
         .ranks()
         .map(|rank| {
@@ -30,17 +40,37 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, Unprepara
         .collect();
     for check in &scenario.checks {
         for check in std::iter::once(check).chain(&probe_after(check)) {
-            let prepared = Prepared::new(check, size, seed)?;
-            for (steps, step) in ranks.iter_mut().zip(prepared.steps()) {
-                steps.push(step.step.clone());
+            for (steps, step) in ranks.iter_mut().zip(steps_of(scenario, check, seed)?) {
+                steps.push(step);
             }
         }
     }
     for steps in &mut ranks {
-        steps.push(closing());
+        if scenario.case.world.starts == Starts::Initialised {
+            steps.push(closing());
+        }
         for (number, step) in (0..).zip(steps) {
             step.step = number;
         }
     }
     Ok(ranks)
+}
+
+/// The step of each rank for one check.
+///
+/// # Errors
+/// It has no expected value, or contradicts itself or the world.
+pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Step>, StepsError> {
+    let steps = match &check.script {
+        None => Prepared::new(check, scenario.world_size, seed)?
+            .steps()
+            .to_vec(),
+        Some(script) => {
+            let points = MeetingPoint::nowhere().points();
+            Staged::new(scenario, check, script, &points, seed)
+                .map_err(StepsError::Script)?
+                .steps
+        }
+    };
+    Ok(steps.into_iter().map(|step| step.step).collect())
 }

@@ -88,6 +88,7 @@ trait Processes: std::fmt::Debug + Send + Sync {
 
 const EVENTS: usize = 1024;
 const SIGKILL: i32 = 9;
+const SIGCONT: i32 = 18;
 
 impl World {
     /// The next event, in the order of arrival. Cancel-safe.
@@ -159,6 +160,11 @@ impl World {
     /// Kills a rank and all it started.
     pub fn kill(&self, rank: Rank) {
         self.processes.signal(rank, SIGKILL);
+    }
+
+    /// Lets a stopped rank go on.
+    pub fn resume(&self, rank: Rank) {
+        self.processes.signal(rank, SIGCONT);
     }
 
     /// Kills what ranks left behind after they all ended; the number of processes found.

@@ -6,6 +6,7 @@
 mod collective;
 mod objects;
 mod pairs;
+mod sparse;
 mod uneven;
 
 use super::work::{Desk, Fill, Origin, Role, Work};
@@ -31,6 +32,7 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);
         }
+        Op::AllReduceSparse => sparse::all_reduce(desk),
         Op::Broadcast => collective::broadcast(desk),
         Op::Reduce => collective::reduce(desk),
         Op::AllGather => collective::all_gather(desk),
@@ -52,6 +54,8 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         Op::GatherObject => objects::gather(desk),
         Op::BroadcastObjectList => objects::broadcast(desk),
         Op::ScatterObjectList => objects::scatter(desk),
+        // Refused before: the ops it issues are checks of their own.
+        Op::Script => {}
     }
     choose_tensors(&mut desk.work);
     std::mem::take(&mut desk.work)

@@ -12,6 +12,7 @@ use crate::protocol::{Call, Direction, P2pCall};
 fn pairs(pattern: Pairs, ranks: u32) -> Vec<(u32, u32)> {
     match pattern {
         Pairs::Ring => (0..ranks).map(|from| (from, (from + 1) % ranks)).collect(),
+        Pairs::Link { from, to } => vec![(from, to)],
         Pairs::Own => (0..ranks).map(|rank| (rank, rank)).collect(),
         Pairs::All => (0..ranks)
             .flat_map(|from| (0..ranks).map(move |to| (from, to)))
@@ -47,7 +48,10 @@ pub(super) fn exchange(desk: &mut Desk<'_>) {
             let is_message = |call: &Call| matches!(call, Call::Isend { .. } | Call::Irecv { .. });
             for work in 0..desk.work.calls.len() {
                 if is_message(&desk.work.calls[work]) {
-                    desk.work.calls.push(Call::Wait { work });
+                    desk.work.calls.push(Call::Wait {
+                        work,
+                        timeout_ms: None,
+                    });
                 }
             }
         }
@@ -101,7 +105,7 @@ fn message_call(
             let call = Call::Recv {
                 group,
                 tensor,
-                peer,
+                peer: Some(peer),
                 tag,
             };
             desk.ask(call, sender);

@@ -16,8 +16,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs,
-    Placement, Root, RootBy, Splits, TensorKind,
+    Check, Creation, Declared, Extent, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind,
+    Op, Pairs, Placement, Root, RootBy, Splits, TensorKind,
 };
 
 /// A check of the whole world with everything neutral.
@@ -52,6 +52,7 @@ fn check(op: Op, ranks: u32) -> Check {
         declared: Declared::Supported,
         params: vec![],
         at: String::new(),
+        script: None,
     }
 }
 
@@ -60,6 +61,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
         name: "group".into(),
         ranks: ranks.into_iter().map(Rank).collect(),
         backend: None,
+        how: Creation::default(),
     })
 }
 

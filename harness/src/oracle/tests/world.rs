@@ -206,7 +206,7 @@ impl World<'_> {
                 self.clock[rank] += ms * 1_000_000;
                 self.done(rank, Value::Null);
             }
-            Call::Wait { work } => {
+            Call::Wait { work, .. } => {
                 assert!(work < self.results[rank].len());
                 self.done(rank, Value::Null);
             }
@@ -237,7 +237,7 @@ impl World<'_> {
             Call::Recv {
                 tensor, peer, tag, ..
             } => {
-                let from = self.resolve(peer);
+                let from = self.resolve(peer.expect("no check receives from any source"));
                 let Some(Call::Send {
                     tensor: sent,
                     peer: to,

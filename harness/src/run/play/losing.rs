@@ -75,7 +75,7 @@ impl Player<'_> {
                     Declared::Unsupported(_) => check.group.size(),
                 }
             }
-            Purpose::Probe(..) => 0,
+            Purpose::Probe(..) | Purpose::Script(..) => 0,
             // No check to play again: what they come to counts.
             Purpose::Opening | Purpose::Closing => return false,
         };
@@ -100,13 +100,13 @@ impl Player<'_> {
         let mut finding = Finding::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
         if let Some(open) = self.pending.front()
-            && let Purpose::Check(..) = open.purpose
+            && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
         {
             finding = with_errors(finding, open);
         }
         self.played.lost = Some(what);
         match self.lost_step(loss).map(|pending| &pending.purpose) {
-            Some(Purpose::Check(index, _)) => {
+            Some(Purpose::Check(index, _) | Purpose::Script(index, _)) => {
                 let index = *index;
                 self.played.checks.insert(index, finding);
             }

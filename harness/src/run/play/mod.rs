@@ -3,9 +3,11 @@
 //! Steps are sent ahead of the answers, so that a rank never waits for the harness; the opening and the closing are
 //! fences. The harness's own deadline is on *progress*: any event of any rank counts.
 
+mod acting;
 mod leaving;
 mod losing;
 
+use acting::Acting;
 use leaving::judge_closing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +20,14 @@ use super::pending::{Pending, Purpose, check_form};
 use super::probe::{probe, probe_after};
 use super::setup::{closing, disagreement};
 use super::story::RankStory;
+use crate::case::Starts;
 use crate::judge::{Finding, Outcome, error_text};
 use crate::names::{Rank, WorldSize};
 use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
 use crate::protocol::{Call, CallResult, CallStatus, Frame, FromRank, Step, ToRank};
 use crate::report::RankLine;
+use crate::script::Points;
 use crate::world::{Event, World};
 
 /// Steps a rank may be ahead of the slowest.
@@ -67,6 +71,8 @@ pub struct Player<'a> {
     pending: VecDeque<Pending>,
     next_step: u32,
     played: Played,
+    points: Points,
+    acting: Acting,
     /// First `ns` of each rank's clock, the origin of its spans.
     progress: Instant,
 }
@@ -77,6 +83,7 @@ impl<'a> Player<'a> {
         scenario: &'a Scenario,
         todo: Vec<usize>,
         openings: Vec<Step>,
+        points: Points,
         seed: u64,
         interrupted: tokio::sync::watch::Receiver<bool>,
         world: World,
@@ -95,6 +102,8 @@ impl<'a> Player<'a> {
                 ranks: vec![RankStory::default(); scenario.world_size.count()],
                 ..Played::default()
             },
+            points,
+            acting: Acting::default(),
             progress: Instant::now(),
         }
     }
@@ -105,14 +114,18 @@ impl<'a> Player<'a> {
 
     /// Plays to the end; afterwards no process of the world is left.
     pub async fn play(mut self) -> Played {
-        match self.acts().await {
+        let stopped = match self.acts().await {
+            Err(Stop::Leave(index)) => self.leave(index).await,
+            other => other,
+        };
+        match stopped {
             Err(Stop::Lost(Loss::Crash(rank, why))) => {
                 if self.hear_out(rank).await.is_ok() {
                     self.note_loss(&Loss::Crash(rank, why));
                 }
             }
             Err(Stop::Lost(loss)) => self.note_loss(&loss),
-            Err(Stop::Decided) | Ok(()) => {}
+            Err(Stop::Decided | Stop::Leave(_)) | Ok(()) => {}
         }
         self.clear().await;
         self.played
@@ -132,12 +145,25 @@ impl<'a> Player<'a> {
         self.open(steps).await?;
         self.drain(0).await?;
         for index in std::mem::take(&mut self.todo) {
+            if let Some(script) = &self.scenario.checks[index].script {
+                self.play_script(index, script).await?;
+                continue;
+            }
             while !self.has_room() {
                 self.drain(self.pending.len() - 1).await?;
             }
             self.send_check(index);
         }
         self.drain(0).await?;
+        if self.scenario.case.world.starts == Starts::Bare {
+            // Nothing is left to be destroyed.
+            let checked = vec![1; self.size().count()];
+            self.played.end = Some(Finding {
+                checked,
+                ..Finding::bare(Outcome::Pass, None, "")
+            });
+            return self.part().await;
+        }
         let farewell = self
             .size()
             .ranks()
@@ -248,6 +274,7 @@ impl<'a> Player<'a> {
             purpose,
             bytes,
             replies: vec![None; self.size().count()],
+            left: vec![None; self.size().count()],
         });
         messages
     }
@@ -288,9 +315,19 @@ impl<'a> Player<'a> {
 
     /// The next event; none if there is none in time.
     async fn event(&mut self, limit: Instant) -> Result<Option<Event>, Stop> {
-        tokio::select! {
-            event = timeout_at(limit, self.world.next()) => Ok(event.ok()),
-            () = interruption(&mut self.interrupted) => Err(Stop::Lost(Loss::Interrupted)),
+        loop {
+            let nudge = self.next_nudge();
+            let wake = nudge.map_or(limit, |nudge| nudge.min(limit));
+            tokio::select! {
+                event = timeout_at(wake, self.world.next()) => match (event, nudge) {
+                    (Ok(event), _) => return Ok(Some(event)),
+                    (Err(_), Some(nudge)) if nudge < limit => self.nudge(),
+                    (Err(_), _) => return Ok(None),
+                },
+                () = interruption(&mut self.interrupted) => {
+                    return Err(Stop::Lost(Loss::Interrupted));
+                }
+            }
         }
     }
 
@@ -314,6 +351,12 @@ impl<'a> Player<'a> {
                     return Ok(());
                 }
                 self.learn_end(rank).await;
+                if self.is_to_leave(rank) {
+                    let story = &self.played.ranks[rank.index()];
+                    let (call, end) = (story.entered.checked_sub(1), story.end.clone());
+                    self.note_left(rank, call, end);
+                    return Ok(());
+                }
                 let why = match &self.played.ranks[rank.index()].end {
                     Some(end) => format!("its process ended: {end}"),
                     None => why,
@@ -374,6 +417,7 @@ impl<'a> Player<'a> {
                 }
                 story.entered += 1;
                 story.position = Some((step, call, Instant::now()));
+                self.cue(rank, call);
                 Ok(())
             }
             FromRank::Result(result) => {
@@ -389,7 +433,10 @@ impl<'a> Player<'a> {
                     Purpose::Check(index, _) => {
                         self.scenario.checks[*index].declared != Declared::Supported
                     }
-                    Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => false,
+                    Purpose::Opening
+                    | Purpose::Probe(..)
+                    | Purpose::Script(..)
+                    | Purpose::Closing => false,
                 };
                 let returned = |call: &CallResult| call.status == CallStatus::Ok;
                 let ok = is_refusal || result.calls.iter().all(returned);
@@ -409,6 +456,10 @@ impl<'a> Player<'a> {
 
     /// Every rank has answered a step.
     fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
+        if let Purpose::Script(index, _) = pending.purpose {
+            let finding = pending.judge_script();
+            return self.end_script(index, finding);
+        }
         let replies: Vec<RankReply> = pending.replies.into_iter().flatten().collect();
         match pending.purpose {
             Purpose::Opening => {
@@ -436,6 +487,8 @@ impl<'a> Player<'a> {
                 self.played.end = Some(judge_closing(&replies));
                 Ok(())
             }
+            // Judged above, of all that came of the ranks and not only of replies.
+            Purpose::Script(..) => Ok(()),
         }
     }
 
@@ -481,6 +534,8 @@ enum Stop {
     Lost(Loss),
     /// A finding has been made that ends it.
     Decided,
+    /// The script at that place ends it by everybody's leaving.
+    Leave(usize),
 }
 
 async fn interruption(flag: &mut tokio::sync::watch::Receiver<bool>) {
