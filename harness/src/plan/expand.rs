@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot,
-    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, TensorKind, Values,
 };
 use crate::case::{
     Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
@@ -25,11 +24,33 @@ pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
         name: "world".to_owned(),
         ranks: size.ranks().collect(),
         backend: None,
+        how: Creation::default(),
     };
-    let named = case.groups.iter().map(|(name, spec)| Group {
-        name: name.clone(),
-        ranks: spec.ranks.in_world(size),
-        backend: spec.backend.clone(),
+    let named = case.groups.iter().flat_map(|(name, spec)| {
+        let copies = spec.count.unwrap_or(1);
+        (0..copies).map(move |copy| {
+            let given = spec.ranks.of_copy(size, copy);
+            // new_group numbers members by global rank, in whatever order they are given.
+            let mut ranks = given.clone();
+            ranks.sort_unstable();
+            let is_one = spec.count.is_none();
+            Group {
+                name: if is_one {
+                    name.clone()
+                } else {
+                    format!("{name}-{copy}")
+                },
+                ranks,
+                backend: spec.backend.clone(),
+                how: Creation {
+                    given,
+                    timeout_s: spec.timeout_s,
+                    local_sync: spec.local_sync,
+                    split: spec.split,
+                    family: (!is_one).then(|| name.clone()),
+                },
+            }
+        })
     });
     std::iter::once(world).chain(named).map(Arc::new).collect()
 }
@@ -315,10 +336,15 @@ fn sweep(
 ) {
     let world = OneOrMany::One("world".to_owned());
     let names = step.params.group.as_ref().unwrap_or(&world);
-    for name in names.as_slice() {
-        let Some(group) = place.groups.iter().find(|group| group.name == *name) else {
-            continue;
-        };
+    let meant = |name: &String| {
+        let name = name.clone();
+        place
+            .groups
+            .iter()
+            .filter(move |group| group.is_called(&name))
+    };
+    for group in names.as_slice().iter().flat_map(meant) {
+        let name = &group.name;
         if group.ranks.is_empty() {
             left_out.push(LeftOut {
                 scenario: place.scenario.clone(),
@@ -562,6 +588,9 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
     }
     if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
         return Some(reason);
+    }
+    if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
+        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
     }
     if let Some(reason) = no_such_layout(check) {
         return Some(reason.to_owned());

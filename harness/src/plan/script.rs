@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expand::{Place, single};
-use super::{Check, Declared, Group, Mode, Op, Pairs, TensorKind};
+use super::{Check, Creation, Declared, Group, Mode, Op, Pairs, TensorKind};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
@@ -281,11 +281,14 @@ impl Author<'_> {
             Verb::NewGroup(group) => {
                 label += &format!(" {}", group.name);
                 let members = group.ranks.in_world(self.size);
+                let mut ranks = members.clone();
+                ranks.sort_unstable();
                 self.groups.retain(|other| other.name != group.name);
                 self.groups.push(Arc::new(Group {
                     name: group.name.clone(),
-                    ranks: members.clone(),
+                    ranks,
                     backend: group.backend.clone(),
+                    how: Creation::default(),
                 }));
                 Act::NewGroup {
                     name: group.name.clone(),

@@ -6,6 +6,7 @@
 mod collective;
 mod objects;
 mod pairs;
+mod sparse;
 mod uneven;
 
 use super::place::Form;
@@ -42,6 +43,7 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);
         }
+        Op::AllReduceSparse => sparse::all_reduce(desk),
         Op::Broadcast => collective::broadcast(desk),
         Op::Reduce => collective::reduce(desk),
         Op::AllGather => collective::all_gather(desk),

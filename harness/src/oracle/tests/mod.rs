@@ -16,8 +16,7 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind,
-    Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
 };
 
 /// A check of the whole world with everything neutral.
@@ -64,6 +63,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
         name: "group".into(),
         ranks: ranks.into_iter().map(Rank).collect(),
         backend: None,
+        how: Creation::default(),
     })
 }
 

@@ -26,7 +26,9 @@ fn has_meaning(check: &Check) -> bool {
     let no_pair = check.op.has_pairs() && check.group.size() < 2 && check.pairs != Pairs::Own;
     let exchanges = matches!(check.op, Op::AllToAll | Op::AllToAllSingle);
     let aliased = exchanges && check.placement == Placement::InPlace;
-    !two_layouts && !no_pair && !aliased
+    // Alone, a rank has nothing to reduce, and the factor of `premul_sum` nothing to be applied to.
+    let alone = check.op == Op::AllReduceSparse && check.group.size() == 1;
+    !two_layouts && !no_pair && !aliased && !alone
 }
 
 #[test]
