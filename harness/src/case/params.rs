@@ -86,9 +86,7 @@ impl StepParams {
     #[must_use]
     pub fn allowed(op: Op) -> &'static [&'static str] {
         match op {
-            Op::AllReduce => &[
-                "dtype", "op", "numel", "layout", "mode", "values", "factor",
-            ],
+            Op::AllReduce => &["dtype", "op", "numel", "layout", "mode", "values", "factor"],
             Op::Broadcast => &["dtype", "numel", "root", "by", "layout", "mode", "values"],
             Op::Gather | Op::Scatter => &[
                 "dtype",
@@ -101,39 +99,34 @@ impl StepParams {
                 "values",
             ],
             Op::Reduce => &[
-                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root", "values", "factor",
+                "dtype", "op", "numel", "root", "by", "layout", "mode", "non_root", "values",
+                "factor",
             ],
             Op::AllGather | Op::AllGatherIntoTensor => {
                 &["dtype", "numel", "layout", "mode", "placement", "values"]
             }
-            Op::ReduceScatter | Op::ReduceScatterTensor => {
-                &[
-                    "dtype",
-                    "op",
-                    "numel",
-                    "layout",
-                    "mode",
-                    "placement",
-                    "values",
-                    "factor",
-                ]
-            }
+            Op::ReduceScatter | Op::ReduceScatterTensor => &[
+                "dtype",
+                "op",
+                "numel",
+                "layout",
+                "mode",
+                "placement",
+                "values",
+                "factor",
+            ],
             Op::AllToAll | Op::AllToAllSingle => {
                 &["dtype", "numel", "splits", "layout", "mode", "values"]
             }
             Op::AllReduceCoalesced | Op::CoalescedAllReduce | Op::CoalescedReduceScatterTensor => {
-                &[
-                    "dtype", "op", "numel", "count", "mode", "values", "factor",
-                ]
+                &["dtype", "op", "numel", "count", "mode", "values", "factor"]
             }
             Op::AllGatherCoalesced | Op::CoalescedAllGatherIntoTensor => {
                 &["dtype", "numel", "count", "mode", "values"]
             }
-            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => {
-                &[
-                    "dtype", "numel", "pairs", "by", "count", "tag", "layout", "values",
-                ]
-            }
+            Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => &[
+                "dtype", "numel", "pairs", "by", "count", "tag", "layout", "values",
+            ],
             Op::Barrier => &["mode"],
             Op::MonitoredBarrier => &[],
             Op::AllGatherObject => &["object"],

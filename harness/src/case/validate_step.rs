@@ -214,11 +214,7 @@ impl StepChecker<'_, '_> {
         let hint = match dtypes {
             [dtype] => format!(
                 "on {dtype}: {}",
-                join(
-                    ReduceOp::ALL
-                        .iter()
-                        .filter(|op| op.is_defined_for(*dtype))
-                )
+                join(ReduceOp::ALL.iter().filter(|op| op.is_defined_for(*dtype)))
             ),
             _ => format!(
                 "`{}` is defined on {}",

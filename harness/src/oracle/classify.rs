@@ -309,7 +309,10 @@ impl<'a> Case<'a> {
             })
         };
         let bool = scene.prepared.facts.purpose.dtype == DType::Bool;
-        let (same_nan, nan) = (|a, b| scene.is_nan(a) && scene.is_nan(b), |a| scene.is_nan(a));
+        let (same_nan, nan) = (
+            |a, b| scene.is_nan(a) && scene.is_nan(b),
+            |a| scene.is_nan(a),
+        );
         if bool {
             return is(&|expected, got| expected > 1 && got == 1).then_some(Class::BoolNormalised);
         }

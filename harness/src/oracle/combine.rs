@@ -46,7 +46,12 @@ pub(super) struct Reduction<'a> {
 }
 
 /// Combines `len` elements of every source and writes the results, dense, to `out`. There is at least one source.
-pub(super) fn combine(reduction: Reduction<'_>, sources: &[Source<'_>], len: usize, out: &mut [u8]) {
+pub(super) fn combine(
+    reduction: Reduction<'_>,
+    sources: &[Source<'_>],
+    len: usize,
+    out: &mut [u8],
+) {
     let job = &mut Job {
         reduction,
         sources,

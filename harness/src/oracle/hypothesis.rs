@@ -254,8 +254,9 @@ impl<'a> Scene<'a> {
         let ranks = facts.members.len() as u32;
         let exact = matches!(facts.purpose.lane, Lane::Exact | Lane::Special);
         let all = |slot: u32| self.contributions(slot, spot.index);
-        let usual =
-            |elements: &[Contribution], exact: bool| self.combined(op, ranks.into(), elements, exact);
+        let usual = |elements: &[Contribution], exact: bool| {
+            self.combined(op, ranks.into(), elements, exact)
+        };
         match bend {
             Bend::OwnOnly => {
                 let position = facts.position(spot.rank)? as usize;

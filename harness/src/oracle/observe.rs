@@ -111,7 +111,8 @@ impl<'a> Scene<'a> {
                 .map(|element| self.numbers(element.bits).0.abs())
                 .sum();
             let unit = f64::powi(2.0, -(precision(purpose.dtype).unwrap_or(0) as i32));
-            let bound = 2.0 * unit * exact.abs() + f64::powi(2.0, -24) * purpose.ranks as f64 * total;
+            let bound =
+                2.0 * unit * exact.abs() + f64::powi(2.0, -24) * purpose.ranks as f64 * total;
             (self.numbers(got).0 - exact).abs() <= bound
         };
         let all = |of: &dyn Fn(&Spot<'a>, &[Contribution]) -> u128| {
@@ -129,8 +130,8 @@ impl<'a> Scene<'a> {
                 self.added_in_dtype(&elements)
             })
         };
-        let telling = (0..purpose.ranks as usize)
-            .all(|turn| !in_dtype(turn, false) && !in_dtype(turn, true));
+        let telling =
+            (0..purpose.ranks as usize).all(|turn| !in_dtype(turn, false) && !in_dtype(turn, true));
         if !telling {
             return None;
         }

@@ -323,7 +323,12 @@ impl Scene<'_> {
             .filter(|element| !self.is_nan(element.bits))
             .copied()
             .collect();
-        Some(compares && self.combined(op, 1, &numbers, true).is_some_and(|value| value.bits == got))
+        Some(
+            compares
+                && self
+                    .combined(op, 1, &numbers, true)
+                    .is_some_and(|value| value.bits == got),
+        )
     }
 
     /// Whether an element is, or has, a NaN.

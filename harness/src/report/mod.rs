@@ -20,6 +20,7 @@ pub mod jsonl;
 pub mod junit;
 pub mod markdown;
 pub mod merge;
+mod observed;
 mod record;
 mod repeat;
 mod results;

@@ -1,6 +1,7 @@
 //! The story of one check that did not simply pass: labelled lines in the order a person asks for them. The console,
 //! JUnit and the page tell the same story.
 
+use super::observed::pairs;
 use super::record::{CheckRecord, RankLine, RankRecord, RunRecord, ScenarioRecord};
 use super::repeat::repeat_command;
 use super::results::evidence_word;

@@ -1,8 +1,8 @@
 //! Collectives in which every rank's contribution has the same size.
 
+use super::{LONGER, SAME, repeats};
 use crate::dtype::ReduceOp;
 use crate::oracle::work::{Desk, Fill, Origin, Role};
-use super::{LONGER, SAME, repeats};
 use crate::plan::{NonRoot, Op, Placement};
 use crate::protocol::Call;
 

@@ -212,7 +212,9 @@ impl World<'_> {
                     (None, Some(tensor)) => {
                         let dtype = self.tensor(rank, tensor).dtype;
                         match scalar::decode(dtype, &self.read(rank, tensor)[0]) {
-                            scalar::Scalar::Float(value) | scalar::Scalar::Complex(value, _) => value,
+                            scalar::Scalar::Float(value) | scalar::Scalar::Complex(value, _) => {
+                                value
+                            }
                             scalar::Scalar::Whole(_) => unreachable!("integers have no premul_sum"),
                         }
                     }
