@@ -101,6 +101,9 @@ fn guard(ours: &[(u32, &Wrong<'_>)]) -> Option<Class> {
     })
 }
 
+/// Whether a bug made the second element of the first.
+type Explains<'f> = &'f dyn Fn(u128, u128) -> bool;
+
 /// Wrong elements of results.
 struct Case<'a> {
     scene: Scene<'a>,
@@ -330,7 +333,7 @@ impl<'a> Case<'a> {
             true => Class::NanDependsOnRank,
             false => Class::NanDropped,
         };
-        let classes: [(Class, &dyn Fn(u128, u128) -> bool); 5] = [
+        let classes: [(Class, Explains<'_>); 5] = [
             (Class::NanBitsChanged, &|expected, got| {
                 moves && same_nan(expected, got)
             }),
