@@ -4,6 +4,8 @@ mod bug;
 mod bugs;
 mod collectives;
 mod data;
+mod distinct;
+mod lanes;
 mod right;
 mod scalar;
 mod vacuity;
