@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
@@ -37,6 +37,9 @@ const LOSSES: usize = 3;
 /// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
 /// others are not held up for the half minute that a case allows.
 const SHORT_DEADLINE: f64 = 10.0;
+
+/// A failing check that took so long waited for the library's own timeout.
+const IN_VAIN: Duration = Duration::from_secs(10);
 
 /// What to try, worked out before anything runs.
 #[derive(Debug)]
@@ -435,10 +438,12 @@ impl Proof {
     }
 }
 
-/// Whether a check hangs, in its steps or in init, that should not.
+/// Whether a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
+/// What this decides is when a panel is left, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
-    is_unexpected(check.verdict) && hangs
+    let waited = Duration::from_micros(check.duration_us) >= IN_VAIN;
+    is_unexpected(check.verdict) && (hangs || waited)
 }
 
 /// Runs scenarios within the session's budget; `watch` sees the checks of each as it ends.
