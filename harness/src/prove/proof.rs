@@ -1,6 +1,7 @@
 //! Mutants and the healthy backend, run: worlds of one session, several mutants side by side.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,9 +88,9 @@ impl Plan {
             .iter()
             .filter_map(|mutant| mutant.case.clone())
         {
-            if !extra.contains_key(&path) {
-                let library = case::load(&[index.folder.join(&path)])?;
-                extra.insert(path, library.cases);
+            if let Entry::Vacant(vacant) = extra.entry(path) {
+                let library = case::load(&[index.folder.join(vacant.key())])?;
+                vacant.insert(library.cases);
             }
         }
         let core = Selection {
@@ -177,7 +178,7 @@ impl Plan {
             filters: mutant.filter.parse().into_iter().collect(),
             ..Selection::default()
         };
-        plan::plan(cases, &[self.genuine.clone()], &selection).scenarios
+        plan::plan(cases, std::slice::from_ref(&self.genuine), &selection).scenarios
     }
 
     /// Everything that any of the mutants meets, each check once, without a bug.
