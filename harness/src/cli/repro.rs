@@ -73,7 +73,10 @@ impl Desk {
         let scenario = locate::scenario(&self.plan, id)?;
         let check = scenario.checks.iter().find(|check| check.id.as_str() == id);
         let is_frame = id == scenario.id.as_str()
-            || scenario.frame_checks().iter().any(|frame| frame.as_str() == id);
+            || scenario
+                .frame_checks()
+                .iter()
+                .any(|frame| frame.as_str() == id);
         if check.is_none() && !is_frame {
             return Err(locate::unknown(id, &self.plan));
         }
@@ -136,10 +139,19 @@ impl Desk {
                 .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
                 .min_by_key(|(scenario, check)| {
                     let size = (scenario.world_size, check.group.size());
-                    (size, check.group.name != "world", check.extent.numel(), check.index)
+                    (
+                        size,
+                        check.group.name != "world",
+                        check.extent.numel(),
+                        check.index,
+                    )
                 });
             let Some((scenario, check)) = smallest else {
-                writeln!(out, "{}: no check of the suite with torch {}", entry.at, self.torch)?;
+                writeln!(
+                    out,
+                    "{}: no check of the suite with torch {}",
+                    entry.at, self.torch
+                )?;
                 continue;
             };
             let smaller = self.shrunk(scenario, check, self.seed)?;
@@ -177,7 +189,12 @@ impl Desk {
     }
 
     /// A smaller check that fails in the same way here, if one is wanted and there is one.
-    fn shrunk(&self, scenario: &Scenario, check: &Check, seed: u64) -> Result<Option<Check>, Failure> {
+    fn shrunk(
+        &self,
+        scenario: &Scenario,
+        check: &Check,
+        seed: u64,
+    ) -> Result<Option<Check>, Failure> {
         if !self.shrink {
             return Ok(None);
         }
@@ -190,7 +207,13 @@ impl Desk {
             let text = self.script(&subject, &Notes::default())?;
             let port = world::lease_port().map_err(|error| Failure::Trouble(error.to_string()))?;
             let deadline_s = scenario.case.world.deadline_s;
-            Ok(trial(&self.python, &text, scenario.world_size, port.port, deadline_s)?)
+            Ok(trial(
+                &self.python,
+                &text,
+                scenario.world_size,
+                port.port,
+                deadline_s,
+            )?)
         };
         let whole = ends(check)?;
         if whole == Ended::AsExpected {
@@ -209,7 +232,9 @@ impl Desk {
 
     fn notes(&self, subject: &Subject<'_>, torch: &str) -> Notes {
         let covers = subject.check.map_or(&[][..], |check| &check.covers);
-        let requirements = covers.iter().filter_map(|id| self.suite.requirements.get(id));
+        let requirements = covers
+            .iter()
+            .filter_map(|id| self.suite.requirements.get(id));
         Notes {
             requirements: requirements
                 .map(|one| format!("{} ({}; {})", one.text, one.id, one.source))
@@ -233,16 +258,28 @@ impl Desk {
 
 /// What a run saw.
 fn observe(notes: &mut Notes, record: &CheckRecord) {
-    let class = record.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
+    let class = record
+        .class
+        .as_ref()
+        .map_or_else(String::new, |class| format!(" ({class})"));
     notes.observed = format!("{}{class}: {}", record.outcome, sentence(record));
     let reason = record.expectation.as_ref();
-    notes.url = reason.and_then(|reason| reason.url.clone()).unwrap_or_default();
+    notes.url = reason
+        .and_then(|reason| reason.url.clone())
+        .unwrap_or_default();
 }
 
 /// What an expectation says.
 fn known(notes: &mut Notes, entry: &Entry) {
-    let outcomes: Vec<_> = entry.outcomes.iter().map(|outcome| outcome.name()).collect();
-    let class = entry.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
+    let outcomes: Vec<_> = entry
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.name())
+        .collect();
+    let class = entry
+        .class
+        .as_ref()
+        .map_or_else(String::new, |class| format!(" ({class})"));
     notes.observed = format!("{}{class}: {}", outcomes.join(" or "), entry.reason);
     notes.url = entry.url.clone().unwrap_or_default();
 }

@@ -109,7 +109,11 @@ impl Prepared {
         if buffer.role == Role::Unspecified {
             return After::Anything;
         }
-        if buffer.pieces.iter().all(|piece| piece.after == Origin::Keep) {
+        if buffer
+            .pieces
+            .iter()
+            .all(|piece| piece.after == Origin::Keep)
+        {
             return After::Same;
         }
         let size = buffer.place.size;
@@ -152,7 +156,12 @@ impl Prepared {
                 piece,
                 index,
             };
-            scene.rounding(op, divisor, &elements.unwrap_or_default(), scene.expected(&spot))
+            scene.rounding(
+                op,
+                divisor,
+                &elements.unwrap_or_default(),
+                scene.expected(&spot),
+            )
         };
         let bounds = buffer.pieces.iter().flat_map(|piece| match piece.after {
             Origin::Reduce { slot } => (0..piece.len)

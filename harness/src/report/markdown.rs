@@ -112,12 +112,19 @@ fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
     if versions.rows.is_empty() {
         return writeln!(page, "All {alike} stand alike with every version.\n");
     }
-    writeln!(page, "{alike} stand alike with every version; these do not:\n")?;
+    writeln!(
+        page,
+        "{alike} stand alike with every version; these do not:\n"
+    )?;
     write!(page, "| what | checks |")?;
     for torch in &versions.torch {
         write!(page, " torch {} |", cell(torch))?;
     }
-    writeln!(page, " why |\n|---|---:|{}---|", "---|".repeat(versions.torch.len()))?;
+    writeln!(
+        page,
+        " why |\n|---|---:|{}---|",
+        "---|".repeat(versions.torch.len())
+    )?;
     for row in versions.rows.iter().take(LIST_LIMIT) {
         write!(page, "| {} | {} |", code(&row.what), grouped(row.checks))?;
         for standing in &row.cells {

@@ -155,7 +155,10 @@ fn name_torch(set: &mut Results) {
     };
     let torch = torch.to_owned();
     let checks = set.checks.iter_mut().map(|check| &mut check.column);
-    let scenarios = set.scenarios.iter_mut().map(|scenario| &mut scenario.column);
+    let scenarios = set
+        .scenarios
+        .iter_mut()
+        .map(|scenario| &mut scenario.column);
     for column in checks.chain(scenarios) {
         if column.torch.is_empty() {
             column.torch.clone_from(&torch);

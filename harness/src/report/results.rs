@@ -111,7 +111,8 @@ impl Results {
     #[must_use]
     pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
         let scenarios = self.scenarios.iter().enumerate();
-        let keyed = scenarios.map(|(place, one)| ((&one.id, one.column.torch.as_str()), (place, one)));
+        let keyed =
+            scenarios.map(|(place, one)| ((&one.id, one.column.torch.as_str()), (place, one)));
         ScenariosByCheck(keyed.collect())
     }
 

@@ -47,7 +47,9 @@ impl Versions {
         for check in &results.checks {
             // What never ran has no version, and stands in the list of what was not run.
             if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
-                let row = checks.entry(&check.id).or_insert_with(|| vec![None; torch.len()]);
+                let row = checks
+                    .entry(&check.id)
+                    .or_insert_with(|| vec![None; torch.len()]);
                 row[place] = Some(check);
             }
         }
@@ -62,11 +64,16 @@ impl Versions {
                 alike += 1;
                 continue;
             }
-            let worst = versions.iter().flatten().min_by_key(|check| check.standing());
+            let worst = versions
+                .iter()
+                .flatten()
+                .min_by_key(|check| check.standing());
             let worst = worst.expect("a check is there because some version has it");
             let call = worst.params.get("call").map_or("world", String::as_str);
             let what = format!("{}: {call}", worst.case);
-            let row = rows.entry((what, cells)).or_insert_with(|| (0, sentence(worst)));
+            let row = rows
+                .entry((what, cells))
+                .or_insert_with(|| (0, sentence(worst)));
             row.0 += 1;
         }
         let rows = rows.into_iter().map(|((what, cells), (checks, why))| Row {

@@ -35,7 +35,8 @@ pub(super) fn code(
         one_work: works == 1,
         code: Code::default(),
     };
-    let is_timed = |call: &Call| matches!(call, Call::Barrier { .. } | Call::MonitoredBarrier { .. });
+    let is_timed =
+        |call: &Call| matches!(call, Call::Barrier { .. } | Call::MonitoredBarrier { .. });
     for (index, call) in step.calls.iter().enumerate() {
         if is_timed(call) {
             writer.line("enter = time.monotonic()");
@@ -89,7 +90,11 @@ impl Writer<'_> {
                 let work = self.work(*work);
                 self.line(format!("{work}.wait()"));
             }
-            Call::Coalesced { group, calls, async_op } => {
+            Call::Coalesced {
+                group,
+                calls,
+                async_op,
+            } => {
                 let mut arguments = Vec::new();
                 if group != "world" {
                     arguments.push("group=group".to_owned());
@@ -99,7 +104,10 @@ impl Writer<'_> {
                     arguments.push("async_ops=True".to_owned());
                     manager = format!(" as {}", self.work(index.unwrap_or(0)));
                 }
-                self.line(format!("with dist._coalescing_manager({}){manager}:", arguments.join(", ")));
+                self.line(format!(
+                    "with dist._coalescing_manager({}){manager}:",
+                    arguments.join(", ")
+                ));
                 let outside = self.code.lines.len();
                 for call in calls {
                     self.call(None, call, None);
@@ -132,7 +140,10 @@ impl Writer<'_> {
             Call::AllGatherObject { object, .. } => {
                 self.code.object = Some(Some(object.clone()));
                 self.line(format!("received = [None] * {}", self.group_size));
-                self.plain(call, vec!["received".to_owned(), "OBJECTS[rank]".to_owned()]);
+                self.plain(
+                    call,
+                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned()],
+                );
                 self.expect("received", answer);
             }
             Call::GatherObject { object, root, .. } => {
@@ -145,7 +156,10 @@ impl Writer<'_> {
                 };
                 self.line(format!("received = {received}"));
                 let root = peer("dst", *root);
-                self.plain(call, vec!["OBJECTS[rank]".to_owned(), "received".to_owned(), root]);
+                self.plain(
+                    call,
+                    vec!["OBJECTS[rank]".to_owned(), "received".to_owned(), root],
+                );
                 if is_root {
                     self.expect("received", answer);
                 }
@@ -160,7 +174,10 @@ impl Writer<'_> {
                 self.code.object = Some(objects.clone().map(Value::Array));
                 self.line("received = [None]");
                 let root = peer("src", *root);
-                self.plain(call, vec!["received".to_owned(), "OBJECTS[rank]".to_owned(), root]);
+                self.plain(
+                    call,
+                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned(), root],
+                );
                 self.expect("received[0]", answer);
             }
             Call::Recv { .. } => {
@@ -169,7 +186,9 @@ impl Writer<'_> {
                     Some(Answer::Sender(sender)) => {
                         let call = written(call, arguments);
                         self.line(format!("sender = {call}"));
-                        self.line(format!("expect(\"the sender that recv returns\", sender, {sender})"));
+                        self.line(format!(
+                            "expect(\"the sender that recv returns\", sender, {sender})"
+                        ));
                     }
                     _ => self.plain(call, arguments),
                 }
@@ -233,29 +252,55 @@ impl Writer<'_> {
             Call::AllReduce { tensor, op, .. } => vec![one(tensor), reduce(op)],
             Call::AllReduceCoalesced { tensors, op, .. } => vec![many(tensors), reduce(op)],
             Call::Broadcast { tensor, root, .. } => vec![one(tensor), peer("src", *root)],
-            Call::Reduce { tensor, op, root, .. } => {
+            Call::Reduce {
+                tensor, op, root, ..
+            } => {
                 vec![one(tensor), peer("dst", *root), reduce(op)]
             }
             Call::AllGather { outputs, input, .. } => vec![many(outputs), one(input)],
-            Call::AllGatherCoalesced { outputs, inputs, .. } => {
+            Call::AllGatherCoalesced {
+                outputs, inputs, ..
+            } => {
                 let lists: Vec<_> = outputs.iter().map(|list| many(list)).collect();
                 vec![format!("[{}]", lists.join(", ")), many(inputs)]
             }
             Call::AllGatherIntoTensor { output, input, .. } => vec![one(output), one(input)],
-            Call::Gather { input, outputs, root, .. } => {
+            Call::Gather {
+                input,
+                outputs,
+                root,
+                ..
+            } => {
                 vec![one(input), maybe(outputs), peer("dst", *root)]
             }
-            Call::Scatter { output, inputs, root, .. } => {
+            Call::Scatter {
+                output,
+                inputs,
+                root,
+                ..
+            } => {
                 vec![one(output), maybe(inputs), peer("src", *root)]
             }
-            Call::ReduceScatter { output, inputs, op, .. } => {
+            Call::ReduceScatter {
+                output, inputs, op, ..
+            } => {
                 vec![one(output), many(inputs), reduce(op)]
             }
-            Call::ReduceScatterTensor { output, input, op, .. } => {
+            Call::ReduceScatterTensor {
+                output, input, op, ..
+            } => {
                 vec![one(output), one(input), reduce(op)]
             }
-            Call::AllToAll { outputs, inputs, .. } => vec![many(outputs), many(inputs)],
-            Call::AllToAllSingle { output, input, output_splits, input_splits, .. } => {
+            Call::AllToAll {
+                outputs, inputs, ..
+            } => vec![many(outputs), many(inputs)],
+            Call::AllToAllSingle {
+                output,
+                input,
+                output_splits,
+                input_splits,
+                ..
+            } => {
                 let mut arguments = vec![one(output), one(input)];
                 if output_splits.is_some() || input_splits.is_some() {
                     arguments.push(splits(output_splits));
@@ -263,21 +308,31 @@ impl Writer<'_> {
                 }
                 arguments
             }
-            Call::Send { tensor, peer, tag, .. } | Call::Isend { tensor, peer, tag, .. } => {
-                message(tensor, "dst", *peer, *tag)
+            Call::Send {
+                tensor, peer, tag, ..
             }
-            Call::Recv { tensor, peer, tag, .. } | Call::Irecv { tensor, peer, tag, .. } => {
-                message(tensor, "src", *peer, *tag)
+            | Call::Isend {
+                tensor, peer, tag, ..
+            } => message(tensor, "dst", *peer, *tag),
+            Call::Recv {
+                tensor, peer, tag, ..
             }
+            | Call::Irecv {
+                tensor, peer, tag, ..
+            } => message(tensor, "src", *peer, *tag),
             _ => Vec::new(),
         }
     }
 
     fn tensors(&self, tensors: &[usize]) -> String {
         let written: Vec<String> = tensors.iter().map(|tensor| self.tensor(*tensor)).collect();
-        let stem = written.first().and_then(|first| first.strip_suffix("[0]\"]"));
+        let stem = written
+            .first()
+            .and_then(|first| first.strip_suffix("[0]\"]"));
         if let Some(stem) = stem.filter(|_| written.len() > 2) {
-            let in_order = (0..).zip(&written).all(|(number, one)| *one == format!("{stem}[{number}]\"]"));
+            let in_order = (0..)
+                .zip(&written)
+                .all(|(number, one)| *one == format!("{stem}[{number}]\"]"));
             if in_order {
                 let stem = stem.replacen("t[\"", "t[f\"", 1);
                 return format!("[{stem}[{{i}}]\"] for i in range({})]", written.len());
@@ -329,7 +384,10 @@ fn peer(argument: &str, rank: RankRef) -> String {
 /// `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
 fn written(call: &Call, mut arguments: Vec<String>) -> String {
     let value = serde_json::to_value(call).unwrap_or_default();
-    if value["group"].as_str().is_some_and(|group| group != "world") {
+    if value["group"]
+        .as_str()
+        .is_some_and(|group| group != "world")
+    {
         arguments.push("group=group".to_owned());
     }
     if is_async(call) {

@@ -15,11 +15,15 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
         Some(check) => about(check),
         None => "initialisation, groups and teardown".to_owned(),
     };
-    let title = format!("{what}: {} ranks, backend {}.", scenario.world_size, scenario.backend);
+    let title = format!(
+        "{what}: {} ranks, backend {}.",
+        scenario.world_size, scenario.backend
+    );
     let expected = match subject.check {
-        Some(Check { declared: Declared::Unsupported(_), .. }) => {
-            "every rank raises a clear error, and the group works afterwards"
-        }
+        Some(Check {
+            declared: Declared::Unsupported(_),
+            ..
+        }) => "every rank raises a clear error, and the group works afterwards",
         _ => "every rank holds the values below and says \"as expected\"",
     };
     let observed = match (notes.observed.is_empty(), notes.torch.is_empty()) {
@@ -35,7 +39,10 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     text.push_str("\n\n");
     let mut paragraph = |word: &str, content: &str| {
         if !content.is_empty() {
-            text.push_str(&format!("{word:INDENT$}{}\n", wrap(content, INDENT, INDENT)));
+            text.push_str(&format!(
+                "{word:INDENT$}{}\n",
+                wrap(content, INDENT, INDENT)
+            ));
         }
     };
     for requirement in &notes.requirements {

@@ -52,12 +52,8 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
                 let value = f32::from_le_bytes(bytes.try_into().ok()?);
                 value.is_finite().then(|| format!("{value:?}"))
             }
-            DType::Float16 => {
-                plain(half::f16::from_le_bytes(bytes.try_into().ok()?).to_f64())
-            }
-            DType::Bfloat16 => {
-                plain(half::bf16::from_le_bytes(bytes.try_into().ok()?).to_f64())
-            }
+            DType::Float16 => plain(half::f16::from_le_bytes(bytes.try_into().ok()?).to_f64()),
+            DType::Bfloat16 => plain(half::bf16::from_le_bytes(bytes.try_into().ok()?).to_f64()),
             // Python's torch cannot make all of them from numbers.
             _ => None,
         },
@@ -69,7 +65,8 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
             };
             let (re, im) = (part(re)?, part(im)?);
             // `-0.0+1j` is a sum in Python, and loses the sign.
-            let is_kept = |value: f64| value.is_finite() && !(value == 0.0 && value.is_sign_negative());
+            let is_kept =
+                |value: f64| value.is_finite() && !(value == 0.0 && value.is_sign_negative());
             (is_kept(re) && is_kept(im)).then(|| format!("{re:?}{im:+?}j"))
         }
     }
@@ -186,13 +183,25 @@ mod tests {
         assert_eq!(of(DType::Int16, &[0xff, 0xff, 2, 0]), "[-1, 2]");
         assert_eq!(of(DType::Bool, &[1, 0]), "[1, 0]");
         assert_eq!(of(DType::Bool, &[1, 3]), "\"0103\"");
-        assert_eq!(of(DType::Uint64, &[0xff; 8]), format!("\"{}\"", "ff".repeat(8)));
-        let floats: Vec<u8> = [0.1f32, -0.0, 1e30].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(
+            of(DType::Uint64, &[0xff; 8]),
+            format!("\"{}\"", "ff".repeat(8))
+        );
+        let floats: Vec<u8> = [0.1f32, -0.0, 1e30]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         assert_eq!(of(DType::Float32, &floats), "[0.1, -0.0, 1e30]");
         assert_eq!(of(DType::Float32, &f32::NAN.to_le_bytes()), "\"0000c07f\"");
-        let complex: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let complex: Vec<u8> = [1.5f32, -2.0]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         assert_eq!(of(DType::Complex64, &complex), "[1.5-2.0j]");
-        let signed: Vec<u8> = [-0.0f32, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let signed: Vec<u8> = [-0.0f32, 2.0]
+            .iter()
+            .flat_map(|x| x.to_le_bytes())
+            .collect();
         assert!(of(DType::Complex64, &signed).starts_with('"'));
         assert_eq!(of(DType::Float64, &[]), "[]");
     }
@@ -215,7 +224,10 @@ mod tests {
         let wrapped = wrapped(&line, 4);
         assert!(wrapped.lines().count() > 2);
         assert!(wrapped.lines().all(|line| line.len() <= WIDTH));
-        assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>().join(" "), line);
+        assert_eq!(
+            wrapped.split_whitespace().collect::<Vec<_>>().join(" "),
+            line
+        );
         let text = format!("[\"{}\"]", "a, ".repeat(100));
         assert_eq!(self::wrapped(&text, 4), text);
         let escaped = format!("[\"{}\"]", "\\\", ".repeat(100));

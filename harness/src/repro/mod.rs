@@ -19,9 +19,9 @@ mod header;
 mod literal;
 mod shrink;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod trial;
-
-
 
 use std::fmt::Write;
 use std::path::absolute;
@@ -116,7 +116,11 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
     if tables.has_tensors {
         out.push_str(&tables.functions());
     }
-    if check.is_none() || codes.iter().any(|code| code.lines.iter().any(|line| line.starts_with("expect("))) {
+    if check.is_none()
+        || codes
+            .iter()
+            .any(|code| code.lines.iter().any(|line| line.starts_with("expect(")))
+    {
         out.push_str(EXPECT);
     }
     init(&mut out, subject);
@@ -147,26 +151,51 @@ fn written(scenario: &Scenario, check: &Check, prepared: &Prepared) -> (Vec<Code
 fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>) {
     let platform = &scenario.platform;
     out.push_str("\nimport os\nimport sys\nimport threading\nimport time\nfrom datetime import timedelta\n\n");
-    let env: Vec<_> = platform.env.iter().chain(&scenario.case.world.env).collect();
+    let env: Vec<_> = platform
+        .env
+        .iter()
+        .chain(&scenario.case.world.env)
+        .collect();
     for (name, value) in &env {
-        put(out, format_args!("os.environ[{}] = {}\n", text(name), text(value)));
+        put(
+            out,
+            format_args!("os.environ[{}] = {}\n", text(name), text(value)),
+        );
     }
     let folders: Vec<_> = platform
         .python_path
         .iter()
-        .map(|path| text(&absolute(path).unwrap_or_else(|_| path.clone()).to_string_lossy()))
+        .map(|path| {
+            text(
+                &absolute(path)
+                    .unwrap_or_else(|_| path.clone())
+                    .to_string_lossy(),
+            )
+        })
         .collect();
     if !folders.is_empty() {
-        put(out, format_args!("sys.path[:0] = [{}]\n", folders.join(", ")));
+        put(
+            out,
+            format_args!("sys.path[:0] = [{}]\n", folders.join(", ")),
+        );
     }
     if !env.is_empty() || !folders.is_empty() {
         out.push('\n');
     }
     out.push_str("import torch\nimport torch.distributed as dist\n");
     for module in platform.import.iter().filter(|module| *module != "torch") {
-        put(out, format_args!("import {module}  # registers the backend\n"));
+        put(
+            out,
+            format_args!("import {module}  # registers the backend\n"),
+        );
     }
-    put(out, format_args!("\nDEADLINE = {}  # seconds until a call counts as hung\n", scenario.case.world.deadline_s));
+    put(
+        out,
+        format_args!(
+            "\nDEADLINE = {}  # seconds until a call counts as hung\n",
+            scenario.case.world.deadline_s
+        ),
+    );
     if check.is_some_and(|check| check.op.has_tensors()) {
         let kind = &platform.device_type;
         let device = match (kind.as_str(), &platform.set_device) {
@@ -185,7 +214,10 @@ fn init(out: &mut String, subject: &Subject<'_>) {
     let platform = &scenario.platform;
     out.push('\n');
     if let Some(function) = &platform.set_device {
-        put(out, format_args!("{function}(int(os.environ[\"LOCAL_RANK\"]))\n"));
+        put(
+            out,
+            format_args!("{function}(int(os.environ[\"LOCAL_RANK\"]))\n"),
+        );
     }
     let backend = platform.backends[&scenario.backend]
         .init
@@ -197,7 +229,10 @@ fn init(out: &mut String, subject: &Subject<'_>) {
     match scenario.init.method {
         StoreMethod::Env => {}
         StoreMethod::Tcp => {
-            put(out, format_args!("port = {port} + 1  # torchrun holds the other\n"));
+            put(
+                out,
+                format_args!("port = {port} + 1  # torchrun holds the other\n"),
+            );
             arguments.push("init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{port}\"".to_owned());
             arguments.push(explicit.to_owned());
         }
@@ -218,17 +253,21 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         }
     }
     arguments.push(format!("timeout=timedelta(seconds={})", world.timeout_s));
-    put(out, format_args!("dist.init_process_group({})\n", arguments.join(", ")));
+    put(
+        out,
+        format_args!("dist.init_process_group({})\n", arguments.join(", ")),
+    );
     let timeout = world.timeout_s;
     let mut create = |name: &str, group: &Group| {
         let ranks = list(&group.ranks);
-        let backend = group
-            .backend
-            .as_ref()
-            .map_or_else(String::new, |backend| format!(", backend={}", text(backend)));
+        let backend = group.backend.as_ref().map_or_else(String::new, |backend| {
+            format!(", backend={}", text(backend))
+        });
         put(
             out,
-            format_args!("{name} = dist.new_group({ranks}, timeout=timedelta(seconds={timeout}){backend})\n"),
+            format_args!(
+                "{name} = dist.new_group({ranks}, timeout=timedelta(seconds={timeout}){backend})\n"
+            ),
         );
     };
     match subject.check {
@@ -236,15 +275,29 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         Some(_) => {}
         None => {
             let groups: Vec<_> = scenario.groups.iter().skip(1).collect();
-            for (number, group) in groups.iter().enumerate().filter(|(_, group)| group.size() > 0) {
+            for (number, group) in groups
+                .iter()
+                .enumerate()
+                .filter(|(_, group)| group.size() > 0)
+            {
                 create(&format!("group{number}"), group);
             }
-            put(out, format_args!("expect(\"get_rank()\", dist.get_rank(), rank)\n"));
             put(
                 out,
-                format_args!("expect(\"get_world_size()\", dist.get_world_size(), {})\n", scenario.world_size),
+                format_args!("expect(\"get_rank()\", dist.get_rank(), rank)\n"),
             );
-            for (number, group) in groups.iter().enumerate().filter(|(_, group)| group.size() > 0) {
+            put(
+                out,
+                format_args!(
+                    "expect(\"get_world_size()\", dist.get_world_size(), {})\n",
+                    scenario.world_size
+                ),
+            );
+            for (number, group) in groups
+                .iter()
+                .enumerate()
+                .filter(|(_, group)| group.size() > 0)
+            {
                 let members: Vec<_> = (0..)
                     .zip(&group.ranks)
                     .map(|(position, rank): (u32, &Rank)| format!("{rank}: {position}"))
@@ -275,7 +328,12 @@ fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], ha
     }
     out.push_str("try:\n");
     branches(out, codes);
-    if let Some(function) = scenario.platform.synchronize.as_ref().filter(|_| has_tensors) {
+    if let Some(function) = scenario
+        .platform
+        .synchronize
+        .as_ref()
+        .filter(|_| has_tensors)
+    {
         put(out, format_args!("    {function}()\n"));
     }
     if must_be_refused {
@@ -341,5 +399,6 @@ fn put_line(out: &mut String, indent: usize, line: &str) {
 }
 
 fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
-    out.write_fmt(line).expect("writing to a string cannot fail");
+    out.write_fmt(line)
+        .expect("writing to a string cannot fail");
 }

@@ -55,7 +55,10 @@ impl Tables {
             .map(|exhibits| exhibits.iter().map(|one| row(dtype, one)).collect())
             .collect();
         // Outside of names, only bytes are texts in a row.
-        self.has_bytes = rows.iter().flatten().any(|row| row.matches('"').count() > 2);
+        self.has_bytes = rows
+            .iter()
+            .flatten()
+            .any(|row| row.matches('"').count() > 2);
         self.has_tolerance = tolerance.is_some();
         let out = &mut self.text;
         let mut line = |line: String| {
@@ -129,7 +132,10 @@ impl Tables {
         if rows.len() > 1 && rows.iter().all(|(_, row)| row == first) {
             let ranks: Vec<_> = rows.iter().map(|(rank, _)| rank.to_string()).collect();
             write(out, &wrapped(&format!("SHARED = {first}"), 4));
-            let line = format!("{name} = {{rank: SHARED for rank in [{}]}}  # {what}", ranks.join(", "));
+            let line = format!(
+                "{name} = {{rank: SHARED for rank in [{}]}}  # {what}",
+                ranks.join(", ")
+            );
             return write(out, &line);
         }
         write(out, &format!("{name} = {{  # {what}"));

@@ -321,7 +321,10 @@ impl<'a> Collector<'a> {
     fn unique(&self, id: String, column: &Column) -> String {
         if self.has_versions {
             let torch = one_line(&column.torch);
-            format!("{id} (torch {})", if torch.is_empty() { "unknown" } else { &torch })
+            format!(
+                "{id} (torch {})",
+                if torch.is_empty() { "unknown" } else { &torch }
+            )
         } else {
             id
         }
@@ -443,7 +446,11 @@ fn versions(results: &Results) -> Option<VersionTable> {
     let row = |row: versions::Row| VersionRow {
         what: one_line(&row.what),
         checks: row.checks,
-        cells: row.cells.iter().map(|cell| cell.map(standing_index)).collect(),
+        cells: row
+            .cells
+            .iter()
+            .map(|cell| cell.map(standing_index))
+            .collect(),
         why: clip(&row.why, 500),
     };
     Some(VersionTable {
