@@ -7,16 +7,19 @@ mod file;
 mod load;
 mod params;
 mod profile;
+mod random;
 mod requirement;
 mod schema;
 mod script;
 mod validate;
+mod validate_random;
 mod validate_script;
 mod validate_step;
 mod values;
 
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
+pub use random::{RANDOM, RandomSpec};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub use script::{
@@ -236,7 +239,7 @@ impl Members {
     }
 }
 
-/// One step. In YAML a map with one key, an op's name or `script`.
+/// One step. In YAML a map with one key, an op's name, `script` or `random`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepSpec {
     /// An op and the sweep of its parameters.
@@ -248,6 +251,13 @@ pub enum StepSpec {
         /// Line in the file, from 1.
         line: usize,
     },
+    /// Sequences of moves that a generator draws.
+    Random {
+        /// What it draws from.
+        spec: Arc<RandomSpec>,
+        /// Line in the file, from 1.
+        line: usize,
+    },
 }
 
 impl StepSpec {
@@ -256,7 +266,7 @@ impl StepSpec {
     pub fn line(&self) -> usize {
         match self {
             Self::Sweep(step) => step.line,
-            Self::Script { line, .. } => *line,
+            Self::Script { line, .. } | Self::Random { line, .. } => *line,
         }
     }
 
@@ -266,6 +276,7 @@ impl StepSpec {
         match self {
             Self::Sweep(step) => step.params.profile,
             Self::Script { spec, .. } => spec.profile,
+            Self::Random { spec, .. } => spec.profile,
         }
     }
 
@@ -275,6 +286,7 @@ impl StepSpec {
         match self {
             Self::Sweep(step) => &step.params.covers,
             Self::Script { spec, .. } => &spec.covers,
+            Self::Random { spec, .. } => &spec.covers,
         }
     }
 }
