@@ -113,7 +113,10 @@ type Rule = (&'static [&'static str], fn(Op) -> bool);
 /// Which ops take what.
 const RULES: &[Rule] = &[
     (&["dtype", "numel"], Op::has_tensors),
-    (&["layout", "layout_of", "tensor", "values"], has_dense_tensors),
+    (
+        &["layout", "layout_of", "tensor", "values"],
+        has_dense_tensors,
+    ),
     (&["op"], Op::reduces),
     (&["factor"], |op| op.reduces() && has_dense_tensors(op)),
     (&["root", "by"], Op::has_root),

@@ -7,11 +7,13 @@ use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits, SplitsKind, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode,
+    NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits,
+    SplitsKind, TensorKind, Values,
 };
 use crate::case::{
-    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
-    SweepSpec,
+    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
+    StepSpec, SweepSpec,
 };
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, RequirementId, ScenarioId, WorldSize};

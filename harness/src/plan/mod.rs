@@ -20,7 +20,8 @@ pub use shard::{Shard, ShardError};
 
 pub use crate::protocol::TensorKind;
 pub use check::{
-    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, Values,
 };
 
 use std::collections::BTreeMap;

@@ -154,7 +154,8 @@ pub(crate) mod tests {
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
     use crate::plan::{
-    Creation, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy, Splits, TensorKind, Values,
+        Creation, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op,
+        Placement, RootBy, Splits, TensorKind, Values,
     };
     use crate::platform::Promises;
 

@@ -246,12 +246,17 @@ impl<'a> Player<'a> {
 
     /// Whether some rank's driver has not got a call that the check needs: then it is not run.
     fn leaves_out(&mut self, index: usize, steps: &[RankStep]) -> bool {
-        let lacking = self.played.ranks.iter().zip(steps).find_map(|(story, own)| {
-            let hello = story.hello.as_ref()?;
-            let mut names = own.step.calls.iter().flat_map(Call::names);
-            let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
-            Some((hello.driver.clone(), name))
-        });
+        let lacking = self
+            .played
+            .ranks
+            .iter()
+            .zip(steps)
+            .find_map(|(story, own)| {
+                let hello = story.hello.as_ref()?;
+                let mut names = own.step.calls.iter().flat_map(Call::names);
+                let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
+                Some((hello.driver.clone(), name))
+            });
         let Some((driver, name)) = lacking else {
             return false;
         };
