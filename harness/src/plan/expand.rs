@@ -571,6 +571,19 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
     {
         return Some(format!("{reduce} is not defined on {}", check.dtype));
     }
+    if check.is_large() {
+        let made = matches!(
+            check.op,
+            Op::AllReduce | Op::Broadcast | Op::AllGatherIntoTensor | Op::SendRecv
+        );
+        let plain = check.layout == Layout::Contiguous
+            && check.tensor == TensorKind::Plain
+            && check.joined == Joined::Cat
+            && check.placement == Placement::OutOfPlace;
+        if !made || !plain {
+            return Some("tensors that large are made for the plain forms of few ops".to_owned());
+        }
+    }
     if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
         return Some("what is left out of a sparse tensor counts in sums only".to_owned());
     }
