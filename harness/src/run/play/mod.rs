@@ -220,6 +220,11 @@ impl<'a> Player<'a> {
 
     fn send_check(&mut self, index: usize) {
         let check = &self.scenario.checks[index];
+        if let Some(why) = lacks_memory(check) {
+            let finding = Finding::bare(Outcome::NotRun, None, why);
+            self.played.checks.insert(index, finding);
+            return;
+        }
         let label = short(check).to_owned();
         let prepared = match Prepared::new(check, self.size(), self.seed) {
             Ok(prepared) => prepared,
@@ -585,4 +590,30 @@ pub fn short(check: &Check) -> &str {
         .as_str()
         .split_once('#')
         .map_or("", |(_, rest)| rest)
+}
+
+/// Why a check with large tensors cannot run now: a host gives it half of what memory it has to spare.
+fn lacks_memory(check: &Check) -> Option<String> {
+    if !check.is_large() {
+        return None;
+    }
+    let (needed, usable) = (check.memory(), memory_available()? / 2);
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    (needed > usable).then(|| {
+        format!(
+            "it needs {:.1} GiB of memory, and {:.1} GiB can be used",
+            gib(needed),
+            gib(usable)
+        )
+    })
+}
+
+/// Bytes that programs can have without swapping, where the system tells.
+fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
 }
