@@ -151,10 +151,10 @@ def prepare(lib, call, _):
 
 @call
 def tensors_as(lib, call, _):
-    kind = call["kind"]
+    kind, chosen = call["kind"], call["tensors"]
     if kind == "requires_grad":
-        for tensor in lib.tensors:
-            tensor.requires_grad_()
+        for index in chosen:
+            lib.tensors[index].requires_grad_()
     elif kind == "inference":
         lib.mode = torch.inference_mode()
         lib.mode.__enter__()
@@ -337,10 +337,30 @@ def init_process_group(lib, call, _):
 
 @call
 def new_group(lib, call, _):
-    backend = {"backend": call["backend"]} if call.get("backend") else {}
-    group = dist.new_group(call["ranks"], timeout=timedelta(seconds=call["timeout_s"]), **backend)
+    timeout = timedelta(seconds=call["timeout_s"])
+    options = {"backend": call["backend"]} if call.get("backend") else {}
+    if call.get("local_sync"):
+        options["use_local_synchronization"] = True
+    return keep(lib, call, dist.new_group(call["ranks"], timeout=timeout, **options))
+
+
+@call
+def split_group(lib, call, _):
+    timeout = timedelta(seconds=call["timeout_s"])
+    return keep(lib, call, dist.split_group(split_ranks=[call["ranks"]], timeout=timeout))
+
+
+def keep(lib, call, group):
+    """Keeps a new group under its name; what the library tells of it."""
+    if group is None:  # what some functions give to ranks that are no members; elsewhere None is the world
+        group = dist.GroupMember.NON_GROUP_MEMBER
     lib._groups[call["name"]] = group
-    return {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
+    told = {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
+    if told["size"]:
+        options = getattr(group._get_backend(group._device_types[0]), "options", None)
+        timeout = getattr(options, "_timeout", None)
+        told["timeout_s"] = timeout and timeout.total_seconds()
+    return told
 
 
 @call
@@ -365,6 +385,14 @@ def all_reduce(lib, call, i):
 def all_reduce_coalesced(lib, call, i):
     tensors = lib.pick(call["tensors"])
     lib.issue(call, i, dist.all_reduce_coalesced, tensors, op=reduce_op(lib, call["op"]))
+
+
+@call
+def all_reduce_sparse(lib, call, i):
+    values, output = lib.tensors[call["values"]], lib.tensors[call["output"]]
+    sparse = torch.sparse_coo_tensor([call["indices"]], values, output.shape)
+    lib.issue(call, i, dist.all_reduce, sparse, op=reduce_op(call["op"]))
+    output.copy_(sparse.to_dense())
 
 
 @call

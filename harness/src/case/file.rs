@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
+use super::random::{RANDOM, RandomSpec};
 use super::script::{SCRIPT, ScriptSpec};
 use super::{GroupSpec, Only, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
@@ -87,11 +88,12 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
     }
 }
 
-/// `OP: {PARAMETERS}` or `script: {...}`.
+/// `OP: {PARAMETERS}`, `script: {...}` or `random: {...}`.
 #[derive(Debug)]
 pub(super) enum Step {
     Sweep(Sweep),
     Script(Box<ScriptSpec>),
+    Random(Box<RandomSpec>),
 }
 
 impl Step {
@@ -100,6 +102,7 @@ impl Step {
         match self {
             Self::Sweep(sweep) => sweep.op.name(),
             Self::Script(_) => SCRIPT,
+            Self::Random(_) => RANDOM,
         }
     }
 }
@@ -123,15 +126,16 @@ impl<'de> Deserialize<'de> for Step {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let Some(OpKey(op)) = map.next_key()? else {
+                let Some(key) = map.next_key()? else {
                     return Err(de::Error::custom("a step without an op"));
                 };
-                let step = match op {
-                    Some(op) => Step::Sweep(Sweep {
+                let step = match key {
+                    Key::Op(op) => Step::Sweep(Sweep {
                         op,
                         params: map.next_value()?,
                     }),
-                    None => Step::Script(map.next_value()?),
+                    Key::Script => Step::Script(map.next_value()?),
+                    Key::Random => Step::Random(map.next_value()?),
                 };
                 match map.next_key::<String>()? {
                     None => Ok(step),
@@ -148,26 +152,30 @@ impl<'de> Deserialize<'de> for Step {
     }
 }
 
-/// An op as a key: read as a string, so that the way to its parameters is known by it.
-/// None: a script.
-struct OpKey(Option<Op>);
+/// The key of a step: read as a string, so that the way to its parameters is known by it.
+enum Key {
+    Op(Op),
+    Script,
+    Random,
+}
 
-impl<'de> Deserialize<'de> for OpKey {
+impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Name;
 
         impl Visitor<'_> for Name {
-            type Value = OpKey;
+            type Value = Key;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the name of an op")
             }
 
-            fn visit_str<E: de::Error>(self, name: &str) -> Result<OpKey, E> {
-                if name == SCRIPT {
-                    return Ok(OpKey(None));
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Key, E> {
+                match name {
+                    SCRIPT => Ok(Key::Script),
+                    RANDOM => Ok(Key::Random),
+                    op => Op::deserialize(op.into_deserializer()).map(Key::Op),
                 }
-                Op::deserialize(name.into_deserializer()).map(|op| OpKey(Some(op)))
             }
         }
 

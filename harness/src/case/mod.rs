@@ -7,16 +7,19 @@ mod file;
 mod load;
 mod params;
 mod profile;
+mod random;
 mod requirement;
 mod schema;
 mod script;
 mod validate;
+mod validate_random;
 mod validate_script;
 mod validate_step;
 mod values;
 
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
+pub use random::{RANDOM, RandomSpec};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub use script::{
@@ -159,6 +162,20 @@ pub struct GroupSpec {
     /// Its backend, if not the world's.
     #[serde(default)]
     pub backend: Option<String>,
+    /// `timeout=`, seconds; absent: the world's.
+    #[serde(default)]
+    pub timeout_s: Option<f64>,
+    /// Made with `use_local_synchronization=True`.
+    #[serde(default)]
+    pub local_sync: bool,
+    /// Made by `split_group` instead of `new_group`.
+    #[serde(default)]
+    pub split: bool,
+    /// Makes that many of it, each a group of its own, named `NAME-0`, `NAME-1` and so on; a step that names `NAME`
+    /// means each of them. Absent: one, of that very name.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    pub count: Option<u32>,
 }
 
 /// Members of a group, by rule or by list.
@@ -178,15 +195,38 @@ pub enum Members {
     First,
     /// `last`: the last rank alone.
     Last,
-    /// A list of global ranks. Worlds too small for it are an error in the case.
+    /// `reversed`: the whole world, given from the last rank to the first.
+    Reversed,
+    /// `first_half`: the lower half of the ranks, rounded up.
+    FirstHalf,
+    /// `second_half`: the others; in a world of one, empty.
+    SecondHalf,
+    /// `ends`: the first and the last rank.
+    Ends,
+    /// `neighbours`: two ranks next to each other, or around the end of the world; of several copies, each has the next
+    /// two.
+    Neighbours,
+    /// A list of global ranks, in the order in which they are given. Worlds too small for it are an error in the case.
     List(Vec<u32>),
 }
 
 impl Members {
-    /// The members in a world of this size, in group order; empty if the rule selects none.
+    /// The members in a world of this size, as given to the library; empty if the rule selects none.
     #[must_use]
     pub fn in_world(&self, size: WorldSize) -> Vec<Rank> {
+        self.of_copy(size, 0)
+    }
+
+    /// The same for one of several copies.
+    #[must_use]
+    pub fn of_copy(&self, size: WorldSize, copy: u32) -> Vec<Rank> {
         match self {
+            Self::Reversed => (0..size.0).rev().map(Rank).collect(),
+            Self::FirstHalf => (0..size.0.div_ceil(2)).map(Rank).collect(),
+            Self::SecondHalf => (size.0.div_ceil(2)..size.0).map(Rank).collect(),
+            Self::Ends | Self::Neighbours if size.0 == 1 => vec![Rank(0)],
+            Self::Ends => vec![Rank(0), Rank(size.0 - 1)],
+            Self::Neighbours => vec![Rank(copy % size.0), Rank((copy + 1) % size.0)],
             Self::All => size.ranks().collect(),
             Self::Even => size.ranks().filter(|rank| rank.0 % 2 == 0).collect(),
             Self::Odd => size.ranks().filter(|rank| rank.0 % 2 == 1).collect(),
@@ -199,7 +239,7 @@ impl Members {
     }
 }
 
-/// One step. In YAML a map with one key, an op's name or `script`.
+/// One step. In YAML a map with one key, an op's name, `script` or `random`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepSpec {
     /// An op and the sweep of its parameters.
@@ -211,6 +251,13 @@ pub enum StepSpec {
         /// Line in the file, from 1.
         line: usize,
     },
+    /// Sequences of moves that a generator draws.
+    Random {
+        /// What it draws from.
+        spec: Arc<RandomSpec>,
+        /// Line in the file, from 1.
+        line: usize,
+    },
 }
 
 impl StepSpec {
@@ -219,7 +266,7 @@ impl StepSpec {
     pub fn line(&self) -> usize {
         match self {
             Self::Sweep(step) => step.line,
-            Self::Script { line, .. } => *line,
+            Self::Script { line, .. } | Self::Random { line, .. } => *line,
         }
     }
 
@@ -229,6 +276,7 @@ impl StepSpec {
         match self {
             Self::Sweep(step) => step.params.profile,
             Self::Script { spec, .. } => spec.profile,
+            Self::Random { spec, .. } => spec.profile,
         }
     }
 
@@ -238,6 +286,7 @@ impl StepSpec {
         match self {
             Self::Sweep(step) => &step.params.covers,
             Self::Script { spec, .. } => &spec.covers,
+            Self::Random { spec, .. } => &spec.covers,
         }
     }
 }

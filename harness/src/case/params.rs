@@ -8,9 +8,10 @@ const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
 
 impl Op {
     /// Every op, in the order of the case schema.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::AllReduce,
         Self::AllReduceCoalesced,
+        Self::AllReduceSparse,
         Self::Broadcast,
         Self::Reduce,
         Self::AllGather,
@@ -42,6 +43,7 @@ impl Op {
         match self {
             Self::AllReduce => "all_reduce",
             Self::AllReduceCoalesced => "all_reduce_coalesced",
+            Self::AllReduceSparse => "all_reduce_sparse",
             Self::Broadcast => "broadcast",
             Self::Reduce => "reduce",
             Self::AllGather => "all_gather",
@@ -101,23 +103,29 @@ impl StepParams {
     }
 }
 
+fn has_dense_tensors(op: Op) -> bool {
+    op.has_tensors() && op != Op::AllReduceSparse
+}
+
 /// Parameters, and which ops take them.
 type Rule = (&'static [&'static str], fn(Op) -> bool);
 
 /// Which ops take what.
 const RULES: &[Rule] = &[
+    (&["dtype", "numel"], Op::has_tensors),
     (
-        &["dtype", "numel", "layout", "layout_of", "tensor", "values"],
-        Op::has_tensors,
+        &["layout", "layout_of", "tensor", "values"],
+        has_dense_tensors,
     ),
-    (&["op", "factor"], Op::reduces),
+    (&["op"], Op::reduces),
+    (&["factor"], |op| op.reduces() && has_dense_tensors(op)),
     (&["root", "by"], Op::has_root),
     (&["pairs", "by", "count", "tag"], Op::has_pairs),
     (&["count"], Op::is_coalesced),
     (&["object"], Op::has_objects),
     (&["non_root"], |op| op == Op::Reduce),
     (&["mode"], |op| {
-        op == Op::Barrier || (op.has_tensors() && !op.has_pairs())
+        op == Op::Barrier || (has_dense_tensors(op) && !op.has_pairs())
     }),
     (&["joined"], |op| {
         matches!(op, Op::AllGatherIntoTensor | Op::ReduceScatterTensor)

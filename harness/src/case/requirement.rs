@@ -24,6 +24,9 @@ pub struct Requirement {
     /// The torch version from which it holds, if not always.
     #[serde(default)]
     pub since: Option<String>,
+    /// Backends on which it cannot be checked, and why not. Cases for those that can have it are there all the same.
+    #[serde(default)]
+    pub not_on: BTreeMap<String, String>,
 }
 
 /// How binding a requirement is.

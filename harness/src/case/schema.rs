@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::file::CaseFile;
-use super::{SCRIPT, ScriptSpec, StepParams};
+use super::{RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams};
 use crate::plan::Op;
 
 /// The schema of case files, JSON Schema draft 2020-12.
@@ -41,8 +41,12 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         SCRIPT.to_owned(),
         generator.subschema_for::<ScriptSpec>().to_value(),
     );
+    steps.insert(
+        RANDOM.to_owned(),
+        generator.subschema_for::<RandomSpec>().to_value(),
+    );
     json_schema!({
-        "description": "One op and the sweep of its parameters, or a script.",
+        "description": "One op and the sweep of its parameters, a script, or random sequences.",
         "type": "object",
         "properties": steps,
         "additionalProperties": false,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::file::{CaseFile, Step, Sweep};
 use super::requirement::is_well_formed;
+use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
 use super::validate_step::StepChecker;
 use super::{Case, GroupSpec, Members, Requirements, StepSpec, SweepSpec};
@@ -71,6 +72,10 @@ pub(super) fn case(
                     StepSpec::Sweep(SweepSpec { op, params, line })
                 }
                 Step::Script(spec) => StepSpec::Script {
+                    spec: Arc::new(*spec),
+                    line,
+                },
+                Step::Random(spec) => StepSpec::Random {
                     spec: Arc::new(*spec),
                     line,
                 },
@@ -362,6 +367,12 @@ impl Checker<'_> {
                 Step::Script(script) => ScriptChecker {
                     index,
                     script,
+                    checker: self,
+                }
+                .check(),
+                Step::Random(random) => RandomChecker {
+                    index,
+                    random,
                     checker: self,
                 }
                 .check(),

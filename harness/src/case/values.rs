@@ -186,7 +186,7 @@ impl JsonSchema for RootSpec {
 }
 
 /// The words for members.
-const RULES: [&str; 7] = [
+const RULES: [&str; 12] = [
     "all",
     "even",
     "odd",
@@ -194,6 +194,11 @@ const RULES: [&str; 7] = [
     "last",
     "all_but_first",
     "all_but_last",
+    "reversed",
+    "first_half",
+    "second_half",
+    "ends",
+    "neighbours",
 ];
 
 impl<'de> Deserialize<'de> for Members {
@@ -204,7 +209,7 @@ impl<'de> Deserialize<'de> for Members {
             type Value = Members;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("members: all, even, odd, first, last, all_but_first, all_but_last, or a list of ranks")
+                write!(f, "members: {}, or a list of ranks", RULES.join(", "))
             }
 
             fn visit_str<E: de::Error>(self, v: &str) -> Result<Self::Value, E> {
@@ -216,6 +221,11 @@ impl<'de> Deserialize<'de> for Members {
                     "all_but_last" => Ok(Members::AllButLast),
                     "first" => Ok(Members::First),
                     "last" => Ok(Members::Last),
+                    "reversed" => Ok(Members::Reversed),
+                    "first_half" => Ok(Members::FirstHalf),
+                    "second_half" => Ok(Members::SecondHalf),
+                    "ends" => Ok(Members::Ends),
+                    "neighbours" => Ok(Members::Neighbours),
                     _ => Err(E::unknown_variant(v, &RULES)),
                 }
             }

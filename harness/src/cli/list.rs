@@ -1,9 +1,15 @@
 //! `allranks list`: cases, or requirements and what covers them.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
 use super::args::ListArguments;
 use super::{Exit, Failure};
+use crate::case::Level;
+use crate::names::{CaseId, RequirementId};
+use crate::plan::{Selection, Target, plan};
+use crate::platform::Platform;
 use crate::suite::{Request, Suite};
 
 /// Lists.
@@ -74,20 +80,72 @@ fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Requirements with the cases that cover them and the number of checks these make in every world on every backend there
+/// is a platform file for, found or not. A MUST that nothing covers is marked.
 fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
-    for requirement in suite.requirements.iter() {
-        writeln!(out, "{}  {}", requirement.id, requirement.text)?;
-        let covers = |ids: &[crate::names::RequirementId]| ids.contains(&requirement.id);
-        let mut covered = false;
-        for case in &suite.cases {
-            if covers(&case.covers) || case.steps.iter().any(|step| covers(step.covers())) {
-                covered = true;
-                writeln!(out, "    {}", case.id)?;
+    let targets: Vec<Target> = suite.platforms.iter().flat_map(targets).collect();
+    let plan = plan(&suite.cases, &targets, &Selection::default());
+    let mut checks: BTreeMap<(&RequirementId, &CaseId), usize> = BTreeMap::new();
+    for scenario in &plan.scenarios {
+        for check in &scenario.checks {
+            for id in &check.covers {
+                *checks.entry((id, &scenario.case.id)).or_default() += 1;
             }
         }
-        if !covered {
-            writeln!(out, "    no case covers it")?;
+    }
+    let mut uncovered = 0;
+    for requirement in suite.requirements.iter() {
+        let id = &requirement.id;
+        let cases: Vec<&CaseId> = suite
+            .cases
+            .iter()
+            .filter(|case| {
+                let steps = || case.steps.iter().any(|step| step.covers().contains(id));
+                case.covers.contains(id) || steps()
+            })
+            .map(|case| &case.id)
+            .collect();
+        let count = |case: &CaseId| checks.get(&(id, case)).copied().unwrap_or(0);
+        let total: usize = cases.iter().map(|case| count(case)).sum();
+        let level = match requirement.level {
+            Level::Must => "MUST",
+            Level::Should => "SHOULD",
+        };
+        writeln!(
+            out,
+            "{id}  {level:6}  {} cases, {total} checks",
+            cases.len()
+        )?;
+        writeln!(out, "    {}", requirement.text)?;
+        for case in &cases {
+            writeln!(out, "    {case}: {} checks", count(case))?;
+        }
+        for (backend, reason) in &requirement.not_on {
+            writeln!(out, "    not on {backend}: {reason}")?;
+        }
+        if FRAME.contains(&id.as_str()) {
+            writeln!(out, "    the checks `init` and `end` of every scenario")?;
+        } else if cases.is_empty() {
+            uncovered += usize::from(requirement.level == Level::Must);
+            writeln!(out, "    UNCOVERED")?;
         }
     }
-    Ok(())
+    writeln!(out)?;
+    writeln!(
+        out,
+        "{} requirements; {uncovered} that say MUST are uncovered",
+        suite.requirements.iter().count()
+    )
+}
+
+/// Requirements that the two checks of every scenario cover.
+const FRAME: [&str; 2] = ["INIT-002", "DOWN-001"];
+
+fn targets(platform: &Arc<Platform>) -> impl Iterator<Item = Target> {
+    let backends = platform.backends.keys().cloned();
+    backends.map(move |backend| Target {
+        platform: Arc::clone(platform),
+        backend,
+        devices: None,
+    })
 }

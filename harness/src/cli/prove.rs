@@ -18,7 +18,7 @@ use crate::prove::{
     Proof, Standing, Tail,
 };
 use crate::report::FORMAT;
-use crate::report::text::{clip, lasting, one_line};
+use crate::report::text::{clip, counted, lasting, one_line};
 use crate::run::{self, Interrupt, Session, Settings};
 use crate::suite::{self, Request, Suite, SuiteError};
 use crate::world::Driver;
@@ -101,8 +101,8 @@ pub fn prove(
     };
     writeln!(
         err,
-        "{} mutants; the panel has {} checks in {} worlds",
-        chosen.len(),
+        "{}; the panel has {} checks in {} worlds",
+        counted(head.mutants, "mutant"),
         plan.panel()
             .iter()
             .map(plan::Scenario::check_count)
@@ -230,7 +230,9 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
     if kill.fate != Fate::Killed {
         write!(err, "; it must be {}", kill.expected)?;
     }
-    if others > 0 {
+    if kill.alone && kill.panel_checks > 0 {
+        write!(err, "; only checks of {} see it", kill.breaks)?;
+    } else if others > 0 {
         write!(err, "; seen by {others} more")?;
     }
     if let Some(stopped) = &kill.stopped {

@@ -7,11 +7,12 @@
 use super::Class;
 use super::dense::ignored_strides;
 use super::hypothesis::{Bend, hypotheses};
+use super::lost::lost;
 use super::scene::{Scene, Spot, Value};
 use super::show::precision;
 use super::verify::Wrong;
 use super::work::{Fill, Origin, Piece, Role};
-use crate::dtype::{DType, Kind, ReduceOp};
+use crate::dtype::{Kind, ReduceOp};
 use crate::plan::{Op, Values};
 
 /// The class of a wrong answer, and what to add to its sentence.
@@ -112,7 +113,8 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn class(&self) -> (Class, String) {
-        let facts = &self.scene.prepared.facts;
+        let scene = self.scene;
+        let facts = &scene.prepared.facts;
         if self
             .spots
             .iter()
@@ -125,7 +127,7 @@ impl<'a> Case<'a> {
         let strict = hypotheses.iter().find(|(_, bend)| explains(*bend));
         let class = strict
             .map(|(class, _)| self.refined(*class))
-            .or_else(|| self.special())
+            .or_else(|| lost(scene, &self.spots))
             .or_else(|| {
                 self.all(|spot| self.is_nan(spot))
                     .then_some(Class::NanOutput)
@@ -297,91 +299,6 @@ impl<'a> Case<'a> {
             && (re.is_nan() || im.is_some_and(f64::is_nan))
     }
 
-    /// What became of values that arithmetic, or moving, treats specially.
-    fn special(&self) -> Option<Class> {
-        let scene = self.scene;
-        let moves = !scene.prepared.facts.op.reduces();
-        let number = |bits: u128| scene.numbers(bits).0;
-        let tiny = |bits: u128| number(bits) != 0.0 && number(bits).abs() < self.smallest_normal();
-        let is = |of: &dyn Fn(u128, u128) -> bool| {
-            self.all(|spot| {
-                spot.piece.after != Origin::Keep && of(scene.expected(spot), scene.got(spot))
-            })
-        };
-        let bool = scene.prepared.facts.purpose.dtype == DType::Bool;
-        let (same_nan, nan) = (
-            |a, b| scene.is_nan(a) && scene.is_nan(b),
-            |a| scene.is_nan(a),
-        );
-        if bool {
-            return is(&|expected, got| expected > 1 && got == 1).then_some(Class::BoolNormalised);
-        }
-        if scene.prepared.facts.purpose.dtype.kind() != Kind::Float {
-            let moved = moves && is(&|expected, got| same_nan(expected, got));
-            return match moved {
-                true => Some(Class::NanBitsChanged),
-                false => self.saturated().then_some(Class::Saturated),
-            };
-        }
-        let reduce = scene.prepared.facts.purpose.reduce;
-        let compares = matches!(reduce, Some(ReduceOp::Min | ReduceOp::Max));
-        let nan_lost = match compares {
-            // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
-            true => Class::NanDependsOnRank,
-            false => Class::NanDropped,
-        };
-        let classes: [(Class, &dyn Fn(u128, u128) -> bool); 5] = [
-            (Class::NanBitsChanged, &|expected, got| {
-                moves && same_nan(expected, got)
-            }),
-            (nan_lost, &|expected, got| {
-                !moves && nan(expected) && !nan(got)
-            }),
-            (Class::InfFlushed, &|expected, got| {
-                number(expected).is_infinite() && number(got).is_finite()
-            }),
-            (Class::NegativeZeroLost, &|expected, got| {
-                number(expected) == 0.0 && expected != 0 && got == 0
-            }),
-            // What flushes denormals may well lose the signs of zeros, too.
-            (Class::DenormalFlushed, &|expected, got| {
-                (tiny(expected) || number(expected) == 0.0) && number(got) == 0.0
-            }),
-        ];
-        let found = classes.into_iter().find(|(_, explains)| is(*explains));
-        found.map(|(class, _)| class)
-    }
-
-    fn smallest_normal(&self) -> f64 {
-        match self.scene.prepared.facts.purpose.dtype {
-            DType::Float16 | DType::Float8E5m2 => f64::powi(2.0, -14),
-            DType::Float8E4m3fn => f64::powi(2.0, -6),
-            DType::Float64 => f64::MIN_POSITIVE,
-            _ => f64::from(f32::MIN_POSITIVE),
-        }
-    }
-
-    /// Whether sums of integers stop at the ends of their range: at the end, or at every step.
-    fn saturated(&self) -> bool {
-        let scene = self.scene;
-        let facts = &scene.prepared.facts;
-        let Some((lowest, largest)) = range(facts.purpose.dtype) else {
-            return false;
-        };
-        facts.purpose.reduce == Some(ReduceOp::Sum)
-            && self.all(|spot| {
-                let Origin::Reduce { slot } = spot.piece.after else {
-                    return false;
-                };
-                let elements = scene.contributions(slot, spot.index).unwrap_or_default();
-                let values = || elements.iter().map(|element| scene.whole(element.bits));
-                let at_the_end = values().sum::<i128>().clamp(lowest, largest);
-                let at_every_step =
-                    values().fold(0, |sum: i128, value| (sum + value).clamp(lowest, largest));
-                [at_the_end, at_every_step].contains(&scene.whole(scene.got(spot)))
-            })
-    }
-
     /// Wrong, but not by much more than the bound allows.
     fn is_in_reach(&self, spot: &Spot<'_>) -> bool {
         const REACH: f64 = 1024.0;
@@ -474,16 +391,6 @@ impl<'a> Case<'a> {
 /// Whether so many bits of significand hold a number.
 fn has_significand(value: f64, bits: u32) -> bool {
     value == 0.0 || (value.is_finite() && value.to_bits().trailing_zeros() >= 53 - bits)
-}
-
-/// The ends of an integer type's range.
-fn range(dtype: DType) -> Option<(i128, i128)> {
-    let bits = 8 * dtype.size() as u32;
-    match dtype.kind() {
-        Kind::Signed => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
-        Kind::Unsigned => Some((0, (1 << bits) - 1)),
-        Kind::Float | Kind::Complex | Kind::Bool => None,
-    }
 }
 
 /// Of a single element, being the last says nothing.

@@ -15,7 +15,7 @@
 //! | `verify`, `answers` | the comparison |
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
 //! | `wide` | arithmetic to 106 bits |
-//! | `class`, `classify`, `scene`, `hypothesis`, `dense` | which bug explains a wrong answer |
+//! | `class`, `classify`, `scene`, `hypothesis`, `dense`, `lost` | which bug explains a wrong answer |
 //! | `show` | elements for people |
 //! | `exhibit` | a check told tensor by tensor |
 
@@ -30,6 +30,7 @@ mod float8;
 mod hash;
 mod hypothesis;
 mod image;
+mod lost;
 mod number;
 mod observe;
 mod place;

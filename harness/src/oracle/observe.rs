@@ -10,7 +10,7 @@ use super::script::SAME;
 use super::show::precision;
 use super::work::Origin;
 use super::{Class, Lane, Prepared, RankReply};
-use crate::dtype::ReduceOp;
+use crate::dtype::{Kind, ReduceOp};
 use crate::plan::Values;
 use crate::platform::Accumulation;
 
@@ -19,6 +19,8 @@ pub type Observations = BTreeMap<String, String>;
 
 /// Elements that accumulation is judged by.
 const ENOUGH: usize = 2048;
+/// Fewer tell nothing: some order of adding may happen to round none of them wrongly.
+const FEW: usize = 96;
 
 /// The names of observations.
 const ACCUMULATES: &str = "accumulates";
@@ -83,7 +85,7 @@ impl<'a> Scene<'a> {
     fn accumulation(self) -> Option<Accumulation> {
         let purpose = self.prepared.facts.purpose;
         let narrow = precision(purpose.dtype).is_some_and(|bits| bits <= 11);
-        let real = self.prepared.facts.purpose.dtype.kind() == crate::dtype::Kind::Float;
+        let real = purpose.dtype.kind() == Kind::Float;
         let sums = (purpose.reduce, purpose.values) == (Some(ReduceOp::Sum), Values::Random);
         if !(narrow && real && sums) || purpose.ranks < 3 {
             return None;
@@ -96,14 +98,19 @@ impl<'a> Scene<'a> {
             .iter()
             .flat_map(|rank| self.spots(*rank))
             .filter_map(|spot| match spot.piece.after {
-                // What several ranks hold is looked at once.
-                Origin::Reduce { slot } if spot.rank == rank || slot > 0 => {
+                // What several ranks hold, or one rank several times, is looked at once.
+                Origin::Reduce { slot }
+                    if !purpose.repeated || (slot, spot.rank) == (SAME, rank) =>
+                {
                     Some((spot, self.contributions(slot, spot.index)?))
                 }
                 _ => None,
             })
             .take(ENOUGH)
             .collect();
+        if spots.len() < FEW {
+            return None;
+        }
         let near = |spot: &Spot<'a>, elements: &[Contribution], got: u128| {
             let exact = self.numbers(self.expected(spot)).0;
             let total: f64 = elements

@@ -23,6 +23,8 @@ pub enum Op {
     AllReduce,
     /// `all_reduce_coalesced` over `count` tensors of different sizes.
     AllReduceCoalesced,
+    /// `all_reduce` of sparse tensors (COO): `numel` indices that every rank has, and as many for each rank alone.
+    AllReduceSparse,
     /// `broadcast`.
     Broadcast,
     /// `reduce`.
@@ -393,8 +395,28 @@ pub enum ObjectKind {
     Mixed,
 }
 
+/// How a process group is made, apart from its members and its backend.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Creation {
+    /// Members in the order in which the library is given them; empty: in group order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<Rank>,
+    /// The library's own timeout, seconds, if not the world's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<f64>,
+    /// With `use_local_synchronization`.
+    #[serde(default)]
+    pub local_sync: bool,
+    /// By `split_group`.
+    #[serde(default)]
+    pub split: bool,
+    /// The name that all copies of a group have in common, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+}
+
 /// A process group of a scenario, with its members worked out for the scenario's world size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// `world`, or the name in the case.
     pub name: String,
@@ -403,9 +425,18 @@ pub struct Group {
     /// Its backend, if not the world's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// How it is made.
+    #[serde(default)]
+    pub how: Creation,
 }
 
 impl Group {
+    /// Whether a step that names `name` means it.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.how.family.as_deref() == Some(name)
+    }
+
     /// The rank's position in the group, if it is a member.
     #[must_use]
     pub fn group_rank(&self, rank: Rank) -> Option<u32> {

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
+use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode, NonRoot,
-    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode,
+    NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits,
+    SplitsKind, TensorKind, Values,
 };
 use crate::case::{
-    Case, Numel, OneOrMany, OpSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
-    SweepSpec,
+    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
+    StepSpec, SweepSpec,
 };
 use crate::dtype::{DType, Kind, ReduceOp};
-use crate::names::{CheckId, ScenarioId, WorldSize};
+use crate::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use crate::platform::Backend;
 
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
@@ -25,11 +27,33 @@ pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
         name: "world".to_owned(),
         ranks: size.ranks().collect(),
         backend: None,
+        how: Creation::default(),
     };
-    let named = case.groups.iter().map(|(name, spec)| Group {
-        name: name.clone(),
-        ranks: spec.ranks.in_world(size),
-        backend: spec.backend.clone(),
+    let named = case.groups.iter().flat_map(|(name, spec)| {
+        let copies = spec.count.unwrap_or(1);
+        (0..copies).map(move |copy| {
+            let given = spec.ranks.of_copy(size, copy);
+            // new_group numbers members by global rank, in whatever order they are given.
+            let mut ranks = given.clone();
+            ranks.sort_unstable();
+            let is_one = spec.count.is_none();
+            Group {
+                name: if is_one {
+                    name.clone()
+                } else {
+                    format!("{name}-{copy}")
+                },
+                ranks,
+                backend: spec.backend.clone(),
+                how: Creation {
+                    given,
+                    timeout_s: spec.timeout_s,
+                    local_sync: spec.local_sync,
+                    split: spec.split,
+                    family: (!is_one).then(|| name.clone()),
+                },
+            }
+        })
     });
     std::iter::once(world).chain(named).map(Arc::new).collect()
 }
@@ -221,6 +245,81 @@ pub fn expand(
                 }
             }
         }
+        StepSpec::Random { spec, line } => {
+            for nth in 0..spec.count {
+                match drawn(place, number, spec, *line, nth, checks.len() as u32) {
+                    Ok(check) => checks.push(check),
+                    Err(reason) => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The check of a random sequence.
+fn drawn(
+    place: &Place<'_>,
+    number: usize,
+    spec: &RandomSpec,
+    line: usize,
+    nth: u32,
+    index: u32,
+) -> Result<Check, String> {
+    is_for(&spec.size, place)?;
+    let sequence = sequence(place, number, spec, line, nth)?;
+    let params = vec![("script".to_owned(), sequence.name.clone())];
+    let script = sequenced(place, number, sequence, line, index)?;
+    of_script(place, number, (script, params), &spec.covers, line, index)
+}
+
+/// A check like the given one whose sequence is another: what shrinking plays. Its data are those of the first step of
+/// a case.
+///
+/// # Errors
+/// The sequence has no meaning in the scenario's world.
+pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result<Check, String> {
+    let place = Place {
+        case: &scenario.case,
+        scenario: &scenario.id,
+        backend: &scenario.platform.backends[&scenario.backend],
+        device: &scenario.platform.device_type,
+        groups: &scenario.groups,
+    };
+    let script = sequenced(&place, 0, sequence.clone(), 1, 0)?;
+    Ok(Check {
+        script: Some(Arc::new(script)),
+        ..check.clone()
+    })
+}
+
+/// The script of a sequence.
+fn sequenced(
+    place: &Place<'_>,
+    number: usize,
+    sequence: Sequence,
+    line: usize,
+    index: u32,
+) -> Result<Script, String> {
+    let spec = sequence.script()?;
+    Ok(Script {
+        sequence: Some(Arc::new(sequence)),
+        ..script(place, number, &spec, None, index, line)?
+    })
+}
+
+/// An error if a script is not for a world of this size.
+fn is_for(sizes: &Option<OneOrMany<u32>>, place: &Place<'_>) -> Result<(), String> {
+    let size = place.groups[0].size() as u32;
+    match sizes {
+        Some(sizes) if !sizes.as_slice().contains(&size) => {
+            Err(format!("the script is not for a world of {size}"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -233,15 +332,7 @@ fn scripted(
     it: Option<&OpSpec>,
     index: u32,
 ) -> Result<Check, String> {
-    let world = &place.groups[0];
-    let size = world.size() as u32;
-    if spec
-        .size
-        .as_ref()
-        .is_some_and(|sizes| !sizes.as_slice().contains(&size))
-    {
-        return Err(format!("the script is not for a world of {size}"));
-    }
+    is_for(&spec.size, place)?;
     let script = script(
         place,
         number,
@@ -250,21 +341,30 @@ fn scripted(
         index,
         line,
     )?;
+    let mut params = vec![("script".to_owned(), spec.name.clone())];
+    params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
+    of_script(place, number, (script, params), &spec.covers, line, index)
+}
+
+/// A check that plays a script and is called by these parameters.
+fn of_script(
+    place: &Place<'_>,
+    number: usize,
+    (script, params): (Script, Vec<(String, String)>),
+    covers: &[RequirementId],
+    line: usize,
+    index: u32,
+) -> Result<Check, String> {
     let step = SweepSpec {
         op: Op::Script,
         params: StepParams {
-            covers: spec.covers.clone(),
+            covers: covers.to_vec(),
             ..StepParams::default()
         },
         line,
     };
-    let mut check = single(place, number, &step, world, index)?;
-    check.params.push(("script".to_owned(), spec.name.clone()));
-    if let Some(it) = it {
-        check
-            .params
-            .push(("over".to_owned(), it.op.name().to_owned()));
-    }
+    let mut check = single(place, number, &step, &place.groups[0], index)?;
+    check.params.extend(params);
     let words: Vec<&str> = check
         .params
         .iter()
@@ -315,10 +415,15 @@ fn sweep(
 ) {
     let world = OneOrMany::One("world".to_owned());
     let names = step.params.group.as_ref().unwrap_or(&world);
-    for name in names.as_slice() {
-        let Some(group) = place.groups.iter().find(|group| group.name == *name) else {
-            continue;
-        };
+    let meant = |name: &String| {
+        let name = name.clone();
+        place
+            .groups
+            .iter()
+            .filter(move |group| group.is_called(&name))
+    };
+    for group in names.as_slice().iter().flat_map(meant) {
+        let name = &group.name;
         if group.ranks.is_empty() {
             left_out.push(LeftOut {
                 scenario: place.scenario.clone(),
@@ -385,7 +490,14 @@ fn is_one_sided(check: &Check) -> bool {
         Op::SendRecv | Op::IsendIrecv => check.layout_of != LayoutOf::All,
         _ => false,
     };
-    check.layout != Layout::Contiguous && (on_some_ranks || check.layout_of == LayoutOf::OddRanks)
+    // Only the root has the list.
+    let list_on_root = matches!(check.op, Op::Gather | Op::Scatter)
+        && matches!(
+            check.splits.kind(),
+            SplitsKind::Uneven | SplitsKind::WithZero
+        );
+    let odd = check.layout_of == LayoutOf::OddRanks;
+    check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
 fn check(
@@ -555,6 +667,9 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
     }
     if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
         return Some(reason);
+    }
+    if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
+        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
     }
     if let Some(reason) = no_such_layout(check) {
         return Some(reason.to_owned());

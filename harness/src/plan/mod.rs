@@ -5,20 +5,23 @@ mod check;
 mod expand;
 mod filter;
 mod op;
+mod random;
 mod script;
+mod sequence;
 mod shard;
 mod sweep;
 
 pub use build::{LeftOut, Plan, Selection, Target, plan};
-pub use expand::groups;
+pub use expand::{groups, replay};
 pub use filter::{Filter, FilterError};
 pub use script::{Act, MessageAct, Move, Script};
+pub use sequence::{Does, Sequence, Turn, Unit, What};
 pub use shard::{Shard, ShardError};
 
 pub use crate::protocol::TensorKind;
 pub use check::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind,
-    Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, SplitsKind, Values,
 };
 
 use std::collections::BTreeMap;

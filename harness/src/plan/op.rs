@@ -10,6 +10,7 @@ impl Op {
             self,
             Self::AllReduce
                 | Self::AllReduceCoalesced
+                | Self::AllReduceSparse
                 | Self::Reduce
                 | Self::ReduceScatter
                 | Self::ReduceScatterTensor

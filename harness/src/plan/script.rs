@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expand::{Place, single};
-use super::{Check, Declared, Group, Mode, Op, Pairs, TensorKind};
+use super::{Check, Creation, Declared, Group, Mode, Op, Pairs, Sequence, TensorKind};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
@@ -21,6 +21,8 @@ pub struct Script {
     pub checks: Vec<Check>,
     /// What the ranks do, in order.
     pub moves: Vec<Move>,
+    /// What it was drawn as, if a generator made it: if it fails, it is cut down to what fails still.
+    pub sequence: Option<Arc<Sequence>>,
 }
 
 /// One move.
@@ -165,6 +167,7 @@ pub fn script(
         afterwards: spec.afterwards,
         checks: author.checks,
         moves,
+        sequence: None,
     })
 }
 
@@ -281,11 +284,14 @@ impl Author<'_> {
             Verb::NewGroup(group) => {
                 label += &format!(" {}", group.name);
                 let members = group.ranks.in_world(self.size);
+                let mut ranks = members.clone();
+                ranks.sort_unstable();
                 self.groups.retain(|other| other.name != group.name);
                 self.groups.push(Arc::new(Group {
                     name: group.name.clone(),
-                    ranks: members.clone(),
+                    ranks,
                     backend: group.backend.clone(),
+                    how: Creation::default(),
                 }));
                 Act::NewGroup {
                     name: group.name.clone(),

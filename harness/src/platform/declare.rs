@@ -154,8 +154,8 @@ pub(crate) mod tests {
     use crate::dtype::{DType, ReduceOp};
     use crate::names::{CheckId, Rank};
     use crate::plan::{
-        Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Placement, RootBy,
-        Splits, TensorKind, Values,
+        Creation, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op,
+        Placement, RootBy, Splits, TensorKind, Values,
     };
     use crate::platform::Promises;
 
@@ -168,6 +168,7 @@ pub(crate) mod tests {
                 name: "world".to_owned(),
                 ranks: (0..world).map(Rank).collect(),
                 backend: None,
+                how: Creation::default(),
             }),
             dtype,
             reduce,

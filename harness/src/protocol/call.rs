@@ -66,7 +66,7 @@ impl StoreMethod {
 pub enum TensorKind {
     /// Any.
     Plain,
-    /// Leaves with `requires_grad`, called outside of `no_grad`: parameters.
+    /// Those that are read are leaves with `requires_grad`, and the call is made outside of `no_grad`: parameters.
     RequiresGrad,
     /// Made, and used, in inference mode.
     Inference,
@@ -157,7 +157,8 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device_id: Option<String>,
     },
-    /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n}`; size 0 on non-members.
+    /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n, "timeout_s": seconds}`; size 0 on
+    /// non-members; no timeout there, or where the library does not tell it.
     NewGroup {
         /// The name later calls use.
         name: String,
@@ -166,6 +167,18 @@ pub enum Call {
         /// Backend, or the world's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<String>,
+        /// The library's own timeout, seconds.
+        timeout_s: f64,
+        /// Whether to pass `use_local_synchronization=True`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        local_sync: bool,
+    },
+    /// `split_group` of the world, called on every rank. Value: as of `new_group`.
+    SplitGroup {
+        /// The name later calls use.
+        name: String,
+        /// Members, global ranks.
+        ranks: Vec<Rank>,
         /// The library's own timeout, seconds.
         timeout_s: f64,
     },
@@ -178,6 +191,8 @@ pub enum Call {
     TensorsAs {
         /// The kind; never `plain`.
         kind: TensorKind,
+        /// Those that are to be of that kind.
+        tensors: Vec<usize>,
     },
     /// `time.sleep`.
     Sleep {
@@ -292,6 +307,15 @@ pub enum Call {
         op: ReduceOp,
         #[serde(default)]
         async_op: bool,
+    },
+    /// `all_reduce` of a sparse tensor: of the shape of `output`, with these values at these indices. Its result, made
+    /// dense, is then copied to `output`.
+    AllReduceSparse {
+        group: String,
+        values: usize,
+        indices: Vec<u64>,
+        output: usize,
+        op: ReduceOp,
     },
     /// `broadcast(tensors[tensor], src)`.
     Broadcast {
@@ -470,6 +494,19 @@ impl Call {
         self.into()
     }
 
+    /// Its name, and those of the calls inside it.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        let inside: Vec<&Self> = match self {
+            Self::Coalesced { calls, .. } => calls.iter().collect(),
+            Self::Attempt { inner } => vec![inner],
+            Self::Together { threads } => threads.iter().flatten().collect(),
+            _ => Vec::new(),
+        };
+        let inside = inside.into_iter().flat_map(Self::names);
+        std::iter::once(self.name()).chain(inside).collect()
+    }
+
     /// Every tensor the call names, to be changed.
     pub fn tensors_mut(&mut self) -> Vec<&mut usize> {
         match self {
@@ -503,6 +540,8 @@ impl Call {
             Self::BatchIsendIrecv { ops, .. } => ops.iter_mut().map(|op| &mut op.tensor).collect(),
             Self::Coalesced { calls, .. } => calls.iter_mut().flat_map(Self::tensors_mut).collect(),
             Self::PremulFactor { tensor, .. } => tensor.iter_mut().collect(),
+            Self::TensorsAs { tensors, .. } => tensors.iter_mut().collect(),
+            Self::AllReduceSparse { values, output, .. } => vec![values, output],
             Self::Attempt { inner } => inner.tensors_mut(),
             Self::Together { threads } => threads
                 .iter_mut()
@@ -510,9 +549,9 @@ impl Call {
                 .flat_map(Self::tensors_mut)
                 .collect(),
             Self::Prepare { .. }
-            | Self::TensorsAs { .. }
             | Self::InitProcessGroup { .. }
             | Self::NewGroup { .. }
+            | Self::SplitGroup { .. }
             | Self::DestroyProcessGroup { .. }
             | Self::Sleep { .. }
             | Self::Wait { .. }

@@ -6,7 +6,7 @@ use super::kill::{Fate, Kill};
 use super::matrix::{Matrix, Standing};
 use super::proof::Healthy;
 use super::record::{Head, Tally};
-use crate::report::text::one_line;
+use crate::report::text::{counted, one_line};
 
 /// Renders the section. `healthy` is none if the proof did not get that far.
 #[must_use]
@@ -24,7 +24,7 @@ pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String 
 /// `120 of 130 mutants killed: 4 survived, ...`.
 #[must_use]
 pub fn sentence(tally: &Tally, planned: u64) -> String {
-    let mut text = format!("{} of {planned} mutants killed", tally.killed);
+    let mut text = format!("{} of {} killed", tally.killed, counted(planned, "mutant"));
     let rest = [
         (tally.survived, Fate::Survived),
         (tally.incidental, Fate::Incidental),

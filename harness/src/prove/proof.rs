@@ -1,10 +1,11 @@
 //! Mutants and the healthy backend, run: worlds of one session, several mutants side by side.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
@@ -37,6 +38,9 @@ const LOSSES: usize = 3;
 /// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
 /// others are not held up for the half minute that a case allows.
 const SHORT_DEADLINE: f64 = 10.0;
+
+/// A failing check that took so long waited for the library's own timeout.
+const IN_VAIN: Duration = Duration::from_secs(10);
 
 /// What to try, worked out before anything runs.
 #[derive(Debug)]
@@ -84,9 +88,9 @@ impl Plan {
             .iter()
             .filter_map(|mutant| mutant.case.clone())
         {
-            if !extra.contains_key(&path) {
-                let library = case::load(&[index.folder.join(&path)])?;
-                extra.insert(path, library.cases);
+            if let Entry::Vacant(vacant) = extra.entry(path) {
+                let library = case::load(&[index.folder.join(vacant.key())])?;
+                vacant.insert(library.cases);
             }
         }
         let core = Selection {
@@ -174,7 +178,7 @@ impl Plan {
             filters: mutant.filter.parse().into_iter().collect(),
             ..Selection::default()
         };
-        plan::plan(cases, &[self.genuine.clone()], &selection).scenarios
+        plan::plan(cases, std::slice::from_ref(&self.genuine), &selection).scenarios
     }
 
     /// Everything that any of the mutants meets, each check once, without a bug.
@@ -435,10 +439,12 @@ impl Proof {
     }
 }
 
-/// Whether a check hangs, in its steps or in init, that should not.
+/// Whether a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
+/// What this decides is when a panel is left, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
-    is_unexpected(check.verdict) && hangs
+    let waited = Duration::from_micros(check.duration_us) >= IN_VAIN;
+    is_unexpected(check.verdict) && (hangs || waited)
 }
 
 /// Runs scenarios within the session's budget; `watch` sees the checks of each as it ends.

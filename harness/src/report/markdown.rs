@@ -10,6 +10,7 @@ use super::results::{Results, column_names, evidence_word};
 use super::standing::{Headline, Standing, Tally, exit_meaning};
 use super::story::sentence;
 use super::text::{clip, counted, grouped, lasting, one_line};
+use super::versions::Versions;
 
 /// Rows of each list; the page has the rest.
 const LIST_LIMIT: usize = 50;
@@ -36,6 +37,7 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(page, "> {}\n", cell(&absence))?;
     }
     write_matrix(page, results)?;
+    write_versions(page, results)?;
     write_failing(page, results)?;
     write_excused(page, results)?;
     write_not_run(page, results)?;
@@ -100,6 +102,42 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(page)?;
     }
     writeln!(page)
+}
+
+/// What differs between versions of torch, where there are several.
+fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
+    let Some(versions) = Versions::of(results) else {
+        return Ok(());
+    };
+    let alike = counted(versions.alike, "check");
+    writeln!(page, "### By version of torch\n")?;
+    if versions.rows.is_empty() {
+        return writeln!(page, "All {alike} stand alike with every version.\n");
+    }
+    writeln!(
+        page,
+        "{alike} stand alike with every version; these do not:\n"
+    )?;
+    write!(page, "| what | checks |")?;
+    for torch in &versions.torch {
+        write!(page, " torch {} |", cell(torch))?;
+    }
+    writeln!(
+        page,
+        " why |\n|---|---:|{}---|",
+        "---|".repeat(versions.torch.len())
+    )?;
+    for row in versions.rows.iter().take(LIST_LIMIT) {
+        write!(page, "| {} | {} |", code(&row.what), grouped(row.checks))?;
+        for standing in &row.cells {
+            match standing {
+                Some(standing) => write!(page, " {} {} |", standing.symbol(), standing.word())?,
+                None => write!(page, " not there |")?,
+            }
+        }
+        writeln!(page, " {} |", cell(&row.why))?;
+    }
+    write_rest(page, versions.rows.len())
 }
 
 fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {

@@ -5,12 +5,11 @@
 //! - all sets have the same version of allranks and the same seed, or there is no one command that repeats them;
 //! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
 //!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
-//!   merge to say;
+//!   merge to say. Results with different versions of torch are not two results of one check: they stand side by side;
 //! - if one set was cut off, so is the merged one;
 //! - the exit code is the most serious one.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
@@ -79,9 +78,10 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
     }
     let mut merged = Results::new(into.to_owned(), run);
     merged.end = merged_end(&sets, started);
-    let mut checks = BTreeMap::<CheckId, CheckRecord>::new();
-    let mut scenarios = BTreeMap::<ScenarioId, ScenarioRecord>::new();
-    for set in sets {
+    let mut checks = BTreeMap::<(CheckId, String), CheckRecord>::new();
+    let mut scenarios = BTreeMap::<(ScenarioId, String), ScenarioRecord>::new();
+    for mut set in sets {
+        name_torch(&mut set);
         let planned = &mut merged.run.planned;
         planned.scenarios += set.run.planned.scenarios;
         planned.checks += set.run.planned.checks;
@@ -147,56 +147,85 @@ fn check_alike(sets: &[Results]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Puts a check among the others; false if it was there already.
-fn put_check(
-    checks: &mut BTreeMap<CheckId, CheckRecord>,
-    check: CheckRecord,
-    folder: &Path,
-) -> Result<bool, MergeError> {
-    match checks.entry(check.id.clone()) {
-        Entry::Vacant(place) => {
-            place.insert(check);
-            Ok(true)
-        }
-        Entry::Occupied(mut place) => {
-            let there = place.get();
-            if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
-                place.insert(check);
-            } else if check.verdict != Verdict::NotRun && *there != check {
-                return Err(MergeError::Check {
-                    id: check.id,
-                    folder: folder.to_owned(),
-                });
-            }
-            Ok(false)
+/// Where all ranks of a set had the same torch, what never ran would have had it too.
+fn name_torch(set: &mut Results) {
+    let versions = set.torch_versions();
+    let [torch] = *versions else {
+        return;
+    };
+    let torch = torch.to_owned();
+    let checks = set.checks.iter_mut().map(|check| &mut check.column);
+    let scenarios = set
+        .scenarios
+        .iter_mut()
+        .map(|scenario| &mut scenario.column);
+    for column in checks.chain(scenarios) {
+        if column.torch.is_empty() {
+            column.torch.clone_from(&torch);
         }
     }
 }
 
+/// The key of a record that is about the same thing: with the same torch, or where one of the two is unknown.
+fn same<Id: Ord + Clone, Record>(
+    records: &BTreeMap<(Id, String), Record>,
+    id: &Id,
+    torch: &str,
+) -> Option<(Id, String)> {
+    let of_id = records.range((id.clone(), String::new())..);
+    of_id
+        .map(|(key, _)| key)
+        .take_while(|(other, _)| other == id)
+        .find(|(_, other)| other == torch || other.is_empty() || torch.is_empty())
+        .cloned()
+}
+
+/// Puts a check among the others; false if it was there already.
+fn put_check(
+    checks: &mut BTreeMap<(CheckId, String), CheckRecord>,
+    check: CheckRecord,
+    folder: &Path,
+) -> Result<bool, MergeError> {
+    let key = (check.id.clone(), check.column.torch.clone());
+    let Some(known) = same(checks, &key.0, &key.1) else {
+        checks.insert(key, check);
+        return Ok(true);
+    };
+    let there = &checks[&known];
+    if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
+        checks.remove(&known);
+        checks.insert(key, check);
+    } else if check.verdict != Verdict::NotRun && *there != check {
+        return Err(MergeError::Check {
+            id: check.id,
+            folder: folder.to_owned(),
+        });
+    }
+    Ok(false)
+}
+
 /// Puts a scenario among the others; false if it was there already. One without worlds was never started.
 fn put_scenario(
-    scenarios: &mut BTreeMap<ScenarioId, ScenarioRecord>,
+    scenarios: &mut BTreeMap<(ScenarioId, String), ScenarioRecord>,
     scenario: ScenarioRecord,
     folder: &Path,
 ) -> Result<bool, MergeError> {
-    match scenarios.entry(scenario.id.clone()) {
-        Entry::Vacant(place) => {
-            place.insert(scenario);
-            Ok(true)
-        }
-        Entry::Occupied(mut place) => {
-            let there = place.get();
-            if there.worlds == 0 && scenario.worlds > 0 {
-                place.insert(scenario);
-            } else if scenario.worlds > 0 && !is_same_scenario(there, &scenario) {
-                return Err(MergeError::Scenario {
-                    id: scenario.id,
-                    folder: folder.to_owned(),
-                });
-            }
-            Ok(false)
-        }
+    let key = (scenario.id.clone(), scenario.column.torch.clone());
+    let Some(known) = same(scenarios, &key.0, &key.1) else {
+        scenarios.insert(key, scenario);
+        return Ok(true);
+    };
+    let there = &scenarios[&known];
+    if there.worlds == 0 && scenario.worlds > 0 {
+        scenarios.remove(&known);
+        scenarios.insert(key, scenario);
+    } else if scenario.worlds > 0 && !is_same_scenario(there, &scenario) {
+        return Err(MergeError::Scenario {
+            id: scenario.id,
+            folder: folder.to_owned(),
+        });
     }
+    Ok(false)
 }
 
 /// The same but for where its logs lie, which differs between copies of one folder.

@@ -27,6 +27,7 @@ mod results;
 mod standing;
 mod story;
 pub(crate) mod text;
+mod versions;
 
 pub use files::{Paths, write_all};
 pub use record::{
@@ -34,6 +35,7 @@ pub use record::{
     Reason, Record, RunRecord, ScenarioRecord, Span,
 };
 pub use repeat::repeat_command;
-pub use results::{Results, column_names};
+pub use results::{Results, ScenariosByCheck, column_names};
 pub use standing::{Headline, Standing, Tally, exit_meaning};
 pub use story::{Line, failing_ranks, sentence, story};
+pub use versions::{Row, Versions};

@@ -1,13 +1,13 @@
 //! The records of one run, or of several merged, as every report takes them. A run that was cut off has no
 //! [`end`](Results::end); nothing in here pretends otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use super::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
 use super::text::{clip, one_line};
 use crate::names::ScenarioId;
-use crate::platform::Evidence;
+use crate::platform::{Evidence, torch_version};
 
 /// All records of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,21 +76,44 @@ impl Results {
         self.run.planned.checks.saturating_sub(recorded)
     }
 
-    /// The columns of the matrix, each once, in order.
+    /// The columns of the matrix, each once: the world sizes of one backend with one torch stand side by side, and
+    /// versions of torch in their own order.
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
         let checks = self.checks.iter().map(|check| &check.column);
         let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
-        let mut columns: Vec<&Column> = checks.chain(scenarios).collect();
-        columns.sort_unstable();
-        columns.dedup();
-        columns.into_iter().cloned().collect()
+        let columns: BTreeSet<&Column> = checks.chain(scenarios).collect();
+        let mut columns: Vec<Column> = columns.into_iter().cloned().collect();
+        columns.sort_by_cached_key(|column| {
+            let backend = (column.platform.clone(), column.backend.clone());
+            let driver = (column.driver.clone(), column.launcher.clone());
+            let torch = (torch_version(&column.torch), column.torch.clone());
+            (backend, driver, column.evidence, torch, column.world_size)
+        });
+        columns
     }
 
-    /// Scenarios by id. A scenario that was cut off is not among them, though some of its checks may be recorded.
+    /// The versions of torch that the ranks reported, each once, the oldest first.
     #[must_use]
-    pub fn scenarios_by_id(&self) -> BTreeMap<&ScenarioId, &ScenarioRecord> {
-        self.scenarios.iter().map(|one| (&one.id, one)).collect()
+    pub fn torch_versions(&self) -> Vec<&str> {
+        let known = |column: &&Column| !column.torch.is_empty();
+        let checks = self.checks.iter().map(|check| &check.column);
+        let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
+        let columns = checks.chain(scenarios).filter(known);
+        let versions: BTreeSet<&str> = columns.map(|column| column.torch.as_str()).collect();
+        let mut versions: Vec<&str> = versions.into_iter().collect();
+        versions.sort_by_key(|version| torch_version(version));
+        versions
+    }
+
+    /// Scenarios, to be found by their checks. A scenario that was cut off is not among them, though some of its checks
+    /// may be recorded.
+    #[must_use]
+    pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
+        let scenarios = self.scenarios.iter().enumerate();
+        let keyed =
+            scenarios.map(|(place, one)| ((&one.id, one.column.torch.as_str()), (place, one)));
+        ScenariosByCheck(keyed.collect())
     }
 
     /// One line for each platform that was looked for and is not here.
@@ -114,6 +137,26 @@ impl Results {
             .chain(of_run)
             .map(String::as_str)
             .collect()
+    }
+}
+
+/// See [`Results::scenarios_by_check`]. An id alone is not enough where runs with several versions of torch were merged.
+#[derive(Debug)]
+pub struct ScenariosByCheck<'a>(BTreeMap<(&'a ScenarioId, &'a str), (usize, &'a ScenarioRecord)>);
+
+impl<'a> ScenariosByCheck<'a> {
+    /// The check's scenario.
+    #[must_use]
+    pub fn get(&self, check: &CheckRecord) -> Option<&'a ScenarioRecord> {
+        let key = (&check.scenario, check.column.torch.as_str());
+        self.0.get(&key).map(|(_, scenario)| *scenario)
+    }
+
+    /// Its place among the results' scenarios.
+    #[must_use]
+    pub fn place(&self, check: &CheckRecord) -> Option<usize> {
+        let key = (&check.scenario, check.column.torch.as_str());
+        self.0.get(&key).map(|(place, _)| *place)
     }
 }
 

@@ -19,6 +19,8 @@ mod header;
 mod literal;
 mod shrink;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod trial;
 
 use std::fmt::Write;

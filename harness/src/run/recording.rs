@@ -16,6 +16,8 @@ const LAUNCHER: &str = "local";
 
 /// What every scenario's opening and closing prove, whatever its case is about.
 const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+/// What init covers besides where groups have timeouts of their own: every rank says which they have.
+const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
 const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
 /// The matrix column of a scenario.
@@ -52,7 +54,15 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
         // Its scripts initialise and destroy, and say themselves what that covers.
         Starts::Bare => (&[], &[]),
     };
-    writer.frame(init, "init", opening, run.init);
+    let mut opening = opening.to_vec();
+    if scenario
+        .groups
+        .iter()
+        .any(|group| group.how.timeout_s.is_some())
+    {
+        opening.push(GROUP_TIMEOUT_COVERS);
+    }
+    writer.frame(init, "init", &opening, run.init);
     for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
         writer.check(check, finding);
     }

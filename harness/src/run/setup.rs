@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::case::Starts;
 use crate::names::Rank;
-use crate::plan::Scenario;
+use crate::plan::{Group, Scenario};
 use crate::protocol::{Call, CallResult, Step, StoreMethod};
 use crate::script::Points;
 
@@ -109,16 +109,38 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             .iter()
             .skip(1)
             .filter(|group| !group.ranks.is_empty())
-            .map(|group| Call::NewGroup {
-                name: group.name.clone(),
-                ranks: group.ranks.clone(),
-                backend: group.backend.clone(),
-                timeout_s: world.timeout_s,
-            }),
+            .map(|group| creation(group, world.timeout_s)),
     );
     Step {
         calls,
         ..Step::default()
+    }
+}
+
+/// The call that makes a group.
+fn creation(group: &Group, timeout_s: f64) -> Call {
+    let how = &group.how;
+    let name = group.name.clone();
+    let timeout_s = how.timeout_s.unwrap_or(timeout_s);
+    let given = if how.given.is_empty() {
+        &group.ranks
+    } else {
+        &how.given
+    };
+    let ranks = given.clone();
+    if how.split {
+        return Call::SplitGroup {
+            name,
+            ranks,
+            timeout_s,
+        };
+    }
+    Call::NewGroup {
+        name,
+        ranks,
+        backend: group.backend.clone(),
+        timeout_s,
+        local_sync: how.local_sync,
     }
 }
 
@@ -161,6 +183,17 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
                 "in group {}, the group rank is {}; it must be {wanted}",
                 group.name,
                 text(own)
+            ));
+        }
+        let timeout = call
+            .value
+            .get("timeout_s")
+            .and_then(serde_json::Value::as_f64);
+        let asked = group.how.timeout_s.unwrap_or(scenario.case.world.timeout_s);
+        if let Some(timeout) = timeout.filter(|timeout| *timeout != asked) {
+            return Some(format!(
+                "group {} has a timeout of {timeout} s; it was given {asked} s",
+                group.name
             ));
         }
         if expected.is_some() && size != Some(group.size() as i64) {

@@ -268,49 +268,156 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::case::OneOrMany;
+    use crate::protocol::CallError;
 
-    fn returned(value: Value) -> CallResult {
+    fn result(seconds: f64, value: Value) -> CallResult {
         CallResult {
             status: CallStatus::Ok,
-            enter: 0,
-            leave: 0,
+            enter: 1_000_000_000,
+            leave: 1_000_000_000 + (seconds * 1e9) as u64,
             value,
             error: None,
         }
     }
 
-    fn class_of(act: &Act, call: &Call, sender: Option<Rank>, got: Value) -> Option<&'static str> {
-        let expect = ExpectSpec {
-            value: Some(json!(true)),
+    fn raised(kind: &str, message: &str) -> CallResult {
+        result(1.0, json!({"raised": {"type": kind, "message": message}}))
+    }
+
+    fn kind(act: &Act, expect: ExpectSpec) -> Kind {
+        Kind::of(act, &Call::Census, Some(&expect), None)
+    }
+
+    fn class(kind: &Kind, result: &CallResult, attempted: bool) -> &'static str {
+        kind.check(result, attempted)
+            .map_or_else(|broken| broken.class, |()| "kept")
+    }
+
+    #[test]
+    fn what_must_raise_must_say_what_is_asked_for() {
+        let asked = ExpectSpec {
+            raises: Some(OneOrMany::Many(vec!["timeout".into(), "rank 1".into()])),
             ..ExpectSpec::default()
         };
-        let kind = Kind::of(act, call, Some(&expect), sender);
-        let broken = kind.check(&returned(got), false);
-        broken.err().map(|broken| broken.class)
+        let kind = kind(&Act::Sleep(1), asked);
+        for (answer, said) in [
+            (raised("RuntimeError", "Timeout:\nrank 1"), "kept"),
+            (raised("RuntimeError", "timeout"), "raised-something-else"),
+            (raised("RuntimeError", ""), "raised-without-a-reason"),
+            (
+                result(1.0, json!({"raised": null, "value": 3})),
+                "did-not-raise",
+            ),
+        ] {
+            assert_eq!(class(&kind, &answer, true), said, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_must_return_may_not_raise_and_has_its_value() {
+        let returns = kind(&Act::Sleep(1), ExpectSpec::default());
+        assert_eq!(class(&returns, &result(1.0, Value::Null), false), "kept");
+        let error = CallResult {
+            status: CallStatus::Error,
+            error: Some(CallError {
+                kind: "ValueError".into(),
+                message: "no".into(),
+            }),
+            ..result(1.0, Value::Null)
+        };
+        assert_eq!(class(&returns, &error, false), "raised");
+        for (is, says, said) in [
+            (false, true, "completed-early"),
+            (true, false, "not-completed"),
+            (true, true, "kept"),
+        ] {
+            let polled = kind(&Act::IsCompleted { check: 0, is }, ExpectSpec::default());
+            assert_eq!(class(&polled, &result(1.0, json!(says)), false), said);
+        }
+        let value = ExpectSpec {
+            value: Some(json!([1])),
+            ..ExpectSpec::default()
+        };
+        let asked = kind(&Act::Sleep(1), value);
+        assert_eq!(
+            class(&asked, &result(1.0, json!([2])), false),
+            "wrong-value"
+        );
+    }
+
+    #[test]
+    fn times_are_held_against_the_clock_of_the_rank() {
+        let bounds = ExpectSpec {
+            either: true,
+            within_s: Some(2.0),
+            not_before_s: Some(1.0),
+            ..ExpectSpec::default()
+        };
+        let kind = kind(&Act::Sleep(1), bounds);
+        for (seconds, said) in [(0.5, "too-early"), (1.5, "kept"), (2.5, "too-late")] {
+            assert_eq!(class(&kind, &result(seconds, Value::Null), true), said);
+        }
+    }
+
+    #[test]
+    fn an_error_on_a_thread_is_an_error() {
+        let ok = json!({"status": "ok"});
+        let error = json!({"status": "error", "error": {"type": "E", "message": "m"}});
+        let threads = Kind::Threads(None);
+        for (value, said) in [
+            (json!([[ok], [ok]]), "kept"),
+            (json!([[ok], [ok, error]]), "raised"),
+        ] {
+            assert_eq!(class(&threads, &result(1.0, value), false), said);
+        }
+    }
+
+    #[test]
+    fn a_leak_is_more_than_is_allowed_of_what_is_compared() {
+        let spec = SteadySpec {
+            from: "a".into(),
+            to: "b".into(),
+            files: Some(1),
+            threads: None,
+            shared_memory: None,
+            processes: None,
+            memory_mib: Some(2),
+        };
+        let census =
+            |files: u64, mib: u64| json!({"files": files, "threads": files, "memory": mib << 20});
+        let said =
+            |from, to| steady(&spec, &from, &to).map_or_else(|broken| broken.class, |()| "kept");
+        assert_eq!(said(census(5, 10), census(6, 12)), "kept");
+        assert_eq!(said(census(5, 10), census(7, 10)), "leaked");
+        assert_eq!(said(census(5, 10), census(5, 13)), "leaked");
+        assert_eq!(said(json!({}), census(5, 10)), "no-census", "no /proc");
     }
 
     #[test]
     fn only_a_poll_tells_of_completion() {
-        let source = String::new;
-        let (act, call) = (Act::Python(source()), Call::Python { source: source() });
-        assert_eq!(class_of(&act, &call, None, json!(false)), Some("wrong-value"));
-        assert_eq!(class_of(&act, &call, None, json!(true)), None);
-        let act = Act::IsCompleted { check: 0, is: true };
-        let call = Call::IsCompleted { work: 0 };
-        assert_eq!(class_of(&act, &call, None, json!(false)), Some("not-completed"));
+        let asked = ExpectSpec {
+            value: Some(json!(true)),
+            ..ExpectSpec::default()
+        };
+        let told = kind(&Act::Python(String::new()), asked);
+        assert_eq!(
+            class(&told, &result(1.0, json!(false)), false),
+            "wrong-value"
+        );
+        assert_eq!(class(&told, &result(1.0, json!(true)), false), "kept");
     }
 
     #[test]
     fn a_receive_that_names_nobody_names_the_sender() {
-        let act = Act::Mark(String::new());
         let call = Call::Recv {
             group: "world".to_owned(),
             tensor: 0,
             peer: None,
             tag: 0,
         };
-        assert_eq!(class_of(&act, &call, Some(Rank(2)), json!(2)), None);
-        let wrong = class_of(&act, &call, Some(Rank(2)), json!(1));
-        assert_eq!(wrong, Some("wrong-value"));
+        let named = Kind::of(&Act::Mark(String::new()), &call, None, Some(Rank(2)));
+        assert_eq!(class(&named, &result(1.0, json!(2)), false), "kept");
+        assert_eq!(class(&named, &result(1.0, json!(1)), false), "wrong-value");
     }
 }

@@ -328,6 +328,7 @@ impl<'a> Stage<'a> {
                 ranks: ranks.clone(),
                 backend: backend.clone(),
                 timeout_s: timeout_s.unwrap_or(self.scenario.case.world.timeout_s),
+                local_sync: false,
             })),
             Act::Abort(group) => out.push(plain(Call::Abort {
                 group: group.clone(),

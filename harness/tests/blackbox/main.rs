@@ -8,6 +8,7 @@ mod disk;
 mod faults;
 mod launcher;
 mod prove;
+mod repro;
 mod sets;
 mod signals;
 mod stage;
@@ -23,6 +24,8 @@ use stage::Stage;
 struct Test {
     name: String,
     needs_torch: bool,
+    /// Takes minutes: run with `--include-ignored`.
+    is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
 }
 
@@ -31,6 +34,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
     Test {
         name: name.into(),
         needs_torch: false,
+        is_slow: false,
         body: Box::new(body),
     }
 }
@@ -40,6 +44,14 @@ fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> 
     Test {
         needs_torch: true,
         ..plain(name, body)
+    }
+}
+
+/// A trial that needs torch and minutes.
+fn slow(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        is_slow: true,
+        ..with_torch(name, body)
     }
 }
 
@@ -57,6 +69,7 @@ fn main() -> ExitCode {
         signals::tests(),
         disk::tests(),
         faults::tests(),
+        repro::tests(),
         sets::tests(),
     ];
     let trials = tests
@@ -69,7 +82,9 @@ fn main() -> ExitCode {
                 body();
                 Ok(())
             });
-            if ignored {
+            if test.is_slow {
+                trial.with_kind("slow").with_ignored_flag(true)
+            } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
             } else {
                 trial

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use allranks::judge::{Outcome, Verdict};
-use allranks::report::Results;
 use allranks::report::diff::diff;
 use allranks::report::merge::{MergeError, merge};
+use allranks::report::{Results, Standing, Versions, markdown};
 
 use crate::sample::{self, Shape};
 
@@ -89,6 +89,89 @@ fn not_run_gives_way_to_a_result_in_either_order() {
         let check = merged.checks.iter().find(|check| check.id == id).unwrap();
         assert_eq!(check.verdict, Verdict::Expected);
     }
+}
+
+/// The sample as a run with one version of torch.
+fn with_torch(torch: &str, folder: &str) -> Results {
+    let mut set = sample::results(Shape::default());
+    set.folder = folder.into();
+    set.sources = vec![set.folder.clone()];
+    // One column may stand for several otherwise: the sample has two versions of its own.
+    let checks = set.checks.iter_mut().map(|check| &mut check.column);
+    let scenarios = set.scenarios.iter_mut().map(|one| &mut one.column);
+    for column in checks.chain(scenarios) {
+        torch.clone_into(&mut column.torch);
+    }
+    set
+}
+
+#[test]
+fn versions_of_torch_stand_side_by_side() {
+    let mut sets = vec![
+        with_torch("2.9.1+cu128", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+    ];
+    let both = sets[0].checks.len() as u64;
+    let changed = sets[1]
+        .checks
+        .iter_mut()
+        .find(|check| check.standing().is_failing())
+        .unwrap();
+    changed.outcome = Outcome::Pass;
+    changed.verdict = Verdict::Expected;
+    let changed = changed.clone();
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    assert_eq!(merged.checks.len() as u64, 2 * both);
+    assert_eq!(merged.run.planned.checks, 2 * both);
+    // Not in the order of letters.
+    assert_eq!(merged.torch_versions(), ["2.9.1+cu128", "2.11.0"]);
+    let columns = merged.columns();
+    assert!(columns.iter().any(|column| column.torch == "2.11.0"));
+    let scenarios = merged.scenarios_by_check();
+    for check in &merged.checks {
+        let scenario = scenarios.get(check).unwrap();
+        assert_eq!(
+            (&scenario.id, &scenario.column.torch),
+            (&check.scenario, &check.column.torch)
+        );
+    }
+    let versions = Versions::of(&merged).unwrap();
+    assert_eq!(versions.alike, both - 1);
+    let [row] = &*versions.rows else {
+        panic!("{:?}", versions.rows)
+    };
+    assert!(row.what.starts_with(changed.case.as_str()));
+    assert_eq!(row.checks, 1);
+    assert!(row.cells[0].unwrap().is_failing() && row.cells[1] == Some(Standing::Passed));
+    let page = markdown::render(&merged);
+    assert!(page.contains("### By version of torch"), "{page}");
+    assert!(Versions::of(&with_torch("2.11.0", "/runs/new")).is_none());
+}
+
+#[test]
+fn what_one_version_did_not_run_is_not_covered_by_another() {
+    let mut sets = vec![
+        with_torch("2.9.1", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+    ];
+    let check = &mut sets[0].checks[0];
+    check.outcome = Outcome::NotRun;
+    check.verdict = Verdict::NotRun;
+    check.column.torch.clear();
+    let id = check.id.clone();
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    let verdicts: Vec<_> = merged
+        .checks
+        .iter()
+        .filter(|check| check.id == id)
+        .map(|check| {
+            (
+                check.column.torch.as_str(),
+                check.verdict == Verdict::NotRun,
+            )
+        })
+        .collect();
+    assert_eq!(verdicts, [("2.11.0", false), ("2.9.1", true)]);
 }
 
 #[test]

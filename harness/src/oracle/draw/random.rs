@@ -6,8 +6,9 @@ use super::{Draw, Turn};
 use crate::oracle::hash::mix;
 use crate::oracle::number::Real;
 
-/// Reals of which pairs of ranks nearly cancel, so that a sum is far smaller than its terms and every rounding on the
-/// way shows. The bound on the error grows with the square of the number of terms; where a type is too coarse for all
+/// Reals of which, at every other index, pairs of ranks nearly cancel, so that a sum is far smaller than its terms. The
+/// difference of near numbers is exact (Sterbenz), so at the indices between them signs are free, and every order rounds.
+/// The bound on the error grows with the square of the number of terms; where a type is too coarse for all
 /// ranks, as many carry a value as leave the bound smaller than one rank's contribution.
 pub(super) struct Cancelling<R> {
     carriers: u64,
@@ -37,10 +38,14 @@ impl<R: Real> Draw for Cancelling<R> {
         }
         let pair = mix(word ^ (place / 2));
         let scale = f64::powi(2.0, (word >> 61) as i32 % 5 - 2);
-        // Two ranks of a pair differ by up to an eighth; that is what is left of them.
-        let magnitude = (1.0 + unit(pair)) * (1.0 + (unit(own) - 0.5) / 8.0);
         let lone = place + 1 == self.carriers && place % 2 == 0;
-        let negative = if lone { own & 1 == 1 } else { place % 2 == 1 };
+        let (magnitude, negative) = if word & 1 == 0 {
+            // Two ranks of a pair differ by up to an eighth; that is what is left of them.
+            let magnitude = (1.0 + unit(pair)) * (1.0 + (unit(own) - 0.5) / 8.0);
+            (magnitude, if lone { own & 1 == 1 } else { place % 2 == 1 })
+        } else {
+            (1.0 + unit(own), own & 1 == 1)
+        };
         let sign = if negative { -scale } else { scale };
         R::from_f64(sign * magnitude)
     }

@@ -6,13 +6,14 @@
 mod collective;
 mod objects;
 mod pairs;
+mod sparse;
 mod uneven;
 
 use super::place::Form;
 use super::work::{Desk, Fill, Origin, Role, Work};
 use crate::names::Rank;
 use crate::plan::{Check, Factor, Op, RootBy, Values};
-use crate::protocol::{Call, RankRef, TensorKind};
+use crate::protocol::{Call, RankRef, Tensor, TensorKind};
 
 /// How long the late rank of a barrier sleeps, milliseconds.
 const LATE_MS: u64 = 20;
@@ -34,13 +35,15 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
     let desk = &mut Desk::new(check, seed, position);
     if check.tensor != TensorKind::Plain {
         let kind = check.tensor;
-        desk.work.calls.push(Call::TensorsAs { kind });
+        let tensors = Vec::new();
+        desk.work.calls.push(Call::TensorsAs { kind, tensors });
     }
     set_factor(desk);
     match check.op {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);
         }
+        Op::AllReduceSparse => sparse::all_reduce(desk),
         Op::Broadcast => collective::broadcast(desk),
         Op::Reduce => collective::reduce(desk),
         Op::AllGather => collective::all_gather(desk),
@@ -65,7 +68,25 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         // Refused before: the ops it issues are checks of their own.
         Op::Script => {}
     }
+    choose_tensors(&mut desk.work);
     std::mem::take(&mut desk.work)
+}
+
+/// Which tensors a call of `tensors_as` is about: of leaves that require gradients, those that are read.
+fn choose_tensors(work: &mut Work) {
+    let Some(Call::TensorsAs { kind, tensors }) = work.calls.first_mut() else {
+        return;
+    };
+    let buffers = &work.buffers;
+    let is_meant = |tensor: &Tensor| match (*kind, buffers[tensor.storage].role) {
+        (TensorKind::RequiresGrad, Role::Output) => false,
+        (TensorKind::RequiresGrad, _) => true,
+        (TensorKind::Plain | TensorKind::Inference | TensorKind::Pinned, _) => true,
+    };
+    let indices = 0..work.tensors.len();
+    *tensors = indices
+        .filter(|index| is_meant(&work.tensors[*index]))
+        .collect();
 }
 
 /// A rank outside the group makes no call and holds a buffer that nobody may write to.

@@ -1,7 +1,7 @@
 //! The bugs that the second implementation can be told to have.
 
 use super::scalar::{self, Scalar};
-use crate::dtype::{DType, ReduceOp};
+use crate::dtype::{DType, Kind, ReduceOp};
 use crate::oracle::{RankReply, RankStep};
 use crate::plan::Group;
 use serde_json::Value;
@@ -48,6 +48,30 @@ pub enum Bug {
     NonRootWritten,
     Ulp,
     LowPrecision,
+    /// Adds in the dtype, one after the other.
+    InDtype,
+    /// Now in the dtype, now exactly.
+    Capricious,
+    /// Contributions are bfloat16 on the way.
+    Compressed,
+    /// Results are off by more than rounding explains.
+    Sloppy,
+    /// NaN counts as nothing.
+    NanDropped,
+    /// MIN and MAX by comparing with <, from the first rank to the last.
+    Compares,
+    /// Infinities become the largest number.
+    NoInfinity,
+    /// Denormals become zero.
+    Flushes,
+    /// Negative zeros become positive.
+    PlusZero,
+    /// Integers stop at the ends of their range.
+    Saturates,
+    /// NaNs lose their payload.
+    QuietNan,
+    /// Bools become 0 or 1.
+    CleanBool,
     Zero,
     Nan,
     /// Members round differently.
@@ -109,6 +133,53 @@ impl Bug {
             }
             Self::Doubled(rank) => elements.push(elements[rank].clone()),
             Self::Tail(count) if index + count >= len => return elements[me].clone(),
+            Self::InDtype => return self.one_by_one(dtype, op, &elements),
+            Self::Capricious if len.is_multiple_of(2) => {
+                return self.one_by_one(dtype, op, &elements);
+            }
+            Self::Compressed => {
+                for element in &mut elements {
+                    if let Scalar::Float(value) = scalar::decode(dtype, element) {
+                        let narrow = half::bf16::from_f64(value).to_f64();
+                        *element = scalar::encode(dtype, Scalar::Float(narrow));
+                    }
+                }
+            }
+            Self::NanDropped => {
+                for element in &mut elements {
+                    if matches!(scalar::decode(dtype, element), Scalar::Float(value) if value.is_nan())
+                    {
+                        *element = scalar::encode(dtype, Scalar::Float(0.0));
+                    }
+                }
+            }
+            Self::Compares => {
+                let value = |bytes: &Vec<u8>| match scalar::decode(dtype, bytes) {
+                    Scalar::Float(value) => value,
+                    other => panic!("{other:?}"),
+                };
+                let least = |a: Vec<u8>, b: &Vec<u8>| match op {
+                    ReduceOp::Min if value(b) < value(&a) => b.clone(),
+                    ReduceOp::Max if value(b) > value(&a) => b.clone(),
+                    _ => a,
+                };
+                return elements[1..].iter().fold(elements[0].clone(), least);
+            }
+            Self::Saturates => {
+                let bits = 8 * dtype.size() as u32;
+                let (lowest, largest) = match dtype.kind() {
+                    Kind::Signed => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+                    _ => (0, (1_i128 << bits) - 1),
+                };
+                let sum: i128 = elements
+                    .iter()
+                    .map(|bytes| match scalar::decode(dtype, bytes) {
+                        Scalar::Whole(value) => value,
+                        other => panic!("{other:?}"),
+                    })
+                    .sum();
+                return scalar::encode(dtype, Scalar::Whole(sum.clamp(lowest, largest)));
+            }
             Self::LowPrecision => {
                 let mut sum = half::bf16::ZERO;
                 for element in &elements {
@@ -128,6 +199,12 @@ impl Bug {
         scalar::reduce(dtype, op, ranks, &elements)
     }
 
+    fn one_by_one(self, dtype: DType, op: ReduceOp, elements: &[Vec<u8>]) -> Vec<u8> {
+        let add =
+            |sum: Vec<u8>, element: &Vec<u8>| scalar::reduce(dtype, op, 1, &[sum, element.clone()]);
+        elements[1..].iter().fold(elements[0].clone(), add)
+    }
+
     /// What is written where; none: nothing.
     pub fn written(self, dtype: DType, elements: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
         let len = elements.len();
@@ -141,6 +218,14 @@ impl Bug {
             Self::Zero => list = vec![vec![0; dtype.size()]; len],
             Self::Nan => list = vec![scalar::encode(dtype, Scalar::Float(f64::NAN)); len],
             Self::Ulp => list.iter_mut().step_by(3).for_each(|bytes| bytes[0] ^= 1),
+            Self::Sloppy => list.iter_mut().for_each(|bytes| {
+                let value = scalar::scale(scalar::decode(dtype, bytes), 1.0 + 1e-5);
+                *bytes = scalar::encode(dtype, value);
+            }),
+            Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan => {
+                list.iter_mut().for_each(|bytes| self.touch(dtype, bytes));
+            }
+            Self::CleanBool => list.iter_mut().for_each(|bytes| bytes[0] = bytes[0].min(1)),
             Self::LastGarbage if len > 0 => list[len - 1] = noise(len),
             Self::Garbage => list = (0..len).map(noise).collect(),
             Self::Prefix(count) => {
@@ -152,6 +237,31 @@ impl Bug {
             _ => {}
         }
         all(list)
+    }
+
+    /// What a processor may make of a float.
+    fn touch(self, dtype: DType, bytes: &mut Vec<u8>) {
+        let Scalar::Float(value) = scalar::decode(dtype, bytes) else {
+            return;
+        };
+        let tiny = match dtype {
+            DType::Float16 => f64::powi(2.0, -14),
+            DType::Float64 => f64::MIN_POSITIVE,
+            _ => f64::powi(2.0, -126),
+        };
+        let largest = match dtype {
+            DType::Float16 => 65504.0,
+            DType::Bfloat16 => half::bf16::MAX.to_f64(),
+            _ => f64::from(f32::MAX),
+        };
+        let other = match self {
+            Self::NoInfinity if value.is_infinite() => largest.copysign(value),
+            Self::Flushes if value.abs() < tiny => 0.0,
+            Self::PlusZero if value == 0.0 => 0.0,
+            Self::QuietNan if value.is_nan() => f64::NAN,
+            _ => return,
+        };
+        *bytes = scalar::encode(dtype, Scalar::Float(other));
     }
 
     pub fn objects(self, mut objects: Vec<Value>) -> Value {

@@ -334,7 +334,7 @@ fn strides_ignored() {
         Op::ReduceScatterTensor,
         Op::AllToAllSingle,
     ] {
-        for layout in [Layout::Strided, Layout::Transposed] {
+        for layout in [Layout::Strided, Layout::Transposed, Layout::ChannelsLast] {
             let check = Check {
                 layout,
                 ..check(op, 3)

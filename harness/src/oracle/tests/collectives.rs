@@ -35,6 +35,39 @@ impl World<'_> {
         true
     }
 
+    /// Every index is the reduction of what the members that have it hold there.
+    fn all_reduce_sparse(&mut self, members: &[usize], calls: &[Call], op: ReduceOp) {
+        let mut held: std::collections::BTreeMap<u64, Elements> = Default::default();
+        let mut dtype = DType::Float32;
+        for (rank, call) in members.iter().zip(calls) {
+            if let Call::AllReduceSparse {
+                values, indices, ..
+            } = call
+            {
+                dtype = self.tensor(*rank, *values).dtype;
+                for (index, value) in indices.iter().zip(self.read(*rank, *values)) {
+                    held.entry(*index).or_default().push(value);
+                }
+            }
+        }
+        for (me, (rank, call)) in members.iter().zip(calls).enumerate() {
+            let dense: Elements = held
+                .values()
+                .map(|values| match values.as_slice() {
+                    [only] => only.clone(),
+                    values => {
+                        let blocks: Vec<Elements> =
+                            values.iter().map(|value| vec![value.clone()]).collect();
+                        self.reduced(dtype, op, me, &blocks).remove(0)
+                    }
+                })
+                .collect();
+            if let Call::AllReduceSparse { output, .. } = call {
+                self.write(*rank, *output, &dense);
+            }
+        }
+    }
+
     fn reduced(&self, dtype: DType, op: ReduceOp, me: usize, blocks: &[Elements]) -> Elements {
         let weighed = op == ReduceOp::PremulSum && !matches!(self.bug, Bug::DidOp(_));
         let op = if weighed { ReduceOp::Sum } else { op };
@@ -113,6 +146,10 @@ impl World<'_> {
                         _ => unreachable!(),
                     });
                 }
+            }
+            Call::AllReduceSparse { op, .. } => {
+                let op = *op;
+                self.all_reduce_sparse(members, calls, op);
             }
             Call::Broadcast { root, .. } => {
                 let root = self.root(*root);

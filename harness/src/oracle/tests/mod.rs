@@ -4,6 +4,8 @@ mod bug;
 mod bugs;
 mod collectives;
 mod data;
+mod distinct;
+mod lanes;
 mod right;
 mod scalar;
 mod vacuity;
@@ -16,8 +18,8 @@ use super::{Mismatch, Prepared};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CheckId, Rank, WorldSize};
 use crate::plan::{
-    Check, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind,
-    Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, Root, RootBy, Splits, TensorKind, Values,
 };
 
 /// A check of the whole world with everything neutral.
@@ -64,6 +66,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
         name: "group".into(),
         ranks: ranks.into_iter().map(Rank).collect(),
         backend: None,
+        how: Creation::default(),
     })
 }
 

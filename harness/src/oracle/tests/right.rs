@@ -26,7 +26,9 @@ fn has_meaning(check: &Check) -> bool {
     let no_pair = check.op.has_pairs() && check.group.size() < 2 && check.pairs != Pairs::Own;
     let exchanges = matches!(check.op, Op::AllToAll | Op::AllToAllSingle);
     let aliased = exchanges && check.placement == Placement::InPlace;
-    !two_layouts && !no_pair && !aliased
+    // Alone, a rank has nothing to reduce, and the factor of `premul_sum` nothing to be applied to.
+    let alone = check.op == Op::AllReduceSparse && check.group.size() == 1;
+    !two_layouts && !no_pair && !aliased && !alone
 }
 
 #[test]
@@ -84,6 +86,81 @@ fn every_extent_layout_placement_and_mode() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn every_layout_of_some_tensors_and_every_kind_and_form_of_them() {
+    for ranks in SIZES {
+        for op in tensor_ops() {
+            for layout in [
+                Layout::Strided,
+                Layout::Transposed,
+                Layout::Unaligned,
+                Layout::ChannelsLast,
+                Layout::Expanded,
+            ] {
+                for layout_of in [
+                    LayoutOf::All,
+                    LayoutOf::Input,
+                    LayoutOf::Output,
+                    LayoutOf::OddRanks,
+                ] {
+                    if layout == Layout::Expanded && layout_of != LayoutOf::Input {
+                        continue;
+                    }
+                    for joined in [Joined::Cat, Joined::Stack] {
+                        let check = Check {
+                            layout,
+                            layout_of,
+                            joined,
+                            tensor: TensorKind::Inference,
+                            extent: Extent::Flat(50),
+                            ..check(op, ranks)
+                        };
+                        if has_meaning(&check) {
+                            passes(&check, ranks);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_of_tensors_of_different_sizes() {
+    for ranks in SIZES {
+        for op in [Op::AllGather, Op::Gather, Op::Scatter, Op::ReduceScatter] {
+            for splits in [Splits::Uneven, Splits::WithZero, Splits::AllZero] {
+                for placement in [Placement::OutOfPlace, Placement::InPlace] {
+                    for layout in [Layout::Contiguous, Layout::Transposed] {
+                        let check = Check {
+                            splits: splits.clone(),
+                            placement,
+                            layout,
+                            ..check(op, ranks)
+                        };
+                        passes(&check, ranks);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A tensor that is written to and lies twice in one place is wrong whatever it holds.
+#[test]
+fn nothing_is_right_in_an_output_that_overlaps() {
+    for op in tensor_ops() {
+        let check = Check {
+            layout: Layout::Expanded,
+            ..check(op, 3)
+        };
+        let class = outcome(&check, 3, Bug::None)
+            .expect_err("it must be refused")
+            .class;
+        assert_eq!(class, "overlapping-output-accepted", "{op:?}");
     }
 }
 

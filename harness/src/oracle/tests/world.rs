@@ -230,6 +230,10 @@ impl World<'_> {
                 assert!(work < self.results[rank].len());
                 self.done(rank, Value::Null);
             }
+            Call::TensorsAs { .. } => {
+                assert!(self.results[rank].is_empty(), "it comes first");
+                self.done(rank, Value::Null);
+            }
             Call::Isend {
                 tensor, peer, tag, ..
             } => {

@@ -661,6 +661,20 @@
   byId("kinds").hidden = kindList.length === 0;
   showKinds(6);
 
+  // ---- versions of torch, where there are several ----------------------------------------------------------------
+
+  if (data.versions) {
+    const { torch, alike, rows } = data.versions;
+    byId("versions").hidden = false;
+    byId("versions-note").textContent = `${counted(alike, "check")} stand alike with every version${rows.length ? "; these do not:" : "."}`;
+    byId("version-table").hidden = rows.length === 0;
+    byId("version-table").append(
+      make("thead", {}, make("tr", {}, ["what", "checks", ...torch.map((version) => `torch ${version}`), "why"].map((name) => make("th", { scope: "col" }, name)))),
+      make("tbody", {}, rows.map((row) => make("tr", {}, make("th", { class: "name", scope: "row" }, row.what), make("td", {}, grouped(row.checks)),
+        row.cells.map((standing) => make("td", {}, standing === null ? "not there" : mark(standing, standings[standing].word))),
+        make("td", { class: "why" }, row.why)))));
+  }
+
   // ---- filters ---------------------------------------------------------------------------------------------------
 
   byId("verdicts").append(...standings.map((standing, index) => run.tally[index] > 0 &&

@@ -88,7 +88,7 @@ fn note(standing: Standing) -> &'static str {
 }
 
 fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
-    let scenarios = results.scenarios_by_id();
+    let scenarios = results.scenarios_by_check();
     let mut failing: Vec<_> = results
         .checks
         .iter()
@@ -96,9 +96,7 @@ fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
         .collect();
     failing.sort_by_key(|check| check.standing());
     for check in failing.iter().take(LIST_LIMIT) {
-        let title = scenarios
-            .get(&check.scenario)
-            .map_or("", |scenario| &scenario.title);
+        let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
         write_heading(out, check, title)?;
     }
     if failing.len() > LIST_LIMIT {

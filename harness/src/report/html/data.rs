@@ -8,13 +8,14 @@ use serde::Serialize;
 use super::index::Index;
 use super::timeline::{Scenario, drawn};
 
-use crate::names::{RequirementId, ScenarioId};
+use crate::names::RequirementId;
 use crate::report::observed::pairs;
-use crate::report::record::{CheckRecord, Column, ScenarioRecord};
-use crate::report::results::{Results, column_names, evidence_word};
+use crate::report::record::{CheckRecord, Column};
+use crate::report::results::{Results, ScenariosByCheck, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
 use crate::report::story::{sentence, story};
 use crate::report::text::{clip, one_line};
+use crate::report::versions::{self, Versions};
 
 /// Checks told in full; a run with more failures than that has one cause, not thousands.
 const FINDINGS_LIMIT: usize = 3_000;
@@ -38,6 +39,26 @@ pub(super) struct Data {
     /// Checks that would be findings, had there been room.
     untold: usize,
     scenarios: Vec<Scenario>,
+    /// What differs between versions of torch; none if there is one version only.
+    versions: Option<VersionTable>,
+}
+
+/// Checks that stand differently with different versions of torch.
+#[derive(Debug, Serialize)]
+struct VersionTable {
+    torch: Vec<String>,
+    /// Checks that stand alike with all of them.
+    alike: u64,
+    rows: Vec<VersionRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct VersionRow {
+    what: String,
+    checks: u64,
+    /// For each version a standing; none if it has no such check.
+    cells: Vec<Option<usize>>,
+    why: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,8 +165,9 @@ struct Gathered {
 struct Collector<'a> {
     results: &'a Results,
     columns: Vec<Column>,
-    scenarios: BTreeMap<&'a ScenarioId, &'a ScenarioRecord>,
-    places: BTreeMap<&'a ScenarioId, usize>,
+    scenarios: ScenariosByCheck<'a>,
+    /// Whether an id alone does not tell which torch a result is of.
+    has_versions: bool,
     cases: Index<String>,
     requirements: Index<String>,
     texts: Index<String>,
@@ -153,12 +175,11 @@ struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     fn new(results: &'a Results) -> Self {
-        let places = results.scenarios.iter().enumerate();
         Self {
             results,
             columns: results.columns(),
-            scenarios: results.scenarios_by_id(),
-            places: places.map(|(place, one)| (&one.id, place)).collect(),
+            scenarios: results.scenarios_by_check(),
+            has_versions: results.torch_versions().len() > 1,
             cases: Index::new(),
             requirements: Index::new(),
             texts: Index::new(),
@@ -194,12 +215,14 @@ impl<'a> Collector<'a> {
             findings,
             untold,
             scenarios,
+            versions: versions(self.results),
         }
     }
 
     fn column(&self, column: &Column) -> usize {
         // Every column of a record is in the list.
-        self.columns.binary_search(column).unwrap_or(0)
+        let place = self.columns.iter().position(|one| one == column);
+        place.unwrap_or(0)
     }
 
     fn covers(&mut self, check: &CheckRecord) -> Vec<usize> {
@@ -278,7 +301,7 @@ impl<'a> Collector<'a> {
     }
 
     fn finding(&mut self, check: &CheckRecord) -> Finding {
-        let scenario = self.scenarios.get(&check.scenario).copied();
+        let scenario = self.scenarios.get(check);
         let lines = story(&self.results.run, scenario, check);
         let id = one_line(check.id.as_str());
         let kind = match &check.class {
@@ -290,7 +313,7 @@ impl<'a> Collector<'a> {
             column: self.column(&check.column),
             standing: standing_index(check.standing()),
             covers: self.covers(check),
-            scenario: self.places.get(&check.scenario).copied(),
+            scenario: self.scenarios.place(check),
             kind: clip(&kind, 200),
             span: id
                 .split_once('#')
@@ -299,7 +322,20 @@ impl<'a> Collector<'a> {
                 .into_iter()
                 .map(|line| (line.label, line.text))
                 .collect(),
-            id,
+            id: self.unique(id, &check.column),
+        }
+    }
+
+    /// An id that no result with another torch has.
+    fn unique(&self, id: String, column: &Column) -> String {
+        if self.has_versions {
+            let torch = one_line(&column.torch);
+            format!(
+                "{id} (torch {})",
+                if torch.is_empty() { "unknown" } else { &torch }
+            )
+        } else {
+            id
         }
     }
 
@@ -314,7 +350,8 @@ impl<'a> Collector<'a> {
             .map(|(place, scenario)| {
                 let case = self.cases.of(&one_line(scenario.case.as_str()));
                 let column = self.column(&scenario.column);
-                Scenario::of(scenario, case, column, drawn.contains(&place))
+                let id = self.unique(one_line(scenario.id.as_str()), &scenario.column);
+                Scenario::of(scenario, id, case, column, drawn.contains(&place))
             })
             .collect()
     }
@@ -414,6 +451,25 @@ fn run(results: &Results) -> Run {
         absent: results.absences(),
         tally: Vec::from(Standing::ALL.map(|standing| tally.count(standing))),
     }
+}
+
+fn versions(results: &Results) -> Option<VersionTable> {
+    let versions = Versions::of(results)?;
+    let row = |row: versions::Row| VersionRow {
+        what: one_line(&row.what),
+        checks: row.checks,
+        cells: row
+            .cells
+            .iter()
+            .map(|cell| cell.map(standing_index))
+            .collect(),
+        why: clip(&row.why, 500),
+    };
+    Some(VersionTable {
+        torch: versions.torch.iter().map(|torch| one_line(torch)).collect(),
+        alike: versions.alike,
+        rows: versions.rows.into_iter().map(row).collect(),
+    })
 }
 
 fn column_list(columns: &[Column]) -> Vec<ColumnInfo> {

@@ -40,7 +40,13 @@ struct RankInfo {
 
 impl Scenario {
     /// Case and column are indices; without `drawn` its spans stay away.
-    pub(super) fn of(scenario: &ScenarioRecord, case: usize, column: usize, drawn: bool) -> Self {
+    pub(super) fn of(
+        scenario: &ScenarioRecord,
+        id: String,
+        case: usize,
+        column: usize,
+        drawn: bool,
+    ) -> Self {
         let mut labels = Index::new();
         let ranks = scenario.ranks.iter().map(|rank| {
             let spans = rank.spans.iter().filter(|_| drawn);
@@ -66,7 +72,7 @@ impl Scenario {
         });
         let ranks = ranks.collect();
         Self {
-            id: one_line(scenario.id.as_str()),
+            id,
             case,
             column,
             trouble: scenario

@@ -1,6 +1,6 @@
 //! Results as the `junit-report` crate models them, and beside them what its model has no place for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use junit_report::{Duration, OffsetDateTime, Report, TestCase, TestCaseBuilder, TestSuite};
 
@@ -9,7 +9,7 @@ use crate::judge::Outcome;
 use crate::names::ScenarioId;
 use crate::report::excerpt::log_tail;
 use crate::report::record::{CheckRecord, Column, RunRecord, ScenarioRecord};
-use crate::report::results::{Results, column_names, evidence_word};
+use crate::report::results::{Results, ScenariosByCheck, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing};
 use crate::report::story::{Line, failing_ranks, sentence, story};
 use crate::report::text::{clean, clip, one_line};
@@ -59,7 +59,7 @@ impl Draft {
 
 struct Drafter<'a> {
     results: &'a Results,
-    scenarios: BTreeMap<&'a ScenarioId, &'a ScenarioRecord>,
+    scenarios: ScenariosByCheck<'a>,
     names: BTreeSet<String>,
     excerpts_left: usize,
     report: Report,
@@ -70,7 +70,7 @@ impl<'a> Drafter<'a> {
     fn new(results: &'a Results) -> Self {
         Self {
             results,
-            scenarios: results.scenarios_by_id(),
+            scenarios: results.scenarios_by_check(),
             names: BTreeSet::new(),
             excerpts_left: EXCERPTS_LIMIT,
             report: Report::new(),
@@ -184,7 +184,7 @@ impl<'a> Drafter<'a> {
             case.set_filepath(&file);
         }
         if standing.is_failing() {
-            let scenario = self.scenarios.get(&check.scenario).copied();
+            let scenario = self.scenarios.get(check);
             let lines = story(&self.results.run, scenario, check);
             case.set_trace(&cdata(&trace(check, &lines)));
             case.set_system_out(&cdata(&self.system_out(check, scenario, &lines)));

@@ -52,6 +52,9 @@ impl Player<'_> {
         };
         self.acting = Acting::default();
         let steps = staged.steps.clone();
+        if self.leaves_out(index, &steps) {
+            return Ok(());
+        }
         self.send(label, Purpose::Script(index, Box::new(staged)), steps);
         self.drain(0).await
     }

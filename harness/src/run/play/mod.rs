@@ -231,6 +231,9 @@ impl<'a> Player<'a> {
             }
         };
         let steps = prepared.steps().to_vec();
+        if self.leaves_out(index, &steps) {
+            return;
+        }
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
         if let Some(probe) = probe_after(check)
             && let Ok(prepared) = Prepared::new(&probe, self.size(), self.seed)
@@ -239,6 +242,28 @@ impl<'a> Player<'a> {
             let label = format!("{label} (probe)");
             self.send(label, Purpose::Probe(index, prepared), steps);
         }
+    }
+
+    /// Whether some rank's driver has not got a call that the check needs: then it is not run.
+    fn leaves_out(&mut self, index: usize, steps: &[RankStep]) -> bool {
+        let lacking = self
+            .played
+            .ranks
+            .iter()
+            .zip(steps)
+            .find_map(|(story, own)| {
+                let hello = story.hello.as_ref()?;
+                let mut names = own.step.calls.iter().flat_map(Call::names);
+                let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
+                Some((hello.driver.clone(), name))
+            });
+        let Some((driver, name)) = lacking else {
+            return false;
+        };
+        let why = format!("the {driver} driver has no call `{name}`");
+        let finding = Finding::bare(Outcome::NotRun, None, why);
+        self.played.checks.insert(index, finding);
+        true
     }
 
     fn send(&mut self, label: String, purpose: Purpose, steps: Vec<RankStep>) {

@@ -1,0 +1,91 @@
+//! What differs between versions of torch, where runs with several of them were merged.
+//!
+//! In: results. Out: for each kind of check (its case and its call) whose standing is not the same with every version,
+//! a row with a cell for each version. Checks that stand alike everywhere are counted.
+
+use std::collections::BTreeMap;
+
+use super::record::CheckRecord;
+use super::results::Results;
+use super::standing::Standing;
+use super::story::sentence;
+use crate::names::CheckId;
+
+/// Versions side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The versions, the oldest first.
+    pub torch: Vec<String>,
+    /// Checks that stand alike with all of them.
+    pub alike: u64,
+    /// The others, by kind.
+    pub rows: Vec<Row>,
+}
+
+/// Checks of one case and one call that stand alike in this respect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Case and call.
+    pub what: String,
+    /// How many.
+    pub checks: u64,
+    /// Where they stand with each version; none if that version has no such check.
+    pub cells: Vec<Option<Standing>>,
+    /// What is said of the first of them where it stands worst; empty if nothing is.
+    pub why: String,
+}
+
+impl Versions {
+    /// The versions of some results; none if there are fewer than two.
+    #[must_use]
+    pub fn of(results: &Results) -> Option<Self> {
+        let torch = results.torch_versions();
+        if torch.len() < 2 {
+            return None;
+        }
+        let mut checks = BTreeMap::<&CheckId, Vec<Option<&CheckRecord>>>::new();
+        for check in &results.checks {
+            // What never ran has no version, and stands in the list of what was not run.
+            if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
+                let row = checks
+                    .entry(&check.id)
+                    .or_insert_with(|| vec![None; torch.len()]);
+                row[place] = Some(check);
+            }
+        }
+        let mut alike = 0;
+        let mut rows = BTreeMap::<(String, Vec<Option<Standing>>), (u64, String)>::new();
+        for versions in checks.values() {
+            let cells: Vec<Option<Standing>> = versions
+                .iter()
+                .map(|check| check.map(CheckRecord::standing))
+                .collect();
+            if cells.iter().all(|cell| *cell == cells[0]) {
+                alike += 1;
+                continue;
+            }
+            let worst = versions
+                .iter()
+                .flatten()
+                .min_by_key(|check| check.standing());
+            let worst = worst.expect("a check is there because some version has it");
+            let call = worst.params.get("call").map_or("world", String::as_str);
+            let what = format!("{}: {call}", worst.case);
+            let row = rows
+                .entry((what, cells))
+                .or_insert_with(|| (0, sentence(worst)));
+            row.0 += 1;
+        }
+        let rows = rows.into_iter().map(|((what, cells), (checks, why))| Row {
+            what,
+            checks,
+            cells,
+            why,
+        });
+        Some(Self {
+            torch: torch.into_iter().map(str::to_owned).collect(),
+            alike,
+            rows: rows.collect(),
+        })
+    }
+}

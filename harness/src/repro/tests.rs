@@ -1,0 +1,143 @@
+//! Scripts say what the oracle says.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Notes, Subject, script};
+use crate::case;
+use crate::oracle::{After, Answer, Prepared, RankReply};
+use crate::plan::{Plan, Selection, Target, plan};
+use crate::platform;
+use crate::protocol::{CallResult, CallStatus, StepResult};
+
+fn checkout(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+fn whole(sizes: &[u32]) -> Plan {
+    let platforms = platform::load(&[checkout("fixtures/platforms/cpu.yaml")]).unwrap();
+    let target = Target {
+        platform: Arc::new(platforms[0].clone()),
+        backend: "gloo".to_owned(),
+        devices: None,
+    };
+    let selection = Selection {
+        world_sizes: sizes.to_vec(),
+        ..Selection::default()
+    };
+    plan(
+        &case::load(&[checkout("cases")]).unwrap().cases,
+        &[target],
+        &selection,
+    )
+}
+
+/// What a rank would send back if all was as the exhibits say.
+fn reply(prepared: &Prepared, rank: crate::names::Rank) -> RankReply {
+    let step = &prepared.steps()[rank.index()];
+    let mut payload = step.payload.clone();
+    let mut start = 0;
+    let starts: Vec<usize> = step
+        .step
+        .storages
+        .iter()
+        .map(|length| {
+            let here = start;
+            start += *length as usize;
+            here
+        })
+        .collect();
+    for exhibit in prepared.exhibits(rank) {
+        let After::Elements { bytes, .. } = &exhibit.after else {
+            continue;
+        };
+        let (view, size) = (&exhibit.view, exhibit.view.dtype.size());
+        for (index, element) in bytes.chunks_exact(size).enumerate() {
+            // The view's own order: the last dimension runs fastest.
+            let (mut rest, mut at) = (index as u64, view.offset);
+            for (length, stride) in view.shape.iter().zip(&view.strides).rev() {
+                at += rest % length * stride;
+                rest /= length;
+            }
+            let at = starts[view.storage] + at as usize * size;
+            payload[at..at + size].copy_from_slice(element);
+        }
+    }
+    let mut calls = vec![
+        CallResult {
+            status: CallStatus::Ok,
+            enter: 1,
+            leave: 2,
+            value: serde_json::Value::Null,
+            error: None,
+        };
+        step.step.calls.len()
+    ];
+    for (call, answer) in prepared.answers(rank) {
+        calls[call].value = match answer {
+            Answer::Sender(rank) => rank.0.into(),
+            Answer::Objects(value) => value.clone(),
+        };
+    }
+    RankReply {
+        result: StepResult {
+            step: 0,
+            calls,
+            storages: step.step.storages.clone(),
+        },
+        payload,
+    }
+}
+
+#[test]
+fn ranks_that_hold_what_the_exhibits_say_pass() {
+    let plan = whole(&[2, 3]);
+    let mut checks = 0;
+    for scenario in &plan.scenarios {
+        for check in scenario.checks.iter().step_by(3) {
+            let prepared = Prepared::new(check, scenario.world_size, 7).unwrap();
+            let ranks = scenario.world_size.ranks();
+            let replies: Vec<_> = ranks.map(|rank| reply(&prepared, rank)).collect();
+            if let Err(mismatch) = prepared.verify(&replies) {
+                panic!("{}: {}", check.id, mismatch.sentence);
+            }
+            checks += 1;
+        }
+    }
+    assert!(checks > 500, "only {checks}");
+}
+
+#[test]
+fn every_check_has_a_script_without_allranks_in_its_code() {
+    for scenario in &whole(&[2]).scenarios {
+        for check in scenario.checks.iter().step_by(5) {
+            let subject = Subject {
+                scenario,
+                check: Some(check),
+                seed: 1,
+            };
+            let text = script(&subject, &Notes::default()).unwrap();
+            assert!(
+                text.contains(&format!("dist.{}", function(check.op.name()))),
+                "{}",
+                check.id
+            );
+            let code = text.splitn(3, "\"\"\"").nth(2).unwrap();
+            assert!(
+                !code.contains("allranks") && !code.contains("%%"),
+                "{}",
+                check.id
+            );
+        }
+    }
+}
+
+/// The function behind an op's name.
+fn function(op: &str) -> &str {
+    match op {
+        "send_recv" => "send",
+        "isend_irecv" => "isend",
+        _ if op.starts_with("coalesced_") => "_coalescing_manager",
+        _ => op,
+    }
+}
