@@ -11,7 +11,12 @@ use crate::protocol::{Call, CallResult, CallStatus};
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// It returns, with this value if one is given, in the given time.
-    Returns { value: Option<Value>, times: Times },
+    Returns {
+        value: Option<Value>,
+        /// Whether the value says that a work is completed.
+        polls: bool,
+        times: Times,
+    },
     /// It raises what matches these patterns.
     Raises {
         patterns: Vec<String>,
@@ -42,8 +47,13 @@ pub(super) struct Broken {
 }
 
 impl Kind {
-    /// What a call of a move must come to.
-    pub(super) fn of(act: &Act, call: &Call, expect: Option<&ExpectSpec>) -> Self {
+    /// What a call of a move must come to. `sender`: whom a receive that names nobody must name.
+    pub(super) fn of(
+        act: &Act,
+        call: &Call,
+        expect: Option<&ExpectSpec>,
+        sender: Option<Rank>,
+    ) -> Self {
         let times = Times {
             within: expect.and_then(|expect| expect.within_s),
             not_before: expect.and_then(|expect| expect.not_before_s),
@@ -63,9 +73,15 @@ impl Kind {
         let value = match (act, call) {
             (Act::IsCompleted { is, .. }, _) => Some(Value::Bool(*is)),
             (_, Call::Future { .. }) => Some(Value::Bool(true)),
+            (_, Call::Recv { peer: None, .. }) => sender.map(|sender| Value::from(sender.0)),
             _ => expect.and_then(|expect| expect.value.clone()),
         };
-        Self::Returns { value, times }
+        let polls = matches!(act, Act::IsCompleted { .. } | Act::Future(_));
+        Self::Returns {
+            value,
+            polls,
+            times,
+        }
     }
 
     /// Whether another rank's keeping the promise is enough.
@@ -90,14 +106,18 @@ impl Kind {
                 .map(|error| format!("{}: {}", error.kind, error.message))
         };
         match self {
-            Self::Returns { value, times } => {
+            Self::Returns {
+                value,
+                polls,
+                times,
+            } => {
                 if let Some(raised) = raised {
                     return Err(broken("raised", format!("raised {raised}")));
                 }
                 if let Some(value) = value
                     && *value != result.value
                 {
-                    return Err(of_value(value, &result.value));
+                    return Err(of_value(value, &result.value, *polls));
                 }
                 times.check(result)
             }
@@ -220,13 +240,13 @@ fn broken(class: &'static str, text: String) -> Broken {
     Broken { class, text }
 }
 
-fn of_value(expected: &Value, got: &Value) -> Broken {
+fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {
     match (expected, got) {
-        (Value::Bool(false), Value::Bool(true)) => broken(
+        (Value::Bool(false), Value::Bool(true)) if polls => broken(
             "completed-early",
             "says that it is completed; it cannot be yet".to_owned(),
         ),
-        (Value::Bool(true), Value::Bool(false)) => broken(
+        (Value::Bool(true), Value::Bool(false)) if polls => broken(
             "not-completed",
             "says that it is not completed; it must be".to_owned(),
         ),
@@ -266,7 +286,7 @@ mod tests {
     }
 
     fn kind(act: &Act, expect: ExpectSpec) -> Kind {
-        Kind::of(act, &Call::Census, Some(&expect))
+        Kind::of(act, &Call::Census, Some(&expect), None)
     }
 
     fn class(kind: &Kind, result: &CallResult, attempted: bool) -> &'static str {
@@ -372,5 +392,32 @@ mod tests {
         assert_eq!(said(census(5, 10), census(7, 10)), "leaked");
         assert_eq!(said(census(5, 10), census(5, 13)), "leaked");
         assert_eq!(said(json!({}), census(5, 10)), "no-census", "no /proc");
+    }
+
+    #[test]
+    fn only_a_poll_tells_of_completion() {
+        let asked = ExpectSpec {
+            value: Some(json!(true)),
+            ..ExpectSpec::default()
+        };
+        let told = kind(&Act::Python(String::new()), asked);
+        assert_eq!(
+            class(&told, &result(1.0, json!(false)), false),
+            "wrong-value"
+        );
+        assert_eq!(class(&told, &result(1.0, json!(true)), false), "kept");
+    }
+
+    #[test]
+    fn a_receive_that_names_nobody_names_the_sender() {
+        let call = Call::Recv {
+            group: "world".to_owned(),
+            tensor: 0,
+            peer: None,
+            tag: 0,
+        };
+        let named = Kind::of(&Act::Mark(String::new()), &call, None, Some(Rank(2)));
+        assert_eq!(class(&named, &result(1.0, json!(2)), false), "kept");
+        assert_eq!(class(&named, &result(1.0, json!(1)), false), "wrong-value");
     }
 }

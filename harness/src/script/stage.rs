@@ -9,7 +9,7 @@ use super::{Claim, Cue, Departure, Leaving, Part, Points, Spot, Staged};
 use crate::case::InitMove;
 use crate::names::{Rank, WorldSize};
 use crate::oracle::{Prepared, RankStep};
-use crate::plan::{Act, Check, MessageAct, Move, Scenario, Script};
+use crate::plan::{Act, Check, MessageAct, Move, Pairs, Scenario, Script};
 use crate::protocol::{Call, Step, StoreMethod};
 
 impl Staged {
@@ -161,8 +161,8 @@ impl<'a> Stage<'a> {
                 inner: None,
                 attempted,
             };
-            let kind = Kind::of(&one.act, &call, expect);
-            self.place(rank, of, at);
+            let kind = Kind::of(&one.act, &call, expect, self.sender(&one.act));
+            self.place(rank, of, at, &call);
             let call = match attempted {
                 true => Call::Attempt {
                     inner: Box::new(call),
@@ -203,7 +203,7 @@ impl<'a> Stage<'a> {
                         inner: Some((thread, list.len())),
                         attempted: false,
                     };
-                    self.place(rank, of, at);
+                    self.place(rank, of, at, &made);
                     list.push(made);
                 }
             }
@@ -430,9 +430,26 @@ impl<'a> Stage<'a> {
             .then_some((check, wait))
     }
 
-    fn place(&mut self, rank: Rank, of: Option<(usize, usize)>, at: Spot) {
-        if let Some((check, sub)) = of {
-            self.parts[check].calls[rank.index()][sub] = Some(at);
+    /// Notes where a call of an op stands. A blocking message does what the wait for its work would.
+    fn place(&mut self, rank: Rank, of: Option<(usize, usize)>, at: Spot, call: &Call) {
+        let Some((check, sub)) = of else { return };
+        self.parts[check].calls[rank.index()][sub] = Some(at);
+        if matches!(call, Call::Send { .. } | Call::Recv { .. })
+            && let Some((_, wait)) = self.waits_of(rank, check, sub)
+        {
+            self.parts[check].calls[rank.index()][wait] = Some(at);
+        }
+    }
+
+    /// The sender of the message that a move receives.
+    fn sender(&self, act: &Act) -> Option<Rank> {
+        let Act::Issue { check, .. } = act else {
+            return None;
+        };
+        let check = &self.script.checks[*check];
+        match check.pairs {
+            Pairs::Link { from, .. } => check.group.ranks.get(from as usize).copied(),
+            Pairs::Ring | Pairs::All | Pairs::Own => None,
         }
     }
 
