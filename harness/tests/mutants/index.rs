@@ -38,6 +38,9 @@ pub struct Mutant {
     /// What it must mean.
     #[serde(default = "regression")]
     pub verdict: Verdict,
+    /// Units of the shortest failing sequence, if it is one that fails.
+    #[serde(default)]
+    pub shrinks_to: Option<usize>,
     /// Where such a bug was seen.
     #[serde(default)]
     #[expect(dead_code, reason = "for people; checked for its form by being here")]

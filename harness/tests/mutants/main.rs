@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::sync::Arc;
 
-use allranks::case::{self, Requirements};
+use allranks::case::{self, Requirements, StepSpec, Verb};
 use allranks::judge::Verdict;
 use allranks::oracle::Class;
 use allranks::plan::{Selection, Target, plan};
@@ -173,7 +173,9 @@ fn kills(mutant: &Mutant) -> Result<(), Failed> {
             && check.covers.contains(&mutant.breaks)
     });
     if seen {
-        return Ok(());
+        return mutant
+            .shrinks_to
+            .map_or(Ok(()), |units| is_shrunk(&mutant.name, units));
     }
     let unexpected: Vec<String> = checks
         .iter()
@@ -189,6 +191,29 @@ fn kills(mutant: &Mutant) -> Result<(), Failed> {
         unexpected.join("\n")
     )
     .into())
+}
+
+/// The run left one case beside its results that plays so many ops and no more, and it is a case.
+fn is_shrunk(name: &str, units: usize) -> Result<(), Failed> {
+    let folder = folder_of(name).join("shrunk");
+    let files = fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let files: Vec<PathBuf> = files.collect::<Result<_, _>>()?;
+    let library = case::load(&files).map_err(|problems| problems[0].to_string())?;
+    let [case] = library.cases.as_slice() else {
+        return Err(format!("{} files in {}", files.len(), folder.display()).into());
+    };
+    let StepSpec::Script { spec, .. } = &case.steps[0] else {
+        return Err("its step is no script".into());
+    };
+    let ops = spec.moves.iter();
+    let ops = ops.filter(|one| matches!(one.verb, Verb::Issue(..)));
+    let found = ops.count() + spec.messages.0.len();
+    match found == units {
+        true => Ok(()),
+        false => {
+            Err(format!("shrunk to {found} ops and not to {units}: {}", files[0].display()).into())
+        }
+    }
 }
 
 /// `allranks run` in the checkout, with results in the trial's folder.
