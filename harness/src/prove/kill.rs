@@ -234,6 +234,7 @@ mod tests {
             outcome: Outcome::Mismatch,
             class: Some("no-op".into()),
             verdict: Verdict::Regression,
+            shrinks_to: None,
             source: None,
         }
     }
