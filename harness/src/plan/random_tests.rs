@@ -54,7 +54,8 @@ impl<'s> Model<'s> {
     /// Who has a side of a check.
     fn sides(&self, check: usize) -> Vec<Rank> {
         let moves = self.script.moves.iter();
-        let issues = moves.filter(|one| matches!(one.act, Act::Issue { check: of, .. } if of == check));
+        let issues =
+            moves.filter(|one| matches!(one.act, Act::Issue { check: of, .. } if of == check));
         issues.flat_map(|one| one.ranks.clone()).collect()
     }
 
@@ -145,7 +146,10 @@ impl<'s> Model<'s> {
 /// What the suite has of random sequences on Gloo.
 fn planned() -> Plan {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let files = ["cases/ordering/random.yaml", "cases/full/ordering/random.yaml"];
+    let files = [
+        "cases/ordering/random.yaml",
+        "cases/full/ordering/random.yaml",
+    ];
     let files: Vec<_> = files.iter().map(|file| checkout.join(file)).collect();
     let library = case::load(&files).unwrap_or_else(|problems| panic!("{}", problems[0]));
     let platforms = platform::load(&[checkout.join("fixtures/platforms/cpu.yaml")]).unwrap();
@@ -215,9 +219,15 @@ fn the_model_sees_a_circle_disorder_and_a_wait_for_nothing() {
     // One rank makes two ops in the other order.
     let mut model = Model::new(script, size);
     let place = |program: &[usize], number| program.iter().position(|one| *one == number).unwrap();
-    let (a, b) = (place(&model.programs[0], first[0]), place(&model.programs[0], first[1]));
+    let (a, b) = (
+        place(&model.programs[0], first[0]),
+        place(&model.programs[0], first[1]),
+    );
     model.programs[0].swap(a, b);
-    assert!(matches!(model.play(), Err(Fault::Circle(_) | Fault::NothingToWaitFor)));
+    assert!(matches!(
+        model.play(),
+        Err(Fault::Circle(_) | Fault::NothingToWaitFor)
+    ));
     // One rank waits before it issues.
     let mut model = Model::new(script, size);
     let waits = |one: &usize| matches!(script.moves[*one].act, Act::Wait { .. });
@@ -260,13 +270,26 @@ fn a_sequence_has_all_it_promises() {
         };
         assert!(count(|does| matches!(does, Does::Issue)) > 15, "async");
         assert!(count(|does| matches!(does, Does::Make)) > 15, "sync");
-        assert!(count(|does| matches!(does, Does::Isend | Does::Send)) > 8, "messages");
-        assert!(count(|does| matches!(does, Does::Wait(Some(_)))) > 15, "waits of one rank");
-        assert!(count(|does| matches!(does, Does::Wait(None))) > 10, "waits of all");
-        let groups: std::collections::BTreeSet<_> =
-            script.checks.iter().map(|check| &check.group.name).collect();
+        assert!(
+            count(|does| matches!(does, Does::Isend | Does::Send)) > 8,
+            "messages"
+        );
+        assert!(
+            count(|does| matches!(does, Does::Wait(Some(_)))) > 15,
+            "waits of one rank"
+        );
+        assert!(
+            count(|does| matches!(does, Does::Wait(None))) > 10,
+            "waits of all"
+        );
+        let groups: std::collections::BTreeSet<_> = script
+            .checks
+            .iter()
+            .map(|check| &check.group.name)
+            .collect();
         assert_eq!(groups.len(), 5, "every group");
-        let ops: std::collections::BTreeSet<_> = script.checks.iter().map(|check| check.op).collect();
+        let ops: std::collections::BTreeSet<_> =
+            script.checks.iter().map(|check| check.op).collect();
         assert!(ops.len() > 15, "only {} ops", ops.len());
     }
 }
