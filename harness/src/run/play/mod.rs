@@ -69,6 +69,8 @@ pub struct Player<'a> {
     interrupted: tokio::sync::watch::Receiver<bool>,
     world: World,
     pending: VecDeque<Pending>,
+    /// Events that came while another was being looked into.
+    aside: VecDeque<Event>,
     next_step: u32,
     played: Played,
     points: Points,
@@ -97,6 +99,7 @@ impl<'a> Player<'a> {
             interrupted,
             world,
             pending: VecDeque::new(),
+            aside: VecDeque::new(),
             next_step: 0,
             played: Played {
                 ranks: vec![RankStory::default(); scenario.world_size.count()],
@@ -345,6 +348,9 @@ impl<'a> Player<'a> {
 
     /// The next event; none if there is none in time.
     async fn event(&mut self, limit: Instant) -> Result<Option<Event>, Stop> {
+        if let Some(event) = self.aside.pop_front() {
+            return Ok(Some(event));
+        }
         loop {
             let nudge = self.next_nudge();
             let wake = nudge.map_or(limit, |nudge| nudge.min(limit));
@@ -419,7 +425,9 @@ impl<'a> Player<'a> {
                     // A late answer of another rank still counts; a broken protocol is reported by the loss.
                     let _ = self.take(rank, frame);
                 }
-                Ok(_) => {}
+                // Several ranks may leave at once.
+                Ok(event @ Event::Broken(..)) => self.aside.push_back(event),
+                Ok(Event::Hello(..) | Event::Refused(..)) => {}
                 Err(_) => return,
             }
         }
