@@ -237,7 +237,9 @@ mod tests {
             .iter()
             .map(|step| match step {
                 StepSpec::Sweep(sweep) => sweep,
-                StepSpec::Script { .. } | StepSpec::Random { .. } => panic!("no script is written there"),
+                StepSpec::Script { .. } | StepSpec::Random { .. } => {
+                    panic!("no script is written there")
+                }
             })
             .collect();
         let steps: Vec<_> = sweeps.iter().map(|step| (step.op, step.line)).collect();

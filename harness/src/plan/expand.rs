@@ -12,8 +12,8 @@ use super::{
     Values,
 };
 use crate::case::{
-    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams, StepSpec,
-    SweepSpec,
+    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
+    StepSpec, SweepSpec,
 };
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, RequirementId, ScenarioId, WorldSize};

@@ -214,7 +214,11 @@ mod tests {
         Sequence {
             name: "mix-1".to_owned(),
             units: vec![
-                unit("op1", What::Op(Op::Broadcast), json!({"root": 1, "numel": 5})),
+                unit(
+                    "op1",
+                    What::Op(Op::Broadcast),
+                    json!({"root": 1, "numel": 5}),
+                ),
                 unit("op2", What::Op(Op::AllReduce), json!({"dtype": "int8"})),
                 unit("op3", What::Message { from, to }, json!({"tag": 7})),
             ],
@@ -238,7 +242,10 @@ mod tests {
             serde_json::from_value(steps["steps"][0]["script"].clone()).unwrap();
         assert_eq!(written, sequence.script().unwrap());
         assert_eq!(written.moves.len(), 6);
-        assert!(yaml.contains("- wait: {of: op2}\n          on: [1]\n"), "{yaml}");
+        assert!(
+            yaml.contains("- wait: {of: op2}\n          on: [1]\n"),
+            "{yaml}"
+        );
     }
 
     #[test]

@@ -126,12 +126,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
 }
 
 /// Random sequences that failed, and are not known to, are cut down.
-async fn shrink_failures(
-    shared: &Shared,
-    scenario: &Scenario,
-    round: u32,
-    run: &mut ScenarioRun,
-) {
+async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
     let torch = run.ranks.iter().find_map(|rank| rank.hello.as_ref());
     let torch = torch.map_or_else(String::new, |hello| hello.torch.clone());
     let logs = log_folder(scenario, round).join("shrinking");

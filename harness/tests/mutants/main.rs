@@ -210,9 +210,11 @@ fn is_shrunk(name: &str, units: usize) -> Result<(), Failed> {
     let found = ops.count() + spec.messages.0.len();
     match found == units {
         true => Ok(()),
-        false => {
-            Err(format!("shrunk to {found} ops and not to {units}: {}", files[0].display()).into())
-        }
+        false => Err(format!(
+            "shrunk to {found} ops and not to {units}: {}",
+            files[0].display()
+        )
+        .into()),
     }
 }
 

@@ -238,7 +238,11 @@ fn file(
         let ranks: Vec<String> = group.ranks.iter().map(Rank::to_string).collect();
         let backend = group.backend.as_ref();
         let backend = backend.map_or_else(String::new, |name| format!(", backend: \"{name}\""));
-        text += &format!("  {}: {{ranks: [{}]{backend}}}\n", group.name, ranks.join(", "));
+        text += &format!(
+            "  {}: {{ranks: [{}]{backend}}}\n",
+            group.name,
+            ranks.join(", ")
+        );
     }
     text + "steps:\n" + &shortest.yaml()
 }

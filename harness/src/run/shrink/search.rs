@@ -17,7 +17,9 @@ enum Stage {
     /// Does the whole fail again?
     Whole,
     /// The shortest failing beginning is longer than `passes` and not longer than the best.
-    Beginning { passes: usize },
+    Beginning {
+        passes: usize,
+    },
     /// Pieces of this length are left out; the next begins at `at`.
     Pieces {
         length: usize,
@@ -148,7 +150,13 @@ mod tests {
 
     #[test]
     fn it_finds_just_what_it_takes() {
-        for needed in [vec![0], vec![119], vec![3, 77], vec![0, 50, 119], (40..44).collect()] {
+        for needed in [
+            vec![0],
+            vec![119],
+            vec![3, 77],
+            vec![0, 50, 119],
+            (40..44).collect(),
+        ] {
             let (left, tries) = search(120, |units| needed.iter().all(|one| units.contains(one)));
             assert_eq!(left, needed);
             assert!(tries < 60, "{needed:?} took {tries} tries");
