@@ -403,7 +403,7 @@ def all_reduce_coalesced(lib, call, i):
 def all_reduce_sparse(lib, call, i):
     values, output = lib.tensors[call["values"]], lib.tensors[call["output"]]
     sparse = torch.sparse_coo_tensor([call["indices"]], values, output.shape)
-    lib.issue(call, i, dist.all_reduce, sparse, op=reduce_op(call["op"]))
+    lib.issue(call, i, dist.all_reduce, sparse, op=reduce_op(lib, call["op"]))
     output.copy_(sparse.to_dense())
 
 

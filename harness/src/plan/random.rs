@@ -310,7 +310,7 @@ impl Dice {
 
     /// A number in `0..bound`; the bounds here are so small that no number is favoured.
     fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     fn percent(&mut self, percent: u32) -> bool {

@@ -26,6 +26,8 @@ type Queue = (String, u32);
 
 struct Model<'s> {
     script: &'s Script,
+    /// Who has a side of each check.
+    sides: Vec<Vec<Rank>>,
     /// Moves of each rank.
     programs: Vec<Vec<usize>>,
     at: Vec<usize>,
@@ -42,21 +44,20 @@ impl<'s> Model<'s> {
             let own = moves.filter(|(_, one)| one.ranks.contains(&rank));
             own.map(|(number, _)| number).collect()
         };
+        let mut sides = vec![Vec::new(); script.checks.len()];
+        for one in &script.moves {
+            if let Act::Issue { check, .. } = one.act {
+                sides[check].extend(one.ranks.iter().copied());
+            }
+        }
         Self {
             script,
+            sides,
             programs: size.ranks().map(of).collect(),
             at: vec![0; size.count()],
             issued: BTreeMap::new(),
             order: BTreeMap::new(),
         }
-    }
-
-    /// Who has a side of a check.
-    fn sides(&self, check: usize) -> Vec<Rank> {
-        let moves = self.script.moves.iter();
-        let issues =
-            moves.filter(|one| matches!(one.act, Act::Issue { check: of, .. } if of == check));
-        issues.flat_map(|one| one.ranks.clone()).collect()
     }
 
     fn queue(&self, check: usize) -> Queue {
@@ -70,8 +71,7 @@ impl<'s> Model<'s> {
     }
 
     fn is_complete(&self, check: usize) -> bool {
-        let sides = self.sides(check);
-        sides
+        self.sides[check]
             .iter()
             .all(|rank| self.issued.contains_key(&(rank.index(), check)))
     }
@@ -98,10 +98,9 @@ impl<'s> Model<'s> {
                 self.is_complete(*check)
             }
             Act::Wait { checks, .. } => {
-                let mut own = checks.iter().filter(|check| {
-                    let sides = self.sides(**check);
-                    sides.iter().any(|side| side.index() == rank)
-                });
+                let mut own = checks
+                    .iter()
+                    .filter(|check| self.sides[**check].iter().any(|side| side.index() == rank));
                 let known = |check: &&usize| self.issued.contains_key(&(rank, **check));
                 if !own.clone().all(|check| known(&check)) {
                     return Err(Fault::NothingToWaitFor);
@@ -133,8 +132,7 @@ impl<'s> Model<'s> {
             return Err(Fault::Circle(places));
         }
         let mut queues: BTreeMap<&Queue, &Vec<usize>> = BTreeMap::new();
-        for ((rank, queue), order) in &self.order {
-            let _ = rank;
+        for ((_, queue), order) in &self.order {
             if *queues.entry(queue).or_insert(order) != order {
                 return Err(Fault::Disorder);
             }
@@ -261,9 +259,12 @@ const PINNED: [u64; 4] = [17, 20, 47, 29];
 #[test]
 fn a_sequence_has_all_it_promises() {
     let plan = planned();
-    for (_, script) in scripts(&plan).into_iter().take(6) {
+    for (_, script) in scripts(&plan) {
         let sequence = script.sequence.as_ref().unwrap();
-        assert_eq!(sequence.units.len(), 120);
+        if sequence.units.len() != 120 {
+            // Those of the longer case are of many kinds.
+            continue;
+        }
         let count = |does: fn(&Does) -> bool| {
             let turns = sequence.turns.iter();
             turns.filter(|turn| does(&turn.does)).count()
