@@ -166,6 +166,18 @@ def tensors_as(lib, call, _):
 
 
 @call
+def grow(lib, call, _):
+    lib.tensors[call["tensor"]] = lib.tensors[call["tensor"]].repeat(call["times"])
+
+
+@call
+def windows(lib, call, _):
+    tensor, output, length = lib.tensors[call["tensor"]], lib.tensors[call["output"]], call["len"]
+    for number, start in enumerate(call["starts"]):
+        output[number * length : (number + 1) * length] = tensor[start : start + length]
+
+
+@call
 def sleep(lib, call, _):
     time.sleep(call["ms"] / 1000)
 

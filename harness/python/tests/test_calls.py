@@ -240,6 +240,7 @@ class CallsTest(unittest.TestCase):
         for rank, result in enumerate(world.init()):
             self.assertEqual(result["value"], {"rank": rank, "world_size": size, "backend": "gloo"})
         used = {"prepare", "init_process_group", "new_group", "destroy_process_group", "all_to_all"}
+        used.add("premul_factor")  # Gloo has no premul_sum; it has a test of its own
         for name, exchange in exchanges(size).items():
             with self.subTest(name, size=size):
                 used.update(call["call"] for rank in range(size) for call in exchange.calls(rank))
@@ -290,6 +291,23 @@ class CallsTest(unittest.TestCase):
         for results, storages in answers:
             self.assertEqual([each["status"] for each in results], ["ok"] * 3, results)
             self.assertEqual(storages, [after, b"", b"no tensor"])
+
+    def test_a_step_has_its_own_factor_of_premul_sum(self):
+        from allranks_rank import calls
+
+        library = calls.Library()
+
+        def factor():
+            return calls.reduce_op(library, "premul_sum").__getstate__()[1]
+
+        self.assertEqual(factor(), 3.0)
+        calls.CALLS["premul_factor"](library, {"factor": -5.0}, 0)
+        self.assertEqual(factor(), -5.0)
+        library.tensors = [calls.torch.tensor([7.0])]
+        calls.CALLS["premul_factor"](library, {"tensor": 0}, 1)
+        self.assertEqual(factor().tolist(), [7.0])
+        library.begin_step()
+        self.assertEqual(factor(), 3.0)
 
     def test_an_error_ends_the_step_and_not_the_rank(self):
         world = self.world(2)

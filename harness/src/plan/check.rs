@@ -463,6 +463,34 @@ pub enum Declared {
     Unsupported(String),
 }
 
+impl Check {
+    /// From how many elements of one contribution on tensors are too large to travel: ranks make them themselves, and
+    /// windows are compared.
+    pub const LARGE: u64 = 1 << 26;
+
+    /// Whether its tensors are too large to travel.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.op.has_tensors() && self.extent.numel() >= Self::LARGE
+    }
+
+    /// Bytes of memory its ranks need together on one host: their tensors, as much again for the backend's own buffers.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let contribution = self.extent.numel().saturating_mul(self.dtype.size() as u64);
+        let ranks = self.group.size() as u64;
+        let tensors = match self.op {
+            Op::AllGatherIntoTensor => 1 + ranks,
+            Op::SendRecv => 2,
+            _ => 1,
+        };
+        contribution
+            .saturating_mul(ranks)
+            .saturating_mul(tensors)
+            .saturating_mul(2)
+    }
+}
+
 /// One assertion, at one point of a step's sweep.
 ///
 /// Fields that an op has no use for hold their neutral value (`None`, `Layout::Contiguous`, `Mode::Sync`, ...).

@@ -668,6 +668,19 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
     if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
         return Some(reason);
     }
+    if check.is_large() {
+        let made = matches!(
+            check.op,
+            Op::AllReduce | Op::Broadcast | Op::AllGatherIntoTensor | Op::SendRecv
+        );
+        let plain = check.layout == Layout::Contiguous
+            && check.tensor == TensorKind::Plain
+            && check.joined == Joined::Cat
+            && check.placement == Placement::OutOfPlace;
+        if !made || !plain {
+            return Some("tensors that large are made for the plain forms of few ops".to_owned());
+        }
+    }
     if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
         return Some("what is left out of a sparse tensor counts in sums only".to_owned());
     }

@@ -224,14 +224,11 @@ impl Drawing<'_> {
         if op.has_objects() {
             add("object", json!(dice.pick(&["small", "small", "mixed"])));
         }
-        if op.takes("splits") && dice.percent(50) {
+        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && dice.percent(50) {
             add("splits", json!(dice.pick(&["uneven", "with_zero"])));
         }
         if op.takes("placement") && dice.percent(25) {
             add("placement", json!("in_place"));
-        }
-        if op.takes("joined") && dice.percent(25) {
-            add("joined", json!("stack"));
         }
         with
     }

@@ -254,4 +254,22 @@ pub(crate) mod tests {
             unsupported("gloo does not declare batch_isend_irecv on float32 from a rank to itself")
         );
     }
+
+    #[test]
+    fn an_entry_for_some_versions_of_torch_counts_for_those_only() {
+        let text = "name: t\ndevice_type: cpu\nevidence: host\nbackends:\n  gloo:\n    supports:\n      \
+                    - ops: barrier\n      - {ops: all_to_all, torch: \">=2.12\"}\n";
+        let source = crate::yaml::Source::new("t.yaml", text);
+        let platform = crate::platform::parse(source, Path::new(""));
+        let platform = platform.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let all_to_all = check(Op::AllToAll, DType::Float32, None, 2);
+        let declared = |torch| platform.with_torch(torch).backends["gloo"].declares(&all_to_all);
+        assert_eq!(declared(Some("2.15.0+cu132")), Declared::Supported);
+        assert_eq!(declared(Some("2.12.0")), Declared::Supported);
+        for torch in [Some("2.11.0"), None] {
+            assert_ne!(declared(torch), Declared::Supported);
+        }
+        let unresolved = platform.backends["gloo"].declares(&all_to_all);
+        assert_ne!(unresolved, Declared::Supported);
+    }
 }

@@ -194,6 +194,25 @@ pub enum Call {
         /// Those that are to be of that kind.
         tensors: Vec<usize>,
     },
+    /// Puts a new tensor in the place of one of the step's: the old one's elements, so many times over. Not a call of the
+    /// library.
+    Grow {
+        /// The tensor, of one dimension.
+        tensor: usize,
+        /// How often its elements follow each other.
+        times: u64,
+    },
+    /// Copies parts of a tensor to another, one after another. Not a call of the library.
+    Windows {
+        /// The tensor, of one dimension.
+        tensor: usize,
+        /// Where parts begin.
+        starts: Vec<u64>,
+        /// Elements of a part.
+        len: u64,
+        /// Where they go: as many elements as all parts have.
+        output: usize,
+    },
     /// `time.sleep`.
     Sleep {
         /// Milliseconds.
@@ -540,6 +559,8 @@ impl Call {
             Self::BatchIsendIrecv { ops, .. } => ops.iter_mut().map(|op| &mut op.tensor).collect(),
             Self::Coalesced { calls, .. } => calls.iter_mut().flat_map(Self::tensors_mut).collect(),
             Self::PremulFactor { tensor, .. } => tensor.iter_mut().collect(),
+            Self::Grow { tensor, .. } => vec![tensor],
+            Self::Windows { tensor, output, .. } => vec![tensor, output],
             Self::TensorsAs { tensors, .. } => tensors.iter_mut().collect(),
             Self::AllReduceSparse { values, output, .. } => vec![values, output],
             Self::Attempt { inner } => inner.tensors_mut(),

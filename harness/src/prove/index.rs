@@ -46,6 +46,9 @@ pub struct Mutant {
     /// What it must mean.
     #[serde(default = "regression")]
     pub verdict: Verdict,
+    /// Units of the shortest failing sequence that is found, if the check is a random sequence.
+    #[serde(default)]
+    pub shrinks_to: Option<usize>,
     /// Where such a bug was seen in the field.
     #[serde(default)]
     pub source: Option<String>,

@@ -79,7 +79,7 @@ pub struct Kill {
     pub source: Option<String>,
     /// What became of it.
     pub fate: Fate,
-    /// Whether every check that failed covers the requirement it breaks.
+    /// Whether every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,
     /// The check that killed it, or, if none did, the first that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,7 +189,9 @@ impl Kill {
             expected: called(mutant.verdict, mutant.outcome, mutant.class.as_deref()),
             source: mutant.source.clone(),
             fate,
-            alone: fate == Fate::Killed && failed.iter().all(|check| covers(&check)),
+            alone: fate == Fate::Killed
+                && stopped.is_none()
+                && failed.iter().all(|check| covers(&check)),
             witness: killer.or(first).map(|check| Witness {
                 check: check.id.clone(),
                 finding: called_of(check),
@@ -232,6 +234,7 @@ mod tests {
             outcome: Outcome::Mismatch,
             class: Some("no-op".into()),
             verdict: Verdict::Regression,
+            shrinks_to: None,
             source: None,
         }
     }

@@ -26,6 +26,7 @@ mod matrix;
 mod panel;
 mod proof;
 mod record;
+mod shrunk;
 
 pub use html::render as html;
 pub use index::{Index, Mutant};

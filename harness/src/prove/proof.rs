@@ -366,7 +366,16 @@ impl Proof {
         let about = self.plan.about.get(&mutant.name).cloned();
         let about = about.unwrap_or_default();
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let kill = Kill::of(mutant, about, &own, &panel, stopped, took);
+        let mut kill = Kill::of(mutant, about, &own, &panel, stopped, took);
+        if let Some(wanted) = mutant.shrinks_to {
+            match super::shrunk::units(&folder.join("own").join("shrunk")) {
+                Ok(found) if found == wanted => {}
+                Ok(found) => kill
+                    .troubles
+                    .push(format!("shrunk to {found} ops, not to {wanted}")),
+                Err(why) => kill.troubles.push(why),
+            }
+        }
         if kill.fate == Fate::Killed {
             std::fs::remove_dir_all(&folder)?;
         }

@@ -11,6 +11,7 @@ mod probe;
 mod recording;
 mod scenario;
 mod setup;
+mod shrink;
 mod steps;
 mod story;
 

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use super::Shared;
 use super::play::{Played, Player};
+use super::recording::point;
 use super::setup::{MeetingPoint, SPARE, device, environment, opening};
+use super::shrink::shrink;
 use super::story::RankStory;
 use crate::case::Starts;
 use crate::judge::{Finding, Outcome};
@@ -87,7 +89,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             break;
         }
         run.worlds += 1;
-        let played = match world(shared, scenario, &run).await {
+        let played = match world(shared, scenario, open_checks(&run), &run.logs).await {
             Ok(played) => played,
             Err(error) => {
                 let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
@@ -115,8 +117,22 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             break;
         }
     }
+    shrink_failures(shared, scenario, round, &mut run).await;
     run.ended = Instant::now();
     run
+}
+
+/// Random sequences that failed, and are not known to, are cut down.
+async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
+    let torch = run.ranks.iter().find_map(|rank| rank.hello.as_ref());
+    let torch = torch.map_or_else(String::new, |hello| hello.torch.clone());
+    let logs = log_folder(scenario, round).join("shrinking");
+    for (index, check) in scenario.checks.iter().enumerate() {
+        let known = shared.expectations.find(&point(scenario, &torch, check));
+        if let Some(finding) = run.checks[index].take_if(|_| known.is_none()) {
+            run.checks[index] = Some(shrink(shared, scenario, index, finding, &logs).await);
+        }
+    }
 }
 
 /// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
@@ -168,11 +184,12 @@ fn not_run(why: &str) -> Finding {
     Finding::bare(Outcome::NotRun, None, why)
 }
 
-/// Starts one world and plays the checks that have no finding yet.
-async fn world(
+/// Starts one world and plays the checks at these places. `logs`: of each rank, relative to the run's folder.
+pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
-    run: &ScenarioRun,
+    todo: Vec<usize>,
+    logs: &[PathBuf],
 ) -> Result<Played, LaunchError> {
     let size = scenario.world_size;
     let devices = match scenario.devices {
@@ -198,7 +215,7 @@ async fn world(
         file: scratch.path().join("store").to_string_lossy().into_owned(),
         spare: spare.iter().map(|lease| lease.port).collect(),
     };
-    if let Some(folder) = run.logs.first().and_then(|log| log.parent()) {
+    if let Some(folder) = logs.first().and_then(|log| log.parent()) {
         std::fs::create_dir_all(shared.settings.out.join(folder))?;
     }
     let order = Order {
@@ -207,7 +224,7 @@ async fn world(
             .ranks()
             .map(|rank| RankOrder {
                 env: environment(scenario, &at, &shared.base_environment, rank),
-                log: absolute(shared, &run.logs[rank.index()]),
+                log: absolute(shared, &logs[rank.index()]),
             })
             .collect(),
     };
@@ -218,7 +235,7 @@ async fn world(
     let world = shared.launcher.launch(order).await?;
     let player = Player::new(
         scenario,
-        open_checks(run),
+        todo,
         openings,
         at.points(),
         shared.settings.seed,
@@ -226,7 +243,7 @@ async fn world(
         world,
     );
     let played = player.play().await;
-    for log in &run.logs {
+    for log in logs {
         cap(&shared.settings.out.join(log))?;
     }
     Ok(played)

@@ -55,6 +55,8 @@ struct Stage<'a> {
     verdicts: Vec<Option<bool>>,
     /// Ranks that issue a part in a way that may fail.
     doubtful: BTreeSet<usize>,
+    /// Ranks whose side of a message blocks, so that they have no work of it.
+    blocking: BTreeSet<(Rank, usize)>,
 }
 
 impl<'a> Stage<'a> {
@@ -114,6 +116,7 @@ impl<'a> Stage<'a> {
             marks: BTreeMap::new(),
             tensors,
             doubtful: BTreeSet::new(),
+            blocking: BTreeSet::new(),
         })
     }
 
@@ -358,6 +361,9 @@ impl<'a> Stage<'a> {
         // Where this issue's own calls will stand, for the waits among them.
         let base = thread.map_or_else(|| self.calls(rank).len(), |(.., base)| base);
         let mut own: BTreeMap<usize, usize> = BTreeMap::new();
+        if message.is_some_and(|message| message.blocking) {
+            self.blocking.insert((rank, check));
+        }
         for (sub, mut call) in calls.into_iter().enumerate() {
             if let Call::Wait { work, .. } = &mut call {
                 if keeps || message.is_some() {
@@ -396,8 +402,9 @@ impl<'a> Stage<'a> {
         let part = &self.parts[check];
         let calls = &part.prepared.steps()[rank.index()].step.calls;
         let spots = part.calls[rank.index()].iter().enumerate();
+        let has_works = !self.blocking.contains(&(rank, check));
         spots
-            .filter(|(sub, _)| calls[*sub].keeps_work())
+            .filter(|(sub, _)| has_works && calls[*sub].keeps_work())
             .filter_map(|(sub, spot)| match (spot, thread) {
                 (
                     Some(Spot {

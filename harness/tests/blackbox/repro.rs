@@ -19,14 +19,8 @@ use super::{Test, slow, with_torch};
 /// All of them.
 pub fn tests() -> Vec<Test> {
     let passing = [
-        (
-            "sum",
-            "collectives/all_reduce@cpu.gloo.ws3#1.all_reduce.float32.sum.5",
-        ),
-        (
-            "refusal",
-            "collectives/all_reduce@cpu.gloo.ws2#0.all_reduce.int16.sum.33",
-        ),
+        ("sum", "float32", "all_reduce.float32.sum.5"),
+        ("refusal", "int16", "all_reduce.int16.sum.5"),
     ];
     let mut tests = vec![
         with_torch("repro::known_failures_fail", known_failures),
@@ -34,30 +28,34 @@ pub fn tests() -> Vec<Test> {
         with_torch("repro::a_hang_fails", hang),
         slow("repro::every_kind_of_check", every_kind),
     ];
-    tests.extend(passing.map(|(name, id)| {
+    tests.extend(passing.map(|(name, dtype, check)| {
         with_torch(format!("repro::passes::{name}"), move || {
             let stage = Stage::new("repro");
-            let file = written(&stage, &[id]);
+            let file = written(&stage, dtype, check);
             let ran = torchrun(&stage, &file, None);
             ran.assert_code(0);
-            assert_eq!(
-                ran.stdout.matches("as expected").count(),
-                world_size(&file),
-                "{}",
-                ran.stdout
-            );
+            let votes = ran.stdout.matches("as expected").count();
+            assert_eq!(votes, world_size(&file), "{}", ran.stdout);
         })
     }));
     tests
 }
 
-/// The script of a check.
-fn written(stage: &Stage, arguments: &[&str]) -> String {
+/// The script of a check of a small case: a sum on two ranks, which are given 25 seconds.
+fn written(stage: &Stage, dtype: &str, check: &str) -> String {
+    let case = stage.write(
+        "sum.yaml",
+        &format!(
+            "id: sum\ntitle: a sum\ncovers: [COLL-001]\n\
+             world: {{platform: cpu, size: 2, timeout_s: 600, deadline_s: 25}}\n\
+             steps:\n  - all_reduce: {{dtype: {dtype}, numel: 5}}\n"
+        ),
+    );
     let file = stage.path("repro.py").display().to_string();
-    let mut all = vec!["repro"];
-    all.extend(arguments);
-    all.extend(["--out", &file]);
-    stage.run(&all).assert_code(0);
+    let id = format!("sum@cpu.gloo.ws2#0.{check}");
+    stage
+        .run(&["repro", &id, "--cases", &case, "--out", &file])
+        .assert_code(0);
     file
 }
 
@@ -125,17 +123,14 @@ fn known_failures() {
 /// The script of a check that passes fails if the backend does nothing.
 fn wrong() {
     let stage = Stage::new("wrong");
-    let file = written(
-        &stage,
-        &["collectives/all_reduce@cpu.gloo.ws3#1.all_reduce.float32.sum.5"],
-    );
+    let file = written(&stage, "float32", "all_reduce.float32.sum.5");
     let ran = torchrun(
         &stage,
         &file,
         Some("import torch.distributed as dist\ndist.all_reduce = lambda *args, **kwargs: None\n"),
     );
     ran.assert_code(1);
-    for rank in 0..3 {
+    for rank in 0..2 {
         let words = format!("rank {rank}: FAILED: tensor[0:], 5 elements: expected [");
         assert!(ran.stdout.contains(&words), "{}", ran.stdout);
     }
@@ -144,13 +139,7 @@ fn wrong() {
 /// A rank that never comes: the others say where they hang, and the world ends.
 fn hang() {
     let stage = Stage::new("hang");
-    let case = stage.write(
-        "hang.yaml",
-        "id: hang\ntitle: a sum\ncovers: [COLL-001]\n\
-         world: {platform: cpu, size: 2, timeout_s: 600, deadline_s: 25}\nsteps:\n  - all_reduce: {numel: 5}\n",
-    );
-    let id = "hang@cpu.gloo.ws2#0.all_reduce.float32.sum.5";
-    let file = written(&stage, &[id, "--cases", &case]);
+    let file = written(&stage, "float32", "all_reduce.float32.sum.5");
     let ran = torchrun(
         &stage,
         &file,

@@ -132,6 +132,7 @@ fn the_extended_dialect_says_where_and_with_what() {
     };
     assert_eq!(property("requirements"), Some("INIT-001,INIT-002"));
     assert_eq!(property("param.dtype"), Some("float32"));
+    assert_eq!(property("observed.accumulates"), Some("dtype"));
     assert_eq!(property("outcome"), Some("pass"));
 }
 

@@ -16,6 +16,8 @@ fn says_what_a_job_page_needs() {
         "needs 8 devices, this machine has 4",
         "exit code 1 (unexpected results)",
         "torch 2.11.0",
+        "### Observed",
+        "| <code>cpu/gloo</code> | accumulates | float32 | dtype \\(",
         "run <code>invented-sample</code>",
     ] {
         assert!(page.contains(needed), "no {needed:?} in:\n{page}");

@@ -244,6 +244,11 @@ fn add_scenario(
     );
     let op = case.split('/').nth(1).unwrap_or("op");
     let mut labels = Vec::new();
+    let seen = if shape.hostile {
+        HOSTILE[seed % HOSTILE.len()]
+    } else {
+        "once"
+    };
     for index in 0..shape.checks {
         let dtype = DTYPES[index % DTYPES.len()];
         let numel = [1, 4, 28, 33, 67, 4097][index / DTYPES.len() % 6];
@@ -261,6 +266,10 @@ fn add_scenario(
                 ("method".to_owned(), "env".to_owned()),
             ]),
             at: format!("cases/{case}.yaml:{}", 8 + index / 6),
+            observations: BTreeMap::from([
+                ("accumulates".to_owned(), "dtype".to_owned()),
+                ("seen".to_owned(), seen.to_owned()),
+            ]),
             checked: vec![numel; column.world_size.count()],
             duration_us: 900 + (seed * 37 + index * 211) as u64 % 5_000,
             ..passing_check(index)

@@ -11,7 +11,7 @@ impl Desk<'_> {
         self.check.placement == Placement::InPlace
     }
 
-    fn op(&self) -> ReduceOp {
+    pub(super) fn op(&self) -> ReduceOp {
         self.check.reduce.unwrap_or(ReduceOp::Sum)
     }
 

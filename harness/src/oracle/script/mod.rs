@@ -4,6 +4,7 @@
 //! the pieces of its buffers; it is that of the `torch.distributed` documentation.
 
 mod collective;
+mod large;
 mod objects;
 mod pairs;
 mod sparse;
@@ -39,6 +40,13 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         desk.work.calls.push(Call::TensorsAs { kind, tensors });
     }
     set_factor(desk);
+    if check.is_large() {
+        match check.op {
+            Op::SendRecv => large::exchange(desk),
+            _ => large::collective(desk),
+        }
+        return std::mem::take(&mut desk.work);
+    }
     match check.op {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
             collective::all_reduce(desk);
@@ -92,7 +100,7 @@ fn choose_tensors(work: &mut Work) {
 /// A rank outside the group makes no call and holds a buffer that nobody may write to.
 fn bystander(check: &Check, seed: u64) -> Work {
     let desk = &mut Desk::new(check, seed, 0);
-    let len = if check.op.has_tensors() {
+    let len = if check.op.has_tensors() && !check.is_large() {
         desk.len(0)
     } else {
         16

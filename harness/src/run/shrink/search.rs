@@ -1,0 +1,198 @@
+//! Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the units of
+//! a sequence, as a machine that proposes subsets and is told which fail.
+//!
+//! First the whole; then the shortest beginning that fails, by halving, since what comes after a failure has no part in
+//! it; then smaller and smaller pieces are left out as long as the rest fails. What is held as the best has always been
+//! seen to fail. When no single unit can be left out any more, it is over.
+
+/// The search.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    best: Vec<usize>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Does the whole fail again?
+    Whole,
+    /// The shortest failing beginning is longer than `passes` and not longer than the best.
+    Beginning {
+        passes: usize,
+    },
+    /// Pieces of this length are left out; the next begins at `at`.
+    Pieces {
+        length: usize,
+        at: usize,
+        /// Whether one of this length has been left out.
+        fruitful: bool,
+    },
+    Over,
+}
+
+impl Search {
+    /// Over a sequence of so many units.
+    pub(super) fn new(units: usize) -> Self {
+        Self {
+            best: (0..units).collect(),
+            stage: Stage::Whole,
+        }
+    }
+
+    /// What fails, as far as is known.
+    pub(super) fn best(&self) -> &[usize] {
+        &self.best
+    }
+
+    /// What is to be tried next; none: the search is over.
+    pub(super) fn next(&self) -> Option<Vec<usize>> {
+        match self.stage {
+            Stage::Whole => Some(self.best.clone()),
+            Stage::Beginning { passes } => Some(self.best[..middle(passes, &self.best)].to_vec()),
+            Stage::Pieces { length, at, .. } => Some(self.without(at, length)),
+            Stage::Over => None,
+        }
+    }
+
+    /// Whether what [`Self::next`] gave fails.
+    pub(super) fn tell(&mut self, fails: bool) {
+        let tried = self.next();
+        self.stage = match (self.stage, fails) {
+            (Stage::Whole, true) => Stage::Beginning { passes: 0 },
+            (Stage::Whole, false) | (Stage::Over, _) => Stage::Over,
+            (Stage::Beginning { passes }, true) => Stage::Beginning { passes },
+            (Stage::Beginning { passes }, false) => Stage::Beginning {
+                passes: middle(passes, &self.best),
+            },
+            // The piece that follows has come to this place.
+            (Stage::Pieces { length, at, .. }, true) => Stage::Pieces {
+                length,
+                at,
+                fruitful: true,
+            },
+            (
+                Stage::Pieces {
+                    length,
+                    at,
+                    fruitful,
+                },
+                false,
+            ) => Stage::Pieces {
+                length,
+                at: at + length,
+                fruitful,
+            },
+        };
+        if let Some(tried) = tried.filter(|_| fails) {
+            self.best = tried;
+        }
+        self.settle();
+    }
+
+    /// Goes on to the next stage when this one has nothing left to try.
+    fn settle(&mut self) {
+        let units = self.best.len();
+        if let Stage::Beginning { passes } = self.stage
+            && passes + 1 >= units
+        {
+            self.stage = Stage::Pieces {
+                length: (units / 2).max(1),
+                at: 0,
+                fruitful: false,
+            };
+        }
+        while let Stage::Pieces {
+            length,
+            at,
+            fruitful,
+        } = self.stage
+            && (at >= units || length >= units)
+        {
+            self.stage = match length {
+                1 if !fruitful || units < 2 => Stage::Over,
+                _ => Stage::Pieces {
+                    length: (length / 2).max(1),
+                    at: 0,
+                    fruitful: false,
+                },
+            };
+        }
+    }
+
+    fn without(&self, at: usize, length: usize) -> Vec<usize> {
+        let end = (at + length).min(self.best.len());
+        [&self.best[..at], &self.best[end..]].concat()
+    }
+}
+
+/// Between what passes and what fails.
+fn middle(passes: usize, fails: &[usize]) -> usize {
+    passes + (fails.len() - passes) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays a search to its end; what is left and how many tries it took.
+    fn search(units: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<usize>, usize) {
+        let mut search = Search::new(units);
+        let mut tries = 0;
+        while let Some(next) = search.next() {
+            tries += 1;
+            assert!(tries < 10_000, "it does not end");
+            let failed = fails(&next);
+            search.tell(failed);
+            assert!(!failed || search.best() == next, "what fails is kept");
+        }
+        (search.best, tries)
+    }
+
+    #[test]
+    fn it_finds_just_what_it_takes() {
+        for needed in [
+            vec![0],
+            vec![119],
+            vec![3, 77],
+            vec![0, 50, 119],
+            (40..44).collect(),
+        ] {
+            let (left, tries) = search(120, |units| needed.iter().all(|one| units.contains(one)));
+            assert_eq!(left, needed);
+            assert!(tries < 60, "{needed:?} took {tries} tries");
+        }
+    }
+
+    #[test]
+    fn a_bug_of_the_seventeenth_takes_seventeen() {
+        let even = |units: &[usize]| units.iter().filter(|unit| **unit % 2 == 0).count() >= 17;
+        let (left, tries) = search(120, even);
+        assert_eq!(left.len(), 17);
+        assert!(tries < 150, "{tries} tries");
+    }
+
+    #[test]
+    fn what_passes_the_second_time_is_left_whole_at_once() {
+        let (left, tries) = search(30, |_| false);
+        assert_eq!((left.len(), tries), (30, 1));
+    }
+
+    #[test]
+    fn no_unit_of_what_is_left_can_be_spared_whatever_the_bug() {
+        // Neither the longer nor the shorter of two sequences need fail because the other does.
+        let odd = |units: &[usize]| units.len() % 2 == 1 && units.contains(&20);
+        let (left, _) = search(41, odd);
+        assert!(odd(&left));
+        for at in 0..left.len() {
+            let mut less = left.clone();
+            less.remove(at);
+            assert!(less.is_empty() || !odd(&less));
+        }
+    }
+
+    #[test]
+    fn one_unit_is_not_taken_away() {
+        assert_eq!(search(1, |_| true).0, [0]);
+        assert_eq!(search(2, |units| !units.is_empty()).0.len(), 1);
+    }
+}
