@@ -90,6 +90,10 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
 
 /// `OP: {PARAMETERS}`, `script: {...}` or `random: {...}`.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are not moved about"
+)]
 pub(super) enum Step {
     Sweep(Sweep),
     Script(Box<ScriptSpec>),

@@ -241,6 +241,10 @@ impl Members {
 
 /// One step. In YAML a map with one key, an op's name, `script` or `random`.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are not moved about"
+)]
 pub enum StepSpec {
     /// An op and the sweep of its parameters.
     Sweep(SweepSpec),

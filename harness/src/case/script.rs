@@ -100,6 +100,10 @@ pub struct MoveSpec {
 
 /// What a move does.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are not moved about"
+)]
 pub enum Verb {
     /// Issues an op; none: the one `over` names.
     Issue(Option<Op>, IssueSpec),
