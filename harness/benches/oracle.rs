@@ -12,10 +12,10 @@ use allranks::dtype::{DType, ReduceOp};
 use allranks::names::{CheckId, WorldSize};
 use allranks::oracle::{Prepared, RankReply};
 use allranks::plan::{
-    Check, Declared, Extent, Factor, Group, Layout, Mode, NonRoot, ObjectKind, Op, Pairs,
-    Placement, RootBy, Splits, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, Mode, NonRoot,
+    ObjectKind, Op, Pairs, Placement, RootBy, Splits, Values,
 };
-use allranks::protocol::{CallResult, CallStatus, StepResult};
+use allranks::protocol::{CallResult, CallStatus, StepResult, TensorKind};
 
 const WORLD: WorldSize = WorldSize(4);
 
@@ -28,12 +28,16 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
             name: "world".to_owned(),
             ranks: WORLD.ranks().collect(),
             backend: None,
+            how: Creation::default(),
         }),
         dtype,
         reduce,
         extent: Extent::Flat(numel),
         root: None,
         layout: Layout::Contiguous,
+        layout_of: LayoutOf::All,
+        tensor: TensorKind::Plain,
+        joined: Joined::Cat,
         mode: Mode::Sync,
         placement: Placement::OutOfPlace,
         non_root: NonRoot::Unspecified,
@@ -51,6 +55,7 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
         declared: Declared::Supported,
         params: vec![],
         at: String::new(),
+        script: None,
     }
 }
 
