@@ -28,7 +28,7 @@ const ALL_REDUCE: Op = Op::AllReduce;
 /// Every check of the lanes that has a meaning.
 fn checks() -> impl Iterator<Item = Check> {
     let lanes = [Values::Random, Values::Special, Values::Extremes];
-    let ops = Op::ALL.into_iter().filter(|op| op.has_tensors());
+    let ops = Op::ALL.into_iter().filter(|op| op.takes("values"));
     ops.flat_map(move |op| {
         SIZES.into_iter().flat_map(move |ranks| {
             lanes.into_iter().flat_map(move |values| {
