@@ -76,6 +76,13 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
         {
             continue;
         }
+        if !selection
+            .filters
+            .iter()
+            .all(|filter| filter.admits(&case.id))
+        {
+            continue;
+        }
         for target in targets.iter().filter(|target| wants(case, target)) {
             for size in case.world.size.as_slice() {
                 let asked =

@@ -11,6 +11,7 @@
 use std::str::FromStr;
 
 use super::{Check, Scenario};
+use crate::names::CaseId;
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,21 @@ impl FromStr for Filter {
 }
 
 impl Filter {
+    /// Whether anything of the case can match: what cannot need not be planned.
+    #[must_use]
+    pub fn admits(&self, case: &CaseId) -> bool {
+        let of_case = |id: &str| id.split_once('@').is_none_or(|(of, _)| of == case.as_str());
+        self.words.iter().all(|word| match &word.test {
+            Test::Parameter { name, values } if name == "case" => {
+                values.iter().any(|value| value == case.as_str()) != word.negated
+            }
+            Test::Parameter { name, values } if name == "id" && !word.negated => {
+                values.iter().any(|id| of_case(id))
+            }
+            Test::Parameter { .. } | Test::Text(_) => true,
+        })
+    }
+
     /// Whether the check, or with none the scenario's own frame checks, match.
     #[must_use]
     pub fn matches(&self, scenario: &Scenario, check: Option<&Check>) -> bool {
@@ -174,6 +190,14 @@ mod tests {
             "a@cpu.gloo.ws2#0.float32.330",
             "a@cpu.gloo.ws2#0.float32.33"
         ));
+    }
+
+    #[test]
+    fn a_case_that_cannot_match_is_not_admitted() {
+        let admits = |filter: &str| filter.parse::<Filter>().unwrap().admits(&"a/b".into());
+        assert!(admits("case=a/b,c dtype=int8") && admits("b") && admits("!case=c"));
+        assert!(!admits("case=c") && !admits("!case=a/b"));
+        assert!(admits("id=a/b@cpu.gloo.ws2#0.x") && !admits("id=a@cpu.gloo.ws2#0.x"));
     }
 
     #[test]
