@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from .census import take_census
+from .errors import describe
 
 #: The factor of ``premul_sum`` in steps that set none.
 PREMUL_FACTOR = 3.0
@@ -82,16 +83,6 @@ def call(function):
     """Registers a call under its function's name."""
     CALLS[function.__name__] = function
     return function
-
-
-def describe(error):
-    """An exception as the protocol says it."""
-    try:
-        message = str(error)
-    except Exception as broken:  # a message that is not text
-        message = f"<message cannot be shown: {broken!r}>"
-    message = message.encode("utf-8", "backslashreplace").decode()
-    return {"type": type(error).__name__, "message": message}
 
 
 def make(lib, call, index):

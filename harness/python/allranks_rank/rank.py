@@ -8,6 +8,7 @@ from functools import partial
 from time import monotonic_ns
 
 from . import VERSION
+from .errors import describe
 from .life import Watch
 from .wire import dial
 
@@ -34,7 +35,6 @@ class Rank:
         self.library = calls.Library()
         self.library.wait_for_go = self.wait_for_go
         self.calls = calls.CALLS
-        self.describe = calls.describe
         self.make = calls.make
         self.Storages = tensors.Storages
         self.steps = 0
@@ -68,7 +68,7 @@ class Rank:
             library.tensors = library.remake()
         except Exception as raised:
             # Nothing was called, so it is the first call that could not be made.
-            error = {"status": "error", "error": self.describe(raised)}
+            error = {"status": "error", "error": describe(raised)}
             results.append(error)
         for index in range(len(results), len(calls)):
             if error is not None:
@@ -113,7 +113,7 @@ class Rank:
         except Exception as raised:
             if error is None:
                 error = results[-1]
-                error.update(status="error", error=self.describe(raised))
+                error.update(status="error", error=describe(raised))
         storages.read_back()
         return error
 

@@ -184,6 +184,25 @@ def exchanges(size):
             lambda r: [[r + 1], nothing],
             lambda r: [[r + 1], everyone],
         ),
+        "tensors as leaves": both(
+            [{"call": "tensors_as", "kind": "requires_grad", "tensors": [0]}, on_group("all_reduce", **reduce)],
+            mine,
+            summed,
+        ),
+        "all_reduce_sparse": both(
+            [on_group("all_reduce_sparse", values=0, indices=[0, 2], output=1, op="sum")],
+            lambda r: [[r + 1, 10 * (r + 1)], [9, 9, 9, 9]],
+            lambda r: [[r + 1, 10 * (r + 1)], [total, 0, 10 * total, 0]],
+        ),
+        "grown, and seen through windows": both(
+            [
+                {"call": "grow", "tensor": 0, "times": 3},
+                on_group("all_reduce", **reduce),
+                {"call": "windows", "tensor": 0, "output": 1, "starts": [1, 4], "len": 2},
+            ],
+            lambda r: [[r + 1, 2], [0, 0, 0, 0]],
+            lambda r: [[r + 1, 2], [2 * size, total, total, 2 * size]],
+        ),
         "objects": both(
             lambda r: [
                 on_group("all_gather_object", object={"rank": r, "π": None}),
@@ -241,6 +260,7 @@ class CallsTest(unittest.TestCase):
             self.assertEqual(result["value"], {"rank": rank, "world_size": size, "backend": "gloo"})
         used = {"prepare", "init_process_group", "new_group", "destroy_process_group", "all_to_all"}
         used.add("premul_factor")  # Gloo has no premul_sum; it has a test of its own
+        used.add("split_group")  # so has it: torch wants a group that is bound to a device
         for name, exchange in exchanges(size).items():
             with self.subTest(name, size=size):
                 used.update(call["call"] for rank in range(size) for call in exchange.calls(rank))
@@ -255,7 +275,7 @@ class CallsTest(unittest.TestCase):
         ends = [0, world.size - 1]
         new = {"call": "new_group", "name": "ends", "ranks": ends, "timeout_s": 20}
         for rank, (value,) in enumerate(world.calls(new)):
-            member = {"rank": ends.index(rank), "size": 2} if rank in ends else {"rank": -1, "size": 0}
+            member = {"rank": ends.index(rank), "size": 2, "timeout_s": 20} if rank in ends else {"rank": -1, "size": 0}
             self.assertEqual(value, member)
         call = {"call": "broadcast", "group": "ends", "tensor": 0, "root": {"group": 1}}
         answers = world.step(
@@ -308,6 +328,13 @@ class CallsTest(unittest.TestCase):
         self.assertEqual(factor().tolist(), [7.0])
         library.begin_step()
         self.assertEqual(factor(), 3.0)
+
+    def test_a_group_that_cannot_be_split_says_so(self):
+        world = self.world(2)
+        world.init()
+        split = {"call": "split_group", "name": "half", "ranks": [0, 1], "timeout_s": 20}
+        for results, _ in world.step(lambda r: ([], [], [split])):
+            self.assertEqual(results[0]["status"], "error", results)
 
     def test_an_error_ends_the_step_and_not_the_rank(self):
         world = self.world(2)
