@@ -131,22 +131,7 @@ impl Desk {
         std::fs::create_dir_all(folder)?;
         let mut names = BTreeSet::new();
         for entry in self.suite.expectations.iter() {
-            let checks = self.plan.scenarios.iter().flat_map(|scenario| {
-                let checks = scenario.checks.iter();
-                checks.map(move |check| (scenario, check))
-            });
-            let smallest = checks
-                .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
-                .min_by_key(|(scenario, check)| {
-                    let size = (scenario.world_size, check.group.size());
-                    (
-                        size,
-                        check.group.name != "world",
-                        check.extent.numel(),
-                        check.index,
-                    )
-                });
-            let Some((scenario, check)) = smallest else {
+            let Some((scenario, check)) = self.smallest(entry) else {
                 writeln!(
                     out,
                     "{}: no check of the suite with torch {}",
@@ -155,19 +140,8 @@ impl Desk {
                 continue;
             };
             let smaller = self.shrunk(scenario, check, self.seed)?;
-            let subject = Subject {
-                scenario,
-                check: Some(smaller.as_ref().unwrap_or(check)),
-                seed: self.seed,
-            };
-            let mut notes = self.notes(&subject, &self.torch);
-            notes.command = format!("allranks repro '{}' --seed {}", check.id, self.seed);
-            known(&mut notes, entry);
-            if smaller.is_some() {
-                notes.shrunk = format!("from the check's {} elements", check.extent.numel());
-            }
-            let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
-            let stem = format!("{}.{kind}", check.op.name());
+            let text = self.known_failure(entry, scenario, check, smaller.as_ref())?;
+            let stem = stem(entry, scenario, check);
             let mut name = format!("{stem}.py");
             for number in 2.. {
                 if names.insert(name.clone()) {
@@ -176,10 +150,54 @@ impl Desk {
                 name = format!("{stem}.{number}.py");
             }
             let path = folder.join(name);
-            write(&path, &self.script(&subject, &notes)?)?;
+            write(&path, &text)?;
             writeln!(out, "{}: {} ({})", entry.at, path.display(), check.id)?;
         }
         Ok(())
+    }
+
+    /// Of an entry's checks the one in the smallest world with the fewest elements; none if it has none with this torch.
+    fn smallest(&self, entry: &Entry) -> Option<(&Scenario, &Check)> {
+        let checks = self.plan.scenarios.iter().flat_map(|scenario| {
+            let checks = scenario.checks.iter();
+            checks.map(move |check| (scenario, check))
+        });
+        checks
+            .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
+            .min_by_key(|(scenario, check)| {
+                let size = (scenario.world_size, check.group.size());
+                (
+                    size,
+                    check.group.name != "world",
+                    check.extent.numel(),
+                    check.index,
+                )
+            })
+    }
+
+    /// The script of a known failure. Its last line but a few is the command that writes it again.
+    fn known_failure(
+        &self,
+        entry: &Entry,
+        scenario: &Scenario,
+        check: &Check,
+        smaller: Option<&Check>,
+    ) -> Result<String, Failure> {
+        let subject = Subject {
+            scenario,
+            check: Some(smaller.unwrap_or(check)),
+            seed: self.seed,
+        };
+        let mut notes = self.notes(&subject, &self.torch);
+        let numel = smaller.map_or_else(String::new, |smaller| {
+            format!(" --numel {}", smaller.extent.numel())
+        });
+        notes.command = format!("allranks repro '{}'{numel} --seed {}", check.id, self.seed);
+        known(&mut notes, entry);
+        if smaller.is_some() {
+            notes.shrunk = format!("from the check's {} elements", check.extent.numel());
+        }
+        self.script(&subject, &notes)
     }
 
     fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
@@ -195,7 +213,8 @@ impl Desk {
         check: &Check,
         seed: u64,
     ) -> Result<Option<Check>, Failure> {
-        if !self.shrink {
+        // A script's data are as small as its author wanted them.
+        if !self.shrink || check.script.is_some() {
             return Ok(None);
         }
         let ends = |check: &Check| -> Result<Ended, Failure> {
@@ -248,12 +267,33 @@ impl Desk {
     fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
         script(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
+            ReproError::Unstaged(error) => Failure::Trouble(error),
+            ReproError::Grown => Failure::Usage(
+                error.to_string(),
+                "run it by itself with `allranks run --filter id=...`".to_owned(),
+            ),
             ReproError::TooLarge(_) => Failure::Usage(
                 error.to_string(),
                 "give it fewer elements with --numel, and see that it still fails".to_owned(),
             ),
         })
     }
+}
+
+/// What a known failure's file is called, but for its ending.
+fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
+    let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
+    if check.script.is_none() {
+        return format!("{}.{kind}", check.op.name());
+    }
+    let case = scenario.case.id.as_str().replace('/', ".");
+    let told = |axis: &str| check.params.iter().find(|(name, _)| name == axis);
+    let words: Vec<_> = ["script", "over"]
+        .iter()
+        .filter_map(|axis| told(axis))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    format!("{case}.{}.{kind}", words.join("."))
 }
 
 /// What a run saw.

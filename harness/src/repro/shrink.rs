@@ -3,15 +3,20 @@
 use crate::plan::{Check, Extent, Layout};
 
 /// Sizes to try, from the smallest. One element hides much: strides, order, the tail.
-const SIZES: [u64; 7] = [2, 3, 5, 8, 17, 33, 67];
+const SIZES: [u64; 8] = [2, 3, 5, 8, 16, 17, 33, 67];
 
 /// The check with another number of elements; none if it has no such number, or cannot have that one.
 #[must_use]
 pub fn with_numel(check: &Check, numel: u64) -> Option<Check> {
-    // Two rows and two columns.
-    let is_too_small = check.layout == Layout::Transposed && numel < 4;
+    let is_too_small = match check.layout {
+        // Two rows and two columns.
+        Layout::Transposed => numel < 4,
+        // Two rows of eight.
+        Layout::Expanded | Layout::ChannelsLast => numel < 16,
+        Layout::Contiguous | Layout::Strided | Layout::Offset | Layout::Unaligned => false,
+    };
     match check.extent {
-        Extent::Flat(_) if check.op.has_tensors() && !is_too_small => Some(Check {
+        Extent::Flat(_) if check.op.has_tensors() && check.script.is_none() && !is_too_small => Some(Check {
             extent: Extent::Flat(numel),
             ..check.clone()
         }),
