@@ -171,10 +171,6 @@ impl Prepared {
                 .collect(),
             Origin::Keep | Origin::Copy { .. } => Vec::new(),
         });
-        Some(
-            bounds
-                .filter(|bound| bound.is_finite())
-                .fold(0.0, f64::max),
-        )
+        Some(bounds.filter(|bound| bound.is_finite()).fold(0.0, f64::max))
     }
 }

@@ -223,10 +223,7 @@ impl<'a> Writer<'a> {
             Call::AllGatherObject { object, .. } => {
                 self.code.object = Some(Some(object.clone()));
                 self.line(format!("received = [None] * {}", self.group_size));
-                self.plain(
-                    call,
-                    vec!["received".to_owned(), self.table("OBJECTS")],
-                );
+                self.plain(call, vec!["received".to_owned(), self.table("OBJECTS")]);
                 self.expect("received", answer);
             }
             Call::GatherObject { object, root, .. } => {

@@ -42,11 +42,12 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let run = match script {
         Some(script) if !takes_torchrun(scenario, script) => format!(
             "for r in {}; do RANK=$r LOCAL_RANK=$r WORLD_SIZE={size} MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python THIS_FILE & done; wait     (no torchrun: it ends all ranks when one ends, and keeps its store; exit code 1 of a rank if it fails)",
-            size.ranks().map(|rank| rank.to_string()).collect::<Vec<_>>().join(" ")
+            size.ranks()
+                .map(|rank| rank.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
         ),
-        _ => format!(
-            "torchrun --nproc-per-node {size} THIS_FILE     (exit code 1 if it fails)"
-        ),
+        _ => format!("torchrun --nproc-per-node {size} THIS_FILE     (exit code 1 if it fails)"),
     };
     let mut text = wrap(&title, 0, 3);
     text.push_str("\n\n");
@@ -73,7 +74,10 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
 
 /// A check in words.
 fn about(check: &Check) -> String {
-    let mut words = vec![check.op.name().to_owned()];
+    let mut words = match check.script {
+        Some(_) => Vec::new(),
+        None => vec![check.op.name().to_owned()],
+    };
     let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");
     for (axis, value) in check.params.iter().filter(|(axis, _)| told(axis)) {
         words.push(match axis.as_str() {

@@ -149,7 +149,9 @@ fn played(subject: &Subject<'_>, notes: &Notes, play: &Play<'_>, tables: &Tables
     opening(&mut out, tables);
     out.push_str(EXPECT);
     out.push_str(&play.before());
-    if subject.scenario.case.world.starts != Starts::Bare {
+    if subject.scenario.case.world.starts == Starts::Bare {
+        out.push('\n');
+    } else {
         init(&mut out, subject);
     }
     if tables.has_tensors {
@@ -315,7 +317,9 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         StoreMethod::Tcp => {
             put(
                 out,
-                format_args!("address = f\"tcp://{{os.environ['MASTER_ADDR']}}:{{{port} + {next}}}\"  # torchrun holds the port itself\n"),
+                format_args!(
+                    "address = f\"tcp://{{os.environ['MASTER_ADDR']}}:{{{port} + {next}}}\"  # torchrun holds the port itself\n"
+                ),
             );
             arguments.push("init_method=address".to_owned());
             arguments.push(explicit.to_owned());
@@ -341,7 +345,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         out,
         format_args!("dist.init_process_group({})\n", arguments.join(", ")),
     );
-    if is_script {
+    if is_script && scenario.groups.len() > 1 {
         out.push_str("groups = {}\n");
     }
     let timeout = world.timeout_s;
@@ -361,14 +365,21 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         };
         let timeout = format!("timeout=timedelta(seconds={timeout})");
         let line = match how.split {
-            true => format!("{name} = dist.split_group(split_ranks=[{ranks}], {timeout}) or dist.GroupMember.NON_GROUP_MEMBER\n"),
+            true => format!(
+                "{name} = dist.split_group(split_ranks=[{ranks}], {timeout}) or dist.GroupMember.NON_GROUP_MEMBER\n"
+            ),
             false => format!("{name} = dist.new_group({ranks}, {timeout}{backend}{local})\n"),
         };
         out.push_str(&line);
     };
     match subject.check {
         Some(_) if is_script => {
-            for group in scenario.groups.iter().skip(1).filter(|group| group.size() > 0) {
+            for group in scenario
+                .groups
+                .iter()
+                .skip(1)
+                .filter(|group| group.size() > 0)
+            {
                 create(&format!("groups[{}]", text(&group.name)), group);
             }
         }
@@ -494,8 +505,9 @@ fn branches(out: &mut String, codes: &[Code]) {
 }
 
 fn put_line(out: &mut String, indent: usize, line: &str) {
+    let own = line.len() - line.trim_start().len();
     let line = format!("{}{line}", " ".repeat(indent));
-    out.push_str(&literal::wrapped(&line, indent + 4));
+    out.push_str(&literal::wrapped(&line, indent + own + 4));
     out.push('\n');
 }
 

@@ -89,7 +89,11 @@ pub(super) fn play<T>(
     let ranks = || scenario.world_size.ranks();
     let answers: Vec<Vec<Vec<(usize, &Answer)>>> = staged
         .parts()
-        .map(|(prepared, _)| ranks().map(|rank| prepared.answers(rank).collect()).collect())
+        .map(|(prepared, _)| {
+            ranks()
+                .map(|rank| prepared.answers(rank).collect())
+                .collect()
+        })
         .collect();
     let exhibits: Vec<Vec<Vec<Exhibit>>> = staged
         .parts()
@@ -241,7 +245,11 @@ impl<'a> Play<'a> {
                 true => String::new(),
                 false => format!("_{}", op.name),
             },
-            codes: op.writers.iter().map(|writer| writer.code.clone()).collect(),
+            codes: op
+                .writers
+                .iter()
+                .map(|writer| writer.code.clone())
+                .collect(),
         });
         (parts, passed.collect())
     }
@@ -298,15 +306,20 @@ impl<'a> Play<'a> {
 
     /// The functions of `python` moves, and the moves.
     pub(super) fn body(&self, out: &mut String) {
-        if self.text.contains("groups") && self.scenario.case.world.starts == Starts::Bare {
+        let is_used = |word: &str| {
+            self.text.contains(word) || self.functions.iter().any(|source| source.contains(word))
+        };
+        let is_made =
+            self.scenario.groups.len() > 1 && self.scenario.case.world.starts != Starts::Bare;
+        if !is_made && (is_used("groups[") || is_used("groups.") || is_used("group(")) {
             out.push_str("groups = {}\n");
         }
-        if self.text.contains("device")
-            || self.functions.iter().any(|source| source.contains("device"))
-        {
+        if is_used("device") {
             out.push_str("device = DEVICE\n");
         }
-        out.push_str("world_size = int(os.environ[\"WORLD_SIZE\"])\n");
+        if is_used("world_size") {
+            out.push_str("world_size = int(os.environ[\"WORLD_SIZE\"])\n");
+        }
         for (number, source) in (1..).zip(&self.functions) {
             out.push_str(&format!("\n\ndef python_{number}():\n"));
             let gives = source.contains("result");
@@ -324,9 +337,12 @@ impl<'a> Play<'a> {
             }
         }
         if !self.functions.is_empty() {
+            out.push_str("\n\n");
+        }
+        if !out.ends_with("\n\n") {
             out.push('\n');
         }
-        out.push_str("\ndoing = \"the script\"\ntry:\n");
+        out.push_str("doing = \"the script\"\ntry:\n");
         out.push_str(&self.text);
         out.push_str("except Exception as error:\n    frame = traceback.extract_tb(error.__traceback__)[0]\n    problems.append(f\"raised in line {frame.lineno} ({frame.line}): {type(error).__name__}: {error}\")\n");
     }
@@ -410,7 +426,9 @@ impl<'a> Play<'a> {
                     8
                 }
             };
-            lines.iter().for_each(|line| put_line(&mut out, indent, line));
+            lines
+                .iter()
+                .for_each(|line| put_line(&mut out, indent, line));
         }
         if out.is_empty() {
             out.push_str("    pass\n");
@@ -419,12 +437,7 @@ impl<'a> Play<'a> {
     }
 
     /// What a rank does in a move.
-    fn lines(
-        &mut self,
-        rank: Rank,
-        one: &'a Move,
-        calls: &[Vec<&[Call]>],
-    ) -> Vec<String> {
+    fn lines(&mut self, rank: Rank, one: &'a Move, calls: &[Vec<&[Call]>]) -> Vec<String> {
         let expect = one.expect.as_ref();
         let me = rank.index();
         let mut statements: Vec<Vec<String>> = Vec::new();
@@ -634,7 +647,10 @@ impl<'a> Play<'a> {
         let source = source.trim_end();
         let is_one = !source.contains(['\n', ';'])
             && source.starts_with("dist.")
-            && source.split('(').next().is_some_and(|name| !name.contains('='));
+            && source
+                .split('(')
+                .next()
+                .is_some_and(|name| !name.contains('='));
         if is_one {
             return source.to_owned();
         }
@@ -656,12 +672,16 @@ impl<'a> Play<'a> {
         let timeout = init.timeout_s.unwrap_or(self.scenario.case.world.timeout_s);
         let timeout = format!("timeout=timedelta(seconds={timeout})");
         let size = init.world_size.unwrap_or(self.scenario.world_size.0);
-        let me = init.rank.map_or_else(|| "rank".to_owned(), |rank| rank.to_string());
+        let me = init
+            .rank
+            .map_or_else(|| "rank".to_owned(), |rank| rank.to_string());
         let who = format!("rank={me}, world_size={size}");
         let port = init.point + PORTS;
         let how = match init.method.unwrap_or(StoreMethod::Env) {
             StoreMethod::Env => "init_method=\"env://\"".to_owned(),
-            StoreMethod::Tcp => format!("init_method=f\"tcp://127.0.0.1:{{port + {port}}}\", {who}"),
+            StoreMethod::Tcp => {
+                format!("init_method=f\"tcp://127.0.0.1:{{port + {port}}}\", {who}")
+            }
             StoreMethod::File => {
                 format!("init_method=f\"file://{{folder}}/{}\", {who}", init.point)
             }

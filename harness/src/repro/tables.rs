@@ -116,7 +116,9 @@ impl Tables {
             rest.push_str(",\n# how far numbers may be off; where a NaN is expected, any is right");
         }
         line("SAME, ANY = \"as before\", \"anything\"");
-        line(&format!("# rank: tensor: (dtype, elements of storage, shape, strides, offset), values before, values after{rest}"));
+        line(&format!(
+            "# rank: tensor: (dtype, elements of storage, shape, strides, offset), values before, values after{rest}"
+        ));
         line("TENSORS = {");
         for (rank, rows) in rows.iter().enumerate() {
             if rows.is_empty() {

@@ -1,4 +1,5 @@
 
+
 # Ranks keep in step over a store of their own, one port after the job's.
 port = int(os.environ["MASTER_PORT"])
 side = dist.TCPStore(os.environ["MASTER_ADDR"], port + 1, is_master=rank == HOST, wait_for_workers=False)
@@ -11,5 +12,4 @@ def mark(name):
 def hold(name, ranks):
     """Waits until these ranks have marked the name."""
     side.wait([f"{name} {other}" for other in ranks], timedelta(seconds=DEADLINE))
-
 
