@@ -16,6 +16,13 @@ use crate::run;
 use crate::suite::{Request, Suite};
 use crate::world;
 
+/// Bytes of a script that nobody likes to read.
+const TEDIOUS: usize = 7 << 10;
+/// Bytes that a known failure's script may have; one that would have more has few elements, tried or not.
+const LONG: usize = 8 << 10;
+/// Elements that are enough for a script's data.
+const FEW: u64 = 5;
+
 /// Writes the script, or one for each known failure.
 pub fn repro(
     arguments: &ReproArguments,
@@ -115,7 +122,7 @@ impl Desk {
             (None, None) => notes.torch.clear(),
         }
         if let (Some(check), Some(_)) = (check, &smaller) {
-            notes.shrunk = format!("from the {} elements of {}", check.extent.numel(), check.id);
+            notes.shrunk = format!("from the {} of {}", elements(check), check.id);
         }
         let text = self.script(&subject, &notes)?;
         match &arguments.out {
@@ -131,22 +138,7 @@ impl Desk {
         std::fs::create_dir_all(folder)?;
         let mut names = BTreeSet::new();
         for entry in self.suite.expectations.iter() {
-            let checks = self.plan.scenarios.iter().flat_map(|scenario| {
-                let checks = scenario.checks.iter();
-                checks.map(move |check| (scenario, check))
-            });
-            let smallest = checks
-                .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
-                .min_by_key(|(scenario, check)| {
-                    let size = (scenario.world_size, check.group.size());
-                    (
-                        size,
-                        check.group.name != "world",
-                        check.extent.numel(),
-                        check.index,
-                    )
-                });
-            let Some((scenario, check)) = smallest else {
+            let Some((scenario, check)) = self.smallest(entry) else {
                 writeln!(
                     out,
                     "{}: no check of the suite with torch {}",
@@ -155,19 +147,14 @@ impl Desk {
                 continue;
             };
             let smaller = self.shrunk(scenario, check, self.seed)?;
-            let subject = Subject {
-                scenario,
-                check: Some(smaller.as_ref().unwrap_or(check)),
-                seed: self.seed,
-            };
-            let mut notes = self.notes(&subject, &self.torch);
-            notes.command = format!("allranks repro '{}' --seed {}", check.id, self.seed);
-            known(&mut notes, entry);
-            if smaller.is_some() {
-                notes.shrunk = format!("from the check's {} elements", check.extent.numel());
+            let mut text = self.known_failure(entry, scenario, check, smaller.as_ref())?;
+            if text.len() > LONG
+                && smaller.is_none()
+                && let Some(few) = with_numel(check, FEW)
+            {
+                text = self.known_failure(entry, scenario, check, Some(&few))?;
             }
-            let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
-            let stem = format!("{}.{kind}", check.op.name());
+            let stem = stem(entry, scenario, check);
             let mut name = format!("{stem}.py");
             for number in 2.. {
                 if names.insert(name.clone()) {
@@ -176,10 +163,58 @@ impl Desk {
                 name = format!("{stem}.{number}.py");
             }
             let path = folder.join(name);
-            write(&path, &self.script(&subject, &notes)?)?;
+            write(&path, &text)?;
             writeln!(out, "{}: {} ({})", entry.at, path.display(), check.id)?;
         }
         Ok(())
+    }
+
+    /// Of an entry's checks the one in the smallest world with the fewest elements; none if it has none with this torch.
+    fn smallest(&self, entry: &Entry) -> Option<(&Scenario, &Check)> {
+        let checks = self.plan.scenarios.iter().flat_map(|scenario| {
+            let checks = scenario.checks.iter();
+            checks.map(move |check| (scenario, check))
+        });
+        checks
+            .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
+            .min_by_key(|(scenario, check)| {
+                let size = (scenario.world_size, check.group.size());
+                (
+                    size,
+                    check.group.name != "world",
+                    check.extent.numel(),
+                    check.index,
+                )
+            })
+    }
+
+    /// The script of a known failure. Its last line but a few is the command that writes it again.
+    fn known_failure(
+        &self,
+        entry: &Entry,
+        scenario: &Scenario,
+        check: &Check,
+        smaller: Option<&Check>,
+    ) -> Result<String, Failure> {
+        let subject = Subject {
+            scenario,
+            check: Some(smaller.unwrap_or(check)),
+            seed: self.seed,
+        };
+        let mut notes = self.notes(&subject, &self.torch);
+        let numel = smaller.map_or_else(String::new, |smaller| {
+            let numel = match smaller.script {
+                Some(_) => FEW,
+                None => smaller.extent.numel(),
+            };
+            format!(" --numel {numel}")
+        });
+        notes.command = format!("allranks repro '{}'{numel} --seed {}", check.id, self.seed);
+        known(&mut notes, entry);
+        if smaller.is_some() {
+            notes.shrunk = format!("from the check's {}", elements(check));
+        }
+        self.script(&subject, &notes)
     }
 
     fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
@@ -215,6 +250,28 @@ impl Desk {
                 deadline_s,
             )?)
         };
+        // A script takes long to fail, and its data are as small as its author wanted them: only what is tedious to read
+        // is made smaller, once.
+        let candidates: Vec<Check> = match &check.script {
+            Some(_) => {
+                let text = self.script(
+                    &Subject {
+                        scenario,
+                        check: Some(check),
+                        seed,
+                    },
+                    &Notes::default(),
+                )?;
+                let smaller = (text.len() > TEDIOUS)
+                    .then(|| with_numel(check, FEW))
+                    .flatten();
+                smaller.into_iter().collect()
+            }
+            None => smaller(check).collect(),
+        };
+        if check.script.is_some() && candidates.is_empty() {
+            return Ok(None);
+        }
         let whole = ends(check)?;
         if whole == Ended::AsExpected {
             return Err(Failure::Nothing(
@@ -222,7 +279,7 @@ impl Desk {
                 "without --shrink the file is written all the same".to_owned(),
             ));
         }
-        for smaller in smaller(check) {
+        for smaller in candidates {
             if ends(&smaller)? == whole {
                 return Ok(Some(smaller));
             }
@@ -248,12 +305,41 @@ impl Desk {
     fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
         script(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
+            ReproError::Unstaged(error) => Failure::Trouble(error),
+            ReproError::Grown => Failure::Usage(
+                error.to_string(),
+                "run it by itself with `allranks run --filter id=...`".to_owned(),
+            ),
             ReproError::TooLarge(_) => Failure::Usage(
                 error.to_string(),
                 "give it fewer elements with --numel, and see that it still fails".to_owned(),
             ),
         })
     }
+}
+
+/// What a check was made smaller from.
+fn elements(check: &Check) -> String {
+    match check.script {
+        Some(_) => "larger tensors".to_owned(),
+        None => format!("{} elements", check.extent.numel()),
+    }
+}
+
+/// What a known failure's file is called, but for its ending.
+fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
+    let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
+    if check.script.is_none() {
+        return format!("{}.{kind}", check.op.name());
+    }
+    let case = scenario.case.id.as_str().replace('/', ".");
+    let told = |axis: &str| check.params.iter().find(|(name, _)| name == axis);
+    let words: Vec<_> = ["script", "over"]
+        .iter()
+        .filter_map(|axis| told(axis))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    format!("{case}.{}.{kind}", words.join("."))
 }
 
 /// What a run saw.
@@ -298,4 +384,86 @@ fn torch_of(python: &Path) -> String {
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::Trouble(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Torch versions that the files are of: each entry of the expectations holds for one of them.
+    const VERSIONS: [&str; 2] = ["2.11.0", "2.15.0"];
+
+    fn desk(torch: &str) -> Desk {
+        let scratch = tempfile::tempdir().unwrap();
+        let request = Request {
+            cases: Vec::new(),
+            platforms: Vec::new(),
+            expectations: Vec::new(),
+        };
+        let suite = Suite::load(&request, scratch.path()).unwrap();
+        Desk {
+            plan: locate::everything(&suite, Some(torch)),
+            torch: torch.to_owned(),
+            python: PathBuf::new(),
+            shrink: false,
+            suite,
+            seed: 1,
+            command: Vec::new(),
+        }
+    }
+
+    /// The number of elements in the command that a file says it was made by.
+    fn numel(text: &str) -> Option<u64> {
+        let (_, rest) = text.split_once(" --numel ")?;
+        rest.split_whitespace().next()?.parse().ok()
+    }
+
+    #[test]
+    fn every_known_failure_has_its_file_and_each_is_what_is_written_today() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/expectations/repro");
+        let files: Vec<(PathBuf, String)> = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "py"))
+            .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap()))
+            .collect();
+        let mut open: BTreeSet<String> = BTreeSet::new();
+        let mut known = BTreeSet::new();
+        for version in VERSIONS {
+            let desk = desk(version);
+            for entry in desk.suite.expectations.iter() {
+                // The suite is in another folder each time.
+                let Some((_, line)) = entry.at.split_once("gloo.yaml:") else {
+                    continue;
+                };
+                if known.contains(line) {
+                    continue;
+                }
+                open.insert(line.to_owned());
+                let Some((scenario, check)) = desk.smallest(entry) else {
+                    continue;
+                };
+                let stem = stem(entry, scenario, check);
+                let is_written = |(path, text): &&(PathBuf, String)| {
+                    let smaller = numel(text).and_then(|numel| with_numel(check, numel));
+                    let name = path.file_name().unwrap().to_string_lossy();
+                    name.starts_with(&stem)
+                        && *text
+                            == desk
+                                .known_failure(entry, scenario, check, smaller.as_ref())
+                                .unwrap()
+                };
+                if let Some((path, text)) = files.iter().find(is_written) {
+                    assert!(text.len() <= LONG, "{} is too long", path.display());
+                    open.remove(line);
+                    known.insert(line.to_owned());
+                }
+            }
+        }
+        assert!(
+            open.is_empty(),
+            "no file of the entry in this line of gloo.yaml, or another than `allranks repro --known-failures` writes: {open:?}"
+        );
+        assert_eq!(files.len(), known.len(), "there is a file of no entry");
+    }
 }

@@ -41,7 +41,8 @@ pub enum After {
     Elements {
         /// Little-endian, in the view's own order.
         bytes: Vec<u8>,
-        /// How far a number may be off, absolutely; none if bits are compared.
+        /// How far a number may be off, absolutely, where any NaN stands for any other and signs of zeros say nothing;
+        /// none if bits are compared.
         tolerance: Option<f64>,
     },
 }
@@ -135,12 +136,14 @@ impl Prepared {
     /// The widest bound of a buffer's elements; none where bits are compared.
     fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<f64> {
         let purpose = self.facts.purpose;
-        let (Lane::Bounded, Some(op)) = (purpose.lane, purpose.reduce) else {
-            return None;
-        };
-        if op == ReduceOp::Product {
+        let op = purpose.reduce?;
+        match purpose.lane {
+            Lane::Exact | Lane::Payload => return None,
             // Exact, but for the signs of zeros.
-            return Some(0.0);
+            Lane::Bounded if op == ReduceOp::Product => return Some(0.0),
+            // Exact, but for what IEEE 754 leaves open; ordinary values are averaged with roundings.
+            Lane::Special if op != ReduceOp::Avg => return Some(0.0),
+            Lane::Bounded | Lane::Special => {}
         }
         let scene = Scene {
             prepared: self,
@@ -168,6 +171,6 @@ impl Prepared {
                 .collect(),
             Origin::Keep | Origin::Copy { .. } => Vec::new(),
         });
-        Some(bounds.fold(0.0, f64::max))
+        Some(bounds.filter(|bound| bound.is_finite()).fold(0.0, f64::max))
     }
 }

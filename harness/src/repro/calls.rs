@@ -1,13 +1,15 @@
 //! Calls as a person would write them.
 //!
 //! In: a rank's step, its exhibits, what its calls must answer. Out: lines of Python that use the script's own names:
-//! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get.
+//! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
+//! a script, where there are several of all, they have the name of their op: `t["a.input"]`, `work_a`, `OBJECTS_a[rank]`.
 
 use serde_json::Value;
 
-use super::literal::{list, tuple};
+use super::literal::{list, text, tuple};
+use crate::dtype::ReduceOp;
 use crate::oracle::{Answer, Exhibit};
-use crate::protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
+use crate::protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor, TensorKind};
 
 /// What one rank does.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,32 +22,34 @@ pub(super) struct Code {
     pub answer: Option<Value>,
 }
 
+/// What calls are written of.
+#[derive(Clone, Debug)]
+pub(super) struct Scene<'a> {
+    /// The rank's step.
+    pub step: &'a Step,
+    /// Its storages.
+    pub exhibits: &'a [Exhibit],
+    /// What its calls must answer.
+    pub answers: &'a [(usize, &'a Answer)],
+    /// Members.
+    pub group_size: usize,
+    /// The op's name among several; empty where there is one.
+    pub name: &'a str,
+    /// Whether groups are in a table, `groups["side"]`; else there is one, `group`.
+    pub has_groups: bool,
+}
+
 /// Writes the calls of a step.
-pub(super) fn code(
-    step: &Step,
-    exhibits: &[Exhibit],
-    answers: &[(usize, &Answer)],
-    group_size: usize,
-) -> Code {
-    let works = step.calls.iter().filter(|call| makes_work(call)).count();
-    let mut writer = Writer {
-        step,
-        exhibits,
-        group_size,
-        one_work: works == 1,
-        code: Code::default(),
-    };
+pub(super) fn code(scene: &Scene<'_>) -> Code {
+    let step = scene.step;
+    let mut writer = Writer::new(scene);
     let is_timed =
         |call: &Call| matches!(call, Call::Barrier { .. } | Call::MonitoredBarrier { .. });
     for (index, call) in step.calls.iter().enumerate() {
         if is_timed(call) {
             writer.line("enter = time.monotonic()");
         }
-        let answer = answers
-            .iter()
-            .find(|(call, _)| *call == index)
-            .map(|(_, answer)| *answer);
-        writer.call(Some(index), call, answer);
+        writer.one(index, call);
     }
     if step.calls.iter().any(is_timed) {
         writer.line("leave = time.monotonic()");
@@ -61,24 +65,79 @@ fn makes_work(call: &Call) -> bool {
     }
 }
 
-struct Writer<'a> {
-    step: &'a Step,
-    exhibits: &'a [Exhibit],
-    group_size: usize,
-    one_work: bool,
-    code: Code,
+/// Whether the script cannot make it: tensors too large to be written down.
+pub(super) fn is_too_large(call: &Call) -> bool {
+    matches!(call, Call::Grow { .. } | Call::Windows { .. })
 }
 
-impl Writer<'_> {
+/// Writes calls one by one.
+pub(super) struct Writer<'a> {
+    step: &'a Step,
+    exhibits: &'a [Exhibit],
+    answers: &'a [(usize, &'a Answer)],
+    group_size: usize,
+    name: &'a str,
+    has_groups: bool,
+    one_work: bool,
+    /// What `premul_sum` multiplies by.
+    factor: String,
+    /// What has been written.
+    pub code: Code,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(scene: &Scene<'a>) -> Self {
+        let calls = scene.step.calls.iter();
+        Self {
+            step: scene.step,
+            exhibits: scene.exhibits,
+            answers: scene.answers,
+            group_size: scene.group_size,
+            name: scene.name,
+            has_groups: scene.has_groups,
+            one_work: calls.filter(|call| makes_work(call)).count() == 1,
+            factor: format!("{PREMUL_FACTOR:?}"),
+            code: Code::default(),
+        }
+    }
+
+    /// Writes a call that stands at this place in its step, or another in place of that one.
+    pub(super) fn one(&mut self, index: usize, call: &Call) {
+        let answer = self.answers.iter().find(|(call, _)| *call == index);
+        let answer = answer.map(|(_, answer)| *answer);
+        self.call(Some(index), call, answer);
+    }
+
+    fn group(&self, group: &str) -> Option<String> {
+        match (group, self.has_groups) {
+            ("world", _) => None,
+            (name, true) => Some(format!("groups[{}]", text(name))),
+            (_, false) => Some("group".to_owned()),
+        }
+    }
+
+    /// `OBJECTS[rank]`, `ANSWERS[rank]`.
+    fn table(&self, name: &str) -> String {
+        match self.name {
+            "" => format!("{name}[rank]"),
+            own => format!("{name}_{own}[rank]"),
+        }
+    }
+
     fn line(&mut self, line: impl Into<String>) {
         self.code.lines.push(line.into());
     }
 
-    fn work(&self, index: usize) -> String {
-        if self.one_work {
-            "work".to_owned()
-        } else {
-            format!("work{index}")
+    /// The variable of the work that a call made.
+    pub(super) fn work(&self, index: usize) -> String {
+        let name = match self.name {
+            "" => "work".to_owned(),
+            name => format!("work_{name}"),
+        };
+        match (self.one_work, self.name) {
+            (true, _) => name,
+            (false, "") => format!("{name}{index}"),
+            (false, _) => format!("{name}_{index}"),
         }
     }
 
@@ -86,9 +145,37 @@ impl Writer<'_> {
     fn call(&mut self, index: Option<usize>, call: &Call, answer: Option<&Answer>) {
         match call {
             Call::Sleep { ms } => self.line(format!("time.sleep({})", *ms as f64 / 1000.0)),
-            Call::Wait { work, .. } => {
+            Call::Wait { work, timeout_ms } => {
                 let work = self.work(*work);
-                self.line(format!("{work}.wait()"));
+                let timeout = timeout_ms
+                    .map(|ms| format!("timedelta(milliseconds={ms})"))
+                    .unwrap_or_default();
+                self.line(format!("{work}.wait({timeout})"));
+            }
+            Call::TensorsAs { kind, tensors } => self.tensors_as(*kind, tensors),
+            Call::PremulFactor { factor, tensor } => {
+                self.factor = match (factor, tensor) {
+                    (_, Some(tensor)) => self.tensor(*tensor),
+                    (Some(factor), None) => format!("{factor:?}"),
+                    (None, None) => format!("{PREMUL_FACTOR:?}"),
+                };
+            }
+            Call::AllReduceSparse {
+                group,
+                values,
+                indices,
+                output,
+                op,
+            } => {
+                let (values, output) = (self.tensor(*values), self.tensor(*output));
+                let mut arguments = vec!["sparse".to_owned(), self.reduce(*op)];
+                arguments.extend(self.group(group).map(|group| format!("group={group}")));
+                self.line(format!(
+                    "sparse = torch.sparse_coo_tensor([{}], {values}, {output}.shape)",
+                    list(indices)
+                ));
+                self.line(format!("dist.all_reduce({})", arguments.join(", ")));
+                self.line(format!("{output}.copy_(sparse.to_dense())"));
             }
             Call::Coalesced {
                 group,
@@ -96,9 +183,7 @@ impl Writer<'_> {
                 async_op,
             } => {
                 let mut arguments = Vec::new();
-                if group != "world" {
-                    arguments.push("group=group".to_owned());
-                }
+                arguments.extend(self.group(group).map(|group| format!("group={group}")));
                 let mut manager = String::new();
                 if *async_op {
                     arguments.push("async_ops=True".to_owned());
@@ -125,9 +210,7 @@ impl Writer<'_> {
                     };
                     let mut arguments = vec![format!("dist.{function}"), self.tensor(op.tensor)];
                     arguments.push(peer("peer", op.peer));
-                    if group != "world" {
-                        arguments.push("group=group".to_owned());
-                    }
+                    arguments.extend(self.group(group).map(|group| format!("group={group}")));
                     if op.tag != 0 {
                         arguments.push(format!("tag={}", op.tag));
                     }
@@ -140,10 +223,7 @@ impl Writer<'_> {
             Call::AllGatherObject { object, .. } => {
                 self.code.object = Some(Some(object.clone()));
                 self.line(format!("received = [None] * {}", self.group_size));
-                self.plain(
-                    call,
-                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned()],
-                );
+                self.plain(call, vec!["received".to_owned(), self.table("OBJECTS")]);
                 self.expect("received", answer);
             }
             Call::GatherObject { object, root, .. } => {
@@ -158,7 +238,7 @@ impl Writer<'_> {
                 let root = peer("dst", *root);
                 self.plain(
                     call,
-                    vec!["OBJECTS[rank]".to_owned(), "received".to_owned(), root],
+                    vec![self.table("OBJECTS"), "received".to_owned(), root],
                 );
                 if is_root {
                     self.expect("received", answer);
@@ -166,7 +246,7 @@ impl Writer<'_> {
             }
             Call::BroadcastObjectList { objects, root, .. } => {
                 self.code.object = Some(Some(Value::Array(objects.clone())));
-                self.line("objects = OBJECTS[rank]");
+                self.line(format!("objects = {}", self.table("OBJECTS")));
                 self.plain(call, vec!["objects".to_owned(), peer("src", *root)]);
                 self.expect("objects", answer);
             }
@@ -176,7 +256,7 @@ impl Writer<'_> {
                 let root = peer("src", *root);
                 self.plain(
                     call,
-                    vec!["received".to_owned(), "OBJECTS[rank]".to_owned(), root],
+                    vec!["received".to_owned(), self.table("OBJECTS"), root],
                 );
                 self.expect("received[0]", answer);
             }
@@ -184,7 +264,7 @@ impl Writer<'_> {
                 let arguments = self.arguments(call);
                 match answer {
                     Some(Answer::Sender(sender)) => {
-                        let call = written(call, arguments);
+                        let call = self.written(call, arguments);
                         self.line(format!("sender = {call}"));
                         self.line(format!(
                             "expect(\"the sender that recv returns\", sender, {sender})"
@@ -200,7 +280,7 @@ impl Writer<'_> {
             | Call::DestroyProcessGroup { .. } => {}
             _ => {
                 let arguments = self.arguments(call);
-                let line = written(call, arguments);
+                let line = self.written(call, arguments);
                 match index {
                     Some(index) if makes_work(call) => {
                         let work = self.work(index);
@@ -213,13 +293,46 @@ impl Writer<'_> {
     }
 
     fn plain(&mut self, call: &Call, arguments: Vec<String>) {
-        self.line(written(call, arguments));
+        let line = self.written(call, arguments);
+        self.line(line);
     }
 
     fn expect(&mut self, what: &str, answer: Option<&Answer>) {
         if let Some(Answer::Objects(value)) = answer {
             self.code.answer = Some(value.clone());
-            self.line(format!("expect(\"{what}\", {what}, ANSWERS[rank])"));
+            let answers = self.table("ANSWERS");
+            self.line(format!("expect(\"{what}\", {what}, {answers})"));
+        }
+    }
+
+    fn reduce(&self, op: ReduceOp) -> String {
+        match op {
+            ReduceOp::PremulSum => format!("op=dist._make_nccl_premul_sum({})", self.factor),
+            op => format!("op=dist.ReduceOp.{}", op.name().to_uppercase()),
+        }
+    }
+
+    /// Tensors of a kind that only torch knows of.
+    fn tensors_as(&mut self, kind: TensorKind, tensors: &[usize]) {
+        match kind {
+            TensorKind::Plain => {}
+            TensorKind::RequiresGrad => {
+                for tensor in tensors {
+                    let tensor = self.tensor(*tensor);
+                    self.line(format!("{tensor}.requires_grad_()"));
+                }
+            }
+            TensorKind::Inference => {
+                self.line("mode = torch.inference_mode()");
+                self.line("mode.__enter__()  # for good");
+                self.line("for name in t:");
+                self.line("    storages[name], t[name] = place(*TENSORS[rank][name][:2])");
+            }
+            TensorKind::Pinned => {
+                self.line("for name in t:");
+                self.line("    storages[name] = storages[name].pin_memory()");
+                self.line("    t[name] = storages[name].as_strided(*TENSORS[rank][name][0][2:])");
+            }
         }
     }
 
@@ -231,12 +344,7 @@ impl Writer<'_> {
             Some(tensors) => self.tensors(tensors),
             None => "None".to_owned(),
         };
-        let reduce = |op: &crate::dtype::ReduceOp| match op {
-            crate::dtype::ReduceOp::PremulSum => {
-                format!("op=dist._make_nccl_premul_sum({PREMUL_FACTOR:?})")
-            }
-            op => format!("op=dist.ReduceOp.{}", op.name().to_uppercase()),
-        };
+        let reduce = |op: &ReduceOp| self.reduce(*op);
         let splits = |splits: &Option<Vec<u64>>| match splits {
             Some(splits) => list(splits),
             None => "None".to_owned(),
@@ -323,8 +431,28 @@ impl Writer<'_> {
             | Call::Irecv {
                 tensor, peer, tag, ..
             } => message(tensor, "src", *peer, *tag),
+            Call::Recv {
+                tensor,
+                peer: None,
+                tag,
+                ..
+            } => {
+                let tag = (*tag != 0).then(|| format!("tag={tag}"));
+                std::iter::once(one(tensor)).chain(tag).collect()
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
+    fn written(&self, call: &Call, mut arguments: Vec<String>) -> String {
+        let value = serde_json::to_value(call).unwrap_or_default();
+        let group = value["group"].as_str().and_then(|group| self.group(group));
+        arguments.extend(group.map(|group| format!("group={group}")));
+        if is_async(call) {
+            arguments.push("async_op=True".to_owned());
+        }
+        format!("dist.{}({})", call.name(), arguments.join(", "))
     }
 
     fn tensors(&self, tensors: &[usize]) -> String {
@@ -348,7 +476,8 @@ impl Writer<'_> {
     fn tensor(&self, tensor: usize) -> String {
         let view = &self.step.tensors[tensor];
         let exhibit = &self.exhibits[view.storage];
-        let name = format!("t[\"{}\"]", exhibit.label);
+        let dot = if self.name.is_empty() { "" } else { "." };
+        let name = format!("t[\"{}{dot}{}\"]", self.name, exhibit.label);
         match part(&exhibit.view, view) {
             Some(part) => name + &part,
             None => format!(
@@ -382,21 +511,6 @@ fn peer(argument: &str, rank: RankRef) -> String {
         RankRef::Global(rank) => format!("{argument}={rank}"),
         RankRef::Group(rank) => format!("group_{argument}={rank}"),
     }
-}
-
-/// `dist.NAME(ARGUMENTS, group=group, async_op=True)`.
-fn written(call: &Call, mut arguments: Vec<String>) -> String {
-    let value = serde_json::to_value(call).unwrap_or_default();
-    if value["group"]
-        .as_str()
-        .is_some_and(|group| group != "world")
-    {
-        arguments.push("group=group".to_owned());
-    }
-    if is_async(call) {
-        arguments.push("async_op=True".to_owned());
-    }
-    format!("dist.{}({})", call.name(), arguments.join(", "))
 }
 
 fn is_async(call: &Call) -> bool {

@@ -1,5 +1,6 @@
 //! What a script says of itself, first of all: which promise it holds the library to, what was seen, how to run it.
 
+use super::play::{leaves, takes_torchrun};
 use super::{Notes, Subject};
 use crate::plan::{Check, Declared};
 
@@ -11,7 +12,9 @@ const INDENT: usize = 10;
 /// The script's docstring.
 pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let scenario = subject.scenario;
+    let script = subject.check.and_then(|check| check.script.as_ref());
     let what = match subject.check {
+        Some(check) if script.is_some() => format!("{}: {}", scenario.case.title, about(check)),
         Some(check) => about(check),
         None => "initialisation, groups and teardown".to_owned(),
     };
@@ -24,6 +27,10 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
             declared: Declared::Unsupported(_),
             ..
         }) => "every rank raises a clear error, and the group works afterwards",
+        _ if script.is_some_and(|script| leaves(script)) => {
+            "every rank that stays says \"as expected\", and the others end as they say"
+        }
+        _ if script.is_some() => "every rank says \"as expected\"",
         _ => "every rank holds the values below and says \"as expected\"",
     };
     let observed = match (notes.observed.is_empty(), notes.torch.is_empty()) {
@@ -31,10 +38,17 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
         (false, true) => notes.observed.clone(),
         (false, false) => format!("{} (torch {})", notes.observed, notes.torch),
     };
-    let run = format!(
-        "torchrun --nproc-per-node {} THIS_FILE     (exit code 1 if it fails)",
-        scenario.world_size
-    );
+    let size = scenario.world_size;
+    let run = match script {
+        Some(script) if !takes_torchrun(scenario, script) => format!(
+            "for r in {}; do RANK=$r LOCAL_RANK=$r WORLD_SIZE={size} MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python THIS_FILE & done; wait     (no torchrun: it ends all ranks when one ends, and keeps its store; exit code 1 of a rank if it fails)",
+            size.ranks()
+                .map(|rank| rank.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        ),
+        _ => format!("torchrun --nproc-per-node {size} THIS_FILE     (exit code 1 if it fails)"),
+    };
     let mut text = wrap(&title, 0, 3);
     text.push_str("\n\n");
     let mut paragraph = |word: &str, content: &str| {
@@ -60,7 +74,10 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
 
 /// A check in words.
 fn about(check: &Check) -> String {
-    let mut words = vec![check.op.name().to_owned()];
+    let mut words = match check.script {
+        Some(_) => Vec::new(),
+        None => vec![check.op.name().to_owned()],
+    };
     let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");
     for (axis, value) in check.params.iter().filter(|(axis, _)| told(axis)) {
         words.push(match axis.as_str() {

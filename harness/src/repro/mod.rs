@@ -9,6 +9,7 @@
 //! | `header` | what it is about, for people |
 //! | `tables` | what each rank holds, passes, and must get |
 //! | `calls` | the calls as a person would write them |
+//! | `play` | the moves of a check that is a script |
 //! | `literal` | Python literals |
 //! | `template/` | what is the same in all of them |
 //!
@@ -17,6 +18,7 @@
 mod calls;
 mod header;
 mod literal;
+mod play;
 mod shrink;
 mod tables;
 #[cfg(test)]
@@ -31,9 +33,11 @@ use thiserror::Error;
 pub use shrink::{smaller, with_numel};
 pub use trial::{Ended, trial};
 
-use self::calls::Code;
+use self::calls::{Code, Scene};
 use self::literal::{list, text};
-use self::tables::Tables;
+use self::play::Play;
+use self::tables::{Part, Passed, Tables};
+use crate::case::Starts;
 use crate::names::Rank;
 use crate::oracle::{Prepared, Unpreparable};
 use crate::plan::{Check, Declared, Group, Scenario};
@@ -45,6 +49,8 @@ const TIMES: &str = include_str!("template/times.py");
 const TEXT: &str = include_str!("template/text.py");
 const CALLING: &str = include_str!("template/calling.py");
 const REFUSED: &str = include_str!("template/refused.py");
+const PLACE: &str = "storages, t = {}, {}\nfor name in TENSORS[rank]:\n    storages[name], t[name] = place(*TENSORS[rank][name][:2])\n\n";
+const COMPARE: &str = "if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n";
 const CLOSING: &str = include_str!("template/closing.py");
 
 /// The largest script, in bytes: what a tracker takes as an attachment, and an editor opens.
@@ -84,6 +90,12 @@ pub enum ReproError {
     /// The check has no expected value.
     #[error(transparent)]
     Unpreparable(#[from] Unpreparable),
+    /// It is a script that contradicts itself.
+    #[error("{0}")]
+    Unstaged(String),
+    /// Its tensors are made large while it runs.
+    #[error("its tensors are too large for a script")]
+    Grown,
     /// Its data are too large to be written down.
     #[error("its data would make a script of {0} bytes")]
     TooLarge(usize),
@@ -99,23 +111,22 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
         check,
         seed,
     } = *subject;
+    if let Some((check, script)) = check.and_then(|check| Some((check, check.script.as_ref()?))) {
+        let written = play::play(scenario, check, script, seed, |play, parts, passed| {
+            played(subject, notes, play, &Tables::new(parts, passed))
+        })?;
+        return sized(written);
+    }
     let prepared = check
         .map(|check| Prepared::new(check, scenario.world_size, seed))
         .transpose()?;
     let (codes, tables) = match (check, &prepared) {
-        (Some(check), Some(prepared)) => written(scenario, check, prepared),
+        (Some(check), Some(prepared)) => written(scenario, check, prepared)?,
         _ => (Vec::new(), Tables::default()),
     };
     let mut out = header::header(subject, notes);
-    imports(&mut out, scenario, check);
-    if tables.has_texts {
-        out.push_str(TEXT);
-    }
-    out.push_str(&tables.text);
-    out.push_str(OPENING);
-    if tables.has_tensors {
-        out.push_str(&tables.functions());
-    }
+    imports(&mut out, scenario, check, &[]);
+    opening(&mut out, &tables);
     if check.is_none()
         || codes
             .iter()
@@ -128,29 +139,101 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
         body(&mut out, scenario, check, &codes, tables.has_tensors);
     }
     out.push_str(CLOSING);
-    if out.len() > LARGEST {
-        return Err(ReproError::TooLarge(out.len()));
-    }
-    Ok(out)
+    sized(out)
 }
 
-fn written(scenario: &Scenario, check: &Check, prepared: &Prepared) -> (Vec<Code>, Tables) {
+/// A file around the moves of a script.
+fn played(subject: &Subject<'_>, notes: &Notes, play: &Play<'_>, tables: &Tables) -> String {
+    let mut out = header::header(subject, notes);
+    imports(&mut out, subject.scenario, subject.check, &play.modules());
+    opening(&mut out, tables);
+    out.push_str(EXPECT);
+    out.push_str(&play.before());
+    if subject.scenario.case.world.starts == Starts::Bare {
+        out.push('\n');
+    } else {
+        init(&mut out, subject);
+    }
+    if tables.has_tensors {
+        out.push_str(PLACE);
+    }
+    play.body(&mut out);
+    if tables.has_tensors {
+        out.push_str(COMPARE);
+    }
+    play.after(&mut out);
+    out
+}
+
+fn sized(text: String) -> Result<String, ReproError> {
+    match text.len() > LARGEST {
+        true => Err(ReproError::TooLarge(text.len())),
+        false => Ok(text),
+    }
+}
+
+fn opening(out: &mut String, tables: &Tables) {
+    if tables.has_texts {
+        out.push_str(TEXT);
+    }
+    out.push_str(&tables.text);
+    out.push_str(OPENING);
+    if tables.has_tensors {
+        out.push_str(&tables.functions());
+    }
+}
+
+fn written(
+    scenario: &Scenario,
+    check: &Check,
+    prepared: &Prepared,
+) -> Result<(Vec<Code>, Tables), ReproError> {
     let ranks = || scenario.world_size.ranks();
+    let calls = prepared.steps().iter().flat_map(|step| &step.step.calls);
+    if calls.into_iter().any(calls::is_too_large) {
+        return Err(ReproError::Grown);
+    }
     let exhibits: Vec<_> = ranks().map(|rank| prepared.exhibits(rank)).collect();
     let codes: Vec<Code> = ranks()
         .map(|rank| {
             let answers: Vec<_> = prepared.answers(rank).collect();
-            let step = &prepared.steps()[rank.index()].step;
-            calls::code(step, &exhibits[rank.index()], &answers, check.group.size())
+            calls::code(&Scene {
+                step: &prepared.steps()[rank.index()].step,
+                exhibits: &exhibits[rank.index()],
+                answers: &answers,
+                group_size: check.group.size(),
+                name: "",
+                has_groups: false,
+            })
         })
         .collect();
-    let tables = Tables::new(check, &exhibits, &codes);
-    (codes, tables)
+    let part = Part {
+        prefix: String::new(),
+        dtype: check.dtype,
+        exhibits,
+        is_judged: true,
+    };
+    let passed = Passed {
+        suffix: String::new(),
+        codes: codes.clone(),
+    };
+    let tables = Tables::new(&[part], &[passed]);
+    Ok((codes, tables))
 }
 
-fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>) {
+fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &[&str]) {
     let platform = &scenario.platform;
-    out.push_str("\nimport os\nimport sys\nimport threading\nimport time\nfrom datetime import timedelta\n\n");
+    let mut modules = vec!["os", "sys", "threading", "time"];
+    modules.extend(more);
+    modules.sort_unstable();
+    out.push('\n');
+    for module in modules {
+        put(out, format_args!("import {module}\n"));
+    }
+    if more.contains(&"re") {
+        out.push_str("from contextlib import contextmanager\n");
+    }
+    out.push_str("from datetime import timedelta\n\n");
     let env: Vec<_> = platform
         .env
         .iter()
@@ -196,7 +279,7 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>) {
             scenario.case.world.deadline_s
         ),
     );
-    if check.is_some_and(|check| check.op.has_tensors()) {
+    if check.is_some_and(|check| check.op.has_tensors() || check.script.is_some()) {
         let kind = &platform.device_type;
         let device = match (kind.as_str(), &platform.set_device) {
             ("cpu", _) => text("cpu"),
@@ -225,15 +308,20 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         .unwrap_or(&scenario.backend);
     let mut arguments = vec![text(backend)];
     let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
-    let port = "int(os.environ[\"MASTER_PORT\"])";
+    let is_script = subject.check.is_some_and(|check| check.script.is_some());
+    let port = "int(os.environ['MASTER_PORT'])";
+    // A script has a store of its own at the port after it.
+    let next = if is_script { 2 } else { 1 };
     match scenario.init.method {
         StoreMethod::Env => {}
         StoreMethod::Tcp => {
             put(
                 out,
-                format_args!("port = {port} + 1  # torchrun holds the other\n"),
+                format_args!(
+                    "address = f\"tcp://{{os.environ['MASTER_ADDR']}}:{{{port} + {next}}}\"  # torchrun holds the port itself\n"
+                ),
             );
-            arguments.push("init_method=f\"tcp://{os.environ['MASTER_ADDR']}:{port}\"".to_owned());
+            arguments.push("init_method=address".to_owned());
             arguments.push(explicit.to_owned());
         }
         StoreMethod::File => {
@@ -245,7 +333,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
             put(
                 out,
                 format_args!(
-                    "store = dist.TCPStore(os.environ[\"MASTER_ADDR\"], {port} + 1, int(os.environ[\"WORLD_SIZE\"]), rank == 0)\n"
+                    "store = dist.TCPStore(os.environ[\"MASTER_ADDR\"], {port} + {next}, int(os.environ[\"WORLD_SIZE\"]), rank == 0)\n"
                 ),
             );
             arguments.push("store=store".to_owned());
@@ -257,20 +345,44 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         out,
         format_args!("dist.init_process_group({})\n", arguments.join(", ")),
     );
+    if is_script && scenario.groups.len() > 1 {
+        out.push_str("groups = {}\n");
+    }
     let timeout = world.timeout_s;
     let mut create = |name: &str, group: &Group| {
-        let ranks = list(&group.ranks);
+        let how = &group.how;
+        let timeout = how.timeout_s.unwrap_or(timeout);
+        let ranks = match how.given.is_empty() {
+            true => list(&group.ranks),
+            false => list(&how.given),
+        };
         let backend = group.backend.as_ref().map_or_else(String::new, |backend| {
             format!(", backend={}", text(backend))
         });
-        put(
-            out,
-            format_args!(
-                "{name} = dist.new_group({ranks}, timeout=timedelta(seconds={timeout}){backend})\n"
+        let local = match how.local_sync {
+            true => ", use_local_synchronization=True",
+            false => "",
+        };
+        let timeout = format!("timeout=timedelta(seconds={timeout})");
+        let line = match how.split {
+            true => format!(
+                "{name} = dist.split_group(split_ranks=[{ranks}], {timeout}) or dist.GroupMember.NON_GROUP_MEMBER\n"
             ),
-        );
+            false => format!("{name} = dist.new_group({ranks}, {timeout}{backend}{local})\n"),
+        };
+        out.push_str(&line);
     };
     match subject.check {
+        Some(_) if is_script => {
+            for group in scenario
+                .groups
+                .iter()
+                .skip(1)
+                .filter(|group| group.size() > 0)
+            {
+                create(&format!("groups[{}]", text(&group.name)), group);
+            }
+        }
         Some(check) if check.group.name != "world" => create("group", &check.group),
         Some(_) => {}
         None => {
@@ -319,7 +431,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
 fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], has_tensors: bool) {
     out.push('\n');
     if has_tensors {
-        out.push_str("storages, t = {}, {}\nfor name in TENSORS[rank]:\n    storages[name], t[name] = place(*TENSORS[rank][name][:2])\n\n");
+        out.push_str(PLACE);
     }
     out.push_str(CALLING);
     let must_be_refused = matches!(check.declared, Declared::Unsupported(_));
@@ -354,7 +466,7 @@ fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], ha
         "except Exception as error:\n    problems.append(f\"raised {type(error).__name__}: {error}\")\nnote.cancel()\n",
     );
     if has_tensors {
-        out.push_str("if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n");
+        out.push_str(COMPARE);
     } else if check.op.is_barrier() {
         out.push_str(&TIMES.replace("MEMBERS", &list(&check.group.ranks)));
     }
@@ -393,8 +505,9 @@ fn branches(out: &mut String, codes: &[Code]) {
 }
 
 fn put_line(out: &mut String, indent: usize, line: &str) {
+    let own = line.len() - line.trim_start().len();
     let line = format!("{}{line}", " ".repeat(indent));
-    out.push_str(&literal::wrapped(&line, indent + 4));
+    out.push_str(&literal::wrapped(&line, indent + own + 4));
     out.push('\n');
 }
 

@@ -1,15 +1,35 @@
 //! The tables of a script: for each rank its tensors, what it passes, what it must get.
 
-use std::fmt::Write;
-
 use super::calls::Code;
 use super::literal::{Objects, elements, tuple, wrapped};
 use crate::dtype::DType;
 use crate::oracle::{After, Exhibit};
-use crate::plan::Check;
 
 const VALUES: &str = include_str!("template/values.py");
+const NEAR: &str = include_str!("template/near.py");
 const FUNCTIONS: &str = include_str!("template/tensors.py");
+
+/// The tensors of one op on every rank.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What stands before their names: nothing, or the op's name in a script and a dot.
+    pub prefix: String,
+    /// Element type.
+    pub dtype: DType,
+    /// An entry for each rank.
+    pub exhibits: Vec<Vec<Exhibit>>,
+    /// Whether they are compared afterwards.
+    pub is_judged: bool,
+}
+
+/// What collectives of objects are given and must give: the table's suffix, and an entry for each rank.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// Behind `OBJECTS` and `ANSWERS`.
+    pub suffix: String,
+    /// As in [`Code`].
+    pub codes: Vec<Code>,
+}
 
 /// Tables as text, and what they need of the rest of the script.
 #[derive(Debug, Default)]
@@ -22,102 +42,150 @@ pub(super) struct Tables {
     pub has_texts: bool,
     /// Whether some numbers may be a little off.
     has_tolerance: bool,
+    /// Whether some tensors are not compared.
+    has_unjudged: bool,
+    /// Whether some tensors are of stride 0.
+    has_expanded: bool,
     /// Whether some elements are written as bytes.
     has_bytes: bool,
 }
 
 impl Tables {
-    /// `exhibits` and `codes` have an entry for each rank.
-    pub(super) fn new(check: &Check, exhibits: &[Vec<Exhibit>], codes: &[Code]) -> Self {
+    /// Writes them.
+    pub(super) fn new(parts: &[Part], passed: &[Passed]) -> Self {
         let mut tables = Self::default();
         // A bystander's buffer is worth a table only where somebody's tensors are in it too.
         let is_taking_part = |exhibit: &Exhibit| exhibit.label != "bystander";
-        tables.has_tensors = exhibits.iter().flatten().any(is_taking_part);
+        tables.has_tensors = parts
+            .iter()
+            .flat_map(|part| part.exhibits.iter().flatten())
+            .any(is_taking_part);
         if tables.has_tensors {
-            tables.write_tensors(check, exhibits);
+            tables.write_tensors(parts);
         }
-        tables.write_objects(codes);
+        tables.write_objects(passed);
         tables
     }
 
-    fn write_tensors(&mut self, check: &Check, exhibits: &[Vec<Exhibit>]) {
-        let dtype = check.dtype;
-        let tolerance = exhibits
-            .iter()
-            .flatten()
-            .filter_map(|exhibit| match exhibit.after {
-                After::Elements { tolerance, .. } => tolerance,
-                After::Same | After::Anything => None,
+    fn write_tensors(&mut self, parts: &[Part]) {
+        let all = || parts.iter().flat_map(|part| part.exhibits.iter().flatten());
+        self.has_tolerance = all().any(|exhibit| {
+            matches!(
+                exhibit.after,
+                After::Elements {
+                    tolerance: Some(_),
+                    ..
+                }
+            )
+        });
+        self.has_unjudged = parts.iter().any(|part| !part.is_judged);
+        self.has_expanded = all().any(|exhibit| exhibit.view.strides.contains(&0));
+        let one = parts.windows(2).all(|two| two[0].dtype == two[1].dtype);
+        let ranks = parts.iter().map(|part| part.exhibits.len()).max();
+        let rows: Vec<Vec<String>> = (0..ranks.unwrap_or(0))
+            .map(|rank| {
+                let of = |part: &Part| -> Vec<String> {
+                    let dtype = match one {
+                        true => "DTYPE".to_owned(),
+                        false => format!("torch.{}", part.dtype),
+                    };
+                    let exhibits = part.exhibits[rank].iter();
+                    exhibits.map(|one| row(part, &dtype, one)).collect()
+                };
+                parts.iter().flat_map(of).collect()
             })
-            .reduce(f64::max);
-        let rows: Vec<Vec<String>> = exhibits
-            .iter()
-            .map(|exhibits| exhibits.iter().map(|one| row(dtype, one)).collect())
             .collect();
         // Outside of names, only bytes are texts in a row.
         self.has_bytes = rows
             .iter()
             .flatten()
             .any(|row| row.matches('"').count() > 2);
-        self.has_tolerance = tolerance.is_some();
         let out = &mut self.text;
-        let mut line = |line: String| {
-            out.push_str(&line);
+        let mut line = |line: &str| {
+            out.push_str(line);
             out.push('\n');
         };
-        line(format!("DTYPE = torch.{dtype}"));
-        if let Some(tolerance) = tolerance {
-            line(format!("TOLERANCE = {tolerance:?}  # absolute"));
+        if one {
+            line(&format!("DTYPE = torch.{}", parts[0].dtype));
         }
-        line("SAME, ANY = \"as before\", \"anything\"".to_owned());
-        line("# rank: tensor: (elements of storage, shape, strides, offset), values before the call, values after it".to_owned());
-        line("TENSORS = {".to_owned());
+        let mut rest = String::new();
+        if self.has_unjudged {
+            rest.push_str(" (None: not compared)");
+        }
+        if self.has_tolerance {
+            rest.push_str(",\n# how far numbers may be off; where a NaN is expected, any is right");
+        }
+        line("SAME, ANY = \"as before\", \"anything\"");
+        line(&format!(
+            "# rank: tensor: (dtype, elements of storage, shape, strides, offset), values before, values after{rest}"
+        ));
+        line("TENSORS = {");
         for (rank, rows) in rows.iter().enumerate() {
-            line(format!("    {rank}: {{"));
-            rows.iter().for_each(|row| line(wrapped(row, 12)));
-            line("    },".to_owned());
+            if rows.is_empty() {
+                line(&format!("    {rank}: {{}},"));
+                continue;
+            }
+            line(&format!("    {rank}: {{"));
+            rows.iter().for_each(|row| line(&wrapped(row, 12)));
+            line("    },");
         }
-        line("}".to_owned());
+        line("}");
     }
 
     /// The functions that make and compare tensors, with what these tables need and no more.
     pub(super) fn functions(&self) -> String {
         let tolerance = if self.has_tolerance {
-            " or torch.allclose(t[name].to(torch.complex128), tensor.to(torch.complex128), rtol=0, atol=TOLERANCE)"
+            " or tolerance and near(t[name], tensor, *tolerance)"
         } else {
             ""
         };
         let values = if self.has_bytes {
-            "values(data)"
+            "values(data, dtype)"
         } else {
-            "torch.tensor(data, dtype=DTYPE)"
+            "torch.tensor(data, dtype=dtype)"
+        };
+        let unjudged = if self.has_unjudged {
+            "    if after is None:\n        return\n"
+        } else {
+            ""
+        };
+        let expanded = if self.has_expanded {
+            "        if 0 in strides:  # its rows are one row in memory\n            target, data = tensor[0], data[0]\n"
+        } else {
+            ""
         };
         let functions = FUNCTIONS
+            .replace("%%unjudged%%", unjudged)
+            .replace("%%expanded%%", expanded)
             .replace("%%tolerance%%", tolerance)
             .replace("%%values%%", values);
-        if self.has_bytes {
-            format!("{VALUES}{functions}")
-        } else {
-            functions
-        }
+        let near = if self.has_tolerance { NEAR } else { "" };
+        let values = if self.has_bytes { VALUES } else { "" };
+        format!("{values}{near}{functions}")
     }
 
-    fn write_objects(&mut self, codes: &[Code]) {
+    fn write_objects(&mut self, passed: &[Passed]) {
         let mut objects = Objects::default();
-        let members = || codes.iter().enumerate();
-        let passed: Vec<_> = members()
-            .filter_map(|(rank, code)| Some((rank, code.object.as_ref()?)))
-            .map(|(rank, object)| {
-                let literal = object.as_ref().map(|object| objects.literal(object));
-                (rank, literal.unwrap_or_else(|| "None".to_owned()))
-            })
-            .collect();
-        let answers: Vec<_> = members()
-            .filter_map(|(rank, code)| Some((rank, objects.literal(code.answer.as_ref()?))))
-            .collect();
+        for Passed { suffix, codes } in passed {
+            let members = || codes.iter().enumerate();
+            let given: Vec<_> = members()
+                .filter_map(|(rank, code)| Some((rank, code.object.as_ref()?)))
+                .map(|(rank, object)| {
+                    let literal = object.as_ref().map(|object| objects.literal(object));
+                    (rank, literal.unwrap_or_else(|| "None".to_owned()))
+                })
+                .collect();
+            let answers: Vec<_> = members()
+                .filter_map(|(rank, code)| Some((rank, objects.literal(code.answer.as_ref()?))))
+                .collect();
+            self.write_table(&format!("OBJECTS{suffix}"), "what each rank passes", &given);
+            self.write_table(
+                &format!("ANSWERS{suffix}"),
+                "what each rank must get",
+                &answers,
+            );
+        }
         self.has_texts = objects.has_texts();
-        self.write_table("OBJECTS", "what each rank passes", &passed);
-        self.write_table("ANSWERS", "what each rank must get", &answers);
     }
 
     fn write_table(&mut self, name: &str, what: &str, rows: &[(usize, String)]) {
@@ -146,27 +214,30 @@ impl Tables {
     }
 }
 
-fn row(dtype: DType, exhibit: &Exhibit) -> String {
+fn row(part: &Part, dtype: &str, exhibit: &Exhibit) -> String {
     let view = &exhibit.view;
-    let (before, after) = match (&exhibit.before, &exhibit.after) {
-        (Some(before), _) => (elements(dtype, before), &exhibit.after),
-        (None, after) => ("None".to_owned(), after),
+    let before = match &exhibit.before {
+        Some(before) => elements(part.dtype, before),
+        None => "None".to_owned(),
     };
-    let after = match after {
+    let after = match &exhibit.after {
+        _ if !part.is_judged => "None".to_owned(),
         After::Same => "SAME".to_owned(),
         After::Anything => "ANY".to_owned(),
-        After::Elements { bytes, .. } => elements(dtype, bytes),
+        After::Elements { bytes, tolerance } => {
+            let elements = elements(part.dtype, bytes);
+            tolerance.map_or(elements.clone(), |tolerance| {
+                format!("{elements}, {tolerance:?}")
+            })
+        }
     };
-    let mut row = String::new();
-    write!(
-        row,
-        "        \"{}\": (({}, {}, {}, {}), {before}, {after}),",
+    format!(
+        "        \"{}{}\": (({dtype}, {}, {}, {}, {}), {before}, {after}),",
+        part.prefix,
         exhibit.label,
         exhibit.elements,
         tuple(&view.shape),
         tuple(&view.strides),
         view.offset
     )
-    .expect("writing to a string cannot fail");
-    row
 }

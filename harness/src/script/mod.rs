@@ -14,6 +14,8 @@ mod claim;
 mod judge;
 mod stage;
 
+pub(crate) use stage::turn;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -125,6 +127,11 @@ impl Staged {
     #[must_use]
     pub fn afterwards(&self) -> Afterwards {
         self.script.afterwards
+    }
+
+    /// For each op of the script, what is expected of it, and whether the oracle judges it.
+    pub fn parts(&self) -> impl Iterator<Item = (&Prepared, bool)> {
+        self.parts.iter().map(|part| (&part.prepared, part.judged))
     }
 
     /// What the harness does when the rank enters that call.

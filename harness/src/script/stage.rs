@@ -530,7 +530,7 @@ struct Emitted {
 }
 
 /// One side of a message; none if the call is the other side's.
-fn turn(call: Call, message: MessageAct) -> Option<Call> {
+pub(crate) fn turn(call: Call, message: MessageAct) -> Option<Call> {
     match call {
         Call::Isend {
             group,

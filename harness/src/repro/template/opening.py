@@ -10,7 +10,7 @@ def say(text):
 
 
 def fail():
-    """torchrun ends all ranks as soon as one fails: let the others speak first."""
+    """Ends this rank. torchrun ends all as soon as one fails: let the others speak first."""
     for problem in problems:
         say(f"FAILED: {problem}")
     time.sleep(3)
@@ -18,7 +18,10 @@ def fail():
 
 
 def hang():
-    problems.append(f"hangs: still in {doing} after {DEADLINE} s")
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame.f_code.co_filename != __file__ and frame.f_back:
+        frame = frame.f_back
+    problems.append(f"hangs: still in {doing} after {DEADLINE} s, in line {frame.f_lineno}")
     fail()
 
 

@@ -2,25 +2,27 @@
 
 def place(where, data):
     """A tensor in a larger storage, all of which is compared afterwards."""
-    elements, shape, strides, offset = where
-    storage = torch.full((elements * DTYPE.itemsize,), 0x5A, dtype=torch.uint8).view(DTYPE).to(DEVICE)
-    tensor = storage.as_strided(shape, strides, offset)
+    dtype, elements, shape, strides, offset = where
+    storage = torch.full((elements * dtype.itemsize,), 0x5A, dtype=torch.uint8).view(dtype).to(DEVICE)
+    target = tensor = storage.as_strided(shape, strides, offset)
     if data is not None:
-        tensor.copy_(%%values%%.view(shape))
+        data = %%values%%.view(shape)
+%%expanded%%        target.copy_(data)
     return storage, tensor
 
 
 def wrong(got, wanted):
     """Places of the elements whose bits differ."""
-    got, wanted = (x.cpu().contiguous().flatten().view(torch.uint8).view(-1, DTYPE.itemsize) for x in (got, wanted))
+    size = got.dtype.itemsize
+    got, wanted = (x.detach().cpu().contiguous().flatten().view(torch.uint8).view(-1, size) for x in (got, wanted))
     return (got != wanted).any(1).nonzero().flatten().tolist()
 
 
 def compare(name):
-    where, before, after = TENSORS[rank][name]
-    storage, tensor = place(where, before if after in (SAME, ANY) else after)
+    where, before, after, *tolerance = TENSORS[rank][name]
+%%unjudged%%    storage, tensor = place(where, before if after in (SAME, ANY) else after)
     if after == ANY%%tolerance%%:
-        tensor.copy_(t[name])
+        tensor.copy_(t[name].detach())
     if at := wrong(t[name], tensor):
         show = slice(at[0], at[0] + 8)
         expected, got = (x.flatten()[show].tolist() for x in (tensor, t[name]))
