@@ -415,7 +415,12 @@ impl<'a> Player<'a> {
 
     /// A broken connection is often a death whose report is on its way.
     async fn learn_end(&mut self, rank: Rank) {
-        let soon = Instant::now() + Duration::from_secs(1);
+        // Of a rank that a script sends away, how it ends is what is judged.
+        let patience = match self.is_to_leave(rank) {
+            true => self.deadline,
+            false => Duration::from_secs(1),
+        };
+        let soon = Instant::now() + patience;
         while self.played.ranks[rank.index()].end.is_none() {
             match timeout_at(soon, self.world.next()).await {
                 Ok(Event::Ended(rank, end)) => {
