@@ -145,7 +145,8 @@ fn start(stage: &Stage, file: &str) -> Ran {
     }
     let (_, rest) = text.split_once("for r in ").unwrap();
     let ranks = rest.split(';').next().unwrap().split_whitespace();
-    let (python, port) = (platform::python(None).path, world::lease_port().unwrap());
+    let (python, ports) = (platform::python(None).path, two_ports());
+    let port = &ports[0];
     let (ranks, size) = (ranks.clone().collect::<Vec<_>>().join(" "), ranks.count());
     let line = format!(
         "for r in {ranks}; do ( RANK=$r LOCAL_RANK=$r WORLD_SIZE={size} MASTER_ADDR=127.0.0.1 MASTER_PORT={} '{}' '{file}'; \
@@ -158,6 +159,18 @@ fn start(stage: &Stage, file: &str) -> Ran {
     stage.start(stage.marked(command)).end()
 }
 
+/// A port and the one after it, which scripts of moves take too.
+fn two_ports() -> Vec<world::PortLease> {
+    let mut ports = vec![world::lease_port().unwrap()];
+    loop {
+        ports.push(world::lease_port().unwrap());
+        let last = ports.len() - 2;
+        if ports[last].port + 1 == ports[last + 1].port {
+            return ports.split_off(last);
+        }
+    }
+}
+
 fn world_size(file: &str) -> usize {
     let text = fs::read_to_string(file).unwrap();
     let (_, rest) = text.split_once("--nproc-per-node ").unwrap();
@@ -166,7 +179,8 @@ fn world_size(file: &str) -> usize {
 
 /// Runs a script as its header says; `patch` is Python that every process runs first.
 fn torchrun(stage: &Stage, file: &str, patch: Option<&str>) -> Ran {
-    let port = world::lease_port().unwrap();
+    let ports = two_ports();
+    let port = &ports[0];
     let mut command = Command::new(platform::python(None).path);
     command.args(["-m", "torch.distributed.run", "--nproc-per-node"]);
     command.arg(world_size(file).to_string());
