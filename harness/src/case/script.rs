@@ -125,7 +125,7 @@ pub enum Verb {
     Drop(OfSpec),
     /// Tells the harness that the rank is here.
     Mark(NameSpec),
-    /// Waits until every rank that marks this name has done so.
+    /// Waits until every rank that marks this name has done so. In a loop, each turn has marks of its own.
     Hold(NameSpec),
     /// Sleeps.
     Sleep(MillisSpec),

@@ -150,6 +150,8 @@ pub fn script(
         groups: place.groups.to_vec(),
         checks: Vec::new(),
         labels: Vec::new(),
+        turn: None,
+        turns_begun: 0,
     };
     author.labels.push(BTreeMap::new());
     let moves = author.moves(&spec.moves)?;
@@ -183,6 +185,9 @@ struct Author<'a> {
     checks: Vec<Check>,
     /// Checks by label, one map for each enclosing loop.
     labels: Vec<BTreeMap<String, usize>>,
+    /// The turn of the innermost loop, counted over all loops.
+    turn: Option<u32>,
+    turns_begun: u32,
 }
 
 impl Author<'_> {
@@ -192,7 +197,10 @@ impl Author<'_> {
             if let Verb::Repeat(repeat) = &spec.verb {
                 for _ in 0..repeat.times {
                     self.labels.push(BTreeMap::new());
+                    self.turns_begun += 1;
+                    let outer = self.turn.replace(self.turns_begun);
                     moves.extend(self.moves(&repeat.moves)?);
+                    self.turn = outer;
                     self.labels.pop();
                 }
             } else {
@@ -265,8 +273,8 @@ impl Author<'_> {
             }
             Verb::Future(of) => Act::Future(self.find(&of.of)?),
             Verb::Drop(of) => Act::Drop(self.find(&of.of)?),
-            Verb::Mark(mark) => Act::Mark(mark.name.clone()),
-            Verb::Hold(hold) => Act::Hold(hold.name.clone()),
+            Verb::Mark(mark) => Act::Mark(self.in_this_turn(&mark.name)),
+            Verb::Hold(hold) => Act::Hold(self.in_this_turn(&hold.name)),
             Verb::Sleep(time) => Act::Sleep(time.ms),
             Verb::Pause(time) => Act::Pause(time.ms),
             Verb::Freeze(_) => Act::Freeze,
@@ -318,6 +326,14 @@ impl Author<'_> {
             expect: spec.expect.clone(),
             label,
         })
+    }
+
+    /// A mark's name: each turn of a loop has marks of its own.
+    fn in_this_turn(&self, name: &str) -> String {
+        match self.turn {
+            None => name.to_owned(),
+            Some(turn) => format!("{name}, turn {turn}"),
+        }
     }
 
     fn find(&self, label: &str) -> Result<usize, String> {
