@@ -19,6 +19,7 @@
 //! | [`protocol`] | the frames between the harness and a rank (see `harness/PROTOCOL.md`)     |
 //! | [`world`]    | ranks started together, their sockets, deadlines and remains; async lives here |
 //! | [`oracle`]   | inputs and expected bytes, from the check alone, knowing nothing of torch |
+//! | [`script`]   | what each rank does move by move, and what every move must come to       |
 //! | [`judge`]    | outcome (what happened) and verdict (what it means)                       |
 //! | [`run`]      | ties one scenario together, and many side by side; emits events           |
 //! | [`prove`]    | the suite against backends with one seeded bug: the kill matrix           |
