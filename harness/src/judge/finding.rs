@@ -48,6 +48,15 @@ impl Finding {
         }
     }
 
+    /// A pass, with what was checked on each rank.
+    #[must_use]
+    pub fn passed(checked: Vec<u64>) -> Self {
+        Self {
+            checked,
+            ..Self::bare(Outcome::Pass, None, "")
+        }
+    }
+
     /// Judges the answers of every rank of the world to one exchange.
     #[must_use]
     pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
@@ -55,10 +64,7 @@ impl Finding {
         let finding = if raised.is_empty() {
             let observations = prepared.observe(replies);
             let finding = match prepared.verify(replies) {
-                Ok(checked) => Self {
-                    checked,
-                    ..Self::bare(Outcome::Pass, None, "")
-                },
+                Ok(checked) => Self::passed(checked),
                 Err(mismatch) => Self::of_mismatch(mismatch),
             };
             Self {
@@ -69,7 +75,7 @@ impl Finding {
             Self::of_errors(check, raised)
         };
         Self {
-            duration_us: duration_us(replies),
+            duration_us: duration_us(replies.iter()),
             ..finding
         }
     }
@@ -175,8 +181,8 @@ pub fn error_text(calls: &[CallResult]) -> Option<String> {
 
 /// Microseconds from the first rank's entering to the last one's leaving.
 #[must_use]
-pub fn duration_us(replies: &[RankReply]) -> u64 {
-    let calls = || replies.iter().flat_map(|reply| &reply.result.calls);
+pub fn duration_us<'a>(replies: impl Iterator<Item = &'a RankReply> + Clone) -> u64 {
+    let calls = || replies.clone().flat_map(|reply| &reply.result.calls);
     let enter = calls().map(|call| call.enter).filter(|ns| *ns > 0).min();
     let leave = calls().map(|call| call.leave).max();
     match (enter, leave) {

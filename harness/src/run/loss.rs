@@ -24,7 +24,7 @@ pub fn with_errors(loss: Finding, open: &Pending) -> Finding {
         .ranks
         .iter()
         .map(|line| {
-            let reply = open.replies[line.rank.index()].as_ref();
+            let reply = open.reply_of(line.rank);
             let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
                 return line.clone();
             };
@@ -41,7 +41,7 @@ pub fn with_errors(loss: Finding, open: &Pending) -> Finding {
         return loss;
     };
     let first = first.lines().next().unwrap_or_default();
-    let all = open.replies.len();
+    let all = open.answers.len();
     let raised = format!("{count} of {all} ranks raised {first}");
     let told = match loss.outcome {
         Outcome::Hang => Finding::bare(

@@ -1,11 +1,9 @@
 //! A step that was sent and has not been answered by all, and what an answer to it must look like.
 
-use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::oracle::{Prepared, RankReply};
 use crate::protocol::{CallStatus, StepResult};
 use crate::script::{Answer, Staged};
-use crate::world::End;
 
 /// What a step of a world is for.
 pub enum Purpose {
@@ -35,48 +33,24 @@ pub struct Pending {
     pub purpose: Purpose,
     /// Bytes of the largest rank's storages.
     pub bytes: usize,
-    /// Each rank's answer, once it is there.
-    pub replies: Vec<Option<RankReply>>,
-    /// Ranks that have left, as a script wants it or not, and the call each was in.
-    pub left: Vec<Option<Left>>,
-}
-
-/// A rank that will not answer a script.
-#[derive(Clone, Debug)]
-pub struct Left {
-    /// The call it was in.
-    pub call: Option<usize>,
-    /// How its process ended; none: it is stopped.
-    pub end: Option<End>,
+    /// What came of each rank, once that is known.
+    pub answers: Vec<Option<Answer>>,
 }
 
 impl Pending {
     /// Whether every rank has answered.
     pub fn is_answered(&self) -> bool {
-        self.replies
-            .iter()
-            .zip(&self.left)
-            .all(|(reply, left)| reply.is_some() || left.is_some())
+        self.answers.iter().all(Option::is_some)
     }
 
-    /// The finding of a script of which every rank has answered or left.
-    pub fn judge_script(self) -> Finding {
-        let answers: Vec<Answer> = self
-            .replies
-            .into_iter()
-            .zip(self.left)
-            .map(|(reply, left)| match (reply, left) {
-                (Some(reply), _) => Answer::Reply(reply),
-                (None, Some(left)) => Answer::Left(left.call, left.end),
-                (None, None) => Answer::Left(None, None),
-            })
-            .collect();
-        match self.purpose {
-            Purpose::Script(_, staged) => staged.judge(&answers),
-            Purpose::Opening | Purpose::Check(..) | Purpose::Probe(..) | Purpose::Closing => {
-                Finding::bare(Outcome::HarnessError, None, "no script to judge")
-            }
-        }
+    /// Every reply that is there, in order of rank.
+    pub fn replies(&self) -> impl Iterator<Item = &RankReply> {
+        self.answers.iter().flatten().filter_map(Answer::reply)
+    }
+
+    /// A rank's reply, if it has sent one.
+    pub fn reply_of(&self, rank: Rank) -> Option<&RankReply> {
+        self.answers[rank.index()].as_ref()?.reply()
     }
 
     /// The script the ranks play, if it is one.
@@ -89,7 +63,7 @@ impl Pending {
 
     /// Whether the rank has.
     pub fn is_answered_by(&self, rank: Rank) -> bool {
-        self.replies[rank.index()].is_some()
+        self.reply_of(rank).is_some()
     }
 }
 

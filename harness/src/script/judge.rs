@@ -18,24 +18,14 @@ impl Staged {
     /// Judges a script of which every rank has answered or left.
     #[must_use]
     pub fn judge(&self, answers: &[Answer]) -> Finding {
-        let replies: Vec<RankReply> = answers
-            .iter()
-            .filter_map(|answer| match answer {
-                Answer::Reply(reply) => Some(reply.clone()),
-                Answer::Left(..) => None,
-            })
-            .collect();
         let finding = self
             .departed(answers)
             .or_else(|| self.raised(answers))
             .or_else(|| self.promised(answers))
             .or_else(|| self.data(answers))
-            .unwrap_or_else(|| Finding {
-                checked: self.checked(),
-                ..Finding::bare(Outcome::Pass, None, "")
-            });
+            .unwrap_or_else(|| Finding::passed(self.checked()));
         Finding {
-            duration_us: duration_us(&replies),
+            duration_us: duration_us(answers.iter().filter_map(Answer::reply)),
             ..finding
         }
     }

@@ -122,6 +122,17 @@ pub enum Answer {
     Left(Option<usize>, Option<End>),
 }
 
+impl Answer {
+    /// Its reply, if it sent one.
+    #[must_use]
+    pub fn reply(&self) -> Option<&RankReply> {
+        match self {
+            Self::Reply(reply) => Some(reply),
+            Self::Left(..) => None,
+        }
+    }
+}
+
 impl Staged {
     /// What becomes of the world.
     #[must_use]

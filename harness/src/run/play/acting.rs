@@ -12,9 +12,8 @@ use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::plan::Script;
 use crate::protocol::ToRank;
-use crate::report::RankLine;
-use crate::run::pending::{Left, Purpose};
-use crate::script::{Cue, Staged};
+use crate::run::pending::Purpose;
+use crate::script::{Answer, Cue, Staged};
 
 /// A stopped rank is told to go on again and again: the first time may come before it has stopped.
 const NUDGE: Duration = Duration::from_millis(100);
@@ -41,7 +40,7 @@ impl Player<'_> {
         let check = &self.scenario.checks[index];
         let label = short(check).to_owned();
         let staged = Staged::new(self.scenario, check, script, &self.points, self.seed);
-        let staged = match staged {
+        let mut staged = match staged {
             Ok(staged) => staged,
             Err(why) => {
                 // The suite's tests stage every script; reaching this is the harness's own mistake.
@@ -51,7 +50,7 @@ impl Player<'_> {
             }
         };
         self.acting = Acting::default();
-        let steps = staged.steps.clone();
+        let steps = std::mem::take(&mut staged.steps);
         if self.leaves_out(index, &steps) {
             return Ok(());
         }
@@ -76,43 +75,6 @@ impl Player<'_> {
             Afterwards::Abandon => Err(Stop::Decided),
             Afterwards::Leave => Err(Stop::Leave(index)),
         }
-    }
-
-    /// Every rank that is still there says goodbye, and must mean it.
-    pub(super) async fn leave(&mut self, index: usize) -> Result<(), Stop> {
-        let staying: Vec<Rank> = self
-            .size()
-            .ranks()
-            .filter(|rank| self.played.ranks[rank.index()].broken.is_none())
-            .collect();
-        for rank in &staying {
-            self.world.send(*rank, ToRank::Finish, Vec::new());
-        }
-        let is_there = |player: &Self, rank: &Rank| {
-            let story = &player.played.ranks[rank.index()];
-            story.said_bye.is_none() || story.end.is_none()
-        };
-        while staying.iter().any(|rank| is_there(self, rank)) {
-            self.step().await?;
-        }
-        let mut wrong = Vec::new();
-        for rank in &staying {
-            let fault = self.played.ranks[rank.index()].farewell_fault(self.next_step);
-            wrong.extend(fault.map(|text| RankLine { rank: *rank, text }));
-        }
-        if let Some(first) = wrong.first() {
-            let summary = format!("rank {}: {}", first.rank, first.text);
-            let finding = Finding {
-                ranks: wrong,
-                ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
-            };
-            if let Some(known) = self.played.checks.get_mut(&index)
-                && known.outcome == Outcome::Pass
-            {
-                *known = finding;
-            }
-        }
-        Ok(())
     }
 
     /// A rank enters a call: is there anything to be done?
@@ -187,7 +149,7 @@ impl Player<'_> {
         end: Option<crate::world::End>,
     ) {
         if let Some(pending) = self.pending.front_mut() {
-            pending.left[rank.index()] = Some(Left { call, end });
+            pending.answers[rank.index()] = Some(Answer::Left(call, end));
         }
     }
 }

@@ -18,37 +18,55 @@ const REAPING: Duration = Duration::from_secs(10);
 impl Player<'_> {
     /// Sends every rank away and waits for its token and its end.
     pub(super) async fn part(&mut self) -> Result<(), Stop> {
-        for rank in self.size().ranks() {
-            self.world.send(rank, ToRank::Finish, Vec::new());
-        }
-        while self
-            .played
-            .ranks
-            .iter()
-            .any(|rank| rank.said_bye.is_none() || rank.end.is_none())
-        {
-            self.step().await?;
-        }
+        let everyone: Vec<Rank> = self.size().ranks().collect();
+        let mut wrong = self.say_goodbye(&everyone).await?;
         let left_behind = self.world.sweep();
-        let mut wrong = Vec::new();
-        for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
-            let text = story.farewell_fault(self.next_step);
-            wrong.extend(text.map(|text| RankLine { rank, text }));
-        }
         if left_behind > 0 {
             wrong.push(RankLine {
                 rank: Rank(0),
                 text: format!("ranks left {left_behind} processes running"),
             });
         }
-        if let Some(first) = wrong.first() {
-            let summary = format!("rank {}: {}", first.rank, first.text);
-            self.played.end = Some(Finding {
-                ranks: wrong,
-                ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
-            });
+        if let Some(finding) = bad_end(wrong) {
+            self.played.end = Some(finding);
         }
         Ok(())
+    }
+
+    /// Sends those ranks away that a script has not, and waits for their tokens and their ends. Nothing was destroyed
+    /// before; what goes wrong is the script's.
+    pub(super) async fn leave(&mut self, index: usize) -> Result<(), Stop> {
+        let staying: Vec<Rank> = self
+            .size()
+            .ranks()
+            .filter(|rank| self.played.ranks[rank.index()].broken.is_none())
+            .collect();
+        let wrong = self.say_goodbye(&staying).await?;
+        if let Some(finding) = bad_end(wrong)
+            && let Some(known) = self.played.checks.get_mut(&index)
+            && known.outcome == Outcome::Pass
+        {
+            *known = finding;
+        }
+        Ok(())
+    }
+
+    /// Sends ranks away and waits until each has said goodbye and ended; what is wrong with how they did.
+    async fn say_goodbye(&mut self, leaving: &[Rank]) -> Result<Vec<RankLine>, Stop> {
+        for rank in leaving {
+            self.world.send(*rank, ToRank::Finish, Vec::new());
+        }
+        while leaving.iter().any(|rank| {
+            let story = &self.played.ranks[rank.index()];
+            story.said_bye.is_none() || story.end.is_none()
+        }) {
+            self.step().await?;
+        }
+        let fault = |rank: &Rank| {
+            let text = self.played.ranks[rank.index()].farewell_fault(self.next_step)?;
+            Some(RankLine { rank: *rank, text })
+        };
+        Ok(leaving.iter().filter_map(fault).collect())
     }
 
     /// Kills what still runs and waits until all of it is gone.
@@ -72,6 +90,16 @@ impl Player<'_> {
     }
 }
 
+/// The finding of ranks that did not end as they must, if there are any.
+fn bad_end(wrong: Vec<RankLine>) -> Option<Finding> {
+    let first = wrong.first()?;
+    let summary = format!("rank {}: {}", first.rank, first.text);
+    Some(Finding {
+        ranks: wrong,
+        ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
+    })
+}
+
 /// Of the teardown step: every rank must have come through it.
 pub(super) fn judge_closing(replies: &[RankReply]) -> Finding {
     let mut ranks = Vec::new();
@@ -82,12 +110,8 @@ pub(super) fn judge_closing(replies: &[RankReply]) -> Finding {
             text,
         }));
     }
-    let checked = vec![1; replies.len()];
     match ranks.first() {
-        None => Finding {
-            checked,
-            ..Finding::bare(Outcome::Pass, None, "")
-        },
+        None => Finding::passed(vec![1; replies.len()]),
         Some(first) => Finding {
             summary: format!("rank {} did not tear down: {}", first.rank, first.text),
             ranks,

@@ -65,7 +65,7 @@ impl Player<'_> {
     }
 
     fn is_harmed(&self, pending: &Pending) -> bool {
-        let raised = pending.replies.iter().flatten();
+        let raised = pending.replies();
         let raised = raised.filter(|reply| error_text(&reply.result.calls).is_some());
         let allowed = match &pending.purpose {
             Purpose::Check(index, _) => {
@@ -140,7 +140,7 @@ impl Player<'_> {
             Loss::Crash(rank, _) => self
                 .pending
                 .iter()
-                .find(|pending| pending.replies[rank.index()].is_none()),
+                .find(|pending| !pending.is_answered_by(*rank)),
             Loss::Hang | Loss::Interrupted => self.pending.front(),
         }
     }
@@ -170,7 +170,7 @@ impl Player<'_> {
                             format!("{} of {}", pending.calls[rank.index()][call], pending.label)
                         });
                     format!("in {named} for {:.1} s", (now - since).as_secs_f64())
-                } else if open.is_some_and(|pending| pending.replies[rank.index()].is_some()) {
+                } else if open.is_some_and(|pending| pending.is_answered_by(rank)) {
                     "has done its part and waits".to_owned()
                 } else {
                     format!(

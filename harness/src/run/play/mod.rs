@@ -27,7 +27,7 @@ use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
 use crate::protocol::{Call, CallResult, CallStatus, Frame, FromRank, Step, ToRank};
 use crate::report::RankLine;
-use crate::script::Points;
+use crate::script::{Answer, Points};
 use crate::world::{Event, World};
 
 /// Steps a rank may be ahead of the slowest.
@@ -160,11 +160,7 @@ impl<'a> Player<'a> {
         self.drain(0).await?;
         if self.scenario.case.world.starts == Starts::Bare {
             // Nothing is left to be destroyed.
-            let checked = vec![1; self.size().count()];
-            self.played.end = Some(Finding {
-                checked,
-                ..Finding::bare(Outcome::Pass, None, "")
-            });
+            self.played.end = Some(Finding::passed(vec![1; self.size().count()]));
             return self.part().await;
         }
         let farewell = self
@@ -306,8 +302,7 @@ impl<'a> Player<'a> {
             storages,
             purpose,
             bytes,
-            replies: vec![None; self.size().count()],
-            left: vec![None; self.size().count()],
+            answers: vec![None; self.size().count()],
         });
         messages
     }
@@ -484,10 +479,10 @@ impl<'a> Player<'a> {
                 let returned = |call: &CallResult| call.status == CallStatus::Ok;
                 let ok = is_refusal || result.calls.iter().all(returned);
                 story.tell(&pending.label, &result, ok);
-                pending.replies[rank.index()] = Some(RankReply {
+                pending.answers[rank.index()] = Some(Answer::Reply(RankReply {
                     result,
                     payload: frame.payload,
-                });
+                }));
                 Ok(())
             }
             FromRank::Bye { steps, token } => {
@@ -497,16 +492,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Every rank has answered a step.
+    /// Every rank has answered a step, or left in it.
     fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
-        if let Purpose::Script(index, _) = pending.purpose {
-            let finding = pending.judge_script();
-            return self.end_script(index, finding);
-        }
-        let replies: Vec<RankReply> = pending.replies.into_iter().flatten().collect();
+        let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
             Purpose::Opening => {
-                let finding = self.judge_opening(&replies);
+                let finding = self.judge_opening(&replies(answers));
                 let ok = finding.outcome == Outcome::Pass;
                 self.played.init = Some(finding);
                 if ok { Ok(()) } else { Err(Stop::Decided) }
@@ -514,24 +505,23 @@ impl<'a> Player<'a> {
             Purpose::Check(index, prepared) => {
                 let check = &self.scenario.checks[index];
                 let finding = large_aside(pending.bytes, || {
-                    Finding::of_answers(check, &prepared, &replies)
+                    Finding::of_answers(check, &prepared, &replies(answers))
                 });
                 self.decide(index, finding)
             }
             Purpose::Probe(index, prepared) => {
                 let check = probe(&self.scenario.checks[index]);
-                let probed = Finding::of_answers(&check, &prepared, &replies);
+                let probed = Finding::of_answers(&check, &prepared, &replies(answers));
                 match self.played.checks.remove(&index) {
                     Some(refused) => self.decide(index, refused.after_probe(&probed)),
                     None => Ok(()),
                 }
             }
             Purpose::Closing => {
-                self.played.end = Some(judge_closing(&replies));
+                self.played.end = Some(judge_closing(&replies(answers)));
                 Ok(())
             }
-            // Judged above, of all that came of the ranks and not only of replies.
-            Purpose::Script(..) => Ok(()),
+            Purpose::Script(index, staged) => self.end_script(index, staged.judge(&answers)),
         }
     }
 
@@ -554,12 +544,8 @@ impl<'a> Player<'a> {
             let text = error_text(calls).or_else(|| disagreement(self.scenario, rank, calls));
             ranks.extend(text.map(|text| RankLine { rank, text }));
         }
-        let checked = vec![1; replies.len()];
         match ranks.first() {
-            None => Finding {
-                checked,
-                ..Finding::bare(Outcome::Pass, None, "")
-            },
+            None => Finding::passed(vec![1; replies.len()]),
             Some(first) => {
                 let summary = format!("rank {} did not initialise: {}", first.rank, first.text);
                 Finding {
@@ -585,6 +571,15 @@ async fn interruption(flag: &mut tokio::sync::watch::Receiver<bool>) {
     if flag.wait_for(|set| *set).await.is_err() {
         std::future::pending::<()>().await;
     }
+}
+
+/// What the ranks sent; outside scripts none leaves without.
+fn replies(answers: Vec<Answer>) -> Vec<RankReply> {
+    let reply = |answer| match answer {
+        Answer::Reply(reply) => Some(reply),
+        Answer::Left(..) => None,
+    };
+    answers.into_iter().filter_map(reply).collect()
 }
 
 /// Comparing much takes long: let other worlds go on meanwhile.
