@@ -31,6 +31,7 @@
 
 pub mod case;
 pub mod cli;
+pub mod diagnose;
 pub mod dtype;
 pub mod judge;
 pub mod names;

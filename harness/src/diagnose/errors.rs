@@ -1,0 +1,129 @@
+//! What the text of an error tells about its cause. Texts are those of PyTorch 2.9 to 2.15 and of Gloo.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What an error says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A variable of the environment is not set.
+    EnvironmentMissing(String),
+    /// There is no such backend here.
+    BackendMissing(String),
+    /// A group has no backend for this device.
+    DeviceBinding(String),
+    /// The port is taken.
+    AddressInUse(Option<u16>),
+    /// The host cannot be reached or its name means nothing.
+    Unreachable(String),
+    /// It waited for others in vain, or they went away: an effect.
+    Effect,
+    /// Something else: a cause as far as this rank can tell.
+    Cause,
+}
+
+/// From what an error is about to what it says.
+type Reading = fn(&str) -> Told;
+
+/// Patterns, the first that matches counts. The group, if there is one, is what the error is about.
+static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
+    let table: [(&str, Reading); 8] = [
+        (
+            r"environment variable (\w+) expected, but not set",
+            |name| Told::EnvironmentMissing(name.to_owned()),
+        ),
+        (
+            r#"(?i)(?:unknown|invalid) (?:c10d )?backend(?: type)?:? ['"]?([\w:]+)"#,
+            |name| Told::BackendMissing(name.to_owned()),
+        ),
+        (
+            r"(?i)distributed package doesn't have (\w+) built in",
+            |name| Told::BackendMissing(name.to_owned()),
+        ),
+        (
+            r"No backend type associated with device type (\w+)",
+            |device| Told::DeviceBinding(device.to_owned()),
+        ),
+        (
+            r"(?i)(?:EADDRINUSE|address already in use)(?:.*?port:? (\d+))?",
+            |port| Told::AddressInUse(port.parse().ok()),
+        ),
+        (
+            r"(?i)(?:failed to resolve|cannot be resolved|IPv[46] network addresses of \(|name or service not known|no address associated|no route to host|network is unreachable)[ (]*([\w.:-]*)",
+            |host| Told::Unreachable(host.to_owned()),
+        ),
+        (
+            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|has failed to pass|did not (?:check in|respond)|socket",
+            |_| Told::Effect,
+        ),
+        (r"", |_| Told::Cause),
+    ];
+    table
+        .into_iter()
+        .filter_map(|(pattern, told)| Some((Regex::new(pattern).ok()?, told)))
+        .collect()
+});
+
+/// What an error's text tells.
+#[must_use]
+pub fn told(text: &str) -> Told {
+    for (pattern, told) in PATTERNS.iter() {
+        if let Some(found) = pattern.captures(text) {
+            return told(found.get(1).map_or("", |group| group.as_str()));
+        }
+    }
+    Told::Cause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_a_pattern() {
+        assert_eq!(PATTERNS.len(), 8);
+    }
+
+    #[test]
+    fn real_texts_are_understood() {
+        let cases = [
+            (
+                "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
+                Told::EnvironmentMissing("MASTER_ADDR".into()),
+            ),
+            (
+                "ValueError: Unknown backend type xla",
+                Told::BackendMissing("xla".into()),
+            ),
+            (
+                "RuntimeError: Distributed package doesn't have NCCL built in",
+                Told::BackendMissing("NCCL".into()),
+            ),
+            (
+                "RuntimeError: No backend type associated with device type xpu",
+                Told::DeviceBinding("xpu".into()),
+            ),
+            (
+                "DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+                Told::AddressInUse(None),
+            ),
+            (
+                "DistNetworkError: The IPv6 network addresses of (no-such-host, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+                Told::Unreachable("no-such-host".into()),
+            ),
+            (
+                "DistStoreError: Timed out after 11 seconds waiting for clients. 1/4 clients joined.",
+                Told::Effect,
+            ),
+            (
+                "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4242",
+                Told::Effect,
+            ),
+            ("ZeroDivisionError: division by zero", Told::Cause),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
+}

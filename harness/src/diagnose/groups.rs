@@ -1,0 +1,67 @@
+//! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
+//! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
+
+use super::evidence::{Evidence, Process, Sight, What, list};
+use super::ledger::{Change, List, parting};
+use super::verdict::{Confidence, Diagnosis, Kind};
+use crate::names::Rank;
+
+/// What is wrong with the order or the members of groups.
+#[must_use]
+pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+    let lists: Vec<List<Vec<Rank>>> = evidence.ranks.iter().map(made).collect();
+    let parting = parting(&lists)?;
+    let nth = parting.place + 1;
+    let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
+    let how = parting.others.iter().map(|(.., how)| *how);
+    let kind = match how.clone().next()? {
+        Change::Skips => Kind::GroupSkipped,
+        Change::Reorders => Kind::GroupOrder,
+        Change::Replaces => Kind::GroupMembersDiffer,
+    };
+    let said = |entry: &Option<Vec<Rank>>| match entry {
+        Some(members) => format!("new_group({})", list(members)),
+        None => "none".to_owned(),
+    };
+    let mut facts = Vec::new();
+    if let Some(common) = &parting.common {
+        facts.push(format!(
+            "group number {nth} of the other ranks is {}",
+            said(&Some(common.clone()))
+        ));
+    }
+    for (rank, entry, _) in &parting.others {
+        facts.push(format!("that of rank {rank} is {}", said(entry)));
+    }
+    let who = list(&culprits);
+    let summary = match kind {
+        Kind::GroupSkipped => format!(
+            "rank {who} does not make group number {nth}, {}, which every rank has to make, member or not",
+            said(&parting.common)
+        ),
+        Kind::GroupOrder => {
+            format!(
+                "rank {who} makes its groups in another order than the others from number {nth} on"
+            )
+        }
+        _ => format!("rank {who} makes group number {nth} with other members than the others"),
+    };
+    Some(Diagnosis::new(evidence, kind, Confidence::Proved, culprits, summary).because(facts))
+}
+
+/// The groups a rank makes.
+fn made(sight: &Sight) -> List<Vec<Rank>> {
+    let group = |what: &What| match what {
+        What::NewGroup(members) => Some(members.clone()),
+        _ => None,
+    };
+    let coming = sight
+        .coming()
+        .filter(|_| sight.process == Process::Running || sight.process == Process::Unknown);
+    let deeds = sight.entered().chain(coming.unwrap_or_default());
+    List {
+        rank: sight.rank,
+        entries: deeds.filter_map(|deed| group(&deed.what)).collect(),
+        is_closed: coming.is_some(),
+    }
+}

@@ -1,0 +1,264 @@
+//! Rules against small jobs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+
+const WORLD: &str = "world";
+
+fn world(size: u32) -> Arc<[Rank]> {
+    (0..size).map(Rank).collect()
+}
+
+fn deed(what: What) -> Deed {
+    Deed {
+        what,
+        at: String::new(),
+    }
+}
+
+/// `a` to `z` are collectives of the world, told apart by their names; `s` … by their own.
+fn collective(name: &str, size: u32) -> Deed {
+    deed(What::Collective(Collective {
+        group: WORLD.into(),
+        members: world(size),
+        name: name.into(),
+        nature: [].into(),
+    }))
+}
+
+fn rank(number: u32) -> Sight {
+    Sight {
+        process: Process::Running,
+        ..Sight::unknown(Rank(number))
+    }
+}
+
+fn job(ranks: Vec<Sight>) -> Evidence {
+    Evidence {
+        ranks,
+        is_whole: true,
+        strangers: Vec::new(),
+        still: Duration::from_secs(1),
+    }
+}
+
+fn inside(sight: Sight, deed: Deed) -> Sight {
+    Sight {
+        doing: Some((deed, Duration::from_secs(1))),
+        ..sight
+    }
+}
+
+fn meeting(rank: u32, size: u32, port: u16) -> Deed {
+    deed(What::Init(Meeting {
+        method: "env".into(),
+        place: format!("127.0.0.1:{port}"),
+        told: None,
+        rank,
+        world_size: size,
+    }))
+}
+
+fn told(evidence: &Evidence) -> (Kind, Vec<u32>) {
+    let diagnosis = diagnose(evidence);
+    let culprits = diagnosis.culprits.iter().map(|rank| rank.0);
+    (diagnosis.kind, culprits.collect())
+}
+
+#[test]
+fn a_rank_that_skips_is_told_from_those_who_wait() {
+    let mut ranks: Vec<Sight> = (0..3)
+        .map(|number| inside(rank(number), collective("all_reduce", 3)))
+        .collect();
+    ranks.push(Sight {
+        ahead: Ahead::Known(Vec::new()),
+        doing: Some((deed(What::Own("sleep".into())), Duration::from_secs(1))),
+        ..rank(3)
+    });
+    for sight in &mut ranks {
+        if let Some((
+            Deed {
+                what: What::Collective(one),
+                ..
+            },
+            _,
+        )) = &mut sight.doing
+        {
+            one.members = world(4);
+        }
+        sight.ahead = Ahead::Known(Vec::new());
+    }
+    let evidence = job(ranks.clone());
+    assert_eq!(told(&evidence), (Kind::CollectiveSkipped, vec![3]));
+    assert_eq!(diagnose(&evidence).victims, world(3).to_vec());
+    // Who has it before him is late and nothing else.
+    ranks[3].ahead = Ahead::Known(vec![collective("all_reduce", 4)]);
+    assert_eq!(told(&job(ranks.clone())), (Kind::Slow, vec![3]));
+    // Who is gone or stopped is that, whatever he meant to do.
+    ranks[3].process = Process::Stopped;
+    assert_eq!(told(&job(ranks.clone())), (Kind::PeerStopped, vec![3]));
+    ranks[3].process = Process::Ended("signal 9 (SIGKILL)".into());
+    assert_eq!(told(&job(ranks.clone())), (Kind::PeerDead, vec![3]));
+    // And of whom nothing is known, nothing is said.
+    ranks[3] = Sight::unknown(Rank(3));
+    assert_eq!(told(&job(ranks)), (Kind::Unknown, vec![]));
+}
+
+#[test]
+fn a_port_of_its_own_is_found_by_votes_or_by_what_the_launcher_told() {
+    let mut ranks: Vec<Sight> = (0..4)
+        .map(|number| inside(rank(number), meeting(number, 4, 29500)))
+        .collect();
+    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    ranks[0] = inside(rank(0), meeting(0, 4, 29501));
+    assert_eq!(told(&job(ranks)), (Kind::PortMismatch, vec![0]));
+    let with_told = |number: u32, port: u16| {
+        let mut deed = meeting(number, 2, port);
+        if let What::Init(one) = &mut deed.what {
+            one.told = Some("127.0.0.1:29500".into());
+        }
+        inside(rank(number), deed)
+    };
+    let two = job(vec![with_told(0, 29501), with_told(1, 29500)]);
+    assert_eq!(told(&two), (Kind::PortMismatch, vec![0]));
+}
+
+#[test]
+fn worlds_of_the_wrong_size() {
+    let alone = Sight {
+        done: vec![meeting(0, 1, 29500)],
+        ..rank(0)
+    };
+    let mut ranks = vec![alone];
+    ranks.extend((1..4).map(|number| inside(rank(number), meeting(number, 4, 29500))));
+    assert_eq!(told(&job(ranks)), (Kind::SplitWorld, vec![0]));
+    let five = |number| inside(rank(number), meeting(number, 5, 29500));
+    let ranks = (0..4).map(five).collect();
+    assert_eq!(told(&job(ranks)), (Kind::MissingRank, vec![4]));
+    let sizes = [4, 4, 4, 5];
+    let ranks = (0..4)
+        .map(|number| inside(rank(number), meeting(number, sizes[number as usize], 29500)))
+        .collect();
+    assert_eq!(told(&job(ranks)), (Kind::WorldSizeDisagreement, vec![3]));
+}
+
+#[test]
+fn who_claims_to_be_another() {
+    let claims = [0, 1, 1];
+    let ranks = (0..3)
+        .map(|number| inside(rank(number), meeting(claims[number as usize], 3, 29500)))
+        .collect();
+    assert_eq!(told(&job(ranks)), (Kind::DuplicateRank, vec![2]));
+}
+
+#[test]
+fn groups_in_another_order() {
+    let group = |members: &[u32]| deed(What::NewGroup(members.iter().copied().map(Rank).collect()));
+    let (a, b) = (group(&[0, 1]), group(&[2, 3]));
+    let made = |number: u32, groups: &[&Deed]| Sight {
+        done: groups.iter().map(|deed| (*deed).clone()).collect(),
+        ahead: Ahead::Known(Vec::new()),
+        ..rank(number)
+    };
+    let with = |odd: Sight| {
+        let mut ranks: Vec<Sight> = (0..4).map(|number| made(number, &[&a, &b])).collect();
+        ranks[2] = odd;
+        contradiction(&job(ranks)).map(|one| {
+            (
+                one.kind,
+                one.culprits.iter().map(|r| r.0).collect::<Vec<_>>(),
+            )
+        })
+    };
+    assert_eq!(with(made(2, &[&a, &b])), None);
+    assert_eq!(with(made(2, &[&b, &a])), Some((Kind::GroupOrder, vec![2])));
+    assert_eq!(with(made(2, &[&b])), Some((Kind::GroupSkipped, vec![2])));
+    assert_eq!(
+        with(made(2, &[&group(&[0, 2]), &b])),
+        Some((Kind::GroupMembersDiffer, vec![2]))
+    );
+}
+
+#[test]
+fn a_circle_is_found_and_who_made_it() {
+    let on = |group: &str| {
+        deed(What::Collective(Collective {
+            group: group.into(),
+            members: world(3),
+            name: "all_reduce".into(),
+            nature: [].into(),
+        }))
+    };
+    let first = |number: u32, one: &str, two: &str| Sight {
+        ahead: Ahead::Known(vec![on(two)]),
+        ..inside(rank(number), on(one))
+    };
+    let ranks = vec![first(0, "a", "b"), first(1, "b", "a"), first(2, "a", "b")];
+    assert_eq!(told(&job(ranks)), (Kind::CyclicWait, vec![1]));
+}
+
+#[test]
+fn a_message_without_its_other_side() {
+    let message = |sends, peer| {
+        deed(What::Message(Message {
+            group: WORLD.into(),
+            sends,
+            peer: Some(Rank(peer)),
+            tag: 0,
+        }))
+    };
+    let mut ranks = vec![
+        Sight {
+            ahead: Ahead::Known(Vec::new()),
+            ..inside(rank(0), message(false, 1))
+        },
+        Sight {
+            ahead: Ahead::Known(Vec::new()),
+            ..inside(rank(1), deed(What::Own("sleep".into())))
+        },
+    ];
+    assert_eq!(told(&job(ranks.clone())), (Kind::MessageUnmatched, vec![1]));
+    ranks[1].ahead = Ahead::Known(vec![message(true, 0)]);
+    assert_eq!(told(&job(ranks)), (Kind::Slow, vec![1]));
+}
+
+#[test]
+fn the_reason_is_what_a_rank_raised_and_not_what_the_others_did_of_it() {
+    let mut ranks: Vec<Sight> = (0..3)
+        .map(|number| inside(rank(number), collective("barrier", 3)))
+        .collect();
+    ranks[1] = Sight {
+        errors: vec!["ValueError: bad batch".into()],
+        ..rank(1)
+    };
+    assert_eq!(told(&job(ranks.clone())), (Kind::PeerRaised, vec![1]));
+    ranks[1].errors =
+        vec!["ValueError: environment variable MASTER_PORT expected, but not set".into()];
+    assert_eq!(told(&job(ranks)), (Kind::EnvironmentMissing, vec![1]));
+}
+
+#[test]
+fn ten_thousand_ranks_are_no_matter() {
+    let size = 10_000;
+    let members = world(size);
+    let ranks = (0..size)
+        .map(|number| match number {
+            4711 => Sight {
+                process: Process::Stopped,
+                ..rank(number)
+            },
+            _ => inside(
+                rank(number),
+                deed(What::Collective(Collective {
+                    group: WORLD.into(),
+                    members: members.clone(),
+                    name: "all_reduce".into(),
+                    nature: [].into(),
+                })),
+            ),
+        })
+        .collect();
+    assert_eq!(told(&job(ranks)), (Kind::PeerStopped, vec![4711]));
+}

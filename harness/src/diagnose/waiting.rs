@@ -1,0 +1,376 @@
+//! Who waits for whom. A rank in a collective waits for the members that have not entered it; whoever waits is not the
+//! culprit. The end of such a chain is: a rank that is gone, stopped, or raised; a circle; or one who is busy and on the
+//! way, which is no hang.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::errors::{Told, told};
+use super::evidence::{Evidence, Message, Process, Sight, What, list};
+use super::verdict::{Confidence, Diagnosis, Kind};
+use crate::names::Rank;
+
+/// What the ends of all chains of waiting ranks come to.
+#[must_use]
+pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
+    let waits = Waits::of(evidence);
+    let (mut ends, mut seen) = (Ends::default(), HashSet::new());
+    for sight in &evidence.ranks {
+        if waits.for_whom(sight).is_some() {
+            waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
+        }
+    }
+    ends.verdict(evidence)
+}
+
+/// Ranks that take a message that nobody sends, or the other way round.
+#[must_use]
+pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
+    for sight in &evidence.ranks {
+        let Some(What::Message(message)) = sight.now() else {
+            continue;
+        };
+        let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
+            continue;
+        };
+        let Some(coming) = peer.coming().filter(|_| is_there(peer)) else {
+            continue;
+        };
+        let nth = sides(sight, message).count();
+        let answers = |own: &&Message| answers(own, message, sight.rank);
+        let theirs = messages(peer).filter(answers).count();
+        let still = coming
+            .iter()
+            .filter_map(|deed| as_message(&deed.what))
+            .filter(answers)
+            .count();
+        if theirs + still >= nth {
+            continue;
+        }
+        let (has, lacks) = match message.sends {
+            true => ("sends to", "receives"),
+            false => ("receives from", "sends"),
+        };
+        let summary = format!(
+            "rank {} {has} rank {} (tag {}), which never {lacks} it",
+            sight.rank, peer.rank, message.tag
+        );
+        let facts = vec![
+            format!(
+                "it is message number {nth} between them that way on rank {}",
+                sight.rank
+            ),
+            format!(
+                "rank {} has {} such calls, done or to come",
+                peer.rank,
+                theirs + still
+            ),
+        ];
+        let culprits = vec![peer.rank];
+        return Some(
+            Diagnosis::new(
+                evidence,
+                Kind::MessageUnmatched,
+                Confidence::Proved,
+                culprits,
+                summary,
+            )
+            .because(facts),
+        );
+    }
+    None
+}
+
+/// Where chains of waiting ranks end.
+#[derive(Default)]
+struct Ends {
+    dead: BTreeSet<Rank>,
+    stopped: BTreeSet<Rank>,
+    raised: BTreeSet<Rank>,
+    circle: BTreeSet<Rank>,
+    busy: BTreeSet<Rank>,
+    inside: BTreeSet<Rank>,
+    leaving: BTreeSet<Rank>,
+}
+
+impl Ends {
+    /// The gravest of them: what is gone does not come back, what is busy may.
+    fn verdict(self, evidence: &Evidence) -> Option<Diagnosis> {
+        let text = |rank: &Rank| {
+            find(evidence, *rank).map_or_else(String::new, |sight| match &sight.process {
+                Process::Ended(how) => format!(": {how}"),
+                _ => sight
+                    .errors
+                    .last()
+                    .map_or_else(String::new, |error| format!(": {}", first_line(error))),
+            })
+        };
+        let all = |ranks: &BTreeSet<Rank>| ranks.iter().copied().collect::<Vec<_>>();
+        let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
+        let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
+            let what = format!("is gone{}", first(&self.dead));
+            (Kind::PeerDead, Confidence::Proved, &self.dead, what)
+        } else if !self.stopped.is_empty() {
+            let what = "is stopped (state T)".to_owned();
+            (Kind::PeerStopped, Confidence::Proved, &self.stopped, what)
+        } else if !self.raised.is_empty() {
+            let what = format!("raised an error{}", first(&self.raised));
+            (Kind::PeerRaised, Confidence::Proved, &self.raised, what)
+        } else if !self.circle.is_empty() {
+            let what = "wait for each other in a circle".to_owned();
+            (Kind::CyclicWait, Confidence::Proved, &self.circle, what)
+        } else if !self.busy.is_empty() {
+            let what = "is busy with something of its own, and on its way".to_owned();
+            (Kind::Slow, Confidence::None, &self.busy, what)
+        } else if !self.leaving.is_empty() {
+            let what = "has not come out of tearing down".to_owned();
+            (Kind::TeardownStuck, Confidence::Likely, &self.leaving, what)
+        } else if !self.inside.is_empty() {
+            let what = "has not come out of a collective that every member has entered and others have left".to_owned();
+            (Kind::StuckInCall, Confidence::Likely, &self.inside, what)
+        } else {
+            return None;
+        };
+        let ranks = all(ranks);
+        let blamed = match kind {
+            Kind::CyclicWait => against_the_order(evidence, &ranks),
+            _ => ranks.clone(),
+        };
+        let summary = format!("rank {} {what}", list(&ranks));
+        let facts = ranks
+            .iter()
+            .filter_map(|rank| find(evidence, *rank))
+            .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
+            .collect();
+        Some(Diagnosis::new(evidence, kind, confidence, blamed, summary).because(facts))
+    }
+}
+
+/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks; all of them if no order is.
+fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
+    let order = |sight: &Sight| -> Vec<String> {
+        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
+        deeds
+            .filter_map(|deed| match &deed.what {
+                What::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
+                _ => None,
+            })
+            .collect()
+    };
+    let orders: Vec<(Rank, Vec<String>)> = evidence
+        .ranks
+        .iter()
+        .map(|sight| (sight.rank, order(sight)))
+        .collect();
+    let votes = |one: &Vec<String>| orders.iter().filter(|(_, other)| other == one).count();
+    let common = orders.iter().find(|(_, one)| votes(one) * 2 > orders.len());
+    let Some((_, common)) = common else {
+        return circle.to_vec();
+    };
+    let against: Vec<Rank> = orders
+        .iter()
+        .filter(|(rank, one)| circle.contains(rank) && one != common)
+        .map(|(rank, _)| *rank)
+        .collect();
+    match against.is_empty() {
+        true => circle.to_vec(),
+        false => against,
+    }
+}
+
+/// Who waits for whom.
+struct Waits<'a> {
+    evidence: &'a Evidence,
+    by_rank: HashMap<Rank, &'a Sight>,
+    /// Collectives that each rank has entered, by group.
+    entered: HashMap<(Rank, &'a str), usize>,
+    /// Whom a collective waits for, by group and number.
+    missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
+}
+
+impl<'a> Waits<'a> {
+    fn of(evidence: &'a Evidence) -> Self {
+        let mut entered = HashMap::new();
+        for sight in &evidence.ranks {
+            for deed in sight.entered() {
+                if let What::Collective(one) = &deed.what {
+                    *entered.entry((sight.rank, one.group.as_str())).or_default() += 1;
+                }
+            }
+        }
+        Self {
+            evidence,
+            by_rank: evidence
+                .ranks
+                .iter()
+                .map(|sight| (sight.rank, sight))
+                .collect(),
+            entered,
+            missing: RefCell::default(),
+        }
+    }
+
+    fn entered(&self, rank: Rank, group: &'a str) -> usize {
+        self.entered.get(&(rank, group)).copied().unwrap_or(0)
+    }
+
+    /// The ranks that this one waits for; none if it waits for nobody.
+    fn for_whom(&self, sight: &'a Sight) -> Option<Vec<Rank>> {
+        if !is_there(sight) {
+            return None;
+        }
+        match sight.now()? {
+            What::Collective(one) => {
+                let number = self.entered(sight.rank, &one.group) - 1;
+                Some(self.missing(&one.members, &one.group, number))
+            }
+            What::Await(group, number) => {
+                let members = sight.entered().find_map(|deed| match &deed.what {
+                    What::Collective(one) if one.group == *group => Some(&one.members),
+                    _ => None,
+                })?;
+                Some(self.missing(members, group, *number))
+            }
+            What::Message(message) => {
+                let peer = message.peer?;
+                let nth = sides(sight, message).count();
+                let other = self.by_rank.get(&peer)?;
+                let theirs = messages(other)
+                    .filter(|own| answers(own, message, sight.rank))
+                    .count();
+                Some(if theirs >= nth {
+                    Vec::new()
+                } else {
+                    vec![peer]
+                })
+            }
+            What::NewGroup(_) => {
+                let nth = groups(sight);
+                let late = self.evidence.ranks.iter();
+                let late = late.filter(|other| groups(other) < nth);
+                Some(late.map(|other| other.rank).collect())
+            }
+            What::Init(_) | What::Destroy(_) | What::Own(_) => None,
+        }
+    }
+
+    fn missing(&self, members: &[Rank], group: &'a str, number: usize) -> Vec<Rank> {
+        let find = || {
+            let is_late = |rank: &Rank| {
+                self.by_rank.contains_key(rank) && self.entered(*rank, group) <= number
+            };
+            members.iter().copied().filter(is_late).collect()
+        };
+        let mut known = self.missing.borrow_mut();
+        known.entry((group, number)).or_insert_with(find).clone()
+    }
+
+    /// Follows a chain to its ends. Each rank is looked at once: what was found from it stays found.
+    fn follow(
+        &self,
+        sight: &'a Sight,
+        way: &mut Vec<Rank>,
+        seen: &mut HashSet<Rank>,
+        ends: &mut Ends,
+    ) {
+        if let Some(start) = way.iter().position(|rank| *rank == sight.rank) {
+            ends.circle.extend(&way[start..]);
+            return;
+        }
+        if !seen.insert(sight.rank) {
+            return;
+        }
+        let Some(missing) = self.for_whom(sight) else {
+            ends.note(sight);
+            return;
+        };
+        if missing.is_empty() {
+            // Everybody has entered: whoever is still inside while others have left is stuck in there.
+            if self.others_have_left(sight) {
+                ends.inside.insert(sight.rank);
+            }
+            return;
+        }
+        way.push(sight.rank);
+        for rank in missing {
+            if let Some(other) = self.by_rank.get(&rank) {
+                self.follow(other, way, seen, ends);
+            }
+        }
+        way.pop();
+    }
+
+    fn others_have_left(&self, sight: &'a Sight) -> bool {
+        let Some(What::Collective(one)) = sight.now() else {
+            return false;
+        };
+        let number = self.entered(sight.rank, &one.group);
+        self.evidence.ranks.iter().any(|other| {
+            let is_inside =
+                matches!(other.now(), Some(What::Collective(theirs)) if theirs.group == one.group);
+            let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
+            one.members.contains(&other.rank) && left >= number
+        })
+    }
+}
+
+impl Ends {
+    fn note(&mut self, sight: &Sight) {
+        let raised = sight.errors.iter().any(|error| told(error) != Told::Effect);
+        match (&sight.process, sight.now()) {
+            (Process::Ended(_), _) => self.dead.insert(sight.rank),
+            (Process::Stopped, _) => self.stopped.insert(sight.rank),
+            (Process::Running | Process::Unknown, None) if raised => self.raised.insert(sight.rank),
+            (Process::Running | Process::Unknown, Some(What::Destroy(_))) => {
+                self.leaving.insert(sight.rank)
+            }
+            (Process::Running | Process::Unknown, Some(What::Own(_))) => {
+                self.busy.insert(sight.rank)
+            }
+            (Process::Running | Process::Unknown, _) => false,
+        };
+    }
+}
+
+fn find(evidence: &Evidence, rank: Rank) -> Option<&Sight> {
+    evidence.ranks.iter().find(|sight| sight.rank == rank)
+}
+
+fn is_there(sight: &Sight) -> bool {
+    matches!(sight.process, Process::Running | Process::Unknown)
+}
+
+fn groups(sight: &Sight) -> usize {
+    sight
+        .entered()
+        .filter(|deed| matches!(deed.what, What::NewGroup(_)))
+        .count()
+}
+
+fn as_message(what: &What) -> Option<&Message> {
+    match what {
+        What::Message(message) => Some(message),
+        _ => None,
+    }
+}
+
+fn messages(sight: &Sight) -> impl Iterator<Item = &Message> {
+    sight.entered().filter_map(|deed| as_message(&deed.what))
+}
+
+/// A rank's messages of the same kind, to or from the same peer.
+fn sides<'a>(sight: &'a Sight, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
+    messages(sight).filter(move |one| *one == like)
+}
+
+/// Whether one side of a message is the other side of what `rank` does.
+fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
+    own.group == other.group
+        && own.sends != other.sends
+        && own.tag == other.tag
+        && own.peer.is_none_or(|peer| peer == rank)
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
