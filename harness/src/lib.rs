@@ -33,6 +33,7 @@ pub mod case;
 pub mod cli;
 pub mod diagnose;
 pub mod dtype;
+pub mod host;
 pub mod judge;
 pub mod names;
 pub mod oracle;

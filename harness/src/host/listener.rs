@@ -1,0 +1,108 @@
+//! Who listens at a port, and whether it is a store of PyTorch's.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Who listens at a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The port.
+    pub port: u16,
+    /// Its process; none if that belongs to another user.
+    pub pid: Option<u32>,
+}
+
+/// Everybody who listens for TCP connections at one of these ports.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn listeners(ports: &[u16]) -> Vec<Listener> {
+    use std::collections::HashMap;
+
+    use procfs::net::{TcpState, tcp, tcp6};
+    use procfs::process::{FDTarget, all_processes};
+
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let mut found: HashMap<u64, Listener> = sockets
+        .filter(|socket| socket.state == TcpState::Listen)
+        .filter(|socket| ports.contains(&socket.local_address.port()))
+        .map(|socket| {
+            let port = socket.local_address.port();
+            (socket.inode, Listener { port, pid: None })
+        })
+        .collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    for process in all_processes().into_iter().flatten().flatten() {
+        for file in process.fd().into_iter().flatten().flatten() {
+            if let FDTarget::Socket(inode) = file.target
+                && let Some(listener) = found.get_mut(&inode)
+            {
+                // A socket that several processes hold belongs to the one that opened it: parents come first.
+                listener.pid.get_or_insert(process.pid().cast_unsigned());
+            }
+        }
+    }
+    let mut all: Vec<Listener> = found.into_values().collect();
+    all.sort_by_key(|one| (one.port, one.pid));
+    all.dedup();
+    all
+}
+
+/// Everybody who listens for TCP connections at one of these ports.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
+    Vec::new()
+}
+
+/// How long a store may take to answer.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// First bytes of a client of TCPStore: query VALIDATE and the magic number of `TCPStoreBackend.hpp`, then query PING
+/// with a number that comes back.
+const VALIDATE: u8 = 0;
+const MAGIC: u32 = 0x3C85_F7CE;
+const PING: u8 = 13;
+const NONCE: u32 = 0x616C_6C72;
+
+/// Whether a TCPStore answers there; none if nobody takes the connection.
+#[must_use]
+pub fn speaks_as_store(address: SocketAddr) -> Option<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut hello = vec![VALIDATE];
+    hello.extend(MAGIC.to_le_bytes());
+    hello.push(PING);
+    hello.extend(NONCE.to_le_bytes());
+    if stream.write_all(&hello).is_err() {
+        return Some(false);
+    }
+    let mut answer = [0; 4];
+    let answered = stream.read_exact(&mut answer).is_ok();
+    Some(answered && u32::from_le_bytes(answer) == NONCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn who_listens_and_says_nothing_is_no_store() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        assert_eq!(speaks_as_store(address), Some(false));
+        if cfg!(target_os = "linux") {
+            let known = Listener {
+                port: address.port(),
+                pid: Some(std::process::id()),
+            };
+            assert_eq!(listeners(&[address.port()]), vec![known]);
+        }
+        drop(socket);
+        assert_eq!(listeners(&[address.port()]), Vec::new());
+        assert_eq!(speaks_as_store(address), None);
+    }
+}

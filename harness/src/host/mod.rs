@@ -1,0 +1,10 @@
+//! This machine seen from outside its programs: what a process does, and who listens at a port. Needs no privileges, and
+//! sees what the caller may see: of other users' processes that is little. Linux only; elsewhere nothing is known.
+//!
+//! In: process ids and ports. Out: facts, or none. Nothing here knows ranks or worlds.
+
+mod listener;
+mod process;
+
+pub use listener::{Listener, listeners, speaks_as_store};
+pub use process::{Activity, activity, describe};

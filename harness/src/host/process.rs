@@ -1,0 +1,102 @@
+//! What a process does.
+
+/// What a process does, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It runs, or waits for something.
+    Alive {
+        /// Time on the processor so far, in clock ticks, of all its threads.
+        ticks: u64,
+    },
+    /// A signal or a debugger has stopped it.
+    Stopped,
+    /// It is gone.
+    Gone,
+}
+
+/// What a process does now; none if this machine does not tell.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn activity(pid: u32) -> Option<Activity> {
+    use procfs::ProcError;
+    use procfs::process::{ProcState, Process};
+
+    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat());
+    match stat {
+        Ok(stat) => Some(match stat.state() {
+            Ok(ProcState::Stopped | ProcState::Tracing) => Activity::Stopped,
+            Ok(ProcState::Zombie | ProcState::Dead) => Activity::Gone,
+            Ok(_) | Err(_) => Activity::Alive {
+                ticks: stat.utime + stat.stime,
+            },
+        }),
+        Err(ProcError::NotFound(_)) => Some(Activity::Gone),
+        Err(_) => None,
+    }
+}
+
+/// What a process does now; none if this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn activity(_pid: u32) -> Option<Activity> {
+    None
+}
+
+/// `python3 train.py (pid 4711)`, as much as can be seen of it.
+#[must_use]
+pub fn describe(pid: u32) -> String {
+    match command(pid) {
+        Some(command) => format!("{command} (pid {pid})"),
+        None => format!("pid {pid}"),
+    }
+}
+
+/// The longest command line that is shown, in characters.
+#[cfg(target_os = "linux")]
+const COMMAND: usize = 80;
+
+#[cfg(target_os = "linux")]
+fn command(pid: u32) -> Option<String> {
+    let process = procfs::process::Process::new(pid.cast_signed()).ok()?;
+    let words = process.cmdline().ok()?.join(" ");
+    let line: String = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.is_empty() {
+        return process.stat().ok().map(|stat| stat.comm);
+    }
+    Some(match line.char_indices().nth(COMMAND) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn command(_pid: u32) -> Option<String> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_seen_alive_stopped_and_gone() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        assert!(matches!(activity(pid), Some(Activity::Alive { .. })));
+        // It is this program until it has become that one.
+        while !describe(pid).contains("sleep 60") {
+            std::thread::yield_now();
+        }
+        let raw = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(raw, rustix::process::Signal::STOP).unwrap();
+        while activity(pid) != Some(Activity::Stopped) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(activity(pid), Some(Activity::Gone));
+    }
+}
