@@ -23,8 +23,8 @@ pub use random::{RANDOM, RandomSpec};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub use script::{
-    Afterwards, ExpectSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove, OpSpec,
-    SCRIPT, ScriptSpec, SteadySpec, Verb,
+    Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
+    OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
 pub(crate) use validate::{is_backend_string, is_env_name, is_name};
 

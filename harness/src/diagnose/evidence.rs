@@ -64,6 +64,16 @@ impl Sight {
             .chain(self.doing.as_ref().map(|(deed, _)| deed))
     }
 
+    /// Where it waits for others, or was when waiting failed.
+    #[must_use]
+    pub fn stands(&self) -> Option<&What> {
+        let failed = || self.done.last().filter(|_| !self.errors.is_empty());
+        match &self.doing {
+            Some((deed, _)) => Some(&deed.what),
+            None => failed().map(|deed| &deed.what),
+        }
+    }
+
     /// What it will enter, if that is known.
     #[must_use]
     pub fn coming(&self) -> Option<&[Deed]> {
@@ -134,6 +144,8 @@ pub enum What {
     Await(String, usize),
     /// Sends or receives.
     Message(Message),
+    /// Waits for the message of this kind that it issued as number so and so, from 1.
+    AwaitMessage(Message, usize),
     /// Tears a group down.
     Destroy(String),
     /// Something that needs nobody else.
@@ -197,8 +209,8 @@ pub struct Stranger {
     pub port: u16,
     /// `python (pid 4711)`; `a process of another user`.
     pub owner: String,
-    /// Whether it answers as a store does; none: nobody asked.
-    pub is_store: Option<bool>,
+    /// Whether it takes connections and says nothing.
+    pub is_silent: bool,
 }
 
 impl std::fmt::Display for Deed {
@@ -218,7 +230,7 @@ impl std::fmt::Display for What {
             Self::NewGroup(members) => write!(f, "new_group({})", list(members)),
             Self::Collective(one) => write!(f, "{one}"),
             Self::Await(group, number) => write!(f, "wait for collective {number} of {group}"),
-            Self::Message(message) => {
+            Self::Message(message) | Self::AwaitMessage(message, _) => {
                 let verb = if message.sends {
                     "send to"
                 } else {

@@ -44,12 +44,11 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let meeting = rendezvous::contradiction(evidence);
     let chain = waiting::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
-    // A circle is told by what made it, if ranks contradict each other.
-    let is_end = |one: &Diagnosis| is_proved(one) && one.kind != Kind::CyclicWait;
+    // Whoever contradicts the others may well die or wait in a circle because of it.
     let in_order = [
         meeting.clone().filter(is_proved),
-        chain.clone().filter(is_end),
         contradiction(evidence),
+        chain.clone().filter(is_proved),
         waiting::unmatched(evidence),
         chain,
         meeting,
@@ -101,6 +100,7 @@ impl Diagnosis {
             .collect();
         Self {
             kind,
+            after_s: evidence.still.as_secs_f64(),
             confidence,
             culprits,
             victims,

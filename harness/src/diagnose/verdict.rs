@@ -97,6 +97,8 @@ pub enum Confidence {
 pub struct Diagnosis {
     /// What is wrong.
     pub kind: Kind,
+    /// Seconds since the last progress when it was given.
+    pub after_s: f64,
     /// How sure that is.
     pub confidence: Confidence,
     /// Who caused it.

@@ -6,5 +6,5 @@
 mod listener;
 mod process;
 
-pub use listener::{Listener, listeners, speaks_as_store};
+pub use listener::{Listener, Voice, listeners, voice};
 pub use process::{Activity, activity, describe};

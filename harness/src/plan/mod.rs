@@ -14,7 +14,7 @@ mod sweep;
 pub use build::{LeftOut, Plan, Selection, Target, plan};
 pub use expand::{groups, replay};
 pub use filter::{Filter, FilterError};
-pub use script::{Act, MessageAct, Move, Script};
+pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, What};
 pub use shard::{Shard, ShardError};
 

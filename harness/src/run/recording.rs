@@ -170,6 +170,7 @@ impl Writer<'_> {
             class: finding.class,
             difference: finding.difference,
             ranks: finding.ranks,
+            diagnosis: finding.diagnosis,
             expectation: entry.map(Entry::reason),
             observations: finding.observations,
             checked: finding.checked,

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::{Player, Stop, short};
 use crate::case::Afterwards;
+use crate::diagnose::Kind;
 use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
-use crate::plan::Script;
+use crate::plan::{Hang, Script};
 use crate::protocol::ToRank;
 use crate::run::pending::Purpose;
 use crate::script::{Answer, Cue, Staged};
@@ -64,7 +65,14 @@ impl Player<'_> {
         let fate = self.scenario.checks[index]
             .script
             .as_ref()
-            .map_or(Afterwards::GoOn, |script| script.afterwards);
+            .map_or(Afterwards::GoOn, |script| match &script.hang {
+                // Whoever is late comes.
+                Some(Hang {
+                    kind: Kind::Slow, ..
+                })
+                | None => script.afterwards,
+                Some(_) => Afterwards::Abandon,
+            });
         self.played.checks.insert(index, finding);
         match fate {
             Afterwards::GoOn if passed => Ok(()),
@@ -114,6 +122,11 @@ impl Player<'_> {
         for (rank, _) in free {
             self.world.send(rank, ToRank::Go, Vec::new());
         }
+    }
+
+    /// Whether the rank is stopped only for a while.
+    pub(super) fn is_paused(&self, rank: Rank) -> bool {
+        self.acting.paused.iter().any(|(paused, _)| *paused == rank)
     }
 
     /// When the next stopped rank is to go on.
