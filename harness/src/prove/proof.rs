@@ -17,7 +17,7 @@ use super::panel::{self, Panel};
 use super::record::Head;
 use crate::case::{self, Case};
 use crate::judge::Outcome;
-use crate::names::ScenarioId;
+use crate::names::{RequirementId, ScenarioId};
 use crate::plan::{self, Scenario, Selection, Target};
 use crate::platform::Platform;
 use crate::report::{CheckRecord, FORMAT, Record};
@@ -139,7 +139,27 @@ impl Plan {
                 .map(|one| (one.id.clone(), one.text.clone()))
                 .collect(),
             shared: self.index.shared.clone(),
+            elsewhere: self.elsewhere(),
         }
+    }
+
+    /// What the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
+    fn elsewhere(&self) -> BTreeMap<RequirementId, String> {
+        let requirements = self.suite.requirements.iter();
+        let absent = requirements.filter_map(|one| {
+            let why = one.not_on.get(&self.genuine.backend)?;
+            let asks = |case: &&Arc<Case>| {
+                let mut steps = case.steps.iter();
+                case.covers.contains(&one.id) || steps.any(|step| step.covers().contains(&one.id))
+            };
+            let cases = self.suite.cases.iter().filter(asks);
+            let cases: Vec<&str> = cases.map(|case| case.id.as_str()).collect();
+            Some((
+                one.id.clone(),
+                format!("{why}; asked elsewhere by {}", cases.join(", ")),
+            ))
+        });
+        absent.collect()
     }
 
     /// The suite.
