@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::diagnosing::Looks;
 use super::{Player, Stop, short};
 use crate::case::Afterwards;
 use crate::diagnose::Kind;
@@ -51,6 +52,7 @@ impl Player<'_> {
             }
         };
         self.acting = Acting::default();
+        self.looks = Looks::default();
         let steps = std::mem::take(&mut staged.steps);
         if self.leaves_out(index, &steps) {
             return Ok(());

@@ -78,7 +78,7 @@ impl Player<'_> {
 
     /// Holds the verdict that a script must come to against the one it comes to.
     pub(super) fn judge_hang(&self, hang: &Hang, told: Diagnosis, script: Finding) -> Finding {
-        if hang.kind == Kind::Slow && script.outcome == Outcome::Pass {
+        if hang.kind == Kind::Slow && told.confidence != Confidence::Proved {
             return self.judge_slow(hang, script);
         }
         let hung = script.outcome == Outcome::Hang;
@@ -114,11 +114,11 @@ impl Player<'_> {
         }
     }
 
-    /// A script in which somebody is late, and which came to its end: he must have been seen, and nothing worse.
+    /// A script in which somebody is late: it must come to a good end, and he must have been seen.
     fn judge_slow(&self, hang: &Hang, script: Finding) -> Finding {
         let late = self.looks.late.clone();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);
-        if seen != hang.culprits {
+        if script.outcome == Outcome::Pass && seen != hang.culprits {
             let text = format!(
                 "rank {} was seen to be late; it must be {}",
                 list(seen),
