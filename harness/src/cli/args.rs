@@ -24,9 +24,10 @@ Examples:
 
 const DIAGNOSE_EXIT_CODES: &str = "\
 Exit codes:
-  0   nothing is wrong: every rank finished, or somebody is slow and on the way
+  0   nothing wrong is seen: every rank finished, or somebody is slow and on the way
   1   a verdict was given, if only that ranks wait and the logs do not show for whom
   2   no such file, no logs in a folder, or nothing says which rank wrote them
+  3   the logs do not say where any rank is
 
 Examples:
   allranks diagnose rank0.log rank1.log rank2.log rank3.log

@@ -11,7 +11,7 @@ use crate::diagnose::{Kind, fold, lines};
 pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let report = logs::read(&arguments.logs, &mut io::stdin())
         .and_then(|sources| logs::report(&sources))
-        .map_err(usage)?;
+        .map_err(failure)?;
     if arguments.json {
         serde_json::to_writer_pretty(&mut *out, &report).map_err(io::Error::from)?;
         writeln!(out)?;
@@ -32,7 +32,8 @@ fn text(report: &Report) -> Vec<String> {
         Some(diagnosis) => lines(diagnosis),
         None => {
             let head =
-                "nothing wrong: no rank waits for another, and none raised an error".to_owned();
+                "nothing wrong is seen: no rank waits for another, and none ended with an error"
+                    .to_owned();
             let places = fold::places(&report.places).into_iter();
             std::iter::once(head)
                 .chain(places.map(|line| format!("    {line}")))
@@ -43,7 +44,12 @@ fn text(report: &Report) -> Vec<String> {
     text
 }
 
-fn usage(error: LogError) -> Failure {
-    let hint = error.hint();
-    Failure::Usage(error.to_string(), hint.to_owned())
+fn failure(error: LogError) -> Failure {
+    let (text, hint) = (error.to_string(), error.hint().to_owned());
+    match error {
+        LogError::Silent => Failure::Nothing(text, hint),
+        LogError::Absent(_) | LogError::Unreadable(..) | LogError::Empty(_) | LogError::NoRank => {
+            Failure::Usage(text, hint)
+        }
+    }
 }

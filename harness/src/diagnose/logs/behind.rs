@@ -50,12 +50,12 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
     let step = job.ranks[&waiting[0]].step()?;
     let waits_itself = |logged: &Logged| logged.step().is_some_and(|step| step.nature.waits());
     let late: Vec<u32> = match step.nature {
-        Nature::Message { peer, .. } => {
-            let logged = job.ranks.get(&peer)?;
-            (!waits_itself(logged))
-                .then_some(peer)
-                .into_iter()
-                .collect()
+        Nature::Message { sends, peer } => {
+            let answers = |rank: &u32| {
+                messages(job, peer, !sends, *rank) >= messages(job, *rank, sends, peer)
+            };
+            let is_late = !waits_itself(job.ranks.get(&peer)?) && !waiting.iter().all(answers);
+            is_late.then_some(peer).into_iter().collect()
         }
         Nature::Init
         | Nature::NewGroup(_)
@@ -73,7 +73,9 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         late.iter()
             .all(|rank| is_prefix(&job.ranks[rank], &job.ranks[&waiting[0]]))
     };
-    if late.is_empty() || late.len() > waiting.len() || !(is_minority || on_the_same_way()) {
+    let named = matches!(step.nature, Nature::Message { .. });
+    if late.is_empty() || late.len() > waiting.len() || !(named || is_minority || on_the_same_way())
+    {
         return None;
     }
     let gave_up = job.ranks.values().any(|logged| {
@@ -100,6 +102,17 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         late: late.into_iter().map(Rank).collect(),
         on_the_way,
     })
+}
+
+/// How many messages a rank has begun to send to, or receive from, another.
+fn messages(job: &Job, rank: u32, sending: bool, other: u32) -> usize {
+    let is_one = |nature: &Nature| matches!(nature, Nature::Message { sends, peer } if *sends == sending && *peer == other);
+    let begun = job
+        .ranks
+        .get(&rank)
+        .into_iter()
+        .flat_map(|logged| &logged.begun);
+    begun.filter(|step| is_one(&step.nature)).count()
 }
 
 /// Whether a rank has begun what the other has begun before it, and said something at all.

@@ -112,6 +112,19 @@ impl Job {
         Ok((job, notes))
     }
 
+    /// Whether nothing at all is said of phases, errors or ends.
+    pub(super) fn is_silent(&self) -> bool {
+        let says = |logged: &Logged| {
+            let story = &logged.story;
+            !logged.begun.is_empty()
+                || !story.errors.is_empty()
+                || !story.watchdog.groups.is_empty()
+        };
+        self.launcher.exits.is_empty()
+            && self.accusations.absent.is_empty()
+            && !self.ranks.values().any(says)
+    }
+
     /// Ranks of which there is no log.
     pub(super) fn absent(&self) -> Vec<Rank> {
         let absent = (0..self.size).filter(|rank| !self.ranks.contains_key(rank));

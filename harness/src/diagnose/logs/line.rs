@@ -100,6 +100,24 @@ impl<'a> Line<'a> {
     }
 }
 
+impl<'a> Line<'a> {
+    /// The line as it reads without the first bytes of its text.
+    pub(super) fn without(&self, bytes: usize) -> Self {
+        match &self.text {
+            Cow::Borrowed(text) => Self::read(&text[bytes..]),
+            Cow::Owned(text) => {
+                let line = Line::read(&text[bytes..]);
+                Self {
+                    rank: line.rank,
+                    local_rank: line.local_rank,
+                    moment: line.moment,
+                    text: Cow::Owned(line.text.into_owned()),
+                }
+            }
+        }
+    }
+}
+
 /// Without colours, and only what a terminal would show in the end where a line was written over.
 fn clean(raw: &str) -> Cow<'_, str> {
     let raw = raw.trim_end();

@@ -62,9 +62,12 @@ pub struct Report {
 /// What these logs show.
 ///
 /// # Errors
-/// No line of them belongs to a rank.
+/// No line of them belongs to a rank, or they say nothing of where ranks are.
 pub fn report(sources: &[Source]) -> Result<Report, LogError> {
     let (job, notes) = job::Job::of(sources)?;
+    if job.is_silent() {
+        return Err(LogError::Silent);
+    }
     let verdict = verdict::verdict(&job);
     let places = match &verdict {
         Some(_) => Vec::new(),

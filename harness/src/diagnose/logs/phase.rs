@@ -168,7 +168,8 @@ fn named(phase: &str) -> Option<(String, Nature)> {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    if !name.chars().any(char::is_alphabetic) {
+    // `starting up` names no phase.
+    if !name.chars().any(char::is_alphabetic) || name == "up" {
         return None;
     }
     let known = || {

@@ -43,6 +43,9 @@ pub enum LogError {
     /// Nothing says whose lines these are.
     #[error("nothing says which rank wrote these lines")]
     NoRank,
+    /// They tell of no phase and no error.
+    #[error("these logs do not say where any rank is")]
+    Silent,
 }
 
 impl LogError {
@@ -57,6 +60,9 @@ impl LogError {
             Self::Empty(_) => "logs are files such as rank0.log, 0/stderr.log or job.0000.out",
             Self::NoRank => {
                 "give one file for each rank (rank0.log rank1.log ...), or begin lines with [Rank 0]"
+            }
+            Self::Silent => {
+                "let ranks print lines such as `[Rank 0] Before barrier` and `[Rank 0] After barrier`, unbuffered"
             }
         }
     }

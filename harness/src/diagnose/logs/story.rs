@@ -108,12 +108,11 @@ fn labels(lines: &mut [Line<'_>]) -> BTreeSet<u32> {
         return BTreeSet::new();
     }
     for line in lines.iter_mut() {
-        let Some(found) = pattern.captures(&line.text) else {
-            continue;
-        };
-        let (rank, end) = (found[1].parse().ok(), found[0].len());
-        line.rank = rank;
-        line.text = line.text[end..].to_owned().into();
+        if let Some(found) = pattern.captures(&line.text) {
+            let (rank, end) = (found[1].parse().ok(), found[0].len());
+            *line = line.without(end);
+            line.rank = rank;
+        }
     }
     lines.iter().filter_map(|line| line.rank).collect()
 }
