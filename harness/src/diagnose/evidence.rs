@@ -90,6 +90,9 @@ impl Sight {
             (Process::Ended(how), ..) => format!("its process ended: {how}"),
             (Process::Stopped, Some((deed, _)), _) => format!("stopped in {deed}"),
             (Process::Stopped, None, _) => "stopped".to_owned(),
+            (Process::Running | Process::Unknown, Some((deed, Duration::ZERO)), _) => {
+                format!("in {deed}")
+            }
             (Process::Running | Process::Unknown, Some((deed, since)), _) => {
                 format!("in {deed} for {:.1} s", since.as_secs_f64())
             }
@@ -226,6 +229,7 @@ impl std::fmt::Display for Deed {
 impl std::fmt::Display for What {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Init(meeting) if meeting.place.is_empty() => f.write_str("init_process_group"),
             Self::Init(meeting) => write!(f, "init_process_group at {}", meeting.place),
             Self::NewGroup(members) => write!(f, "new_group({})", list(members)),
             Self::Collective(one) => write!(f, "{one}"),

@@ -14,6 +14,8 @@
 //! | `waiting` | who waits for whom |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
+//! | `text`, [`fold`] | a diagnosis for people |
+//! | [`logs`] | evidence from what ranks have written |
 //!
 //! A new kind: a variant of [`Kind`], its lines in `advice`, and a rule that says it.
 
@@ -21,11 +23,14 @@ mod advice;
 mod collectives;
 mod errors;
 mod evidence;
+pub mod fold;
 mod groups;
 mod ledger;
+pub mod logs;
 mod rendezvous;
 #[cfg(test)]
 mod tests;
+mod text;
 mod verdict;
 mod waiting;
 
@@ -33,6 +38,7 @@ pub use errors::{Told, told};
 pub use evidence::{
     Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
 };
+pub use text::{headline, lines};
 pub use verdict::{Confidence, Diagnosis, Kind};
 
 use crate::names::Rank;
