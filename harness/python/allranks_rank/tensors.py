@@ -67,7 +67,8 @@ class Storages:
         base = torch.frombuffer(
             self._block, dtype=torch.uint8, count=length, offset=self._at[index]
         )
-        if length % dtype.itemsize == 0:
+        # A copy of booleans may make every byte that is not 0 a 1, and what lies around a tensor is no boolean.
+        if length % dtype.itemsize == 0 and dtype != torch.bool:
             base = base.view(dtype)
         if pinned:
             copy = base.pin_memory()

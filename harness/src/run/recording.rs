@@ -184,6 +184,10 @@ pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Po
     Point {
         platform: &scenario.platform.name,
         backend: &scenario.backend,
+        made_of: scenario.platform.backends[&scenario.backend]
+            .made_of
+            .as_ref()
+            .map(|of| of.backend.as_str()),
         torch,
         case: &scenario.case.id,
         world_size: scenario.world_size,
