@@ -27,7 +27,7 @@ pub use check::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::case::Case;
+use crate::case::{Case, CpuBackend, DeviceId, Fail, SetDevice};
 use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Platform;
 use crate::protocol::StoreMethod;
@@ -53,6 +53,8 @@ pub struct Scenario {
     pub groups: Vec<Arc<Group>>,
     /// Its checks, in order.
     pub checks: Vec<Check>,
+    /// What must fail in it.
+    pub refused: Option<Fail>,
 }
 
 impl Scenario {
@@ -75,6 +77,12 @@ impl Scenario {
 pub struct Init {
     /// How ranks find each other.
     pub method: StoreMethod,
+    /// What init is told of the device.
+    pub device_id: DeviceId,
+    /// When the device is made the current one.
+    pub set_device: SetDevice,
+    /// What the world has for the host's tensors.
+    pub cpu_backend: CpuBackend,
     /// The axes of `world.init` that the case sweeps, for ids and columns: `("method", "tcp")`.
     pub swept: BTreeMap<String, String>,
 }

@@ -9,6 +9,7 @@ use crate::case::Starts;
 use crate::judge::{Entry, Finding, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
+use crate::report::recipe::REFUSED;
 use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
 
 /// The launcher's name in records.
@@ -113,10 +114,14 @@ impl Writer<'_> {
     }
 
     fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: Finding) {
+        let mut params = BTreeMap::from([("call".to_owned(), call.to_owned())]);
+        if let Some(fail) = &self.scenario.refused {
+            params.insert(REFUSED.to_owned(), fail.at.as_slice().join(", "));
+        }
         let identity = Identity {
             id,
             covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
-            params: BTreeMap::from([("call".to_owned(), call.to_owned())]),
+            params,
             at: format!("{}:1", self.scenario.case.source.display()),
             check: None,
         };

@@ -14,6 +14,8 @@ mod claim;
 mod judge;
 mod stage;
 
+pub(crate) use claim::{is_match, raised_in};
+
 pub(crate) use stage::turn;
 
 use std::collections::{BTreeMap, BTreeSet};
