@@ -22,12 +22,7 @@ use crate::platform::{Backend, Platform};
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
 /// one): nobody creates it and its steps have no checks.
 #[must_use]
-pub fn groups(
-    case: &Case,
-    platform: &Platform,
-    backend: &str,
-    size: WorldSize,
-) -> Vec<Arc<Group>> {
+pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
     let world = Group {
         name: "world".to_owned(),
         ranks: size.ranks().collect(),

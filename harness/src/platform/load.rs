@@ -88,7 +88,10 @@ fn inherit(platforms: &mut [Platform], documents: &[Document]) -> Vec<Diagnostic
 fn without(backend: &Backend, except: &[Op]) -> impl Iterator<Item = Support> {
     backend.supports.iter().filter_map(|support| {
         let all = || Op::ALL.to_vec();
-        let ops = support.ops.as_ref().map_or_else(all, |ops| ops.as_slice().to_vec());
+        let ops = support
+            .ops
+            .as_ref()
+            .map_or_else(all, |ops| ops.as_slice().to_vec());
         let ops: Vec<_> = ops.into_iter().filter(|op| !except.contains(op)).collect();
         (!ops.is_empty()).then(|| Support {
             ops: Some(OneOrMany::Many(ops)),
@@ -387,7 +390,10 @@ mod tests {
             fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
         };
         let paths = [fixtures(), folder.path().to_path_buf()];
-        write("sim", "{platform: cpu, backend: gloo, except: [monitored_barrier]}");
+        write(
+            "sim",
+            "{platform: cpu, backend: gloo, except: [monitored_barrier]}",
+        );
         let platforms = load(&paths).unwrap_or_else(|problems| panic!("{}", problems[0]));
         let [cpu, sim] = ["cpu", "sim"].map(|name| {
             let platform = platforms.iter().find(|one| one.name == name).unwrap();

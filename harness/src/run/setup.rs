@@ -80,7 +80,9 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
         DeviceId::Index => {
-            let index = device.split_once(':').and_then(|(_, index)| index.parse().ok());
+            let index = device
+                .split_once(':')
+                .and_then(|(_, index)| index.parse().ok());
             Some(DeviceArgument::Index(index.unwrap_or_default()))
         }
         DeviceId::Device => Some(DeviceArgument::Device(device.clone())),
@@ -227,9 +229,7 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
                 text(own)
             ));
         }
-        let timeout = call
-            .get("timeout_s")
-            .and_then(serde_json::Value::as_f64);
+        let timeout = call.get("timeout_s").and_then(serde_json::Value::as_f64);
         let asked = group.how.timeout_s.unwrap_or(scenario.case.world.timeout_s);
         if let Some(timeout) = timeout.filter(|timeout| *timeout != asked) {
             return Some(format!(
