@@ -63,6 +63,10 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
     {
         opening.push(GROUP_TIMEOUT_COVERS);
     }
+    if scenario.refused.is_some() {
+        // What must fail in it fails there.
+        opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
+    }
     writer.frame(init, "init", &opening, run.init);
     for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
         writer.check(check, finding);
