@@ -214,7 +214,11 @@ fn add(
     // What is never made has no checks.
     let made: Vec<_> = groups
         .iter()
-        .filter(|group| !refused.as_ref().is_some_and(|fail| fail.is_at(group)))
+        .filter(|group| {
+            !refused
+                .as_ref()
+                .is_some_and(|fail: &Fail| fail.is_at(group))
+        })
         .cloned()
         .collect();
     let place = Place {

@@ -65,6 +65,23 @@ impl Scenario {
         ["init", "end"].map(|name| CheckId(format!("{}#{name}", self.id)))
     }
 
+    /// What `init_process_group` gets as its backend.
+    #[must_use]
+    pub fn init_backend(&self) -> String {
+        let declared = self.platform.backends[&self.backend].init.as_ref();
+        let backend = declared.unwrap_or(&self.backend);
+        match self.init.cpu_backend {
+            CpuBackend::Absent => backend.clone(),
+            CpuBackend::Gloo => format!("cpu:gloo,{}:{backend}", self.platform.device_type),
+        }
+    }
+
+    /// Whether making this group must fail.
+    #[must_use]
+    pub fn refuses(&self, group: &Group) -> bool {
+        self.refused.as_ref().is_some_and(|fail| fail.is_at(group))
+    }
+
     /// Number of checks, the frame checks included.
     #[must_use]
     pub fn check_count(&self) -> usize {

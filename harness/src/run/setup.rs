@@ -69,14 +69,6 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
         StoreMethod::File => Some(format!("file://{}", at.file)),
         StoreMethod::Store => Some(format!("{HOST}:{}", at.port)),
     };
-    let backend = platform.backends[&scenario.backend]
-        .init
-        .clone()
-        .unwrap_or_else(|| scenario.backend.clone());
-    let backend = match scenario.init.cpu_backend {
-        CpuBackend::Absent => backend,
-        CpuBackend::Gloo => format!("cpu:gloo,{}:{backend}", platform.device_type),
-    };
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
         DeviceId::Index => {
@@ -110,7 +102,7 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
     let mut calls = vec![
         prepare(SetDevice::Before),
         Call::InitProcessGroup {
-            backend,
+            backend: scenario.init_backend(),
             method: scenario.init.method,
             url,
             rank,
@@ -131,11 +123,11 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             .filter(|group| !group.ranks.is_empty())
             .map(|group| {
                 let call = creation(group, world.timeout_s);
-                match &scenario.refused {
-                    Some(fail) if fail.is_at(group) => Call::Attempt {
+                match scenario.refuses(group) {
+                    true => Call::Attempt {
                         inner: Box::new(call),
                     },
-                    Some(_) | None => call,
+                    false => call,
                 }
             }),
     );
