@@ -276,3 +276,100 @@ fn narrow(mut scenario: Scenario, filters: &[Filter]) -> Option<Scenario> {
     scenario.checks = kept;
     stays.then_some(scenario)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::plan::Check;
+
+    fn checkout(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    }
+
+    /// The scenarios of a case of the repository on one of its platforms.
+    fn scenarios(case: &str, platform: &str) -> Vec<Scenario> {
+        let cases =
+            crate::case::load(&[checkout(case)]).unwrap_or_else(|found| panic!("{}", found[0]));
+        let folders = ["fixtures/platforms", "fixtures/sim/platforms"].map(checkout);
+        let platforms =
+            crate::platform::load(&folders).unwrap_or_else(|found| panic!("{}", found[0]));
+        let platform = platforms
+            .into_iter()
+            .find(|one| one.name == platform)
+            .unwrap();
+        let target = Target {
+            backend: platform.backends.keys().next().unwrap().clone(),
+            platform: Arc::new(platform),
+            devices: Some(8),
+        };
+        plan(&cases.cases, &[target], &Selection::default()).scenarios
+    }
+
+    #[test]
+    fn every_way_to_initialise_is_a_scenario_on_a_device_and_none_on_a_host() {
+        let ways = scenarios("cases/platforms/recipes.yaml", "simxpu");
+        assert_eq!(ways.len(), 18);
+        let last = ways.last().unwrap();
+        assert_eq!(
+            last.id.as_str(),
+            "platforms/recipes@simxpu.simxccl.ws4.cpu_backend-gloo.device_id-device.set_device-never"
+        );
+        assert_eq!(last.init_backend(), "cpu:gloo,simxpu:simxccl");
+        assert_eq!(ways[0].init_backend(), "simxccl");
+        assert!(scenarios("cases/platforms/recipes.yaml", "cpu").is_empty());
+    }
+
+    #[test]
+    fn what_must_fail_has_no_checks_and_everything_else_has() {
+        let of_group = |scenario: &Scenario, name: &str| {
+            let named = |check: &&Check| check.group.name == name;
+            scenario.checks.iter().filter(named).count()
+        };
+        for scenario in scenarios("cases/platforms/pair.yaml", "simnpu") {
+            let bound = scenario.init.device_id == DeviceId::Device;
+            assert_eq!(scenario.refused.is_some(), bound);
+            for (group, refused) in [
+                ("gloo", bound),
+                ("cpu", bound),
+                ("both", false),
+                ("device", false),
+            ] {
+                let expected = if refused { 0 } else { 2 };
+                assert_eq!(of_group(&scenario, group), expected, "{group}");
+                let named = scenario
+                    .groups
+                    .iter()
+                    .find(|one| one.name == group)
+                    .unwrap();
+                assert_eq!(scenario.refuses(named), refused, "{group}");
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_lie_where_their_group_s_backend_is_for() {
+        let scenario = &scenarios("cases/platforms/pair.yaml", "simhpu")[0];
+        let on_host: Vec<_> = scenario
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), group.on_host))
+            .collect();
+        let expected = [
+            ("world", false),
+            ("gloo", true),
+            ("cpu", true),
+            ("both", true),
+            ("device", false),
+        ];
+        assert_eq!(on_host, expected);
+        assert_eq!(
+            scenario.groups[3].backend.as_deref(),
+            Some("cpu:gloo,simhpu:simhccl")
+        );
+        // On the host there is no other place.
+        let host = scenarios("cases/groups/side_backend.yaml", "cpu");
+        assert!(host[0].groups.iter().all(|group| !group.on_host));
+    }
+}

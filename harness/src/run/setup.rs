@@ -340,3 +340,44 @@ pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<Stri
     env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
     env
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::case::OneOrMany;
+    use crate::plan::Creation;
+
+    #[test]
+    fn a_group_that_must_fail_fails_exactly_so() {
+        let fail = Fail {
+            at: OneOrMany::One("group cpu".to_owned()),
+            on: FailOn::Members,
+            error: "no backend type".to_owned(),
+        };
+        let group = Group {
+            name: "cpu".to_owned(),
+            ranks: vec![Rank(1)],
+            backend: Some("gloo".to_owned()),
+            on_host: true,
+            how: Creation::default(),
+        };
+        let raised =
+            |message: &str| json!({"raised": {"type": "RuntimeError", "message": message}});
+        let made = json!({"raised": null, "value": {"rank": -1, "size": 0}});
+        let judged = |is_member, attempt: &serde_json::Value| {
+            refusal(&fail, &group, is_member, attempt).map(<Option<_>>::is_some)
+        };
+        assert_eq!(judged(true, &raised("No backend type for x")), Ok(false));
+        assert_eq!(judged(false, &made), Ok(true));
+        for (is_member, attempt, fault) in [
+            (true, raised("Broken pipe"), "it must say `no backend type`"),
+            (true, made, "group cpu was made"),
+            (false, raised("No backend type"), "making group cpu raised"),
+        ] {
+            let said = judged(is_member, &attempt).unwrap_err();
+            assert!(said.contains(fault), "{said}");
+        }
+    }
+}
