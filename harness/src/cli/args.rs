@@ -92,8 +92,8 @@ pub struct SelectArguments {
     /// Case files or folders; default: the suite's own, narrowed by --profile.
     #[arg(value_name = "CASE_OR_DIR")]
     pub cases: Vec<PathBuf>,
-    /// Only this platform, by its file's name; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    /// Only these platforms, by their files' names. Simulated ones run only if they are named.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub platform: Vec<String>,
     /// Only this backend; may be repeated.
     #[arg(long, value_name = "NAME")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expand::{Place, single};
+use super::expand::{Place, is_on_host, single};
 use super::{Check, Creation, Declared, Group, Mode, Op, Pairs, Sequence, TensorKind};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
@@ -325,6 +325,7 @@ impl Author<'_> {
                     name: group.name.clone(),
                     ranks,
                     backend: group.backend.clone(),
+                    on_host: is_on_host(self.place.platform, group.backend.as_deref()),
                     how: Creation::default(),
                 }));
                 Act::NewGroup {

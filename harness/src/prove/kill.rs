@@ -231,6 +231,7 @@ mod tests {
             filter: "x".into(),
             size: 2,
             case: None,
+            platform: None,
             outcome: Outcome::Mismatch,
             class: Some("no-op".into()),
             verdict: Verdict::Regression,

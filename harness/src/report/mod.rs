@@ -9,6 +9,8 @@
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //!
+//! [`recipe`] works out of them how to initialise on a platform, for all of these.
+//!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
@@ -21,6 +23,7 @@ pub mod junit;
 pub mod markdown;
 pub mod merge;
 mod observed;
+pub mod recipe;
 mod record;
 mod repeat;
 mod results;

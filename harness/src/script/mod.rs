@@ -16,6 +16,8 @@ mod deeds;
 mod judge;
 mod stage;
 
+pub(crate) use claim::{is_match, raised_in};
+
 pub(crate) use stage::turn;
 
 use std::collections::{BTreeMap, BTreeSet};
