@@ -58,6 +58,7 @@ mod tests {
 
     fn diagnosis(size: u32) -> Diagnosis {
         Diagnosis {
+            after_s: 1.0,
             kind: Kind::PeerStopped,
             confidence: Confidence::Proved,
             culprits: vec![Rank(1)],

@@ -269,6 +269,7 @@ mod tests {
             class: class.map(str::to_owned),
             difference: None,
             ranks: Vec::new(),
+            diagnosis: None,
             expectation: None,
             checked: Vec::new(),
             duration_us: 0,

@@ -17,6 +17,7 @@ pub mod console;
 pub mod diff;
 mod excerpt;
 mod files;
+mod hangs;
 pub mod html;
 pub mod jsonl;
 pub mod junit;

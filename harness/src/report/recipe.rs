@@ -256,6 +256,7 @@ mod tests {
             class: None,
             difference: None,
             ranks: Vec::new(),
+            diagnosis: None,
             expectation: None,
             observations: BTreeMap::new(),
             checked: vec![1, 1],

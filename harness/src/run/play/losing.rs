@@ -98,6 +98,7 @@ impl Player<'_> {
         finding.ranks = self.positions();
         if let Loss::Hang(told) = loss {
             finding.diagnosis = Some(told.clone());
+            self.mark_stuck();
         }
         if let Some(open) = self.pending.front()
             && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
@@ -155,6 +156,22 @@ impl Player<'_> {
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),
             Loss::Hang(_) | Loss::Interrupted => self.pending.front(),
+        }
+    }
+
+    /// The call that each rank is in goes into its timeline: it will not end.
+    fn mark_stuck(&mut self) {
+        for (rank, story) in self.played.ranks.iter_mut().enumerate() {
+            let Some((step, call, _)) = story.position else {
+                continue;
+            };
+            let pending = self.pending.iter().find(|pending| pending.number == step);
+            if let Some(pending) = pending {
+                story.tell_stuck(format!(
+                    "{} of {}",
+                    pending.calls[rank][call], pending.label
+                ));
+            }
         }
     }
 

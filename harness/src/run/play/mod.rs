@@ -458,7 +458,7 @@ impl<'a> Player<'a> {
             .find(|pending| !pending.is_answered_by(rank));
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
-            FromRank::Enter { step, call, .. } => {
+            FromRank::Enter { step, call, ns } => {
                 let is_next = due.is_some_and(|due| {
                     due.number == step
                         && story.entered == call
@@ -471,6 +471,7 @@ impl<'a> Player<'a> {
                 }
                 story.entered += 1;
                 story.position = Some((step, call, Instant::now()));
+                story.entered_at = ns;
                 self.cue(rank, call);
                 Ok(())
             }
