@@ -178,3 +178,17 @@ fn ten_thousand_ranks_are_a_few_lines() {
     );
     assert!(text.lines().count() < 20);
 }
+
+#[test]
+fn ten_thousand_ranks_at_one_place_accuse_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.log");
+    let lines: String = (0..10_000)
+        .map(|rank| format!("[Rank {rank}] Before barrier\n"))
+        .collect();
+    fs::write(&path, lines).unwrap();
+    let (code, report) = as_json(&[&path]);
+    assert_eq!(code, Some(1));
+    assert_eq!(report["verdict"]["kind"], "unknown");
+    assert_eq!(report["verdict"]["culprits"], serde_json::json!([]));
+}

@@ -62,6 +62,9 @@ fn likely(rule: Diagnosis) -> Diagnosis {
     }
 }
 
+/// A rank, the last work that it is known to have issued, and the one that timed out there.
+type Reached<'a> = (u32, i64, Option<&'a Work>);
+
 /// A job and what is known of it.
 struct Case<'a> {
     job: &'a Job,
@@ -195,7 +198,7 @@ impl Case<'_> {
 
     /// What the numbers of NCCL's watchdog say.
     fn works(&self) -> Option<Diagnosis> {
-        let mut groups: BTreeMap<&str, Vec<(u32, i64, Option<&Work>)>> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Vec<Reached<'_>>> = BTreeMap::new();
         for (rank, logged) in &self.job.ranks {
             for (group, works) in &logged.story.watchdog.groups {
                 if let Some(reached) = works.reached() {
@@ -212,7 +215,7 @@ impl Case<'_> {
             .find_map(|(group, ranks)| self.work(group, &ranks))
     }
 
-    fn work(&self, group: &str, ranks: &[(u32, i64, Option<&Work>)]) -> Option<Diagnosis> {
+    fn work(&self, group: &str, ranks: &[Reached<'_>]) -> Option<Diagnosis> {
         let works = ranks.iter().filter_map(|(.., work)| *work);
         let number = works.map(|work| work.number).max()?;
         let late: Vec<Rank> = ranks
