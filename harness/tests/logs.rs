@@ -115,7 +115,7 @@ behind: rank 3 has not come to barrier, where ranks 0–2 wait (likely)
     rank 3: after all_reduce
   why:
     - ranks 0–2 wait in barrier
-    - the log of rank 3 ends after all_reduce
+    - the log ends there: rank 3: after all_reduce
 ";
     assert!(text.starts_with(expected), "{text}");
 }
