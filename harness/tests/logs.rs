@@ -115,7 +115,7 @@ behind: rank 3 has not come to barrier, where ranks 0–2 wait (likely)
     rank 3: after all_reduce
   why:
     - ranks 0–2 wait in barrier
-    - the log of rank 3 ends after all_reduce
+    - the log ends there: rank 3: after all_reduce
 ";
     assert!(text.starts_with(expected), "{text}");
 }
@@ -177,4 +177,18 @@ fn ten_thousand_ranks_are_a_few_lines() {
         "{text}"
     );
     assert!(text.lines().count() < 20);
+}
+
+#[test]
+fn ten_thousand_ranks_at_one_place_accuse_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.log");
+    let lines: String = (0..10_000)
+        .map(|rank| format!("[Rank {rank}] Before barrier\n"))
+        .collect();
+    fs::write(&path, lines).unwrap();
+    let (code, report) = as_json(&[&path]);
+    assert_eq!(code, Some(1));
+    assert_eq!(report["verdict"]["kind"], "unknown");
+    assert_eq!(report["verdict"]["culprits"], serde_json::json!([]));
 }

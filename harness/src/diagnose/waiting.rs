@@ -187,6 +187,8 @@ struct Waits<'a> {
     entered: HashMap<(Rank, &'a str), usize>,
     /// Whom a collective waits for, by group and number.
     missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
+    /// Whether anybody has left a collective, by group and number from 1.
+    left: RefCell<HashMap<(&'a str, usize), bool>>,
 }
 
 impl<'a> Waits<'a> {
@@ -208,6 +210,7 @@ impl<'a> Waits<'a> {
                 .collect(),
             entered,
             missing: RefCell::default(),
+            left: RefCell::default(),
         }
     }
 
@@ -311,12 +314,17 @@ impl<'a> Waits<'a> {
             return false;
         };
         let number = self.entered(sight.rank, &one.group);
-        self.evidence.ranks.iter().any(|other| {
-            let is_inside =
-                matches!(other.now(), Some(What::Collective(theirs)) if theirs.group == one.group);
-            let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
-            one.members.contains(&other.rank) && left >= number
-        })
+        let find = || {
+            self.evidence.ranks.iter().any(|other| {
+                let is_inside = matches!(other.now(), Some(What::Collective(theirs)) if theirs.group == one.group);
+                let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
+                left >= number && one.members.contains(&other.rank)
+            })
+        };
+        let mut known = self.left.borrow_mut();
+        *known
+            .entry((one.group.as_str(), number))
+            .or_insert_with(find)
     }
 }
 

@@ -78,6 +78,10 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
     {
         return None;
     }
+    // What is missing in a log that ends within a line may be in a buffer.
+    if late.iter().any(|rank| job.ranks[rank].story.is_torn) {
+        return None;
+    }
     let gave_up = job.ranks.values().any(|logged| {
         let mut words = logged.story.last_words();
         words.any(|error| told(error) == Told::Effect)

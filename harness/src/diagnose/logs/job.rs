@@ -215,7 +215,7 @@ impl Job {
                 }
             }
             None => logged.begun.last().map_or_else(
-                || "says nothing of where it is".to_owned(),
+                || "place unknown".to_owned(),
                 |step| format!("after {}", step.name),
             ),
         };

@@ -53,6 +53,12 @@ impl<'a> Line<'a> {
         let mut text = clean(raw);
         let (mut rank, mut local_rank, mut moment) = (None, None, None);
         for _ in 0..HEADERS {
+            // A header begins with one of these; most lines do not, and a look is cheaper than the pattern.
+            let is_one =
+                |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'0'..=b'9' | b'A'..=b'Z' | b'r');
+            if !text.as_bytes().first().is_some_and(is_one) {
+                break;
+            }
             let Some(found) = HEADER.as_ref().and_then(|header| header.captures(&text)) else {
                 break;
             };

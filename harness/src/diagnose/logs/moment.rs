@@ -49,7 +49,7 @@ impl Moment {
 
     /// Seconds from another moment to this one, if they are written alike.
     pub(super) fn since(self, other: Self) -> Option<f64> {
-        (self.form == other.form).then(|| self.seconds - other.seconds)
+        (self.form == other.form).then_some(self.seconds - other.seconds)
     }
 }
 

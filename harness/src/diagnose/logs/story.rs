@@ -29,6 +29,8 @@ pub(super) struct Story {
     pub(super) last: Option<Moment>,
     /// Whether a part of it was not read.
     pub(super) is_cut: bool,
+    /// Whether it ends within a line: more may be in a buffer.
+    pub(super) is_torn: bool,
     failures: Failures,
 }
 
@@ -87,8 +89,12 @@ impl Strand {
             strand.stories.insert(rank, Story::default());
         }
         strand.nobodys = is_nobodys.then_some(nobodys);
+        // Bars that write over themselves end without a line's end, too.
+        let last = source.text.rsplit('\n').next().unwrap_or_default();
+        let is_torn = !last.is_empty() && !last.contains('\r');
         for story in strand.stories.values_mut().chain(&mut strand.nobodys) {
             story.is_cut = source.is_cut;
+            story.is_torn = is_torn && owner.is_some();
             story.watchdog.close();
         }
         strand
@@ -169,6 +175,7 @@ impl Story {
             self.last = other.last;
         }
         self.is_cut |= other.is_cut;
+        self.is_torn |= other.is_torn;
     }
 
     /// Errors after which the rank did not go on to anything but tearing down.

@@ -6,9 +6,10 @@ use super::behind::{alone, behind};
 use super::job::Job;
 use super::launcher::{ending, is_struck};
 use super::watchdog::{WORLD, Work};
-use crate::diagnose::fold::named;
+use crate::diagnose::fold::{self, named};
 use crate::diagnose::{Confidence, Diagnosis, Evidence, Kind, Told, diagnose, told};
 use crate::names::Rank;
+use crate::report::RankLine;
 
 /// The verdict; none if the logs show nothing wrong.
 pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
@@ -61,6 +62,9 @@ fn likely(rule: Diagnosis) -> Diagnosis {
         ..rule
     }
 }
+
+/// A rank, the last work that it is known to have issued, and the one that timed out there.
+type Reached<'a> = (u32, i64, Option<&'a Work>);
 
 /// A job and what is known of it.
 struct Case<'a> {
@@ -157,13 +161,11 @@ impl Case<'_> {
     fn fingerprints(&self) -> Option<Diagnosis> {
         let prints = &self.job.accusations.fingerprints;
         let culprits = odd(prints.iter().map(|(rank, print)| (*rank, print.as_str())))?;
-        let facts = prints
-            .iter()
-            .map(|(rank, print)| {
-                let end = print.find(", TensorDeviceTypes").unwrap_or(print.len());
-                format!("rank {rank} runs {}", &print[..end])
-            })
-            .collect();
+        let lines = prints.iter().map(|(rank, print)| {
+            let end = print.find(", TensorDeviceTypes").unwrap_or(print.len());
+            line(*rank, &print[..end])
+        });
+        let facts = fold::places(&lines.collect::<Vec<_>>());
         let summary = format!(
             "{} {} another collective than the rest, or other arguments",
             named(&culprits),
@@ -195,7 +197,7 @@ impl Case<'_> {
 
     /// What the numbers of NCCL's watchdog say.
     fn works(&self) -> Option<Diagnosis> {
-        let mut groups: BTreeMap<&str, Vec<(u32, i64, Option<&Work>)>> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Vec<Reached<'_>>> = BTreeMap::new();
         for (rank, logged) in &self.job.ranks {
             for (group, works) in &logged.story.watchdog.groups {
                 if let Some(reached) = works.reached() {
@@ -212,7 +214,7 @@ impl Case<'_> {
             .find_map(|(group, ranks)| self.work(group, &ranks))
     }
 
-    fn work(&self, group: &str, ranks: &[(u32, i64, Option<&Work>)]) -> Option<Diagnosis> {
+    fn work(&self, group: &str, ranks: &[Reached<'_>]) -> Option<Diagnosis> {
         let works = ranks.iter().filter_map(|(.., work)| *work);
         let number = works.map(|work| work.number).max()?;
         let late: Vec<Rank> = ranks
@@ -220,7 +222,6 @@ impl Case<'_> {
             .filter(|(_, reached, _)| *reached < number)
             .map(|(rank, ..)| Rank(*rank))
             .collect();
-        let at = |rank: &Rank| ranks.iter().find(|(one, ..)| *one == rank.0);
         let waiting: Vec<(u32, &Work)> = ranks
             .iter()
             .filter_map(|(rank, _, work)| Some((*rank, (*work)?)))
@@ -233,12 +234,10 @@ impl Case<'_> {
                 named(&who),
                 waiting[0].1.op
             )];
-            facts.extend(late.iter().filter_map(|rank| {
-                let (_, reached, _) = at(rank)?;
-                Some(format!(
-                    "the last work that rank {rank} issued is {reached}"
-                ))
-            }));
+            let lines = ranks.iter().filter(|(_, reached, _)| *reached < number);
+            let lines =
+                lines.map(|(rank, reached, _)| line(*rank, &format!("has issued {reached} last")));
+            facts.extend(fold::places(&lines.collect::<Vec<_>>()));
             let summary = format!(
                 "{} {} not issued work {number} of group {group}, {}, in which the others wait",
                 named(&late),
@@ -250,10 +249,8 @@ impl Case<'_> {
         let calls = waiting.iter().map(|(rank, work)| (*rank, call(work)));
         let calls: Vec<(u32, String)> = calls.collect();
         let culprits = odd(calls.iter().map(|(rank, call)| (*rank, call.as_str())))?;
-        let facts = calls
-            .iter()
-            .map(|(rank, call)| format!("on rank {rank} work {number} of group {group} is {call}"))
-            .collect();
+        let lines = calls.iter().map(|(rank, call)| line(*rank, call));
+        let facts = fold::places(&lines.collect::<Vec<_>>());
         let summary = format!(
             "{} {} another collective than the rest as work {number} of group {group}",
             named(&culprits),
@@ -360,8 +357,14 @@ impl Case<'_> {
             wait(&behind.waiting),
             behind.place
         )];
-        let late = places.iter().filter(|line| culprits.contains(&line.rank));
-        facts.extend(late.map(|line| format!("the log of rank {} ends {}", line.rank, line.text)));
+        let late = places
+            .into_iter()
+            .filter(|line| culprits.contains(&line.rank));
+        let late = fold::places(&late.collect::<Vec<_>>());
+        facts.extend(
+            late.iter()
+                .map(|line| format!("the log ends there: {line}")),
+        );
         let summary = format!(
             "{} {} not come to {}, where {} {}",
             named(&culprits),
@@ -475,6 +478,13 @@ fn port_in(error: &str) -> Option<u16> {
     let (_, rest) = error.split_once("port: ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+fn line(rank: u32, text: &str) -> RankLine {
+    RankLine {
+        rank: Rank(rank),
+        text: text.to_owned(),
+    }
 }
 
 fn has(ranks: &[Rank]) -> &'static str {
