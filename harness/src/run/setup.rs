@@ -367,7 +367,7 @@ mod tests {
             |message: &str| json!({"raised": {"type": "RuntimeError", "message": message}});
         let made = json!({"raised": null, "value": {"rank": -1, "size": 0}});
         let judged = |is_member, attempt: &serde_json::Value| {
-            refusal(&fail, &group, is_member, attempt).map(|said| said.is_some())
+            refusal(&fail, &group, is_member, attempt).map(|value| value.is_some())
         };
         assert_eq!(judged(true, &raised("No backend type for x")), Ok(false));
         assert_eq!(judged(false, &made), Ok(true));

@@ -43,7 +43,7 @@ pub fn tests() -> Vec<Test> {
             2,
             &["--profile", "cor"],
             "there is no profile `cor`",
-            "hint: profiles are core, full, smoke",
+            "hint: profiles are core, full, simulated, smoke",
         ),
         refused(
             "unknown_backend",
