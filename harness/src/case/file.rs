@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Vi
 
 use super::random::{RANDOM, RandomSpec};
 use super::script::{SCRIPT, ScriptSpec};
-use super::{Expected, GroupSpec, Only, StepParams, WorldSpec};
+use super::{Expected, GroupSpec, LayoutSpec, Only, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::Op;
 
@@ -17,7 +17,7 @@ use crate::plan::Op;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
-    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `groups`, `steps`, `expect`"
+    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `layout`, `groups`, `steps`, `expect`"
 )]
 #[schemars(title = "allranks case")]
 pub(super) struct CaseFile {
@@ -35,6 +35,9 @@ pub(super) struct CaseFile {
     /// The world matrix: every combination is a scenario.
     #[serde(default)]
     pub world: WorldSpec,
+    /// The world as a grid of kinds of parallelism; groups are made along its axes.
+    #[serde(default)]
+    pub layout: Option<LayoutSpec>,
     /// Groups that every rank creates after init, in this order.
     #[serde(default)]
     pub groups: Entries<GroupSpec>,

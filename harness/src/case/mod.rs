@@ -4,6 +4,7 @@
 //! impossible combinations with file, line, column, an excerpt and a hint.
 
 mod file;
+mod layout;
 mod load;
 mod params;
 mod profile;
@@ -18,6 +19,7 @@ mod validate_script;
 mod validate_step;
 mod values;
 
+pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
 pub use random::{RANDOM, RandomSpec};
@@ -143,8 +145,13 @@ fn default_deadline() -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSpec {
-    /// Members.
+    /// Members; absent: all.
+    #[serde(default = "all")]
     pub ranks: Members,
+    /// Makes every group along these axes of the case's layout, each a group of its own, named `NAME-0`, `NAME-1` and so
+    /// on; a step that names `NAME` means each of them.
+    #[serde(default)]
+    pub along: Option<OneOrMany<String>>,
     /// Its backend, if not the world's; `{device}` and `{backend}` stand for the scenario's.
     #[serde(default)]
     pub backend: Option<String>,
@@ -165,6 +172,26 @@ pub struct GroupSpec {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub count: Option<u32>,
+}
+
+fn all() -> Members {
+    Members::All
+}
+
+impl GroupSpec {
+    /// With its members taken from a layout, if it is along axes of one.
+    #[must_use]
+    fn laid_out(self, layout: Option<&LayoutSpec>) -> Self {
+        let (Some(along), Some(layout)) = (&self.along, layout) else {
+            return self;
+        };
+        let groups = layout.groups(along.as_slice());
+        Self {
+            count: Some(groups.len() as u32),
+            ranks: Members::Each(groups),
+            ..self
+        }
+    }
 }
 
 /// Where tensors lie.
@@ -207,6 +234,8 @@ pub enum Members {
     Neighbours,
     /// A list of global ranks, in the order in which they are given. Worlds too small for it are an error in the case.
     List(Vec<u32>),
+    /// A list for each of several copies; made of a layout, not written in files.
+    Each(Vec<Vec<u32>>),
 }
 
 impl Members {
@@ -234,6 +263,10 @@ impl Members {
             Self::First => size.ranks().take(1).collect(),
             Self::Last => size.ranks().last().into_iter().collect(),
             Self::List(ranks) => ranks.iter().copied().map(Rank).collect(),
+            Self::Each(groups) => {
+                let own = groups.get(copy as usize);
+                own.into_iter().flatten().copied().map(Rank).collect()
+            }
         }
     }
 }

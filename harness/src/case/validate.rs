@@ -49,6 +49,12 @@ pub(super) fn case(
     document: &Document,
     place: &Place<'_>,
 ) -> Result<Case, Vec<Diagnostic>> {
+    let mut raw = raw;
+    let layout = raw.layout.take();
+    for (_, group) in &mut raw.groups.0 {
+        *group = group.clone().laid_out(layout.as_ref());
+    }
+    raw.layout = layout;
     let mut checker = Checker {
         document,
         place,
@@ -57,6 +63,7 @@ pub(super) fn case(
     };
     checker.head();
     checker.world();
+    checker.layout();
     checker.groups();
     checker.steps();
     checker.expect();
@@ -326,7 +333,61 @@ impl Checker<'_> {
                 let path = way!["groups", name.as_str(), "backend"];
                 self.report(path, format!("`{backend}` is not a backend"), hint);
             }
+            if let Some(along) = &group.along {
+                self.along(name, group, along.as_slice());
+            }
             self.members(name, group);
+        }
+    }
+
+    fn layout(&mut self) {
+        let Some(layout) = &self.file.layout else {
+            return;
+        };
+        let axes: Vec<String> = layout.axes().map(str::to_owned).collect();
+        for axis in &axes {
+            if !is_name(axis) || axes.iter().filter(|other| *other == axis).count() > 1 {
+                let message = format!("`{axis}` is no axis, or one twice");
+                let hint = "names joined by `-`, each once: `tp-pp-dp`";
+                self.report(way!["layout", "order"], message, hint);
+                return;
+            }
+        }
+        for (axis, degree) in &layout.degrees {
+            if !axes.contains(axis) || *degree == 0 {
+                let hint = format!("the order has {}; a degree is at least 1", axes.join(", "));
+                let message = format!("`{axis}: {degree}` is no degree of this layout");
+                let path = way!["layout", "degrees", axis.as_str()];
+                self.report(path, message, hint);
+                return;
+            }
+        }
+        let size = layout.size();
+        if self.sizes().iter().any(|world| world.0 != size) {
+            let message = format!("the degrees make {size} ranks");
+            let hint = format!("`world: {{size: {size}}}`");
+            self.report_key(way!["layout", "degrees"], message, hint);
+        }
+    }
+
+    fn along(&mut self, name: &str, group: &GroupSpec, along: &[String]) {
+        let path = way!["groups", name, "along"];
+        self.distinct(path, along);
+        let Some(layout) = &self.file.layout else {
+            let hint = "give the case a `layout:` with `order` and `degrees`";
+            self.report_key(path, "a group along axes, and no layout", hint);
+            return;
+        };
+        let unknown = along
+            .iter()
+            .find(|axis| !layout.axes().any(|known| known == axis.as_str()));
+        if let Some(axis) = unknown {
+            let message = format!("the layout has no axis `{axis}`");
+            self.report(path, message, format!("its order is `{}`", layout.order));
+        }
+        if group.split {
+            let hint = "leave `split` out";
+            self.report_key(path, "groups along axes are made by new_group", hint);
         }
     }
 

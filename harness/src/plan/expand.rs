@@ -8,7 +8,7 @@ use super::script::script;
 use super::sweep::points;
 use super::{
     Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode,
-    NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits,
+    Hang, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits,
     SplitsKind, TensorKind, Values,
 };
 use crate::case::{
@@ -364,7 +364,11 @@ fn scripted(
     )?;
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
-    of_script(place, number, (script, params), &spec.covers, line, index)
+    let label = script.hang.as_ref().map(Hang::label);
+    let mut check = of_script(place, number, (script, params), &spec.covers, line, index)?;
+    // What must be found is no part of the check's name.
+    check.params.extend(label.into_iter().flatten());
+    Ok(check)
 }
 
 /// A check that plays a script and is called by these parameters.

@@ -42,6 +42,18 @@ pub struct Hang {
     pub silent: Option<bool>,
 }
 
+impl Hang {
+    /// Who must be found to have done what, as parameters of the check.
+    #[must_use]
+    pub fn label(&self) -> [(String, String); 2] {
+        let culprits: Vec<String> = self.culprits.iter().map(ToString::to_string).collect();
+        [
+            ("hang".to_owned(), self.kind.to_string()),
+            ("culprit".to_owned(), culprits.join(" ")),
+        ]
+    }
+}
+
 /// One move.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
