@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::prove::ProveArguments;
+use super::watch::WatchArguments;
 use crate::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
@@ -62,6 +63,11 @@ pub enum Command {
     Merge(MergeArguments),
     /// Compare two runs: what changed, what is new, what is gone.
     Diff(DiffArguments),
+    /// Run any distributed program, and say which rank it hangs for, and why.
+    Watch(WatchArguments),
+    /// Run a command that dies with the process that watches it.
+    #[command(hide = true)]
+    Guard(GuardArguments),
     /// Become a command that dies with this process's parent.
     #[command(hide = true)]
     Supervise(SuperviseArguments),
@@ -277,6 +283,18 @@ pub struct DiffArguments {
 /// `supervise`.
 #[derive(Debug, Args)]
 pub struct SuperviseArguments {
+    /// The command.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `guard`.
+#[derive(Debug, Args)]
+pub struct GuardArguments {
+    /// The process that watches.
+    pub watcher: u32,
+    /// Its folder, removed if it is killed.
+    pub folder: PathBuf,
     /// The command.
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,

@@ -14,6 +14,7 @@
 //! | `waiting` | who waits for whom |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
+//! | `text` | a diagnosis for people |
 //!
 //! A new kind: a variant of [`Kind`], its lines in `advice`, and a rule that says it.
 
@@ -26,6 +27,7 @@ mod ledger;
 mod rendezvous;
 #[cfg(test)]
 mod tests;
+mod text;
 mod verdict;
 mod waiting;
 
@@ -33,6 +35,7 @@ pub use errors::{Told, told};
 pub use evidence::{
     Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
 };
+pub use text::{headline, lines};
 pub use verdict::{Confidence, Diagnosis, Kind};
 
 use crate::names::Rank;
@@ -53,6 +56,7 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
         waiting::unmatched(evidence),
         chain,
         meeting,
+        waiting::lost(evidence),
     ];
     let told = in_order.into_iter().flatten().next();
     told.unwrap_or_else(|| unknown(evidence))

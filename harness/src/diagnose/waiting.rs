@@ -81,6 +81,24 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
     None
 }
 
+/// Somebody is gone or stopped, and of the others nothing is known but that they do not move either.
+#[must_use]
+pub fn lost(evidence: &Evidence) -> Option<Diagnosis> {
+    let is_known = |sight: &Sight| sight.doing.is_some() || !sight.done.is_empty();
+    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(is_there) {
+        return None;
+    }
+    let mut ends = Ends::default();
+    for sight in &evidence.ranks {
+        ends.note(sight);
+    }
+    let verdict = ends.verdict(evidence)?;
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
+}
+
 /// Where chains of waiting ranks end.
 #[derive(Default)]
 struct Ends {

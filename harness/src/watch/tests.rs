@@ -1,0 +1,1 @@
+//! From diaries to verdicts, without a process.
