@@ -57,12 +57,6 @@ impl RankProcess {
     pub fn lives(&self) -> bool {
         self.activity != Some(Activity::Gone)
     }
-
-    /// Whether its diary has calls.
-    #[must_use]
-    pub fn has_calls(&self) -> bool {
-        self.diary.as_ref().is_some_and(Diary::is_begun)
-    }
 }
 
 impl Claim {
