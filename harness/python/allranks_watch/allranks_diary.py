@@ -1,6 +1,7 @@
 """The diary of one process: its torch.distributed calls, and the place where it is."""
 
 import collections
+import itertools
 import json
 import os
 import sys
@@ -10,8 +11,6 @@ import time
 FORMAT = 1
 #: Seconds from one beat to the next.
 PERIOD = 0.25
-#: While calls come and go, the diary is written once in this many seconds.
-BUSY_PERIOD = 1.0
 #: Entries that are kept; what came before is a number.
 KEPT = 1000
 #: Works whose wait is recognised.
@@ -54,7 +53,10 @@ class Diary:
         #: Everything else; that is little.
         self.rare = collections.deque(maxlen=KEPT)
         self.dropped = 0
+        #: Entries as text, by id.
+        self.written = {}
         self.moves = 0
+        self.ids = itertools.count(1)
         #: Thread -> entry it is in, since when.
         self.inside = {}
         #: Group -> number of its collectives so far.
@@ -92,7 +94,7 @@ class Diary:
 
     def add(self, entry):
         entry["epoch"] = self.epoch
-        entry["id"] = self.moves
+        entry["id"] = next(self.ids)
         kind = self.entries if entry["what"] in ("collective", "message") else self.rare
         self.dropped += len(kind) == KEPT
         kind.append(entry)
@@ -127,18 +129,16 @@ class Diary:
 
     def beat(self):
         path = os.path.join(self.folder, f"{os.getpid()}.json")
-        before, written, last = None, None, 0.0
+        written = None
         while not self.ended:
             try:
                 place = self.place()
                 now = (self.moves, place, len(self.errors))
-                is_quiet = now == before
-                before = now
-                if now != written and (is_quiet or time.monotonic() - last > BUSY_PERIOD):
-                    self.write(path, place)
-                    written, last = now, time.monotonic()
-                elif written is not None:
+                if now == written:
                     os.utime(path)
+                else:
+                    self.write(path, place)
+                    written = now
             except FileNotFoundError:
                 # Whoever read the diary is gone.
                 if not os.path.isdir(self.folder):
@@ -160,24 +160,18 @@ class Diary:
                 break
         names = {entry.get("group") for entry in entries}
         inside_now = self.current(inside)
-        environ = os.environ
-        text = json.dumps(
+        texts = self.texts(entries)
+        head = json.dumps(
             {
                 "format": FORMAT,
                 "pid": os.getpid(),
                 "moves": moves,
                 "epoch": self.epoch,
-                "environment": {
-                    name: environ[name]
-                    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-                    if name in environ
-                },
                 "groups": {
                     key: {"name": name, "members": members, "count": counts.get(key, 0)}
                     for key, (name, members) in self.groups.items()
                     if key in names or key in counts
                 },
-                "entries": sorted(entries, key=lambda entry: entry["id"]),
                 "dropped": self.dropped,
                 "inside": inside_now and {"entry": inside_now[0], "since": inside_now[1]},
                 "own": place and {"text": place[0], "at": place[1]},
@@ -187,8 +181,14 @@ class Diary:
         )
         draft = f"{path}.new"
         with open(draft, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(f'{head[:-1]}, "entries": [{", ".join(texts)}]}}')
         os.replace(draft, path)
+
+    def texts(self, entries):
+        """The entries as JSON, in order; each is made into text once."""
+        known = self.written
+        self.written = {entry["id"]: known.get(entry["id"]) or json.dumps(entry) for entry in entries}
+        return [text for _, text in sorted(self.written.items())]
 
     def current(self, inside):
         main = threading.main_thread().ident

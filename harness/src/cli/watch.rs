@@ -115,8 +115,9 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     let mut trouble = None;
     let mut tell = |event: Event| {
         let told = match &event {
-            Event::Verdict(diagnosis) => show(err, "hang: ", diagnosis)
-                .and_then(|()| record(arguments, diagnosis)),
+            Event::Verdict(diagnosis) => {
+                show(err, "hang: ", diagnosis).and_then(|()| record(arguments, diagnosis))
+            }
             Event::Still(diagnosis, still) => {
                 let seconds = still.as_secs_f64();
                 show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)

@@ -86,7 +86,10 @@ impl Sight {
                 format!("in {deed} for {:.1} s", since.as_secs_f64())
             }
             (Process::Running | Process::Unknown, None, Some(last)) => format!("after {last}"),
-            (Process::Running, None, None) => "has begun nothing".to_owned(),
+            (Process::Running, None, None) => match self.ahead {
+                Ahead::Known(_) => "has begun nothing".to_owned(),
+                Ahead::Unknown => "runs; where is not known".to_owned(),
+            },
             (Process::Unknown, None, None) => "nothing is known of it".to_owned(),
         }
     }

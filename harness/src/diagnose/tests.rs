@@ -288,11 +288,31 @@ fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
     ranks[3] = inside(rank(3), collective("broadcast", 4));
     let diagnosis = diagnose(&job(ranks.clone()));
     assert_eq!(diagnosis.confidence, Confidence::Proved);
-    assert_eq!(told(&job(ranks.clone())), (Kind::CollectiveMismatch, vec![3]));
+    assert_eq!(
+        told(&job(ranks.clone())),
+        (Kind::CollectiveMismatch, vec![3])
+    );
     // What came before the first that is known counts.
     let mut evidence = job(ranks.clone());
     evidence.forgotten = [(WORLD.to_owned(), 41)].into();
     assert!(diagnose(&evidence).summary.contains("number 42"));
     ranks[3] = inside(rank(3), deed(What::Own("sleep".into())));
     assert_eq!(told(&job(ranks)), (Kind::Slow, vec![3]));
+}
+
+#[test]
+fn worlds_of_different_sizes_may_live_side_by_side() {
+    let through = |number: u32, size: u32| Sight {
+        done: vec![meeting(number, size, 29500)],
+        ..rank(number)
+    };
+    let mut ranks = vec![through(0, 1), through(1, 3), through(2, 3)];
+    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    for sight in &mut ranks[1..] {
+        *sight = inside(sight.clone(), collective("all_reduce", 3));
+    }
+    assert_eq!(told(&job(ranks.clone())), (Kind::SplitWorld, vec![0]));
+    // Another world in its turn may be of another size.
+    ranks[0].done.insert(0, meeting(0, 3, 29500));
+    assert_eq!(told(&job(ranks)).0, Kind::Unknown);
 }

@@ -43,10 +43,7 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     section("why", &diagnosis.evidence);
     // Whoever is accused of nothing needs no defence.
     if diagnosis.confidence != Confidence::None {
-        section(
-            "refuted if",
-            std::slice::from_ref(&diagnosis.refuted_by),
-        );
+        section("refuted if", std::slice::from_ref(&diagnosis.refuted_by));
     }
     if !matches!(diagnosis.kind, Kind::Unknown) {
         section("what to try", &diagnosis.advice);

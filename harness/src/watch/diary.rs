@@ -1,6 +1,9 @@
 //! What a Python process writes down of its torch.distributed calls: see `python/allranks_watch/allranks_diary.py`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +39,10 @@ pub struct Diary {
     pub ended: bool,
     /// The last beat.
     #[serde(skip)]
-    pub beat: Option<SystemTime>,
+    pub(super) beat: Option<SystemTime>,
+    /// The file: another one after each change.
+    #[serde(skip)]
+    file: u64,
 }
 
 /// A group.
@@ -53,7 +59,7 @@ pub struct Group {
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Entry {
-    /// Its number among the diary's moves.
+    /// Its number among the diary's entries.
     pub id: u64,
     /// The world it belongs to.
     pub epoch: u32,
@@ -149,15 +155,24 @@ pub struct Own {
 }
 
 impl Diary {
-    /// The diary of a process; none if it keeps none, or has not begun.
+    /// The diary of a process, given what is known of it already; none if it keeps none, or has not begun.
     #[must_use]
-    pub fn read(folder: &Path, pid: u32) -> Option<Self> {
-        let path = folder.join(format!("{pid}.json"));
-        let beat = std::fs::metadata(&path).and_then(|data| data.modified());
-        let text = std::fs::read(&path).ok()?;
+    pub fn read(folder: &Path, pid: u32, known: Option<&Self>) -> Option<Self> {
+        let mut file = File::open(folder.join(format!("{pid}.json"))).ok()?;
+        let data = file.metadata().ok()?;
+        let beat = data.modified().ok();
+        if let Some(known) = known.filter(|known| known.file == data.ino()) {
+            return Some(Self {
+                beat,
+                ..known.clone()
+            });
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
         let diary: Self = serde_json::from_slice(&text).ok()?;
         Some(Self {
-            beat: beat.ok(),
+            beat,
+            file: data.ino(),
             ..diary
         })
     }

@@ -45,6 +45,35 @@ pub fn evidence(
     Some(evidence)
 }
 
+/// The same job with what launchers told its ranks taken for what they do: for ranks that keep no diary.
+pub fn as_told(evidence: &Evidence, job: &Job, hosts: &mut Hosts) -> Option<Evidence> {
+    let mut evidence = evidence.clone();
+    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(job.ranks()) {
+        let numbers = process
+            .number("RANK")
+            .zip(process.number("WORLD_SIZE"))
+            .zip(told(process));
+        if let Some(((rank, world_size), place)) = numbers
+            && sight.doing.is_none()
+        {
+            let meeting = Meeting {
+                method: "env".to_owned(),
+                place: hosts.place(&place)?,
+                told: None,
+                rank,
+                world_size,
+            };
+            let deed = Deed {
+                what: What::Init(meeting),
+                at: String::new(),
+            };
+            sight.doing = Some((deed, evidence.still));
+        }
+    }
+    evidence.strangers = strangers(job, &evidence);
+    Some(evidence)
+}
+
 /// Whether all the processes that the job has are here.
 fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     let largest = |name: &str| {
@@ -129,9 +158,13 @@ impl Frame {
                 // It has left this world: nothing more will come in it.
                 sight.ahead = Ahead::Known(Vec::new());
             }
-            if inside.is_none_or(|inside| inside.entry.id != entry.id)
-                && let Some(deed) = self.deed(entry, diary, process, hosts)?
-            {
+            // Who waits for a collective has entered it; who waits for a message is in it.
+            let is_now = inside.is_some_and(|inside| {
+                let is_entered =
+                    inside.entry.waits && matches!(entry.call, Call::Collective { .. });
+                inside.entry.id == entry.id && !is_entered
+            });
+            if !is_now && let Some(deed) = self.deed(entry, diary, process, hosts)? {
                 sight.done.push(deed);
             }
         }
@@ -280,7 +313,10 @@ fn called(key: &str, diary: &Diary) -> String {
 
 fn members(key: &str, diary: &Diary) -> Arc<[Rank]> {
     let group = diary.groups.get(key);
-    group.map_or_else(|| Arc::from([]), |group| Arc::from(group.members.as_slice()))
+    group.map_or_else(
+        || Arc::from([]),
+        |group| Arc::from(group.members.as_slice()),
+    )
 }
 
 fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
@@ -304,10 +340,10 @@ fn told(process: &RankProcess) -> Option<String> {
 fn farewell(diary: Option<&Diary>) -> String {
     match diary {
         Some(diary) if diary.ended => match diary.errors.last() {
-            Some(error) => format!("it raised {}", error.lines().next().unwrap_or_default()),
-            None => "it came to the end of its program".to_owned(),
+            Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
+            None => "came to the end of its program".to_owned(),
         },
-        _ => "it is gone without a word, as after a signal".to_owned(),
+        _ => "without a word, as by a signal".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! the program was started with; or, where a program sets no environment, a process whose diary has calls. What a rank
 //! starts itself (loaders of data, compilers) has its environment and is no rank.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::diary::Diary;
@@ -16,7 +16,9 @@ use crate::names::Rank;
 #[derive(Debug)]
 pub struct Job {
     token: String,
-    diaries: PathBuf,
+    folder: PathBuf,
+    /// Of all living processes.
+    diaries: HashMap<u32, Diary>,
     /// What the watcher's own environment says of a rank: no process has that from its launcher.
     inherited: Claim,
     /// By process id and start.
@@ -75,13 +77,26 @@ impl Claim {
 
 impl Job {
     /// The job of the program with this token, whose Python processes keep diaries in that folder.
-    pub fn new(token: &str, diaries: &Path) -> Self {
+    pub fn new(token: &str, folder: &Path) -> Self {
         Self {
             token: token.to_owned(),
-            diaries: diaries.to_owned(),
+            folder: folder.to_owned(),
+            diaries: HashMap::new(),
             inherited: Claim::of(&std::env::vars().collect()),
             known: BTreeMap::new(),
             pids: BTreeSet::new(),
+        }
+    }
+
+    /// A job of these ranks, for tests.
+    #[cfg(test)]
+    pub fn of(ranks: Vec<RankProcess>) -> Self {
+        let known = (0..)
+            .zip(ranks)
+            .map(|(start, rank)| ((start, rank.pid), rank));
+        Self {
+            known: known.collect(),
+            ..Self::new("", Path::new(""))
         }
     }
 
@@ -89,11 +104,15 @@ impl Job {
     pub fn look(&mut self) {
         let members = host::members(TOKEN, &self.token);
         self.pids = members.iter().map(|member| member.pid).collect();
-        let diaries = members
-            .iter()
-            .filter_map(|member| Some((member.pid, Diary::read(&self.diaries, member.pid)?)))
+        let read = |member: &Member| {
+            let known = self.diaries.get(&member.pid);
+            Some((member.pid, Diary::read(&self.folder, member.pid, known)?))
+        };
+        let mut diaries: HashMap<u32, Diary> = members.iter().filter_map(read).collect();
+        let chosen: HashSet<u32> = ranks(&members, &diaries, &self.inherited)
+            .map(|member| member.pid)
             .collect();
-        for member in ranks(&members, &diaries, &self.inherited) {
+        for member in members.iter().filter(|one| chosen.contains(&one.pid)) {
             let key = (member.started, member.pid);
             let rank = self.known.entry(key).or_insert_with(|| RankProcess {
                 pid: member.pid,
@@ -103,25 +122,22 @@ impl Job {
             });
             rank.environment.clone_from(&member.environment);
         }
-        let chosen: BTreeSet<(u64, u32)> = ranks(&members, &diaries, &self.inherited)
-            .map(|member| (member.started, member.pid))
-            .collect();
-        // Who has turned out to be none, although he lives.
-        self.known.retain(|key, rank| {
-            chosen.contains(key) || !members.iter().any(|member| member.pid == rank.pid)
-        });
+        // Whoever has turned out to be none, although he lives.
+        self.known
+            .retain(|_, rank| chosen.contains(&rank.pid) || !self.pids.contains(&rank.pid));
         for ((started, pid), rank) in &mut self.known {
-            let is_same = members
-                .iter()
-                .any(|member| (member.started, member.pid) == (*started, *pid));
-            rank.activity = match is_same {
+            let is_same = |member: &Member| (member.started, member.pid) == (*started, *pid);
+            rank.activity = match members.iter().any(is_same) {
                 true => host::activity(*pid),
                 false => Some(Activity::Gone),
             };
-            if let Some(diary) = Diary::read(&self.diaries, *pid) {
+            // Its last words may have come after the last look.
+            let read = || Diary::read(&self.folder, *pid, rank.diary.as_ref());
+            if let Some(diary) = diaries.get(pid).cloned().or_else(read) {
                 rank.diary = Some(diary);
             }
         }
+        std::mem::swap(&mut self.diaries, &mut diaries);
         self.forget_replaced();
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::evidence::evidence;
+use super::evidence::{as_told, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use crate::diagnose::{Confidence, Diagnosis, Kind, diagnose};
@@ -106,7 +106,9 @@ impl Vigil {
         let mut events = Vec::new();
         if let Some(told) = &self.told {
             let has_moved = |(rank, calls): (&Rank, &(u32, u64))| {
-                self.last.get(rank).is_none_or(|trace| trace.calls() != *calls)
+                self.last
+                    .get(rank)
+                    .is_none_or(|trace| trace.calls() != *calls)
             };
             if told.calls.iter().any(has_moved) {
                 self.told = None;
@@ -175,6 +177,19 @@ impl Vigil {
         }
         let evidence = evidence(job, &mut self.hosts, still, true)?;
         let mut verdict = diagnose(&evidence);
+        if verdict.kind == Kind::Unknown
+            && let Some(told) = as_told(&evidence, job, &mut self.hosts)
+        {
+            let by_claims = diagnose(&told);
+            if !matches!(by_claims.kind, Kind::Slow | Kind::Unknown) {
+                // Where they are is still not known.
+                let places = verdict.places;
+                verdict = Diagnosis {
+                    places,
+                    ..by_claims
+                };
+            }
+        }
         Some(match verdict.kind {
             Kind::Slow | Kind::Unknown => Event::Still(verdict, still),
             _ => {
