@@ -39,7 +39,7 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     };
     let command = Pid::from_child(&child);
     let watcher = Pid::from_raw(watcher.cast_signed());
-    thread::spawn(move || {
+    let cleaner = thread::spawn(move || {
         // An orphan has another parent.
         while getppid() == watcher {
             thread::sleep(PERIOD);
@@ -48,8 +48,13 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
         let _ = std::fs::remove_dir_all(folder);
         std::process::exit(ORPHANED);
     });
-    match child.wait() {
-        Ok(status) => end_as(status),
-        Err(error) => error,
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => return error,
+    };
+    // If this is the end that the watcher's end has brought about, there is more to do.
+    if getppid() != watcher {
+        let _ = cleaner.join();
     }
+    end_as(status)
 }

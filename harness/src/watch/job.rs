@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::diary::Diary;
+use super::diary::{Call, Diary};
 use super::program::TOKEN;
 use crate::host::{self, Activity, Member};
 use crate::names::Rank;
@@ -58,6 +58,19 @@ impl RankProcess {
     #[must_use]
     pub fn lives(&self) -> bool {
         self.activity != Some(Activity::Gone)
+    }
+}
+
+impl RankProcess {
+    /// The rank it is by its environment, or else by its last call to join a world.
+    fn claimed(&self) -> Option<u32> {
+        self.number("RANK").or_else(|| {
+            let entries = &self.diary.as_ref()?.entries;
+            entries.iter().rev().find_map(|entry| match entry.call {
+                Call::Init { rank, .. } => rank?.try_into().ok(),
+                _ => None,
+            })
+        })
     }
 }
 
@@ -141,27 +154,30 @@ impl Job {
         self.forget_replaced();
     }
 
-    /// A launcher that starts a rank again has two processes for it, of which the older is gone.
+    /// A program that starts a rank again, or does one thing after another, has several processes for it in turn: those
+    /// that are gone count no more once there is another.
     fn forget_replaced(&mut self) {
-        let newest: HashMap<u32, (u64, u32)> = self
-            .known
-            .iter()
-            .filter_map(|(key, rank)| Some((rank.number("RANK")?, *key)))
-            .collect();
-        self.known.retain(|key, rank| {
-            let newer = rank.number("RANK").and_then(|number| newest.get(&number));
-            rank.lives() || newer.is_none_or(|newer| newer == key)
+        let mut last: HashMap<u32, (bool, u64, u32)> = HashMap::new();
+        for ((started, pid), rank) in &self.known {
+            let here = (rank.lives(), *started, *pid);
+            if let Some(number) = rank.claimed() {
+                let best = last.entry(number).or_insert(here);
+                *best = here.max(*best);
+            }
+        }
+        self.known.retain(|(started, pid), rank| {
+            let best = rank.claimed().and_then(|number| last.get(&number));
+            rank.lives() || best.is_some_and(|(_, first, id)| (first, id) == (started, pid))
         });
     }
 
     /// The ranks, in order, each with a number of its own: what its environment says, or else its diary; whoever says the
     /// number of another gets one that nobody has.
     pub fn ranks(&self) -> Vec<(Rank, &RankProcess)> {
-        let claimed = |rank: &RankProcess| rank.number("RANK").or_else(|| told_by_diary(rank));
         let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
         let mut others = Vec::new();
         for rank in self.known.values() {
-            match claimed(rank).filter(|number| !taken.contains_key(number)) {
+            match rank.claimed().filter(|number| !taken.contains_key(number)) {
                 Some(number) => {
                     taken.insert(number, rank);
                 }
@@ -177,16 +193,6 @@ impl Job {
             .map(|(number, rank)| (Rank(number), rank))
             .collect()
     }
-}
-
-fn told_by_diary(rank: &RankProcess) -> Option<u32> {
-    use super::diary::Call;
-
-    let entries = &rank.diary.as_ref()?.entries;
-    entries.iter().rev().find_map(|entry| match entry.call {
-        Call::Init { rank, .. } => rank?.try_into().ok(),
-        _ => None,
-    })
 }
 
 /// The ranks among the living.
@@ -288,6 +294,31 @@ mod tests {
         assert_eq!(found(&members, &[], &inherited), vec![2, 3]);
         // Unless one of them does have calls: then it was started for that.
         assert_eq!(found(&members[..1], &[1], &inherited), vec![1]);
+    }
+
+    #[test]
+    fn who_has_been_replaced_is_no_second_rank() {
+        let process = |pid: u32, number: u32, activity: Activity| RankProcess {
+            pid,
+            environment: [("RANK".to_owned(), number.to_string())].into(),
+            activity: Some(activity),
+            diary: None,
+        };
+        let (alive, gone) = (Activity::Alive { ticks: 0 }, Activity::Gone);
+        // The shell around two programs in turn is older than both.
+        let mut job = Job::of(vec![
+            process(1, 0, alive),
+            process(2, 0, gone),
+            process(3, 1, gone),
+            process(4, 1, gone),
+        ]);
+        job.forget_replaced();
+        let left: Vec<(u32, u32)> = job
+            .ranks()
+            .iter()
+            .map(|(rank, one)| (rank.0, one.pid))
+            .collect();
+        assert_eq!(left, vec![(0, 1), (1, 4)]);
     }
 
     #[test]

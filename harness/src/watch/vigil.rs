@@ -32,8 +32,10 @@ pub struct Vigil {
     hosts: Hosts,
     /// What each rank did when it last did something else.
     last: BTreeMap<Rank, Trace>,
-    /// When anything last moved.
+    /// When anything last moved, down to a line of somebody's own code.
     moved: Instant,
+    /// When anybody last began or ended a call, or came or went.
+    called: Instant,
     proof: Option<(Essence, Instant)>,
     told: Option<Told>,
 }
@@ -59,6 +61,8 @@ type Calls = BTreeMap<Rank, (u32, u64)>;
 struct Told {
     is_verdict: bool,
     calls: Calls,
+    /// Since when nothing had moved.
+    since: Instant,
 }
 
 impl Trace {
@@ -86,6 +90,7 @@ impl Vigil {
             hosts: Hosts::default(),
             last: BTreeMap::new(),
             moved: Instant::now(),
+            called: Instant::now(),
             proof: None,
             told: None,
         }
@@ -99,10 +104,20 @@ impl Vigil {
             .map(|(rank, process)| (rank, Trace::of(process)))
             .collect();
         let now = Instant::now();
+        let calls = |trace: &Trace| (trace.calls(), trace.is_stopped, trace.is_gone);
+        if !traces.values().map(calls).eq(self.last.values().map(calls)) {
+            self.called = now;
+        }
         if traces != self.last {
             self.last = traces;
             self.moved = now;
         }
+        let held: Vec<Rank> = held(job).collect();
+        // As long as somebody is held up in a call, what others do by themselves is no progress.
+        let since = match held.is_empty() {
+            true => self.moved,
+            false => self.called,
+        };
         let mut events = Vec::new();
         if let Some(told) = &self.told {
             let has_moved = |(rank, calls): (&Rank, &(u32, u64))| {
@@ -115,20 +130,29 @@ impl Vigil {
                 events.push(Event::Moves);
             } else if told.is_verdict {
                 return events;
+            } else if told.since != since {
+                self.told = None;
             }
         }
-        let still = now.duration_since(self.moved);
+        let still = now.duration_since(since);
         let mut told = None;
-        if let Some(verdict) = self.proved(job, still, now) {
+        let proved = match held.is_empty() {
+            true => {
+                self.proof = None;
+                None
+            }
+            false => self.proved(job, still, now),
+        };
+        if let Some(verdict) = proved {
             told = Some(Event::Verdict(verdict));
         } else if self.told.is_none() && still >= self.patience {
             told = self.likely(job, still);
         }
         if let Some(event) = told {
-            let held: Vec<Rank> = held(job).collect();
             self.told = Some(Told {
                 is_verdict: matches!(event, Event::Verdict(_)),
                 calls: self.calls(&held),
+                since,
             });
             events.push(event);
         }
@@ -144,10 +168,7 @@ impl Vigil {
 
     /// A verdict that is proved and has stood for a moment.
     fn proved(&mut self, job: &Job, still: Duration, now: Instant) -> Option<Diagnosis> {
-        let is_anybody_held = held(job).next().is_some();
-        let found = is_anybody_held
-            .then(|| evidence(job, &mut self.hosts, still, false))
-            .flatten()
+        let found = evidence(job, &mut self.hosts, still, false)
             .map(|evidence| diagnose(&evidence))
             .filter(|verdict| verdict.confidence == Confidence::Proved);
         let Some(verdict) = found else {
