@@ -64,6 +64,13 @@ pub enum Command {
     /// Compare two runs: what changed, what is new, what is gone.
     Diff(DiffArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
+    ///
+    /// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
+    /// given. Its ranks are the processes below it that have RANK and WORLD_SIZE in their environment, or that call
+    /// torch.distributed. A verdict is printed when the evidence proves it, mostly within 3 seconds of the last
+    /// progress; what is only likely, after --patience. A rank that is slow is not accused. When the command ends, or
+    /// this program does, everything the command started is killed. Ctrl-C and SIGTERM are passed on; a second one
+    /// kills.
     Watch(WatchArguments),
     /// Run a command that dies with the process that watches it.
     #[command(hide = true)]

@@ -27,12 +27,6 @@ Examples:
   allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh";
 
 /// `watch`.
-///
-/// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
-/// given. Its ranks are the processes below it that have RANK and WORLD_SIZE in their environment, or that call
-/// torch.distributed. A verdict is printed when the evidence proves it, mostly within 3 seconds of the last progress;
-/// what is only likely, after --patience. A rank that is slow is not accused. When the command ends, or this program
-/// does, everything the command started is killed. Ctrl-C and SIGTERM are passed on; a second one kills.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WatchArguments {
