@@ -28,6 +28,7 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
             name: "world".to_owned(),
             ranks: WORLD.ranks().collect(),
             backend: None,
+            on_host: false,
             how: Creation::default(),
         }),
         dtype,

@@ -1,6 +1,7 @@
 //! The suite: cases, requirements, profiles, platforms and expectations, from a checkout or from the copies the
 //! binary carries.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::yaml::Diagnostic;
 
 static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../cases");
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/platforms");
+static SIMULATED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/sim");
 static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/mutants");
 static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/expectations");
 
@@ -39,6 +41,9 @@ pub struct Suite {
     pub profiles: Vec<Profile>,
     /// Platforms, in order of name.
     pub platforms: Vec<Arc<Platform>>,
+    /// Names of those of them that are used only if somebody asks for them: the suite's own simulated ones are on every
+    /// machine and say nothing about it.
+    pub on_request: BTreeSet<String>,
     /// Known failures.
     pub expectations: Arc<Expectations>,
     /// Where the cases come from, for people.
@@ -70,6 +75,7 @@ impl Suite {
             unpack(&CASES, &root.join("cases"))?;
             unpack(&PLATFORMS, &root.join("fixtures/platforms"))?;
             unpack(&EXPECTATIONS, &root.join("fixtures/expectations"))?;
+            unpack(&SIMULATED, &root.join("fixtures/sim"))?;
             (root, "the binary's own".to_owned())
         };
         let own_cases = root.join("cases");
@@ -83,21 +89,28 @@ impl Suite {
                 .collect();
             (request.cases.clone(), named.join(", "))
         };
-        let with_own = |own: &str, more: &[PathBuf]| -> Vec<PathBuf> {
-            std::iter::once(root.join(own))
+        let with_own = |own: [&str; 2], more: &[PathBuf]| -> Vec<PathBuf> {
+            own.into_iter()
+                .map(|own| root.join(own))
                 .chain(more.iter().cloned())
                 .collect()
         };
         let cases = case::load(&paths);
-        let platforms = platform::load(&with_own("fixtures/platforms", &request.platforms));
-        let expectations =
-            Expectations::load(&with_own("fixtures/expectations", &request.expectations));
+        let own = ["fixtures/platforms", "fixtures/sim/platforms"];
+        let platforms = platform::load(&with_own(own, &request.platforms));
+        let own = ["fixtures/expectations", "fixtures/sim/expectations"];
+        let expectations = Expectations::load(&with_own(own, &request.expectations));
         let profiles = case::load_profiles(&own_cases.join("profiles"));
         match (cases, platforms, expectations, profiles) {
             (Ok(library), Ok(platforms), Ok(expectations), Ok(profiles)) => Ok(Self {
                 cases: library.cases,
                 requirements: library.requirements,
                 profiles,
+                on_request: platforms
+                    .iter()
+                    .filter(|platform| platform.python_path.iter().any(|path| is_own(path, &root)))
+                    .map(|platform| platform.name.clone())
+                    .collect(),
                 platforms: platforms.into_iter().map(Arc::new).collect(),
                 expectations: Arc::new(expectations),
                 origin,
@@ -121,6 +134,11 @@ impl Suite {
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)
     }
+}
+
+/// Whether a folder of Python modules is that of the suite's simulated platforms.
+fn is_own(path: &Path, root: &Path) -> bool {
+    path.starts_with(root.join("fixtures/sim"))
 }
 
 /// The folder of the suite's own mutants: that of the checkout in the current folder, if there is one, else the binary's

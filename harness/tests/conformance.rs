@@ -1,6 +1,8 @@
 //! The suite as `cargo test` shows it: one trial for each scenario of profile `core` (or of the profile that
 //! `ALLRANKS_PROFILE` names) on every platform found here.
 //!
+//! Profile `simulated` runs besides on the suite's own simulated devices.
+//!
 //! What cannot run here, because there is no torch or no such device, is listed as ignored, with the reason on
 //! standard error. That is decided when trials are listed, never while they run: cargo-nextest counts a trial that
 //! ignores itself as passed.
@@ -30,6 +32,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const RESULTS: &str = "target/allranks";
 /// What the folders of this program begin with.
 const PREFIX: &str = "test-";
+/// Platforms that are nowhere found, because they are made up: what is different on a device runs on them.
+const SIMULATED: &str = "simxpu,simhpu,simnpu";
 /// Runs whose folders are kept.
 const KEPT: usize = 8;
 /// Checks whose story a failed trial tells; the others are in the results.
@@ -61,8 +65,22 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let select = Choice::parse_from(words).select;
     let scratch = tempfile::tempdir()?;
     let mut planned = cli::prepare(&select, scratch.path())?;
-
     let mut trials = ignored(&planned);
+    // Nextest names the one trial it wants: importing torch for the others would take longer than the trial.
+    let may_be_simulated = |name: &String| !arguments.exact || name.contains("@sim");
+    if arguments.filter.iter().all(may_be_simulated) {
+        let words = [
+            "conformance",
+            "--profile",
+            "simulated",
+            "--platform",
+            SIMULATED,
+        ];
+        let simulated = Choice::parse_from(words).select;
+        let simulated = cli::prepare(&simulated, scratch.path())?;
+        trials.extend(ignored(&simulated));
+        planned.plan.scenarios.extend(simulated.plan.scenarios);
+    }
     let is_wanted = |scenario: &Scenario| {
         // Under nextest, which starts one process for each trial, only that trial is made.
         let name = Trial::test(scenario.id.as_str(), || Ok(()));

@@ -51,6 +51,9 @@ class Library:
         self.mode = None
         #: The step's factor of ``premul_sum``: a number or a tensor.
         self.factor = PREMUL_FACTOR
+        #: Errors of groups that were not to come about. They keep alive what they were raised in: a group that is half
+        #: made must not close its connections while peers are still making theirs.
+        self.raised = []
         self._groups = {"world": None}
         #: Returns when the harness says `go`; set by the rank.
         self.wait_for_go = None
@@ -59,6 +62,7 @@ class Library:
         """Forgets what calls of the last step left for its later calls."""
         self.works = {}
         self.factor = PREMUL_FACTOR
+        self.raised = []
 
     def group(self, call):
         """The call's group, as ``group=`` takes it."""
@@ -130,7 +134,8 @@ def dotted(name):
 @call
 def prepare(lib, call, _):
     for folder in reversed(call.get("python_path", ())):
-        sys.path.insert(0, folder)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     for module in call["import"]:
         importlib.import_module(module)
     device = torch.device(call["device"])
@@ -211,6 +216,8 @@ def attempt(lib, call, i):
     try:
         return {"raised": None, "value": CALLS[inner["call"]](lib, inner, i)}
     except Exception as raised:
+        if inner["call"] == "new_group":
+            lib.raised.append(raised)
         return {"raised": describe(raised)}
 
 
@@ -328,8 +335,8 @@ def init_process_group(lib, call, _):
         how = {"store": store, **who}
     else:
         how = {"init_method": call["url"], **who}
-    if call.get("device_id"):
-        how["device_id"] = torch.device(call["device_id"])
+    if (bound := call.get("device_id")) is not None:
+        how["device_id"] = bound if isinstance(bound, int) else torch.device(bound)
     dist.init_process_group(call["backend"], timeout=timeout, **how)
     return {
         "rank": dist.get_rank(),

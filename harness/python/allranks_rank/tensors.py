@@ -52,7 +52,8 @@ class Storages:
             if dtype is None:
                 raise TypeError(f"torch {torch.__version__} has no dtype {spec['dtype']}")
             if (base := bases.get(index)) is None:
-                base = bases[index] = self._base(index, dtype, device, pinned)
+                place = None if spec.get("host") else device
+                base = bases[index] = self._base(index, dtype, place, pinned)
             if base.dtype != dtype:  # a storage of two dtypes, or of an odd length
                 length = self._lengths[index] // dtype.itemsize * dtype.itemsize
                 base = base.view(torch.uint8)[:length].view(dtype)
@@ -67,7 +68,8 @@ class Storages:
         base = torch.frombuffer(
             self._block, dtype=torch.uint8, count=length, offset=self._at[index]
         )
-        if length % dtype.itemsize == 0:
+        # A copy of booleans may make every byte that is not 0 a 1, and what lies around a tensor is no boolean.
+        if length % dtype.itemsize == 0 and dtype != torch.bool:
             base = base.view(dtype)
         if pinned:
             copy = base.pin_memory()

@@ -9,7 +9,7 @@ use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Vi
 
 use super::random::{RANDOM, RandomSpec};
 use super::script::{SCRIPT, ScriptSpec};
-use super::{GroupSpec, Only, StepParams, WorldSpec};
+use super::{Expected, GroupSpec, Only, StepParams, WorldSpec};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::Op;
 
@@ -17,7 +17,7 @@ use crate::plan::Op;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
-    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `groups`, `steps`"
+    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `groups`, `steps`, `expect`"
 )]
 #[schemars(title = "allranks case")]
 pub(super) struct CaseFile {
@@ -41,6 +41,9 @@ pub(super) struct CaseFile {
     /// What every rank does, in order.
     #[schemars(length(min = 1))]
     pub steps: Vec<Step>,
+    /// What is expected where not everything works; the first whose `when` fits counts.
+    #[serde(default)]
+    pub expect: Vec<Expected>,
 }
 
 /// A map whose entries keep their order.

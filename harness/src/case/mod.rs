@@ -8,6 +8,7 @@ mod load;
 mod params;
 mod profile;
 mod random;
+mod recipe;
 mod requirement;
 mod schema;
 mod script;
@@ -20,13 +21,14 @@ mod values;
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
 pub use random::{RANDOM, RandomSpec};
+pub use recipe::{CpuBackend, DeviceId, Expected, Fail, FailOn, InitSpec, SetDevice, When};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub use script::{
-    Afterwards, ExpectSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove, OpSpec,
-    SCRIPT, ScriptSpec, SteadySpec, Verb,
+    Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
+    OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
-pub(crate) use validate::{is_backend_string, is_env_name, is_name};
+pub(crate) use validate::{filled, is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,7 +43,6 @@ use crate::plan::{
     Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
     TensorKind, Values,
 };
-use crate::protocol::StoreMethod;
 
 /// A valid case file.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +63,8 @@ pub struct Case {
     pub groups: Vec<(String, GroupSpec)>,
     /// What every rank does, in order.
     pub steps: Vec<StepSpec>,
+    /// What is expected where not everything works; the first that fits counts.
+    pub expect: Vec<Expected>,
 }
 
 /// The world matrix: every combination is a scenario.
@@ -92,6 +95,9 @@ pub struct WorldSpec {
     /// Whether ranks are initialised before the first step.
     #[serde(default)]
     pub starts: Starts,
+    /// Only where tensors lie on a device: platforms of the host are left out.
+    #[serde(default)]
+    pub on_device: bool,
 }
 
 /// Whether ranks are initialised before the first step of a case.
@@ -116,6 +122,7 @@ impl Default for WorldSpec {
             deadline_s: default_deadline(),
             env: BTreeMap::new(),
             starts: Starts::default(),
+            on_device: false,
         }
     }
 }
@@ -132,36 +139,18 @@ fn default_deadline() -> f64 {
     30.0
 }
 
-/// The init matrix of a world.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InitSpec {
-    /// How ranks find each other.
-    #[serde(default = "default_method")]
-    pub method: OneOrMany<StoreMethod>,
-}
-
-impl Default for InitSpec {
-    fn default() -> Self {
-        Self {
-            method: default_method(),
-        }
-    }
-}
-
-fn default_method() -> OneOrMany<StoreMethod> {
-    OneOrMany::One(StoreMethod::Env)
-}
-
 /// A process group of the case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSpec {
     /// Members.
     pub ranks: Members,
-    /// Its backend, if not the world's.
+    /// Its backend, if not the world's; `{device}` and `{backend}` stand for the scenario's.
     #[serde(default)]
     pub backend: Option<String>,
+    /// Where the tensors of its checks lie; absent: on the host, if its backend is not for the platform's device.
+    #[serde(default)]
+    pub tensors: Option<On>,
     /// `timeout=`, seconds; absent: the world's.
     #[serde(default)]
     pub timeout_s: Option<f64>,
@@ -176,6 +165,16 @@ pub struct GroupSpec {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub count: Option<u32>,
+}
+
+/// Where tensors lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// In the host's memory.
+    Host,
+    /// On the platform's device.
+    Device,
 }
 
 /// Members of a group, by rule or by list.

@@ -6,6 +6,7 @@
 //! by the oracle wherever every member has issued an op and nobody was to fail.
 
 use std::fmt;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
@@ -14,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::Entries;
 use super::{Members, OneOrMany, Only, StepParams};
+use crate::diagnose::Kind;
 use crate::names::RequirementId;
 use crate::plan::Op;
 use crate::protocol::StoreMethod;
@@ -41,6 +43,9 @@ pub struct ScriptSpec {
     /// What becomes of the world.
     #[serde(default)]
     pub afterwards: Afterwards,
+    /// The verdict that must be given on it; then its world is killed.
+    #[serde(default)]
+    pub hang: Option<HangSpec>,
     /// World sizes it is for; absent: all of the case.
     #[serde(default)]
     pub size: Option<OneOrMany<u32>>,
@@ -50,6 +55,57 @@ pub struct ScriptSpec {
     /// Requirements it covers besides the case's.
     #[serde(default)]
     pub covers: Vec<RequirementId>,
+}
+
+/// A verdict that must be given on a script: `hang: {kind: port-mismatch, culprit: [0], within: 5s}`.
+#[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HangSpec {
+    /// What is wrong.
+    pub kind: Kind,
+    /// Who must be blamed, and nobody else; absent: nobody.
+    #[serde(default)]
+    pub culprit: Option<Members>,
+    /// How long after the last progress the verdict may come: `5s`.
+    #[serde(default)]
+    pub within: Within,
+    /// `true`: nothing hangs and nobody raises, though the ranks contradict each other; `false`: something does; absent:
+    /// that is the backend's business.
+    #[serde(default)]
+    pub silent: Option<bool>,
+}
+
+/// A time, as in `5s` or `1500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Within(pub Duration);
+
+impl Default for Within {
+    fn default() -> Self {
+        Self(Duration::from_secs(10))
+    }
+}
+
+impl<'de> Deserialize<'de> for Within {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time = humantime::parse_duration(&text);
+        time.map(Self)
+            .map_err(|_| de::Error::custom(format!("`{text}` is not a time such as `5s`")))
+    }
+}
+
+impl JsonSchema for Within {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Within".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A time, as in `5s` or `1500ms`; absent: 10 s.",
+            "type": "string",
+            "pattern": "^[0-9]+ ?(ms|s|m|min)$"
+        })
+    }
 }
 
 /// What becomes of the world after a script.

@@ -5,7 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use regex::Regex;
+
 use super::file::{CaseFile, Step, Sweep};
+use super::recipe::group_of;
 use super::requirement::is_well_formed;
 use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
@@ -56,6 +59,7 @@ pub(super) fn case(
     checker.world();
     checker.groups();
     checker.steps();
+    checker.expect();
     let mut problems = checker.problems;
     if !problems.is_empty() {
         problems.sort_by_key(|problem| (problem.line, problem.column));
@@ -91,6 +95,7 @@ pub(super) fn case(
         world: raw.world,
         groups: raw.groups.0,
         steps,
+        expect: raw.expect,
     })
 }
 
@@ -232,6 +237,19 @@ impl Checker<'_> {
             way!["world", "init", "method"],
             world.init.method.as_slice(),
         );
+        let init = &world.init;
+        self.distinct(
+            way!["world", "init", "device_id"],
+            init.device_id.as_slice(),
+        );
+        self.distinct(
+            way!["world", "init", "set_device"],
+            init.set_device.as_slice(),
+        );
+        self.distinct(
+            way!["world", "init", "cpu_backend"],
+            init.cpu_backend.as_slice(),
+        );
         if let Some(platforms) = &world.platform {
             self.names(
                 way!["world", "platform"],
@@ -302,13 +320,41 @@ impl Checker<'_> {
                 self.report_key(path, format!("`{name}` is not a group's name"), hint);
             }
             if let Some(backend) = &group.backend
-                && !is_backend_string(backend)
+                && !is_backend_pattern(backend)
             {
-                let hint = "a name, or pairs: `gloo`, `cpu:gloo,xpu:xccl`";
+                let hint = "a name, or pairs: `gloo`, `cpu:gloo,{device}:{backend}`";
                 let path = way!["groups", name.as_str(), "backend"];
                 self.report(path, format!("`{backend}` is not a backend"), hint);
             }
             self.members(name, group);
+        }
+    }
+
+    fn expect(&mut self) {
+        for (index, expected) in self.file.expect.iter().enumerate() {
+            let Some(fail) = &expected.fail else {
+                continue;
+            };
+            let path = way!["expect", index, "fail", "at"];
+            self.distinct(path, fail.at.as_slice());
+            for at in fail.at.as_slice() {
+                match group_of(at) {
+                    None => {
+                        let message = format!("`{at}` is no place where a scenario can fail");
+                        self.report(path, message, "`group NAME`: where the group is made");
+                    }
+                    Some(name) if !self.file.groups.0.iter().any(|(known, _)| known == name) => {
+                        let message = format!("there is no group `{name}`");
+                        self.report(path, message, "`groups:` of the case names them");
+                    }
+                    Some(_) => {}
+                }
+            }
+            if let Err(error) = Regex::new(&fail.error) {
+                let path = way!["expect", index, "fail", "error"];
+                let message = format!("`{}` is not a regular expression", fail.error);
+                self.report(path, message, error.to_string());
+            }
         }
     }
 
@@ -400,6 +446,18 @@ pub(crate) fn is_backend_string(text: &str) -> bool {
         Some((device, backend)) => is_name(device) && is_name(backend),
         None => is_name(part),
     })
+}
+
+/// The same for a group of a case, where `{device}` and `{backend}` stand for those of the scenario.
+fn is_backend_pattern(text: &str) -> bool {
+    is_backend_string(&filled(text, "device", "backend"))
+}
+
+/// A group's backend string with the scenario's device type and backend.
+pub(crate) fn filled(pattern: &str, device: &str, backend: &str) -> String {
+    pattern
+        .replace("{device}", device)
+        .replace("{backend}", backend)
 }
 
 /// What an environment variable may be called.

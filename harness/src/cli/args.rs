@@ -23,6 +23,18 @@ Examples:
   allranks plan --filter covers=COLL-004           what would run, and how much
   allranks explain 'collectives/broadcast@cpu.gloo.ws4#0.broadcast.float32.33.root-0'";
 
+const DIAGNOSE_EXIT_CODES: &str = "\
+Exit codes:
+  0   nothing wrong is seen: every rank finished, or somebody is slow and on the way
+  1   a verdict was given, if only that ranks wait and the logs do not show for whom
+  2   no such file, no logs in a folder, or nothing says which rank wrote them
+  3   the logs do not say where any rank is
+
+Examples:
+  allranks diagnose rank0.log rank1.log rank2.log rank3.log
+  allranks diagnose logs/                          a folder, also torchrun's --log-dir
+  kubectl logs -l job=train --prefix=false | allranks diagnose -";
+
 /// Conformance suite for torch.distributed backends: every rank initialises, every rank votes.
 #[derive(Debug, Parser)]
 #[command(name = "allranks", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -55,6 +67,13 @@ pub enum Command {
     ///
     /// The file needs nothing but torch and says on every rank what must come and what came.
     Repro(ReproArguments),
+    /// Say from the logs of a job that hangs or failed which rank held it up, where, and why.
+    ///
+    /// Logs are read alone: lines such as `[Rank 1] Before X` and `After X`, tracebacks, torchrun's table of failures and
+    /// the lines of NCCL's watchdog. Whose a line is comes from its beginning ([Rank 1], [rank1]:, [default1]:), else from
+    /// the file's name or folder, else from the order of the files.
+    #[command(after_help = DIAGNOSE_EXIT_CODES)]
+    Diagnose(DiagnoseArguments),
     /// Print the JSON schema of case files, or of platform files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.
@@ -86,8 +105,8 @@ pub struct SelectArguments {
     /// Case files or folders; default: the suite's own, narrowed by --profile.
     #[arg(value_name = "CASE_OR_DIR")]
     pub cases: Vec<PathBuf>,
-    /// Only this platform, by its file's name; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    /// Only these platforms, by their files' names. Simulated ones run only if they are named.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub platform: Vec<String>,
     /// Only this backend; may be repeated.
     #[arg(long, value_name = "NAME")]
@@ -250,6 +269,17 @@ pub struct ReproArguments {
     /// Where to look.
     #[command(flatten)]
     pub select: ExplainSelect,
+}
+
+/// `diagnose`.
+#[derive(Debug, Args)]
+pub struct DiagnoseArguments {
+    /// Log files, folders of them, or `-` for standard input.
+    #[arg(required = true, value_name = "LOG")]
+    pub logs: Vec<PathBuf>,
+    /// Print the diagnosis as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `schema`.

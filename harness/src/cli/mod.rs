@@ -2,6 +2,7 @@
 //! terminal, and only through the streams it is handed.
 
 mod args;
+mod diagnose;
 mod environment;
 mod explain;
 mod list;
@@ -128,6 +129,7 @@ pub fn main(
         Command::Plan(arguments) => planning::print(&arguments, out),
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
+        Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),

@@ -177,7 +177,10 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
     let wanted: Vec<_> = suite
         .platforms
         .iter()
-        .filter(|one| arguments.platform.is_empty() || arguments.platform.contains(&one.name))
+        .filter(|one| match arguments.platform.is_empty() {
+            true => !suite.on_request.contains(&one.name),
+            false => arguments.platform.contains(&one.name),
+        })
         .map(|platform| {
             let backends = platform
                 .backends

@@ -292,6 +292,7 @@ fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Resul
     let (alone, _) = list(|standing| matches!(standing, Standing::Alone(_)));
     let (shared, _) = list(|standing| matches!(standing, Standing::Shared(_)));
     let (together, together_ids) = list(|standing| *standing == Standing::Together);
+    let (elsewhere, elsewhere_ids) = list(|standing| matches!(standing, Standing::Elsewhere(_)));
     let (unproven, unproven_ids) = list(|standing| *standing == Standing::Unproven);
     writeln!(
         out,
@@ -300,6 +301,13 @@ fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Resul
     )?;
     if together > 0 {
         writeln!(out, "  {together} with neither: {together_ids}")?;
+    }
+    if elsewhere > 0 {
+        writeln!(
+            out,
+            "  {elsewhere} that {} cannot be asked for, as the matrix says: {elsewhere_ids}",
+            head.backend
+        )?;
     }
     if unproven > 0 {
         writeln!(

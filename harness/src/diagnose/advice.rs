@@ -84,6 +84,10 @@ pub fn advice(kind: Kind) -> &'static [&'static str] {
         Kind::StuckInCall => &[
             "a backend that loses a member inside a collective: keep the logs and report it to its maintainers",
         ],
+        Kind::Behind => &[
+            "look at what that rank does after its last line: py-spy dump --pid PID, or allranks watch --stacks",
+            "look for a branch that depends on the rank between its place and that of the others",
+        ],
         Kind::Slow => &["wait: somebody is late and on the way"],
         Kind::Unknown => {
             &["run again with allranks watch --stacks, and look at where each rank is"]
@@ -117,6 +121,7 @@ pub fn refutation(kind: Kind) -> &'static str {
         Kind::MessageUnmatched => "the other side is seen to be issued",
         Kind::PeerDead | Kind::PeerStopped | Kind::PeerRaised => "the named rank is seen to go on",
         Kind::TeardownStuck | Kind::StuckInCall => "the named rank comes out by itself",
+        Kind::Behind => "a later line of the named rank: logs may be cut or buffered",
         Kind::Slow => "the named rank never comes",
         Kind::Unknown => "nothing is claimed",
     }

@@ -54,7 +54,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
             |host| Told::Unreachable(host.to_owned()),
         ),
         (
-            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|has failed to pass|did not (?:check in|respond)|socket",
+            r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
             |_| Told::Effect,
         ),
         (r"", |_| Told::Cause),
@@ -118,6 +118,14 @@ mod tests {
             ),
             (
                 "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4242",
+                Told::Effect,
+            ),
+            (
+                "RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 1800000 ms",
+                Told::Effect,
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
                 Told::Effect,
             ),
             ("ZeroDivisionError: division by zero", Told::Cause),

@@ -66,6 +66,16 @@ impl Sight {
             .chain(self.doing.as_ref().map(|(deed, _)| deed))
     }
 
+    /// Where it waits for others, or was when waiting failed.
+    #[must_use]
+    pub fn stands(&self) -> Option<&What> {
+        let failed = || self.done.last().filter(|_| !self.errors.is_empty());
+        match &self.doing {
+            Some((deed, _)) => Some(&deed.what),
+            None => failed().map(|deed| &deed.what),
+        }
+    }
+
     /// What it will enter, if that is known.
     #[must_use]
     pub fn coming(&self) -> Option<&[Deed]> {
@@ -82,6 +92,9 @@ impl Sight {
             (Process::Ended(how), ..) => format!("its process ended: {how}"),
             (Process::Stopped, Some((deed, _)), _) => format!("stopped in {deed}"),
             (Process::Stopped, None, _) => "stopped".to_owned(),
+            (Process::Running | Process::Unknown, Some((deed, Duration::ZERO)), _) => {
+                format!("in {deed}")
+            }
             (Process::Running | Process::Unknown, Some((deed, since)), _) => {
                 format!("in {deed} for {:.1} s", since.as_secs_f64())
             }
@@ -139,6 +152,8 @@ pub enum What {
     Await(String, usize),
     /// Sends or receives.
     Message(Message),
+    /// Waits for the message of this kind that it issued as number so and so, from 1.
+    AwaitMessage(Message, usize),
     /// Tears a group down.
     Destroy(String),
     /// Something that needs nobody else.
@@ -202,8 +217,8 @@ pub struct Stranger {
     pub port: u16,
     /// `python (pid 4711)`; `a process of another user`.
     pub owner: String,
-    /// Whether it answers as a store does; none: nobody asked.
-    pub is_store: Option<bool>,
+    /// Whether it takes connections and says nothing.
+    pub is_silent: bool,
 }
 
 impl std::fmt::Display for Deed {
@@ -219,11 +234,12 @@ impl std::fmt::Display for Deed {
 impl std::fmt::Display for What {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Init(meeting) if meeting.place.is_empty() => f.write_str("init_process_group"),
             Self::Init(meeting) => write!(f, "init_process_group at {}", meeting.place),
             Self::NewGroup(members) => write!(f, "new_group({})", list(members)),
             Self::Collective(one) => write!(f, "{one}"),
             Self::Await(group, number) => write!(f, "wait for collective {number} of {group}"),
-            Self::Message(message) => {
+            Self::Message(message) | Self::AwaitMessage(message, _) => {
                 let verb = if message.sends {
                     "send to"
                 } else {

@@ -14,7 +14,8 @@
 //! | `waiting` | who waits for whom |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
-//! | `text` | a diagnosis for people |
+//! | `text`, [`fold`] | a diagnosis for people |
+//! | [`logs`] | evidence from what ranks have written |
 //!
 //! A new kind: a variant of [`Kind`], its lines in `advice`, and a rule that says it.
 
@@ -22,8 +23,10 @@ mod advice;
 mod collectives;
 mod errors;
 mod evidence;
+pub mod fold;
 mod groups;
 mod ledger;
+pub mod logs;
 mod rendezvous;
 #[cfg(test)]
 mod tests;
@@ -47,12 +50,11 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let meeting = rendezvous::contradiction(evidence);
     let chain = waiting::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
-    // A circle is told by what made it, if ranks contradict each other.
-    let is_end = |one: &Diagnosis| is_proved(one) && one.kind != Kind::CyclicWait;
+    // Whoever contradicts the others may well die or wait in a circle because of it.
     let in_order = [
         meeting.clone().filter(is_proved),
-        chain.clone().filter(is_end),
         contradiction(evidence),
+        chain.clone().filter(is_proved),
         waiting::unmatched(evidence),
         chain,
         meeting,
@@ -105,6 +107,7 @@ impl Diagnosis {
             .collect();
         Self {
             kind,
+            after_s: evidence.still.as_secs_f64(),
             confidence,
             culprits,
             victims,

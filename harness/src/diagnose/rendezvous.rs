@@ -41,8 +41,8 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     scene
         .size()
         .or_else(|| scene.place())
-        .or_else(|| scene.port())
         .or_else(|| scene.identity())
+        .or_else(|| scene.port())
         .or_else(|| scene.absence())
 }
 
@@ -211,9 +211,10 @@ impl Scene<'_> {
         }
         let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
         let who = list(&culprits);
+        // As many as they are, they can make their world by themselves.
         let alone = odd
             .iter()
-            .all(|comer| !comer.waits && comer.sight.errors.is_empty());
+            .all(|comer| comer.meeting.world_size as usize <= odd.len());
         let sizes: BTreeSet<u32> = odd.iter().map(|comer| comer.meeting.world_size).collect();
         let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(", ");
@@ -287,8 +288,7 @@ impl Scene<'_> {
         let culprits = vec![host.sight.rank];
         match stranger {
             Some(stranger) => {
-                let is_silent = stranger.is_store == Some(false);
-                let (kind, does) = match is_silent {
+                let (kind, does) = match stranger.is_silent {
                     true => (
                         Kind::SilentListener,
                         "takes connections and is no store: whoever dials it waits for ever",

@@ -1,12 +1,8 @@
 //! A diagnosis for people: the one place where it becomes text.
 
-use super::evidence::list;
+use super::fold::{named, places};
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
-use crate::report::RankLine;
-
-/// As many ranks are shown at one place.
-const SHOWN: usize = 16;
 
 /// One line: `KIND: who, where, what (how sure)`.
 #[must_use]
@@ -25,7 +21,7 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     let mut lines = vec![headline(diagnosis)];
     let mut ranks = |what: &str, ranks: &[Rank]| {
         if !ranks.is_empty() {
-            lines.push(format!("  {what}: rank {}", some(ranks)));
+            lines.push(format!("  {what}: {}", named(ranks)));
         }
     };
     let blame = match diagnosis.confidence {
@@ -36,7 +32,11 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     ranks("victims", &diagnosis.victims);
     if !diagnosis.places.is_empty() {
         lines.push("  where each rank is:".to_owned());
-        lines.extend(places(&diagnosis.places));
+        lines.extend(
+            places(&diagnosis.places)
+                .iter()
+                .map(|line| format!("    {line}")),
+        );
     }
     let mut section = |title: &str, texts: &[String]| {
         if !texts.is_empty() {
@@ -55,50 +55,14 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     lines
 }
 
-/// Ranks one by one; of a crowd at one place, the first ones and a number.
-fn places(places: &[RankLine]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut rest = 0;
-    let mut seen: Vec<(String, usize)> = Vec::new();
-    for line in places {
-        // Times differ from rank to rank.
-        let place = line.text.split(" for ").next().unwrap_or_default();
-        let count = match seen.iter_mut().find(|(known, _)| known == place) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                seen.push((place.to_owned(), 1));
-                1
-            }
-        };
-        match count <= SHOWN {
-            true => lines.push(format!("    rank {}: {}", line.rank, line.text)),
-            false => rest += 1,
-        }
-    }
-    if rest > 0 {
-        lines.push(format!("    and {rest} more at the same places"));
-    }
-    lines
-}
-
-fn some(ranks: &[Rank]) -> String {
-    match ranks.get(..SHOWN) {
-        Some(first) if ranks.len() > SHOWN => {
-            format!("{} and {} more", list(first), ranks.len() - SHOWN)
-        }
-        _ => list(ranks),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::RankLine;
 
     fn diagnosis(size: u32) -> Diagnosis {
         Diagnosis {
+            after_s: 1.0,
             kind: Kind::PeerStopped,
             confidence: Confidence::Proved,
             culprits: vec![Rank(1)],
@@ -123,9 +87,7 @@ peer-stopped: rank 1 is stopped (state T) (proved)
   culprit: rank 1
   victims: rank 2
   where each rank is:
-    rank 0: in barrier on world (train.py:3) for 0.0 s
-    rank 1: in barrier on world (train.py:3) for 1.0 s
-    rank 2: in barrier on world (train.py:3) for 2.0 s
+    ranks 0–2: in barrier on world (train.py:3)
   why:
     - rank 1 stopped in barrier on world
   refuted if:
@@ -138,8 +100,8 @@ peer-stopped: rank 1 is stopped (state T) (proved)
     #[test]
     fn a_crowd_is_counted() {
         let text = lines(&diagnosis(1000)).join("\n");
-        assert!(text.contains("16, 17 and 982 more"), "{text}");
-        assert!(text.contains("and 984 more at the same places"), "{text}");
-        assert!(text.lines().count() < 40);
+        assert!(text.contains("victims: ranks 2–999"), "{text}");
+        assert!(text.contains("ranks 0–999: in barrier"), "{text}");
+        assert!(text.lines().count() < 20);
     }
 }

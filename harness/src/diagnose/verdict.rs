@@ -73,6 +73,8 @@ pub enum Kind {
     TeardownStuck,
     /// One member does not come out of a collective that all have entered and others have left.
     StuckInCall,
+    /// A rank has not come to where the others wait, and nobody saw what keeps it.
+    Behind,
     /// Somebody is late, and on the way: no hang.
     Slow,
     /// The evidence proves nothing.
@@ -97,6 +99,8 @@ pub enum Confidence {
 pub struct Diagnosis {
     /// What is wrong.
     pub kind: Kind,
+    /// Seconds since the last progress when it was given.
+    pub after_s: f64,
     /// How sure that is.
     pub confidence: Confidence,
     /// Who caused it.

@@ -27,8 +27,10 @@ pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
 #[must_use]
 pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
     for sight in &evidence.ranks {
-        let Some(What::Message(message)) = sight.now() else {
-            continue;
+        let (message, nth) = match sight.now() {
+            Some(What::Message(message)) => (message, sides(sight, message).count()),
+            Some(What::AwaitMessage(message, nth)) => (message, *nth),
+            _ => continue,
         };
         let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
             continue;
@@ -36,7 +38,6 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
         let Some(coming) = peer.coming().filter(|_| is_there(peer)) else {
             continue;
         };
-        let nth = sides(sight, message).count();
         let answers = |own: &&Message| answers(own, message, sight.rank);
         let theirs = messages(peer).filter(answers).count();
         let still = coming
@@ -271,10 +272,10 @@ impl<'a> Waits<'a> {
 
     /// The ranks that this one waits for; none if it waits for nobody.
     fn for_whom(&self, sight: &'a Sight) -> Option<Vec<Rank>> {
-        if !is_there(sight) {
+        if !is_there(sight) || has_cause(sight) {
             return None;
         }
-        match sight.now()? {
+        match sight.stands()? {
             What::Collective(one) => {
                 let number = self.entered(sight.rank, &one.group) - 1;
                 Some(self.missing(&one.members, &one.group, number))
@@ -287,18 +288,9 @@ impl<'a> Waits<'a> {
                 Some(self.missing(members, group, *number))
             }
             What::Message(message) => {
-                let peer = message.peer?;
-                let nth = sides(sight, message).count();
-                let other = self.by_rank.get(&peer)?;
-                let theirs = messages(other)
-                    .filter(|own| answers(own, message, sight.rank))
-                    .count();
-                Some(if theirs >= nth {
-                    Vec::new()
-                } else {
-                    vec![peer]
-                })
+                self.for_message(sight, message, sides(sight, message).count())
             }
+            What::AwaitMessage(message, nth) => self.for_message(sight, message, *nth),
             What::NewGroup(_) => {
                 let nth = groups(sight);
                 let late = self.evidence.ranks.iter();
@@ -307,6 +299,20 @@ impl<'a> Waits<'a> {
             }
             What::Init(_) | What::Destroy(_) | What::Own(_) => None,
         }
+    }
+
+    /// Whom the nth message of its kind waits for.
+    fn for_message(&self, sight: &Sight, message: &Message, nth: usize) -> Option<Vec<Rank>> {
+        let peer = message.peer?;
+        let other = self.by_rank.get(&peer)?;
+        let theirs = messages(other)
+            .filter(|own| answers(own, message, sight.rank))
+            .count();
+        Some(if theirs >= nth {
+            Vec::new()
+        } else {
+            vec![peer]
+        })
     }
 
     fn missing(&self, members: &[Rank], group: &'a str, number: usize) -> Vec<Rank> {
@@ -371,11 +377,12 @@ impl<'a> Waits<'a> {
 
 impl Ends {
     fn note(&mut self, sight: &Sight) {
-        let raised = sight.errors.iter().any(|error| told(error) != Told::Effect);
         match (&sight.process, sight.now()) {
             (Process::Ended(_), _) => self.dead.insert(sight.rank),
             (Process::Stopped, _) => self.stopped.insert(sight.rank),
-            (Process::Running | Process::Unknown, None) if raised => self.raised.insert(sight.rank),
+            (Process::Running | Process::Unknown, None) if has_cause(sight) => {
+                self.raised.insert(sight.rank)
+            }
             (Process::Running | Process::Unknown, Some(What::Destroy(_))) => {
                 self.leaving.insert(sight.rank)
             }
@@ -389,6 +396,11 @@ impl Ends {
 
 fn find(evidence: &Evidence, rank: Rank) -> Option<&Sight> {
     evidence.ranks.iter().find(|sight| sight.rank == rank)
+}
+
+/// Whether it raised something that is no effect of another rank's trouble.
+fn has_cause(sight: &Sight) -> bool {
+    sight.errors.iter().any(|error| told(error) != Told::Effect)
 }
 
 fn is_there(sight: &Sight) -> bool {

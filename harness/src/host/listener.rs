@@ -1,6 +1,6 @@
 //! Who listens at a port, and whether it is a store of PyTorch's.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -66,9 +66,20 @@ const MAGIC: u32 = 0x3C85_F7CE;
 const PING: u8 = 13;
 const NONCE: u32 = 0x616C_6C72;
 
-/// Whether a TCPStore answers there; none if nobody takes the connection.
+/// How a listener answers a client of a TCPStore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// As a store does.
+    Store,
+    /// It takes the connection and says nothing.
+    Silent,
+    /// Otherwise: it is no store, and its clients notice.
+    Other,
+}
+
+/// How a listener answers a client of a TCPStore; none if nobody takes the connection.
 #[must_use]
-pub fn speaks_as_store(address: SocketAddr) -> Option<bool> {
+pub fn voice(address: SocketAddr) -> Option<Voice> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
@@ -77,11 +88,16 @@ pub fn speaks_as_store(address: SocketAddr) -> Option<bool> {
     hello.push(PING);
     hello.extend(NONCE.to_le_bytes());
     if stream.write_all(&hello).is_err() {
-        return Some(false);
+        return Some(Voice::Other);
     }
     let mut answer = [0; 4];
-    let answered = stream.read_exact(&mut answer).is_ok();
-    Some(answered && u32::from_le_bytes(answer) == NONCE)
+    Some(match stream.read_exact(&mut answer) {
+        Ok(()) if u32::from_le_bytes(answer) == NONCE => Voice::Store,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Voice::Silent
+        }
+        Ok(()) | Err(_) => Voice::Other,
+    })
 }
 
 #[cfg(test)]
@@ -93,7 +109,7 @@ mod tests {
     fn who_listens_and_says_nothing_is_no_store() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        assert_eq!(speaks_as_store(address), Some(false));
+        assert_eq!(voice(address), Some(Voice::Silent));
         if cfg!(target_os = "linux") {
             let known = Listener {
                 port: address.port(),
@@ -103,6 +119,6 @@ mod tests {
         }
         drop(socket);
         assert_eq!(listeners(&[address.port()]), Vec::new());
-        assert_eq!(speaks_as_store(address), None);
+        assert_eq!(voice(address), None);
     }
 }

@@ -8,5 +8,5 @@ mod listener;
 mod process;
 
 pub use family::{Member, members};
-pub use listener::{Listener, listeners, speaks_as_store};
+pub use listener::{Listener, Voice, listeners, voice};
 pub use process::{Activity, activity, describe};

@@ -126,6 +126,8 @@ pub struct Point<'a> {
     pub platform: &'a str,
     /// Backend name.
     pub backend: &'a str,
+    /// The backend that does its work, if it is another: its failures are this one's too.
+    pub made_of: Option<&'a str>,
     /// Torch version as the ranks or the probe report it; empty if unknown, and then no entry with `when: {torch}`
     /// matches.
     pub torch: &'a str,
@@ -191,7 +193,9 @@ impl Entry {
             platform, backend, ..
         } = &self.matches;
         lists(platform, |name| name == point.platform)
-            && lists(backend, |name| name == point.backend)
+            && lists(backend, |name| {
+                name == point.backend || Some(name.as_str()) == point.made_of
+            })
             && self.torch.as_ref().is_none_or(|wanted| {
                 torch_version(point.torch).is_some_and(|version| wanted.matches(&version))
             })
@@ -320,6 +324,7 @@ mod tests {
         Point {
             platform: "cpu",
             backend: "gloo",
+            made_of: None,
             torch: "2.11.0+cu130",
             case,
             world_size: WorldSize(4),
@@ -395,6 +400,23 @@ mod tests {
                 ..point(&check, &case)
             };
             assert_eq!(entries.find(&at).is_some(), holds, "{torch:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_backend_is_made_of_fails_in_it_too() {
+        let check = example_check(Op::Barrier, DType::Uint8, None, 2);
+        let case = CaseId::from("a");
+        let entries = parse(&format!(
+            "- {{match: {{op: barrier, backend: gloo}}, {ENTRY}}}"
+        ));
+        for (made_of, holds) in [(Some("gloo"), true), (Some("nccl"), false), (None, false)] {
+            let at = Point {
+                backend: "simxccl",
+                made_of,
+                ..point(&check, &case)
+            };
+            assert_eq!(entries.find(&at).is_some(), holds, "{made_of:?}");
         }
     }
 

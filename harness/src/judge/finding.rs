@@ -3,6 +3,7 @@
 //! In: the check, what the oracle prepared, what the ranks answered. Out: an [`Outcome`] with everything a person
 //! needs to act on it. What it *means* is a verdict's business.
 
+use crate::diagnose::Diagnosis;
 use crate::oracle::{Mismatch, Observations, Prepared, RankReply};
 use crate::plan::{Check, Declared};
 use crate::protocol::{CallResult, CallStatus};
@@ -30,6 +31,8 @@ pub struct Finding {
     pub observations: Observations,
     /// Microseconds from the first rank's entering to the last one's leaving.
     pub duration_us: u64,
+    /// The verdict on a world that hung, or on ranks that contradicted each other.
+    pub diagnosis: Option<Box<Diagnosis>>,
 }
 
 impl Finding {
@@ -45,6 +48,7 @@ impl Finding {
             checked: Vec::new(),
             observations: Observations::new(),
             duration_us: 0,
+            diagnosis: None,
         }
     }
 

@@ -55,7 +55,7 @@ use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::WorldSize;
 use crate::plan::{Check, Op, Values};
 use crate::platform::Promises;
-use crate::protocol::{Step, StepResult};
+use crate::protocol::{Step, StepResult, Tensor};
 use crate::report::Difference;
 
 use self::draw::Purpose;
@@ -156,6 +156,14 @@ struct Facts {
     promises: Promises,
 }
 
+/// A step's tensors, where those of the check's group lie.
+fn on_host(check: &Check, mut tensors: Vec<Tensor>) -> Vec<Tensor> {
+    for tensor in &mut tensors {
+        tensor.host = check.group.on_host;
+    }
+    tensors
+}
+
 impl Prepared {
     /// Inputs and expectations for every rank of the world (non-members of the check's group get bystander
     /// buffers and no call).
@@ -203,7 +211,7 @@ impl Prepared {
                         .iter()
                         .map(|buffer| buffer.storage.1 as u64)
                         .collect(),
-                    tensors: std::mem::take(&mut work.tensors),
+                    tensors: on_host(check, std::mem::take(&mut work.tensors)),
                     calls: std::mem::take(&mut work.calls),
                 },
                 payload,

@@ -236,6 +236,7 @@ impl Place {
             shape,
             strides,
             offset: self.offset as u64,
+            host: false,
         }
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::expand::{Place, expand};
 use super::{Filter, Init, Scenario, Shard, groups};
-use crate::case::{Case, Profile, StepSpec};
+use crate::case::{
+    Case, CpuBackend, DeviceId, Fail, InitSpec, OneOrMany, Profile, SetDevice, StepSpec, When,
+};
 use crate::names::{ScenarioId, WorldSize};
 use crate::platform::Platform;
-use crate::protocol::StoreMethod;
 
 /// A backend to be tested on a platform that was found.
 #[derive(Clone, Debug)]
@@ -94,15 +95,8 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
                 if !asked || !in_profile {
                     continue;
                 }
-                for method in case.world.init.method.as_slice() {
-                    add(
-                        &mut plan,
-                        case,
-                        target,
-                        WorldSize(*size),
-                        *method,
-                        selection,
-                    );
+                for init in recipes(&case.world.init, target) {
+                    add(&mut plan, case, target, WorldSize(*size), init, selection);
                 }
             }
         }
@@ -113,8 +107,79 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
 fn wants(case: &Case, target: &Target) -> bool {
     let platform = case.world.platform.as_ref();
     let backend = case.world.backend.as_ref();
-    platform.is_none_or(|names| names.as_slice().contains(&target.platform.name))
+    let has_device = is_on_device(&target.platform) || !case.world.on_device;
+    has_device
+        && platform.is_none_or(|names| names.as_slice().contains(&target.platform.name))
         && backend.is_none_or(|names| names.as_slice().contains(&target.backend))
+}
+
+/// Whether the platform's tensors lie on a device.
+fn is_on_device(platform: &Platform) -> bool {
+    platform.device_type != "cpu"
+}
+
+/// The points of an init matrix that a target has.
+fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
+    let platform = &target.platform;
+    // A CPU cannot be bound to, and its world has a backend for its tensors as it is. What a platform file says of the
+    // string for init it says for good.
+    let on_device = is_on_device(platform);
+    let is_plain = platform.backends[&target.backend].init.is_none();
+    let mut recipes = Vec::new();
+    for method in spec.method.as_slice() {
+        for cpu_backend in spec.cpu_backend.as_slice() {
+            for device_id in spec.device_id.as_slice() {
+                for set_device in spec.set_device.as_slice() {
+                    let there = (*device_id == DeviceId::Absent || on_device)
+                        && (*cpu_backend == CpuBackend::Absent || on_device && is_plain)
+                        && (*set_device == SetDevice::Before || platform.set_device.is_some());
+                    if there {
+                        recipes.push(Init {
+                            method: *method,
+                            device_id: *device_id,
+                            set_device: *set_device,
+                            cpu_backend: *cpu_backend,
+                            swept: BTreeMap::new(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let mut swept = vec![("method", spec.method.as_slice().len())];
+    swept.push(("cpu_backend", spec.cpu_backend.as_slice().len()));
+    swept.push(("device_id", spec.device_id.as_slice().len()));
+    swept.push(("set_device", spec.set_device.as_slice().len()));
+    for init in &mut recipes {
+        for (axis, _) in swept.iter().filter(|(_, values)| *values > 1) {
+            let value = match *axis {
+                "method" => init.method.name(),
+                "cpu_backend" => init.cpu_backend.name(),
+                "device_id" => init.device_id.name(),
+                _ => init.set_device.name(),
+            };
+            init.swept.insert((*axis).to_owned(), value.to_owned());
+        }
+    }
+    recipes
+}
+
+/// What a case expects to fail at a point of its matrix.
+fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option<Fail> {
+    fn has<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
+        list.as_ref()
+            .is_none_or(|list| list.as_slice().contains(value))
+    }
+    let fits = |when: &When| {
+        has(&when.platform, &target.platform.name)
+            && has(&when.backend, &target.backend)
+            && has(&when.size, &size.0)
+            && has(&when.device_id, &init.device_id)
+            && has(&when.set_device, &init.set_device)
+            && has(&when.cpu_backend, &init.cpu_backend)
+    };
+    let expected = case.expect.iter().find(|entry| fits(&entry.when))?;
+    expected.fail.clone()
 }
 
 fn add(
@@ -122,14 +187,11 @@ fn add(
     case: &Arc<Case>,
     target: &Target,
     world_size: WorldSize,
-    method: StoreMethod,
+    init: Init,
     selection: &Selection,
 ) {
-    let mut swept = BTreeMap::new();
-    if case.world.init.method.as_slice().len() > 1 {
-        swept.insert("method".to_owned(), method.name().to_owned());
-    }
-    let recipe: String = swept
+    let recipe: String = init
+        .swept
         .iter()
         .map(|(axis, value)| format!(".{axis}-{value}"))
         .collect();
@@ -147,13 +209,24 @@ fn add(
             .push((id, format!("needs {world_size} devices, found {devices}")));
         return;
     }
-    let groups = groups(case, world_size);
+    let groups = groups(case, &target.platform, &target.backend, world_size);
+    let refused = refused(case, target, world_size, &init);
+    // What is never made has no checks.
+    let made: Vec<_> = groups
+        .iter()
+        .filter(|group| {
+            !refused
+                .as_ref()
+                .is_some_and(|fail: &Fail| fail.is_at(group))
+        })
+        .cloned()
+        .collect();
     let place = Place {
         case,
         scenario: &id,
         backend: &target.platform.backends[&target.backend],
-        device: &target.platform.device_type,
-        groups: &groups,
+        platform: &target.platform,
+        groups: &made,
     };
     let (mut checks, mut left_out) = (Vec::new(), Vec::new());
     let profile = selection.profile.as_ref();
@@ -173,9 +246,10 @@ fn add(
         backend: target.backend.clone(),
         devices: target.devices,
         world_size,
-        init: Init { method, swept },
+        init,
         groups,
         checks,
+        refused,
     };
     let Some(scenario) = narrow(scenario, &selection.filters) else {
         return;
@@ -201,4 +275,101 @@ fn narrow(mut scenario: Scenario, filters: &[Filter]) -> Option<Scenario> {
     let stays = !kept.is_empty() || filters.iter().all(|filter| filter.matches(&scenario, None));
     scenario.checks = kept;
     stays.then_some(scenario)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::plan::Check;
+
+    fn checkout(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    }
+
+    /// The scenarios of a case of the repository on one of its platforms.
+    fn scenarios(case: &str, platform: &str) -> Vec<Scenario> {
+        let cases =
+            crate::case::load(&[checkout(case)]).unwrap_or_else(|found| panic!("{}", found[0]));
+        let folders = ["fixtures/platforms", "fixtures/sim/platforms"].map(checkout);
+        let platforms =
+            crate::platform::load(&folders).unwrap_or_else(|found| panic!("{}", found[0]));
+        let platform = platforms
+            .into_iter()
+            .find(|one| one.name == platform)
+            .unwrap();
+        let target = Target {
+            backend: platform.backends.keys().next().unwrap().clone(),
+            platform: Arc::new(platform),
+            devices: Some(8),
+        };
+        plan(&cases.cases, &[target], &Selection::default()).scenarios
+    }
+
+    #[test]
+    fn every_way_to_initialise_is_a_scenario_on_a_device_and_none_on_a_host() {
+        let ways = scenarios("cases/platforms/recipes.yaml", "simxpu");
+        assert_eq!(ways.len(), 18);
+        let last = ways.last().unwrap();
+        assert_eq!(
+            last.id.as_str(),
+            "platforms/recipes@simxpu.simxccl.ws4.cpu_backend-gloo.device_id-device.set_device-never"
+        );
+        assert_eq!(last.init_backend(), "cpu:gloo,simxpu:simxccl");
+        assert_eq!(ways[0].init_backend(), "simxccl");
+        assert!(scenarios("cases/platforms/recipes.yaml", "cpu").is_empty());
+    }
+
+    #[test]
+    fn what_must_fail_has_no_checks_and_everything_else_has() {
+        let of_group = |scenario: &Scenario, name: &str| {
+            let named = |check: &&Check| check.group.name == name;
+            scenario.checks.iter().filter(named).count()
+        };
+        for scenario in scenarios("cases/platforms/pair.yaml", "simnpu") {
+            let bound = scenario.init.device_id == DeviceId::Device;
+            assert_eq!(scenario.refused.is_some(), bound);
+            for (group, refused) in [
+                ("gloo", bound),
+                ("cpu", bound),
+                ("both", false),
+                ("device", false),
+            ] {
+                let expected = if refused { 0 } else { 2 };
+                assert_eq!(of_group(&scenario, group), expected, "{group}");
+                let named = scenario
+                    .groups
+                    .iter()
+                    .find(|one| one.name == group)
+                    .unwrap();
+                assert_eq!(scenario.refuses(named), refused, "{group}");
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_lie_where_their_group_s_backend_is_for() {
+        let scenario = &scenarios("cases/platforms/pair.yaml", "simhpu")[0];
+        let on_host: Vec<_> = scenario
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), group.on_host))
+            .collect();
+        let expected = [
+            ("world", false),
+            ("gloo", true),
+            ("cpu", true),
+            ("both", true),
+            ("device", false),
+        ];
+        assert_eq!(on_host, expected);
+        assert_eq!(
+            scenario.groups[3].backend.as_deref(),
+            Some("cpu:gloo,simhpu:simhccl")
+        );
+        // On the host there is no other place.
+        let host = scenarios("cases/groups/side_backend.yaml", "cpu");
+        assert!(host[0].groups.iter().all(|group| !group.on_host));
+    }
 }

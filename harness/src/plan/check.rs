@@ -425,6 +425,9 @@ pub struct Group {
     /// Its backend, if not the world's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
+    /// Whether its tensors are the host's although the platform has a device: its backend is not one for the device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_host: bool,
     /// How it is made.
     #[serde(default)]
     pub how: Creation,

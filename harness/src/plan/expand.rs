@@ -12,24 +12,27 @@ use super::{
     SplitsKind, TensorKind, Values,
 };
 use crate::case::{
-    Case, Numel, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
-    StepSpec, SweepSpec,
+    Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
+    StepSpec, SweepSpec, filled,
 };
 use crate::dtype::{DType, Kind, ReduceOp};
 use crate::names::{CheckId, RequirementId, ScenarioId, WorldSize};
-use crate::platform::Backend;
+use crate::platform::{Backend, Platform};
 
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
 /// one): nobody creates it and its steps have no checks.
 #[must_use]
-pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
+pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
     let world = Group {
         name: "world".to_owned(),
         ranks: size.ranks().collect(),
         backend: None,
+        on_host: false,
         how: Creation::default(),
     };
     let named = case.groups.iter().flat_map(|(name, spec)| {
+        let pattern = spec.backend.as_ref();
+        let own = pattern.map(|pattern| filled(pattern, &platform.device_type, backend));
         let copies = spec.count.unwrap_or(1);
         (0..copies).map(move |copy| {
             let given = spec.ranks.of_copy(size, copy);
@@ -44,7 +47,12 @@ pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
                     format!("{name}-{copy}")
                 },
                 ranks,
-                backend: spec.backend.clone(),
+                on_host: match spec.tensors {
+                    Some(On::Host) => platform.device_type != "cpu",
+                    Some(On::Device) => false,
+                    None => is_on_host(platform, own.as_deref()),
+                },
+                backend: own.clone(),
                 how: Creation {
                     given,
                     timeout_s: spec.timeout_s,
@@ -56,6 +64,20 @@ pub fn groups(case: &Case, size: WorldSize) -> Vec<Arc<Group>> {
         })
     });
     std::iter::once(world).chain(named).map(Arc::new).collect()
+}
+
+/// Whether the tensors of a group with this backend are the host's on a platform with a device: if it is for the CPU
+/// only, or none of the platform's.
+pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
+    let Some(backend) = backend else {
+        return false;
+    };
+    let device = platform.device_type.as_str();
+    let is_for_device = |part: &str| match part.split_once(':') {
+        Some((of, _)) => of == device,
+        None => platform.backends.contains_key(part),
+    };
+    device != "cpu" && !backend.split(',').any(is_for_device)
 }
 
 /// The values of every axis of one step for one group. Axes the step does not mention hold one neutral value.
@@ -213,8 +235,7 @@ pub struct Place<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
     pub backend: &'a Backend,
-    /// The platform's type of device.
-    pub device: &'a str,
+    pub platform: &'a Platform,
     pub groups: &'a [Arc<Group>],
 }
 
@@ -287,7 +308,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
         case: &scenario.case,
         scenario: &scenario.id,
         backend: &scenario.platform.backends[&scenario.backend],
-        device: &scenario.platform.device_type,
+        platform: &scenario.platform,
         groups: &scenario.groups,
     };
     let script = sequenced(&place, 0, sequence.clone(), 1, 0)?;
@@ -399,7 +420,7 @@ pub(super) fn single(
         // Who is late is for the script to say.
         check.late = None;
     }
-    if let Some(reason) = meaningless(&check, place.device) {
+    if let Some(reason) = meaningless(&check, &place.platform.device_type) {
         return Err(reason);
     }
     check.declared = declared(place, &check);
@@ -422,6 +443,16 @@ fn sweep(
             .iter()
             .filter(move |group| group.is_called(&name))
     };
+    for name in names.as_slice() {
+        if meant(name).next().is_none() {
+            left_out.push(LeftOut {
+                scenario: place.scenario.clone(),
+                step: number,
+                reason: format!("making group {name} is to fail"),
+                points: 1,
+            });
+        }
+    }
     for group in names.as_slice().iter().flat_map(meant) {
         let name = &group.name;
         if group.ranks.is_empty() {
@@ -450,7 +481,7 @@ fn sweep(
                     "ranks whose tensors are refused would leave the others waiting".to_owned()
                 })
             };
-            match meaningless(&check, place.device).or_else(one_sided) {
+            match meaningless(&check, &place.platform.device_type).or_else(one_sided) {
                 None => checks.push(Check { declared, ..check }),
                 Some(reason) => match left_out.last_mut() {
                     Some(last)

@@ -14,7 +14,7 @@ mod sweep;
 pub use build::{LeftOut, Plan, Selection, Target, plan};
 pub use expand::{groups, replay};
 pub use filter::{Filter, FilterError};
-pub use script::{Act, MessageAct, Move, Script};
+pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, What};
 pub use shard::{Shard, ShardError};
 
@@ -27,7 +27,7 @@ pub use check::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::case::Case;
+use crate::case::{Case, CpuBackend, DeviceId, Fail, SetDevice};
 use crate::names::{CheckId, ScenarioId, WorldSize};
 use crate::platform::Platform;
 use crate::protocol::StoreMethod;
@@ -53,6 +53,8 @@ pub struct Scenario {
     pub groups: Vec<Arc<Group>>,
     /// Its checks, in order.
     pub checks: Vec<Check>,
+    /// What must fail in it.
+    pub refused: Option<Fail>,
 }
 
 impl Scenario {
@@ -61,6 +63,23 @@ impl Scenario {
     #[must_use]
     pub fn frame_checks(&self) -> [CheckId; 2] {
         ["init", "end"].map(|name| CheckId(format!("{}#{name}", self.id)))
+    }
+
+    /// What `init_process_group` gets as its backend.
+    #[must_use]
+    pub fn init_backend(&self) -> String {
+        let declared = self.platform.backends[&self.backend].init.as_ref();
+        let backend = declared.unwrap_or(&self.backend);
+        match self.init.cpu_backend {
+            CpuBackend::Absent => backend.clone(),
+            CpuBackend::Gloo => format!("cpu:gloo,{}:{backend}", self.platform.device_type),
+        }
+    }
+
+    /// Whether making this group must fail.
+    #[must_use]
+    pub fn refuses(&self, group: &Group) -> bool {
+        self.refused.as_ref().is_some_and(|fail| fail.is_at(group))
     }
 
     /// Number of checks, the frame checks included.
@@ -75,6 +94,12 @@ impl Scenario {
 pub struct Init {
     /// How ranks find each other.
     pub method: StoreMethod,
+    /// What init is told of the device.
+    pub device_id: DeviceId,
+    /// When the device is made the current one.
+    pub set_device: SetDevice,
+    /// What the world has for the host's tensors.
+    pub cpu_backend: CpuBackend,
     /// The axes of `world.init` that the case sweeps, for ids and columns: `("method", "tcp")`.
     pub swept: BTreeMap<String, String>,
 }

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::expand::{Place, single};
+use super::expand::{Place, is_on_host, single};
 use super::{Check, Creation, Declared, Group, Mode, Op, Pairs, Sequence, TensorKind};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
 };
+use crate::diagnose::Kind;
 use crate::names::{Rank, WorldSize};
 
 /// A script, worked out for one world size.
@@ -21,8 +23,23 @@ pub struct Script {
     pub checks: Vec<Check>,
     /// What the ranks do, in order.
     pub moves: Vec<Move>,
+    /// The verdict that must be given on it.
+    pub hang: Option<Hang>,
     /// What it was drawn as, if a generator made it: if it fails, it is cut down to what fails still.
     pub sequence: Option<Arc<Sequence>>,
+}
+
+/// The verdict that must be given on a script, see [`crate::case::HangSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hang {
+    /// What is wrong.
+    pub kind: Kind,
+    /// Who is to blame; a rank that no process is may be among them.
+    pub culprits: Vec<Rank>,
+    /// How long after the last progress the verdict may come.
+    pub within: Duration,
+    /// Whether nothing may hang or raise, or something must.
+    pub silent: Option<bool>,
 }
 
 /// One move.
@@ -169,6 +186,15 @@ pub fn script(
         afterwards: spec.afterwards,
         checks: author.checks,
         moves,
+        hang: spec.hang.as_ref().map(|hang| Hang {
+            kind: hang.kind,
+            culprits: hang
+                .culprit
+                .as_ref()
+                .map_or_else(Vec::new, |members| members.in_world(WorldSize(size))),
+            within: hang.within.0,
+            silent: hang.silent,
+        }),
         sequence: None,
     })
 }
@@ -299,6 +325,7 @@ impl Author<'_> {
                     name: group.name.clone(),
                     ranks,
                     backend: group.backend.clone(),
+                    on_host: is_on_host(self.place.platform, group.backend.as_deref()),
                     how: Creation::default(),
                 }));
                 Act::NewGroup {

@@ -168,6 +168,7 @@ pub(crate) mod tests {
                 name: "world".to_owned(),
                 ranks: (0..world).map(Rank).collect(),
                 backend: None,
+                on_host: false,
                 how: Creation::default(),
             }),
             dtype,

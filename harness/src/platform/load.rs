@@ -8,6 +8,7 @@ use serde_yaml::Value;
 
 use super::{Backend, Platform, Support};
 use crate::case::{OneOrMany, is_backend_string, is_env_name, is_name};
+use crate::plan::Op;
 use crate::yaml::{self, Diagnostic, Document, Focus, Segment, Source, way};
 
 /// Loads platform files and folders of them, sorted by name. A later file cannot replace an earlier one: two
@@ -16,7 +17,7 @@ use crate::yaml::{self, Diagnostic, Document, Focus, Segment, Source, way};
 /// # Errors
 /// Everything wrong with any of them.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<Platform>, Vec<Diagnostic>> {
-    let mut platforms: BTreeMap<String, (Platform, PathBuf)> = BTreeMap::new();
+    let mut platforms: BTreeMap<String, (Platform, Document, PathBuf)> = BTreeMap::new();
     let mut problems = Vec::new();
     let mut files = Vec::new();
     for path in paths {
@@ -32,25 +33,71 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Platform>, Vec<Diagnostic>> {
         match load_file(&file) {
             Err(found) => problems.extend(found),
             Ok((platform, document)) => match platforms.get(&platform.name) {
-                Some((_, first)) => {
+                Some((_, _, first)) => {
                     let message = format!("another platform is named `{}`", platform.name);
                     let problem = document.problem(way!["name"], Focus::Value, message);
                     problems.push(problem.hint(format!("it is {}", first.display())));
                 }
                 None => {
-                    platforms.insert(platform.name.clone(), (platform, file));
+                    platforms.insert(platform.name.clone(), (platform, document, file));
                 }
             },
         }
     }
+    let files = platforms.into_values();
+    let (mut platforms, documents): (Vec<_>, Vec<_>) = files.map(|(one, at, _)| (one, at)).unzip();
+    problems.extend(inherit(&mut platforms, &documents));
     if problems.is_empty() {
-        Ok(platforms
-            .into_values()
-            .map(|(platform, _)| platform)
-            .collect())
+        Ok(platforms)
     } else {
         Err(problems)
     }
+}
+
+/// Gives backends that are made of another one what that one declares and promises.
+fn inherit(platforms: &mut [Platform], documents: &[Document]) -> Vec<Diagnostic> {
+    let plain: BTreeMap<_, _> = platforms
+        .iter()
+        .flat_map(|platform| platform.backends.values().map(|one| (&platform.name, one)))
+        .filter(|(_, backend)| backend.made_of.is_none())
+        .map(|(platform, backend)| ((platform.clone(), backend.name.clone()), backend.clone()))
+        .collect();
+    let mut problems = Vec::new();
+    for (platform, document) in platforms.iter_mut().zip(documents) {
+        for (name, backend) in &mut platform.backends {
+            let Some(of) = &backend.made_of else {
+                continue;
+            };
+            let Some(inner) = plain.get(&(of.platform.clone(), of.backend.clone())) else {
+                let message = format!(
+                    "there is no backend {}/{} that does its own work",
+                    of.platform, of.backend
+                );
+                let path = way!["backends", name.as_str(), "made_of"];
+                problems.push(document.problem(path, Focus::Value, message));
+                continue;
+            };
+            backend.promises = inner.promises;
+            backend.supports.extend(without(inner, &of.except));
+        }
+    }
+    problems
+}
+
+/// What a backend supports apart from some ops; an entry about all ops says which these are.
+fn without(backend: &Backend, except: &[Op]) -> impl Iterator<Item = Support> {
+    backend.supports.iter().filter_map(|support| {
+        let all = || Op::ALL.to_vec();
+        let ops = support
+            .ops
+            .as_ref()
+            .map_or_else(all, |ops| ops.as_slice().to_vec());
+        let ops: Vec<_> = ops.into_iter().filter(|op| !except.contains(op)).collect();
+        (!ops.is_empty()).then(|| Support {
+            ops: Some(OneOrMany::Many(ops)),
+            ..support.clone()
+        })
+    })
 }
 
 /// Parses the text of a platform file; `folder` is what its relative paths are relative to.
@@ -231,7 +278,7 @@ impl Checker<'_> {
                 "a name, or pairs: `cpu:gloo,xpu:xccl`",
             );
         }
-        if backend.supports.is_empty() {
+        if backend.supports.is_empty() && backend.made_of.is_none() {
             let message = format!("`{name}` supports nothing");
             let hint = "one entry for each set of combinations that work: `- {ops: barrier}`";
             self.report(
@@ -330,6 +377,41 @@ mod tests {
         let problems = load(&[folder.path().to_path_buf()]).unwrap_err();
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].message, "another platform is named `cpu`");
+    }
+
+    #[test]
+    fn a_backend_made_of_another_supports_what_that_one_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, of: &str| {
+            let text = format!(
+                "name: {name}\ndevice_type: {name}\nevidence: simulated\nbackends:\n  mine:\n    \
+                 made_of: {of}\n    supports: [{{ops: monitored_barrier, world_sizes: 2}}]\n"
+            );
+            fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
+        };
+        let paths = [fixtures(), folder.path().to_path_buf()];
+        write(
+            "sim",
+            "{platform: cpu, backend: gloo, except: [monitored_barrier]}",
+        );
+        let platforms = load(&paths).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let [cpu, sim] = ["cpu", "sim"].map(|name| {
+            let platform = platforms.iter().find(|one| one.name == name).unwrap();
+            platform.backends.values().next().unwrap()
+        });
+        assert_eq!(sim.promises, cpu.promises);
+        let barriers = |world| {
+            [Op::Barrier, Op::MonitoredBarrier]
+                .map(|op| super::super::example_check(op, crate::dtype::DType::Int8, None, world))
+                .map(|check| sim.declares(&check) == crate::plan::Declared::Supported)
+        };
+        assert_eq!((barriers(2), barriers(3)), ([true, true], [true, false]));
+        write("twice", "{platform: sim, backend: mine}");
+        let problems = load(&paths).unwrap_err();
+        assert_eq!(
+            problems[0].message,
+            "there is no backend sim/mine that does its own work"
+        );
     }
 
     #[test]

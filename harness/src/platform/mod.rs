@@ -108,12 +108,30 @@ pub struct Backend {
     /// The string for `init_process_group(backend=)`; absent: the backend's name.
     #[serde(default)]
     pub init: Option<String>,
+    /// A backend of another platform that does its work. What that one declares, promises, and is known to get wrong
+    /// is then true of this one too.
+    #[serde(default)]
+    pub made_of: Option<MadeOf>,
     /// What it declares it can do: a check is supported if **any** entry has it. Everything else must be refused
     /// with a clear error on every rank.
+    #[serde(default)]
     pub supports: Vec<Support>,
     /// What it promises of its arithmetic beyond being right; a check that sees otherwise fails.
     #[serde(default)]
     pub promises: Promises,
+}
+
+/// The backend that another one hands its work to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MadeOf {
+    /// Its platform.
+    pub platform: String,
+    /// Its name there; it is not made of another one itself.
+    pub backend: String,
+    /// Ops of it that do not reach it.
+    #[serde(default)]
+    pub except: Vec<Op>,
 }
 
 /// What a backend promises of its arithmetic. What it says nothing of is observed and reported, and never fails.

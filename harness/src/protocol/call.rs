@@ -9,6 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::ReduceOp;
 use crate::names::Rank;
 
+/// What `device_id=` is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum DeviceArgument {
+    /// `3`: a number.
+    Index(u32),
+    /// `"cuda:3"`: a `torch.device`.
+    Device(String),
+}
+
 /// How ranks find each other: the `init_method` or store handed to `init_process_group`.
 #[derive(
     Clone,
@@ -153,9 +163,9 @@ pub enum Call {
         /// `store` only: whether this rank hosts the store; absent: rank 0 does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hosts: Option<bool>,
-        /// `device_id=` argument, `cuda:1`; absent: not passed.
+        /// `device_id=` argument; absent: not passed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        device_id: Option<String>,
+        device_id: Option<DeviceArgument>,
     },
     /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n, "timeout_s": seconds}`; size 0 on
     /// non-members; no timeout there, or where the library does not tell it.

@@ -11,7 +11,7 @@ mod call;
 mod frame;
 mod zygote;
 
-pub use call::{Call, Direction, P2pCall, RankRef, StoreMethod, TensorKind};
+pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef, StoreMethod, TensorKind};
 pub use frame::{Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, read_frame, write_frame};
 pub use zygote::{Fork, FromZygote, ToZygote};
 
@@ -65,6 +65,9 @@ pub struct Tensor {
     pub strides: Vec<u64>,
     /// Offset of the first element from the start of the storage, in elements.
     pub offset: u64,
+    /// On the CPU, wherever the rank's other tensors are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host: bool,
 }
 
 /// A header a rank sends to the harness.

@@ -191,6 +191,7 @@ fn requirements(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt
             Standing::Alone(names) => ("", names.join(", ")),
             Standing::Shared(why) => ("", format!("none can be: {why}")),
             Standing::Together => ("wrong", "none, and no reason is given".to_owned()),
+            Standing::Elsewhere(why) => ("", format!("not on {}: {why}", head.backend)),
             Standing::Unproven => ("wrong", "no killed mutant breaks it".to_owned()),
         };
         let sentence = head.requirements.get(id).map_or("", String::as_str);

@@ -37,6 +37,9 @@ pub struct Mutant {
     /// A case file beside the suite's own, relative to the index.
     #[serde(default)]
     pub case: Option<PathBuf>,
+    /// The platform it is loaded on, if not the genuine host; a simulated one, so that every machine has it.
+    #[serde(default)]
+    pub platform: Option<String>,
     /// What must happen.
     #[serde(default = "mismatch")]
     pub outcome: Outcome,

@@ -16,7 +16,7 @@ pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String 
     // Writing to a string cannot fail.
     let _ = summary(&mut text, head, healthy, &matrix);
     let _ = unkilled(&mut text, kills);
-    let _ = requirements(&mut text, &matrix);
+    let _ = requirements(&mut text, head, &matrix);
     let _ = mutants(&mut text, kills);
     text
 }
@@ -98,7 +98,7 @@ fn unkilled(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
     Ok(())
 }
 
-fn requirements(text: &mut String, matrix: &Matrix<'_>) -> std::fmt::Result {
+fn requirements(text: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Result {
     writeln!(text, "\n### Requirements\n")?;
     writeln!(
         text,
@@ -112,6 +112,7 @@ fn requirements(text: &mut String, matrix: &Matrix<'_>) -> std::fmt::Result {
             Standing::Alone(names) => format!("`{}`", names.join("`, `")),
             Standing::Shared(why) => format!("none can be: {}", cell(why)),
             Standing::Together => "**none, and no reason is given**".to_owned(),
+            Standing::Elsewhere(why) => format!("not on {}: {}", head.backend, cell(why)),
             Standing::Unproven => "**no mutant at all**".to_owned(),
         };
         writeln!(text, "| {id} | {} | {told} |", killed.count())?;

@@ -15,6 +15,8 @@ pub enum Standing {
     Shared(String),
     /// Killed mutants break it, other checks see each of them too, and nobody says why.
     Together,
+    /// No mutant was killed, nor can be: the backend that is given bugs cannot be asked for it. Why, and where it is checked.
+    Elsewhere(String),
     /// No mutant that breaks it was killed.
     Unproven,
 }
@@ -42,7 +44,8 @@ impl<'a> Matrix<'a> {
                 .filter(|kill| kill.breaks == *id && kill.fate == Fate::Killed)
                 .peekable();
             if killed.peek().is_none() {
-                return Standing::Unproven;
+                let why = head.elsewhere.get(id);
+                return why.map_or(Standing::Unproven, |why| Standing::Elsewhere(why.clone()));
             }
             let alone: Vec<String> = killed
                 .filter(|kill| kill.alone)
@@ -124,6 +127,7 @@ pub(super) mod tests {
                 .iter()
                 .map(|(id, why)| (RequirementId::from(*id), (*why).to_owned()))
                 .collect(),
+            elsewhere: BTreeMap::new(),
         }
     }
 
@@ -160,10 +164,14 @@ pub(super) mod tests {
 
     #[test]
     fn a_requirement_is_proved_by_a_mutant_of_its_own_or_by_a_reason() {
-        let head = head(
-            &["A-001", "B-001", "C-001", "D-001", "E-001"],
+        let mut head = head(
+            &["A-001", "B-001", "C-001", "D-001", "E-001", "F-001"],
             &[("A-001", "old"), ("B-001", "why"), ("X-001", "gone")],
         );
+        // A reason why there is none is no reason once there is one.
+        for id in ["A-001", "F-001"] {
+            head.elsewhere.insert(id.into(), "no stream".to_owned());
+        }
         let kills = [
             kill("a", "A-001", Fate::Killed, true),
             kill("b", "B-001", Fate::Killed, false),
@@ -178,6 +186,7 @@ pub(super) mod tests {
             &Standing::Together,
             &Standing::Unproven,
             &Standing::Unproven,
+            &Standing::Elsewhere("no stream".to_owned()),
         ];
         assert_eq!(standings, expected);
         let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();

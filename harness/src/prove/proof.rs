@@ -17,7 +17,7 @@ use super::panel::{self, Panel};
 use super::record::Head;
 use crate::case::{self, Case};
 use crate::judge::Outcome;
-use crate::names::ScenarioId;
+use crate::names::{RequirementId, ScenarioId};
 use crate::plan::{self, Scenario, Selection, Target};
 use crate::platform::Platform;
 use crate::report::{CheckRecord, FORMAT, Record};
@@ -25,6 +25,8 @@ use crate::run::{Interrupt, Session, WORLDS};
 use crate::suite::Suite;
 use crate::yaml::Diagnostic;
 
+/// Devices that the suite's simulated platforms have.
+const DEVICES: u32 = 8;
 /// The platform that is given bugs.
 pub const GENUINE: &str = "cpu";
 /// Names a mutant to the Python package.
@@ -69,19 +71,14 @@ impl Plan {
         let about = index
             .functions()
             .map_err(|error| of_file(&index.folder.join(PACKAGE), error.to_string()))?;
-        let genuine = suite
-            .platforms
-            .iter()
-            .find(|platform| platform.name == GENUINE)
-            .and_then(|platform| {
-                let backend = platform.backends.keys().next()?;
-                Some(Target {
-                    platform: Arc::clone(platform),
-                    backend: backend.clone(),
-                    devices: None,
-                })
-            })
-            .ok_or_else(|| of_file(Path::new(GENUINE), "there is no such platform".to_owned()))?;
+        let named = |name: &str| {
+            target(&suite, name)
+                .ok_or_else(|| of_file(Path::new(name), "there is no such platform".to_owned()))
+        };
+        let genuine = named(GENUINE)?;
+        for name in index.mutants.iter().filter_map(|one| one.platform.as_ref()) {
+            named(name)?;
+        }
         let mut extra = BTreeMap::new();
         for path in index
             .mutants
@@ -139,7 +136,27 @@ impl Plan {
                 .map(|one| (one.id.clone(), one.text.clone()))
                 .collect(),
             shared: self.index.shared.clone(),
+            elsewhere: self.elsewhere(),
         }
+    }
+
+    /// What the backend that is given bugs cannot be asked for: why not, and the cases that ask those that can be.
+    fn elsewhere(&self) -> BTreeMap<RequirementId, String> {
+        let requirements = self.suite.requirements.iter();
+        let absent = requirements.filter_map(|one| {
+            let why = one.not_on.get(&self.genuine.backend)?;
+            let asks = |case: &&Arc<Case>| {
+                let mut steps = case.steps.iter();
+                case.covers.contains(&one.id) || steps.any(|step| step.covers().contains(&one.id))
+            };
+            let cases = self.suite.cases.iter().filter(asks);
+            let cases: Vec<&str> = cases.map(|case| case.id.as_str()).collect();
+            Some((
+                one.id.clone(),
+                format!("{why}; asked elsewhere by {}", cases.join(", ")),
+            ))
+        });
+        absent.collect()
     }
 
     /// The suite.
@@ -178,7 +195,7 @@ impl Plan {
             filters: mutant.filter.parse().into_iter().collect(),
             ..Selection::default()
         };
-        plan::plan(cases, std::slice::from_ref(&self.genuine), &selection).scenarios
+        plan::plan(cases, &[self.target(mutant)], &selection).scenarios
     }
 
     /// Everything that any of the mutants meets, each check once, without a bug.
@@ -201,9 +218,17 @@ impl Plan {
         scenarios.into_values().collect()
     }
 
-    /// The genuine platform with a bug.
+    /// What the mutant is loaded on, without the bug.
+    fn target(&self, mutant: &Mutant) -> Target {
+        let named = mutant.platform.as_ref();
+        named
+            .and_then(|name| target(&self.suite, name))
+            .unwrap_or_else(|| self.genuine.clone())
+    }
+
+    /// The mutant's platform with the bug.
     fn with_bug(&self, mutant: &Mutant) -> io::Result<Arc<Platform>> {
-        let mut platform = Platform::clone(&self.genuine.platform);
+        let mut platform = Platform::clone(&self.target(mutant).platform);
         platform.import.push(PACKAGE.to_owned());
         let folder = std::path::absolute(&self.index.folder)?;
         platform.python_path.insert(0, folder);
@@ -212,6 +237,17 @@ impl Plan {
             .insert(VARIABLE.to_owned(), mutant.name.clone());
         Ok(Arc::new(platform))
     }
+}
+
+/// The first backend of a platform. Nobody counts its devices: simulated ones are enough for every mutant.
+fn target(suite: &Suite, name: &str) -> Option<Target> {
+    let platform = suite.platforms.iter().find(|one| one.name == name)?;
+    let backend = platform.backends.keys().next()?;
+    Some(Target {
+        platform: Arc::clone(platform),
+        backend: backend.clone(),
+        devices: (platform.device_type != "cpu").then_some(DEVICES),
+    })
 }
 
 /// The backend without a bug, in every check that any mutant meets.
@@ -359,10 +395,12 @@ impl Proof {
             .session
             .beside(folder.join("own"), WORLDS, &self.interrupt)?;
         let own = side_by_side(&session, own.collect(), |_| ()).await;
-        let panel = self.plan.panel.iter().cloned().map(infect);
-        let (panel, stopped) = self
-            .panel(mutant, folder.join("panel"), panel.collect())
-            .await?;
+        // The panel is of the genuine platform's scenarios.
+        let panel = match mutant.platform {
+            None => self.plan.panel.iter().cloned().map(infect).collect(),
+            Some(_) => Vec::new(),
+        };
+        let (panel, stopped) = self.panel(mutant, folder.join("panel"), panel).await?;
         let about = self.plan.about.get(&mutant.name).cloned();
         let about = about.unwrap_or_default();
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

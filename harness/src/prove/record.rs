@@ -53,6 +53,9 @@ pub struct Head {
     pub requirements: BTreeMap<RequirementId, String>,
     /// Requirements that no mutant breaks alone, with the reason.
     pub shared: BTreeMap<RequirementId, String>,
+    /// Requirements that the backend cannot be asked for, with the reason and the cases that ask others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub elsewhere: BTreeMap<RequirementId, String>,
 }
 
 /// What it amounts to.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::junit::Dialect;
 use super::results::Results;
-use super::{html, junit, markdown};
+use super::{hangs, html, junit, markdown};
 
 /// Where the rendered files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,15 @@ pub fn write_all(folder: &Path, results: &Results) -> io::Result<Paths> {
         write(&paths.html, html::render(results).as_bytes()),
     ];
     written.into_iter().collect::<io::Result<()>>()?;
+    for (scenario, hangs) in hangs::all(results) {
+        let path = folder.join("hangs").join(format!("{scenario}.json"));
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut bytes = serde_json::to_vec_pretty(&hangs)?;
+        bytes.push(b'\n');
+        write(&path, &bytes)?;
+    }
     Ok(paths)
 }
 

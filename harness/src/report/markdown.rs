@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::observed::{observed, told};
+use super::recipe::advise;
 use super::record::CheckRecord;
 use super::results::{Results, column_names, evidence_word};
 use super::standing::{Headline, Standing, Tally, exit_meaning};
@@ -42,6 +43,7 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
     write_excused(page, results)?;
     write_not_run(page, results)?;
     write_observed(page, results)?;
+    write_recipes(page, results)?;
     write_run(page, results)
 }
 
@@ -238,6 +240,35 @@ fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
             cell(&subject.name),
             cell(&subject.dtype),
             cell(&told(seen))
+        )?;
+    }
+    write_rest(page, all.len())
+}
+
+/// How to initialise, where that was tried.
+fn write_recipes(page: &mut String, results: &Results) -> std::fmt::Result {
+    let all = advise(&results.checks);
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "### Recommended init\n")?;
+    writeln!(
+        page,
+        "| backend | torch | recipe | what fails |\n|---|---|---|---|"
+    )?;
+    for advice in all.iter().take(LIST_LIMIT) {
+        let failing: Vec<_> = advice
+            .failing
+            .iter()
+            .map(|(which, why)| format!("{which}: {why}"))
+            .collect();
+        writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            cell(&advice.subject()),
+            cell(&advice.torch),
+            cell(&advice.sentence()),
+            cell(&failing.join("; "))
         )?;
     }
     write_rest(page, all.len())

@@ -9,18 +9,22 @@
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
 //!
+//! [`recipe`] works out of them how to initialise on a platform, for all of these.
+//!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
 pub mod diff;
 mod excerpt;
 mod files;
+mod hangs;
 pub mod html;
 pub mod jsonl;
 pub mod junit;
 pub mod markdown;
 pub mod merge;
 mod observed;
+pub mod recipe;
 mod record;
 mod repeat;
 mod results;

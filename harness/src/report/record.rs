@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnose::Diagnosis;
 use crate::judge::{Outcome, Verdict};
 use crate::names::{CaseId, CheckId, Rank, RequirementId, ScenarioId, WorldSize};
 use crate::platform::Evidence;
@@ -178,6 +179,9 @@ pub struct CheckRecord {
     /// One line for each rank, where they differ or fail: what it did or raised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLine>,
+    /// The verdict on a world that hung, or on ranks that contradicted each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Box<Diagnosis>>,
     /// The expectation that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expectation: Option<Reason>,

@@ -6,6 +6,7 @@ use super::record::{CheckRecord, RankLine, RankRecord, RunRecord, ScenarioRecord
 use super::repeat::repeat_command;
 use super::results::evidence_word;
 use super::text::{clip, grouped, one_line};
+use crate::diagnose::headline;
 use crate::names::Rank;
 
 /// Longest value of a line, in bytes; whole logs are in their files.
@@ -75,6 +76,21 @@ pub fn story(run: &RunRecord, scenario: Option<&ScenarioRecord>, check: &CheckRe
                 rank_list(&difference.ranks)
             ),
         );
+    }
+    if let Some(diagnosis) = &check.diagnosis {
+        line("verdict", &headline(diagnosis));
+        let ranks = |ranks: &[Rank]| match ranks.is_empty() {
+            true => String::new(),
+            false => rank_list(ranks),
+        };
+        line("culprit", &ranks(&diagnosis.culprits));
+        line("victims", &ranks(&diagnosis.victims));
+        diagnosis.evidence.iter().for_each(|fact| line("why", fact));
+        line("refuted if", &diagnosis.refuted_by);
+        diagnosis
+            .advice
+            .iter()
+            .for_each(|advice| line("try", advice));
     }
     let told = by_text(&check.ranks);
     for (ranks, text) in told.iter().take(RANK_LIMIT) {

@@ -37,7 +37,7 @@ use self::calls::{Code, Scene};
 use self::literal::{list, text};
 use self::play::Play;
 use self::tables::{Part, Passed, Tables};
-use crate::case::Starts;
+use crate::case::{DeviceId, SetDevice, Starts};
 use crate::names::Rank;
 use crate::oracle::{Prepared, Unpreparable};
 use crate::plan::{Check, Declared, Group, Scenario};
@@ -281,7 +281,9 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
     );
     if check.is_some_and(|check| check.op.has_tensors() || check.script.is_some()) {
         let kind = &platform.device_type;
+        let on_host = check.is_some_and(|check| check.group.on_host);
         let device = match (kind.as_str(), &platform.set_device) {
+            _ if on_host => text("cpu"),
             ("cpu", _) => text("cpu"),
             (_, Some(_)) => format!("f\"{kind}:{{os.environ['LOCAL_RANK']}}\""),
             (_, None) => text(kind),
@@ -296,17 +298,24 @@ fn init(out: &mut String, subject: &Subject<'_>) {
     let world = &scenario.case.world;
     let platform = &scenario.platform;
     out.push('\n');
-    if let Some(function) = &platform.set_device {
-        put(
-            out,
-            format_args!("{function}(int(os.environ[\"LOCAL_RANK\"]))\n"),
-        );
+    let index = "int(os.environ[\"LOCAL_RANK\"])";
+    let set_device = |out: &mut String, at: SetDevice| {
+        if let Some(function) = &platform.set_device
+            && scenario.init.set_device == at
+        {
+            put(out, format_args!("{function}({index})\n"));
+        }
+    };
+    set_device(out, SetDevice::Before);
+    let mut arguments = vec![text(&scenario.init_backend())];
+    match scenario.init.device_id {
+        DeviceId::Absent => {}
+        DeviceId::Index => arguments.push(format!("device_id={index}")),
+        DeviceId::Device => {
+            let kind = text(&platform.device_type);
+            arguments.push(format!("device_id=torch.device({kind}, {index})"));
+        }
     }
-    let backend = platform.backends[&scenario.backend]
-        .init
-        .as_ref()
-        .unwrap_or(&scenario.backend);
-    let mut arguments = vec![text(backend)];
     let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
     let is_script = subject.check.is_some_and(|check| check.script.is_some());
     let port = "int(os.environ['MASTER_PORT'])";
@@ -345,6 +354,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         out,
         format_args!("dist.init_process_group({})\n", arguments.join(", ")),
     );
+    set_device(out, SetDevice::After);
     if is_script && scenario.groups.len() > 1 {
         out.push_str("groups = {}\n");
     }
@@ -370,6 +380,16 @@ fn init(out: &mut String, subject: &Subject<'_>) {
             ),
             false => format!("{name} = dist.new_group({ranks}, {timeout}{backend}{local})\n"),
         };
+        if scenario.refuses(group) {
+            // It must raise on members, and later lines have no use for it.
+            put(
+                out,
+                format_args!(
+                    "try:\n    {line}except Exception as error:\n    print(f\"rank {{rank}}: {{error}}\")\n"
+                ),
+            );
+            return;
+        }
         out.push_str(&line);
     };
     match subject.check {
@@ -408,7 +428,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
             for (number, group) in groups
                 .iter()
                 .enumerate()
-                .filter(|(_, group)| group.size() > 0)
+                .filter(|(_, group)| group.size() > 0 && !scenario.refuses(group))
             {
                 let members: Vec<_> = (0..)
                     .zip(&group.ranks)

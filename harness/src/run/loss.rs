@@ -1,14 +1,15 @@
 //! The loss of a world, and what is told of it.
 
 use super::pending::Pending;
+use crate::diagnose::Diagnosis;
 use crate::judge::{Finding, Outcome, error_text};
 use crate::names::Rank;
 use crate::report::RankLine;
 
 /// Why a world is lost.
 pub enum Loss {
-    /// Nothing moved for the whole deadline.
-    Hang,
+    /// Nothing moved for the whole deadline, or it is proved that nothing will; what is known of it.
+    Hang(Box<Diagnosis>),
     /// A rank died, closed its connection, or broke the protocol.
     Crash(Rank, String),
     /// The run is being interrupted.

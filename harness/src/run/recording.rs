@@ -9,6 +9,7 @@ use crate::case::Starts;
 use crate::judge::{Entry, Finding, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
+use crate::report::recipe::REFUSED;
 use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
 
 /// The launcher's name in records.
@@ -62,6 +63,10 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
     {
         opening.push(GROUP_TIMEOUT_COVERS);
     }
+    if scenario.refused.is_some() {
+        // What must fail in it fails there.
+        opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
+    }
     writer.frame(init, "init", &opening, run.init);
     for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
         writer.check(check, finding);
@@ -113,10 +118,14 @@ impl Writer<'_> {
     }
 
     fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: Finding) {
+        let mut params = BTreeMap::from([("call".to_owned(), call.to_owned())]);
+        if let Some(fail) = &self.scenario.refused {
+            params.insert(REFUSED.to_owned(), fail.at.as_slice().join(", "));
+        }
         let identity = Identity {
             id,
             covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
-            params: BTreeMap::from([("call".to_owned(), call.to_owned())]),
+            params,
             at: format!("{}:1", self.scenario.case.source.display()),
             check: None,
         };
@@ -170,6 +179,7 @@ impl Writer<'_> {
             class: finding.class,
             difference: finding.difference,
             ranks: finding.ranks,
+            diagnosis: finding.diagnosis,
             expectation: entry.map(Entry::reason),
             observations: finding.observations,
             checked: finding.checked,
@@ -184,6 +194,10 @@ pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Po
     Point {
         platform: &scenario.platform.name,
         backend: &scenario.backend,
+        made_of: scenario.platform.backends[&scenario.backend]
+            .made_of
+            .as_ref()
+            .map(|of| of.backend.as_str()),
         torch,
         case: &scenario.case.id,
         world_size: scenario.world_size,

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::case::Starts;
+use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
-use crate::protocol::{Call, CallResult, Step, StoreMethod};
-use crate::script::Points;
+use crate::protocol::{Call, CallResult, DeviceArgument, Step, StoreMethod};
+use crate::script::{Points, is_match, raised_in};
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
@@ -69,47 +69,67 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
         StoreMethod::File => Some(format!("file://{}", at.file)),
         StoreMethod::Store => Some(format!("{HOST}:{}", at.port)),
     };
-    let backend = platform.backends[&scenario.backend]
-        .init
-        .clone()
-        .unwrap_or_else(|| scenario.backend.clone());
-    let prepare = Call::Prepare {
+    let device_id = match scenario.init.device_id {
+        DeviceId::Absent => None,
+        DeviceId::Index => {
+            let index = device
+                .split_once(':')
+                .and_then(|(_, index)| index.parse().ok());
+            Some(DeviceArgument::Index(index.unwrap_or_default()))
+        }
+        DeviceId::Device => Some(DeviceArgument::Device(device.clone())),
+    };
+    let prepare = |set_at: SetDevice| Call::Prepare {
         import: platform.import.clone(),
         python_path: platform
             .python_path
             .iter()
             .map(|path| path.to_string_lossy().into_owned())
             .collect(),
-        device,
-        set_device: platform.set_device.clone(),
+        device: device.clone(),
+        set_device: platform
+            .set_device
+            .clone()
+            .filter(|_| scenario.init.set_device == set_at),
         synchronize: platform.synchronize.clone(),
     };
     if world.starts == Starts::Bare {
         return Step {
-            calls: vec![prepare],
+            calls: vec![prepare(SetDevice::Before)],
             ..Step::default()
         };
     }
     let mut calls = vec![
-        prepare,
+        prepare(SetDevice::Before),
         Call::InitProcessGroup {
-            backend,
+            backend: scenario.init_backend(),
             method: scenario.init.method,
             url,
             rank,
             world_size: scenario.world_size.0,
             timeout_s: world.timeout_s,
             hosts: None,
-            device_id: None,
+            device_id,
         },
     ];
+    if scenario.init.set_device == SetDevice::After {
+        calls.push(prepare(SetDevice::After));
+    }
     calls.extend(
         scenario
             .groups
             .iter()
             .skip(1)
             .filter(|group| !group.ranks.is_empty())
-            .map(|group| creation(group, world.timeout_s)),
+            .map(|group| {
+                let call = creation(group, world.timeout_s);
+                match scenario.refuses(group) {
+                    true => Call::Attempt {
+                        inner: Box::new(call),
+                    },
+                    false => call,
+                }
+            }),
     );
     Step {
         calls,
@@ -160,7 +180,8 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
         ));
     }
     // A string such as `cpu:gloo,cuda:nccl` names several backends, and the library answers with one of them.
-    let is_plain = scenario.platform.backends[&scenario.backend].init.is_none();
+    let is_plain = scenario.platform.backends[&scenario.backend].init.is_none()
+        && scenario.init.cpu_backend == CpuBackend::Absent;
     let backend = init.get("backend").and_then(serde_json::Value::as_str);
     if is_plain && !backend.is_some_and(|name| name.eq_ignore_ascii_case(&scenario.backend)) {
         return Some(format!(
@@ -174,9 +195,24 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
         .iter()
         .skip(1)
         .filter(|group| !group.ranks.is_empty());
-    for (group, call) in groups.zip(&calls[2..]) {
-        let (own, size) = (said(&call.value, "rank"), said(&call.value, "size"));
+    let first = calls.len() - groups.clone().count();
+    for (group, call) in groups.zip(&calls[first..]) {
         let expected = group.group_rank(rank);
+        let call = match &scenario.refused {
+            Some(fail) if fail.is_at(group) => {
+                let is_to_fail = match fail.on {
+                    FailOn::Members => expected.is_some(),
+                    FailOn::All => true,
+                };
+                match refusal(fail, group, is_to_fail, &call.value) {
+                    Ok(Some(value)) => value,
+                    Ok(None) => continue,
+                    Err(fault) => return Some(fault),
+                }
+            }
+            Some(_) | None => &call.value,
+        };
+        let (own, size) = (said(call, "rank"), said(call, "size"));
         let wanted = expected.map_or(-1, i64::from);
         if own != Some(wanted) {
             return Some(format!(
@@ -185,10 +221,7 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
                 text(own)
             ));
         }
-        let timeout = call
-            .value
-            .get("timeout_s")
-            .and_then(serde_json::Value::as_f64);
+        let timeout = call.get("timeout_s").and_then(serde_json::Value::as_f64);
         let asked = group.how.timeout_s.unwrap_or(scenario.case.world.timeout_s);
         if let Some(timeout) = timeout.filter(|timeout| *timeout != asked) {
             return Some(format!(
@@ -206,6 +239,30 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
         }
     }
     None
+}
+
+/// What the attempt at making a group came to: what the library told of it, if it was made and that is right, or
+/// nothing, if it was to fail and did.
+fn refusal<'a>(
+    fail: &Fail,
+    group: &Group,
+    is_to_fail: bool,
+    attempt: &'a serde_json::Value,
+) -> Result<Option<&'a serde_json::Value>, String> {
+    let name = &group.name;
+    match (is_to_fail, raised_in(attempt)) {
+        (true, Some(raised)) if is_match(&fail.error, &raised) => Ok(None),
+        (true, Some(raised)) => Err(format!(
+            "making group {name} raised {raised}; it must say `{}`",
+            fail.error
+        )),
+        (true, None) => Err(format!(
+            "group {name} was made; making it must raise `{}`",
+            fail.error
+        )),
+        (false, Some(raised)) => Err(format!("making group {name} raised {raised}")),
+        (false, None) => Ok(attempt.get("value")),
+    }
 }
 
 fn text(number: Option<i64>) -> String {
@@ -282,4 +339,45 @@ pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<Stri
     let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
     env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
     env
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::case::OneOrMany;
+    use crate::plan::Creation;
+
+    #[test]
+    fn a_group_that_must_fail_fails_exactly_so() {
+        let fail = Fail {
+            at: OneOrMany::One("group cpu".to_owned()),
+            on: FailOn::Members,
+            error: "no backend type".to_owned(),
+        };
+        let group = Group {
+            name: "cpu".to_owned(),
+            ranks: vec![Rank(1)],
+            backend: Some("gloo".to_owned()),
+            on_host: true,
+            how: Creation::default(),
+        };
+        let raised =
+            |message: &str| json!({"raised": {"type": "RuntimeError", "message": message}});
+        let made = json!({"raised": null, "value": {"rank": -1, "size": 0}});
+        let judged = |is_member, attempt: &serde_json::Value| {
+            refusal(&fail, &group, is_member, attempt).map(|said| said.is_some())
+        };
+        assert_eq!(judged(true, &raised("No backend type for x")), Ok(false));
+        assert_eq!(judged(false, &made), Ok(true));
+        for (is_member, attempt, fault) in [
+            (true, raised("Broken pipe"), "it must say `no backend type`"),
+            (true, made, "group cpu was made"),
+            (false, raised("No backend type"), "making group cpu raised"),
+        ] {
+            let said = judged(is_member, &attempt).unwrap_err();
+            assert!(said.contains(fault), "{said}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ pub struct RankStory {
     pub spans: Vec<Span>,
     /// The call it is in: step, call, since when.
     pub position: Option<(u32, usize, Instant)>,
+    /// When it entered that, in nanoseconds of its own clock.
+    pub entered_at: u64,
     /// Steps it has answered.
     pub answered: u32,
     /// Calls it has entered of the step it is at.
@@ -56,6 +58,16 @@ impl RankStory {
             } => Some(format!("it left {left_behind} processes running")),
             end => Some(format!("its process ended: {end}")),
         }
+    }
+
+    /// Adds a call that never ended to the timeline.
+    pub fn tell_stuck(&mut self, label: String) {
+        self.spans.push(Span {
+            label,
+            start_us: self.entered_at / 1000,
+            end_us: None,
+            ok: false,
+        });
     }
 
     /// Adds a step to the timeline.

@@ -222,7 +222,7 @@ pub(super) fn steady(spec: &SteadySpec, from: &Value, to: &Value) -> Result<(), 
 }
 
 /// What an `attempt` says was raised.
-pub(super) fn raised_in(value: &Value) -> Option<String> {
+pub(crate) fn raised_in(value: &Value) -> Option<String> {
     let raised = value.get("raised")?;
     let text = |key: &str| raised.get(key).and_then(Value::as_str);
     Some(format!("{}: {}", text("type")?, text("message")?))
@@ -255,7 +255,7 @@ fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {
 }
 
 /// Whether the pattern, checked on loading, is found, whatever the case of letters.
-fn is_match(pattern: &str, text: &str) -> bool {
+pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(true)
         .dot_matches_new_line(true)

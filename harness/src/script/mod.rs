@@ -9,10 +9,14 @@
 //! | `stage` | moves → calls, storages, cues |
 //! | `claim` | what moves promise, held against answers |
 //! | `judge` | answers → finding |
+//! | `deeds` | calls → what they are to the other ranks |
 
 mod claim;
+mod deeds;
 mod judge;
 mod stage;
+
+pub(crate) use claim::{is_match, raised_in};
 
 pub(crate) use stage::turn;
 
@@ -22,9 +26,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::case::Afterwards;
+use crate::diagnose::Deed;
 use crate::names::Rank;
 use crate::oracle::{Prepared, RankReply, RankStep};
-use crate::plan::Script;
+use crate::plan::{Hang, Script};
 use crate::world::End;
 
 /// Where the ranks of a world may meet, for scripts that initialise.
@@ -45,6 +50,8 @@ pub struct Staged {
     claims: Vec<Vec<Claim>>,
     cues: Vec<BTreeMap<usize, Cue>>,
     departures: Vec<Option<Departure>>,
+    /// For each rank, what each of its calls is to the others.
+    pub deeds: Vec<Vec<Deed>>,
     /// Ranks that must mark a name before those who hold for it go on.
     marks: BTreeMap<String, BTreeSet<Rank>>,
 }
@@ -138,6 +145,12 @@ impl Staged {
     #[must_use]
     pub fn afterwards(&self) -> Afterwards {
         self.script.afterwards
+    }
+
+    /// The verdict that must be given on it.
+    #[must_use]
+    pub fn hang(&self) -> Option<&Hang> {
+        self.script.hang.as_ref()
     }
 
     /// For each op of the script, what is expected of it, and whether the oracle judges it.

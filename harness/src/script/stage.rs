@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::claim::Kind;
+use super::deeds::{Setting, deeds};
 use super::{Claim, Cue, Departure, Leaving, Part, Points, Spot, Staged};
 use crate::case::InitMove;
 use crate::names::{Rank, WorldSize};
@@ -511,7 +512,21 @@ impl<'a> Stage<'a> {
             part.judged =
                 self.verdicts[index].unwrap_or(complete && !self.doubtful.contains(&index));
         }
+        let setting = Setting {
+            groups: &self.scenario.groups,
+            told: format!(
+                "127.0.0.1:{}",
+                self.points.all.first().map_or(0, |(port, _)| *port)
+            ),
+            size: self.size.0,
+        };
         Staged {
+            deeds: self
+                .size
+                .ranks()
+                .zip(&self.steps)
+                .map(|(rank, step)| deeds(step, rank, &setting))
+                .collect(),
             script: Arc::clone(self.script),
             steps: self.steps,
             parts: self.parts,

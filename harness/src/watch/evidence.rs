@@ -1,7 +1,7 @@
 //! From processes and diaries to what is known of each rank.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::job::{Job, RankProcess};
 use crate::diagnose::{
     Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
 };
-use crate::host::{self, Activity};
+use crate::host::{self, Activity, Voice};
 use crate::names::Rank;
 
 /// An interpreter that does not get to write for that long is not believed to be where it was last.
@@ -379,10 +379,7 @@ fn strangers(job: &Job, evidence: &Evidence) -> Vec<Stranger> {
             owner: one
                 .pid
                 .map_or_else(|| "a process of another user".to_owned(), host::describe),
-            is_store: host::speaks_as_store(SocketAddr::new(
-                IpAddr::V4(Ipv4Addr::LOCALHOST),
-                one.port,
-            )),
+            is_silent: host::voice((Ipv4Addr::LOCALHOST, one.port).into()) == Some(Voice::Silent),
         })
         .collect()
 }

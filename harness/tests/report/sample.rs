@@ -171,6 +171,7 @@ pub fn passing_check(index: usize) -> CheckRecord {
         class: None,
         difference: None,
         ranks: Vec::new(),
+        diagnosis: None,
         expectation: None,
         observations: Default::default(),
         checked: vec![33; 4],

@@ -66,6 +66,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
         name: "group".into(),
         ranks: ranks.into_iter().map(Rank).collect(),
         backend: None,
+        on_host: false,
         how: Creation::default(),
     })
 }

@@ -675,6 +675,17 @@
         make("td", { class: "why" }, row.why)))));
   }
 
+  // ---- how to initialise, where that was tried --------------------------------------------------------------------
+
+  if (data.recipes.length) {
+    byId("recipes").hidden = false;
+    byId("recipe-table").append(
+      make("thead", {}, make("tr", {}, ["backend", "torch", "recipe", "what fails"].map((name) => make("th", { scope: "col" }, name)))),
+      make("tbody", {}, data.recipes.map((one) => make("tr", {}, make("th", { class: "name", scope: "row" }, one.backend), make("td", {}, one.torch),
+        make("td", { class: "why" }, one.recipe),
+        make("td", { class: "why" }, one.failing.map(([which, why]) => `${which}: ${why}`).join("; "))))));
+  }
+
   // ---- filters ---------------------------------------------------------------------------------------------------
 
   byId("verdicts").append(...standings.map((standing, index) => run.tally[index] > 0 &&

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{DIM, style, write_heading, write_line};
+use crate::report::recipe::advise;
 use crate::report::results::{Results, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
 use crate::report::story::sentence;
@@ -43,6 +44,13 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
             "  ? {:>7} planned, never recorded",
             grouped(results.missing())
         )?;
+    }
+    for advice in advise(&results.checks) {
+        let text = format!("{}: {}", advice.subject(), advice.sentence());
+        write_line(out, "init recipe", &text)?;
+        for (which, why) in &advice.failing {
+            write_line(out, "fails", &format!("{which}: {why}"))?;
+        }
     }
     for absence in results.absences() {
         write_line(out, "note", &absence)?;

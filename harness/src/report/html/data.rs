@@ -10,6 +10,7 @@ use super::timeline::{Scenario, drawn};
 
 use crate::names::RequirementId;
 use crate::report::observed::pairs;
+use crate::report::recipe::{Advice, advise};
 use crate::report::record::{CheckRecord, Column};
 use crate::report::results::{Results, ScenariosByCheck, column_names, evidence_word};
 use crate::report::standing::{Headline, Standing, Tally, exit_meaning};
@@ -21,6 +22,17 @@ use crate::report::versions::{self, Versions};
 const FINDINGS_LIMIT: usize = 3_000;
 /// Values listed of a parameter, and reasons listed in a cell.
 const VALUES_LIMIT: usize = 12;
+
+/// How to initialise, as the page tells it.
+fn recipes(results: &Results) -> Vec<Recipe> {
+    let told = |advice: Advice| Recipe {
+        backend: advice.subject(),
+        recipe: advice.sentence(),
+        torch: advice.torch,
+        failing: advice.failing,
+    };
+    advise(&results.checks).into_iter().map(told).collect()
+}
 
 /// Everything the page knows.
 #[derive(Debug, Serialize)]
@@ -41,6 +53,17 @@ pub(super) struct Data {
     scenarios: Vec<Scenario>,
     /// What differs between versions of torch; none if there is one version only.
     versions: Option<VersionTable>,
+    /// How to initialise, where that was tried.
+    recipes: Vec<Recipe>,
+}
+
+#[derive(Debug, Serialize)]
+struct Recipe {
+    backend: String,
+    torch: String,
+    recipe: String,
+    /// Which ways fail, and why.
+    failing: Vec<(String, String)>,
 }
 
 /// Checks that stand differently with different versions of torch.
@@ -216,6 +239,7 @@ impl<'a> Collector<'a> {
             untold,
             scenarios,
             versions: versions(self.results),
+            recipes: recipes(self.results),
         }
     }
 

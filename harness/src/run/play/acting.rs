@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::diagnosing::Looks;
 use super::{Player, Stop, short};
 use crate::case::Afterwards;
+use crate::diagnose::Kind;
 use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
-use crate::plan::Script;
+use crate::plan::{Hang, Script};
 use crate::protocol::ToRank;
 use crate::run::pending::Purpose;
 use crate::script::{Answer, Cue, Staged};
@@ -50,6 +52,7 @@ impl Player<'_> {
             }
         };
         self.acting = Acting::default();
+        self.looks = Looks::default();
         let steps = std::mem::take(&mut staged.steps);
         if self.leaves_out(index, &steps) {
             return Ok(());
@@ -64,7 +67,14 @@ impl Player<'_> {
         let fate = self.scenario.checks[index]
             .script
             .as_ref()
-            .map_or(Afterwards::GoOn, |script| script.afterwards);
+            .map_or(Afterwards::GoOn, |script| match &script.hang {
+                // Whoever is late comes.
+                Some(Hang {
+                    kind: Kind::Slow, ..
+                })
+                | None => script.afterwards,
+                Some(_) => Afterwards::Abandon,
+            });
         self.played.checks.insert(index, finding);
         match fate {
             Afterwards::GoOn if passed => Ok(()),
@@ -114,6 +124,11 @@ impl Player<'_> {
         for (rank, _) in free {
             self.world.send(rank, ToRank::Go, Vec::new());
         }
+    }
+
+    /// Whether the rank is stopped only for a while.
+    pub(super) fn is_paused(&self, rank: Rank) -> bool {
+        self.acting.paused.iter().any(|(paused, _)| *paused == rank)
     }
 
     /// When the next stopped rank is to go on.

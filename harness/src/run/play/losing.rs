@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Player, Stop};
+use crate::diagnose::{Confidence, Diagnosis};
 use crate::judge::{Finding, Outcome, error_text};
 use crate::names::Rank;
 use crate::plan::Declared;
@@ -86,11 +87,7 @@ impl Player<'_> {
     /// Turns a loss into findings: of the step in flight, if it is a check's, of init, or of the end.
     pub(super) fn note_loss(&mut self, loss: &Loss) {
         let (outcome, class, what) = match loss {
-            Loss::Hang => (
-                Outcome::Hang,
-                "hang",
-                format!("no rank moved for {} s", self.deadline.as_secs_f64()),
-            ),
+            Loss::Hang(told) => (Outcome::Hang, "hang", hung(told)),
             Loss::Crash(rank, why) => (Outcome::Crash, "crash", format!("rank {rank}: {why}")),
             Loss::Interrupted => {
                 self.played.lost = Some("interrupted".to_owned());
@@ -99,10 +96,27 @@ impl Player<'_> {
         };
         let mut finding = Finding::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
+        if let Loss::Hang(told) = loss {
+            finding.diagnosis = Some(told.clone());
+            self.mark_stuck();
+        }
         if let Some(open) = self.pending.front()
             && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
         {
             finding = with_errors(finding, open);
+        }
+        if let Some(Purpose::Script(index, staged)) =
+            self.pending.front().map(|pending| &pending.purpose)
+            && let Some(hang) = staged.hang()
+        {
+            // As it was to be: no world is lost that was not given up beforehand.
+            let told = match loss {
+                Loss::Hang(told) => (**told).clone(),
+                Loss::Crash(..) | Loss::Interrupted => self.diagnosis(self.pending.front()),
+            };
+            let finding = self.judge_hang(hang, told, finding);
+            self.played.checks.insert(*index, finding);
+            return;
         }
         self.played.lost = Some(what);
         match self.lost_step(loss).map(|pending| &pending.purpose) {
@@ -141,7 +155,23 @@ impl Player<'_> {
                 .pending
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),
-            Loss::Hang | Loss::Interrupted => self.pending.front(),
+            Loss::Hang(_) | Loss::Interrupted => self.pending.front(),
+        }
+    }
+
+    /// The call that each rank is in goes into its timeline: it will not end.
+    fn mark_stuck(&mut self) {
+        for (rank, story) in self.played.ranks.iter_mut().enumerate() {
+            let Some((step, call, _)) = story.position else {
+                continue;
+            };
+            let pending = self.pending.iter().find(|pending| pending.number == step);
+            if let Some(pending) = pending {
+                story.tell_stuck(format!(
+                    "{} of {}",
+                    pending.calls[rank][call], pending.label
+                ));
+            }
         }
     }
 
@@ -181,5 +211,16 @@ impl Player<'_> {
                 RankLine { rank, text }
             })
             .collect()
+    }
+}
+
+/// What is said of a world in which nothing moves.
+fn hung(told: &Diagnosis) -> String {
+    let still = format!("no rank moved for {:.1} s", told.after_s);
+    match told.confidence {
+        Confidence::Proved | Confidence::Likely => {
+            format!("{}: {} ({still})", told.kind, told.summary)
+        }
+        Confidence::None => still,
     }
 }

@@ -4,10 +4,12 @@
 //! fences. The harness's own deadline is on *progress*: any event of any rank counts.
 
 mod acting;
+mod diagnosing;
 mod leaving;
 mod losing;
 
 use acting::Acting;
+use diagnosing::Looks;
 use leaving::judge_closing;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,7 +29,7 @@ use crate::oracle::{Prepared, RankReply, RankStep};
 use crate::plan::{Check, Declared, Scenario};
 use crate::protocol::{Call, CallResult, CallStatus, Frame, FromRank, Step, ToRank};
 use crate::report::RankLine;
-use crate::script::{Answer, Points};
+use crate::script::{Answer, Points, Staged};
 use crate::world::{Event, World};
 
 /// Steps a rank may be ahead of the slowest.
@@ -75,6 +77,7 @@ pub struct Player<'a> {
     played: Played,
     points: Points,
     acting: Acting,
+    looks: Looks,
     /// First `ns` of each rank's clock, the origin of its spans.
     progress: Instant,
 }
@@ -107,6 +110,7 @@ impl<'a> Player<'a> {
             },
             points,
             acting: Acting::default(),
+            looks: Looks::default(),
             progress: Instant::now(),
         }
     }
@@ -337,7 +341,9 @@ impl<'a> Player<'a> {
     async fn step(&mut self) -> Result<(), Stop> {
         match self.event(self.progress + self.deadline).await? {
             Some(event) => self.handle(event).await,
-            None => Err(Stop::Lost(Loss::Hang)),
+            None => Err(Stop::Lost(Loss::Hang(Box::new(
+                self.diagnosis(self.pending.front()),
+            )))),
         }
     }
 
@@ -347,13 +353,22 @@ impl<'a> Player<'a> {
             return Ok(Some(event));
         }
         loop {
-            let nudge = self.next_nudge();
-            let wake = nudge.map_or(limit, |nudge| nudge.min(limit));
+            let (nudge, look) = (self.next_nudge(), self.next_look());
+            let wake = [nudge, look]
+                .into_iter()
+                .flatten()
+                .fold(limit, Instant::min);
+            let is_due = |when: Option<Instant>| when == Some(wake) && wake < limit;
             tokio::select! {
-                event = timeout_at(wake, self.world.next()) => match (event, nudge) {
-                    (Ok(event), _) => return Ok(Some(event)),
-                    (Err(_), Some(nudge)) if nudge < limit => self.nudge(),
-                    (Err(_), _) => return Ok(None),
+                event = timeout_at(wake, self.world.next()) => match event {
+                    Ok(event) => return Ok(Some(event)),
+                    Err(_) if is_due(nudge) => self.nudge(),
+                    Err(_) if is_due(look) => {
+                        if let Some(told) = self.look() {
+                            return Err(Stop::Lost(Loss::Hang(Box::new(told))));
+                        }
+                    }
+                    Err(_) => return Ok(None),
                 },
                 () = interruption(&mut self.interrupted) => {
                     return Err(Stop::Lost(Loss::Interrupted));
@@ -365,6 +380,7 @@ impl<'a> Player<'a> {
     /// Handles one event, which is progress whatever it is.
     async fn handle(&mut self, event: Event) -> Result<(), Stop> {
         self.progress = Instant::now();
+        self.looks.reset();
         match event {
             Event::Hello(rank, hello) => {
                 self.played.ranks[rank.index()].hello = Some(hello);
@@ -442,7 +458,7 @@ impl<'a> Player<'a> {
             .find(|pending| !pending.is_answered_by(rank));
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
-            FromRank::Enter { step, call, .. } => {
+            FromRank::Enter { step, call, ns } => {
                 let is_next = due.is_some_and(|due| {
                     due.number == step
                         && story.entered == call
@@ -455,6 +471,7 @@ impl<'a> Player<'a> {
                 }
                 story.entered += 1;
                 story.position = Some((step, call, Instant::now()));
+                story.entered_at = ns;
                 self.cue(rank, call);
                 Ok(())
             }
@@ -494,6 +511,8 @@ impl<'a> Player<'a> {
 
     /// Every rank has answered a step, or left in it.
     fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
+        let asked = pending.script().and_then(Staged::hang).cloned();
+        let told = asked.map(|hang| (hang, self.diagnosis(Some(&pending))));
         let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
             Purpose::Opening => {
@@ -521,7 +540,14 @@ impl<'a> Player<'a> {
                 self.played.end = Some(judge_closing(&replies(answers)));
                 Ok(())
             }
-            Purpose::Script(index, staged) => self.end_script(index, staged.judge(&answers)),
+            Purpose::Script(index, staged) => {
+                let finding = staged.judge(&answers);
+                let finding = match told {
+                    Some((hang, told)) => self.judge_hang(&hang, told, finding),
+                    None => finding,
+                };
+                self.end_script(index, finding)
+            }
         }
     }
 

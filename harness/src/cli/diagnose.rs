@@ -1,0 +1,55 @@
+//! `allranks diagnose LOG...`: the verdict from logs alone.
+
+use std::io::{self, Write};
+
+use super::args::DiagnoseArguments;
+use super::{Exit, Failure};
+use crate::diagnose::logs::{self, LogError, Report};
+use crate::diagnose::{Kind, fold, lines};
+
+/// Prints what the logs show.
+pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let report = logs::read(&arguments.logs, &mut io::stdin())
+        .and_then(|sources| logs::report(&sources))
+        .map_err(failure)?;
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        for line in text(&report) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(match &report.verdict {
+        None => Exit::AsExpected,
+        Some(diagnosis) if diagnosis.kind == Kind::Slow => Exit::AsExpected,
+        Some(_) => Exit::Unexpected,
+    })
+}
+
+fn text(report: &Report) -> Vec<String> {
+    let mut text = match &report.verdict {
+        Some(diagnosis) => lines(diagnosis),
+        None => {
+            let head =
+                "nothing wrong is seen: no rank waits for another, and none ended with an error"
+                    .to_owned();
+            let places = fold::places(&report.places).into_iter();
+            std::iter::once(head)
+                .chain(places.map(|line| format!("    {line}")))
+                .collect()
+        }
+    };
+    text.extend(report.notes.iter().map(|note| format!("note: {note}")));
+    text
+}
+
+fn failure(error: LogError) -> Failure {
+    let (text, hint) = (error.to_string(), error.hint().to_owned());
+    match error {
+        LogError::Silent => Failure::Nothing(text, hint),
+        LogError::Absent(_) | LogError::Unreadable(..) | LogError::Empty(_) | LogError::NoRank => {
+            Failure::Usage(text, hint)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a rank prints of its environment: `MASTER_ADDR=node0 MASTER_PORT=29500`, `'WORLD_SIZE': '4'`, `world_size=8`.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What a rank was told, or says that it was; the last value counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Environment {
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
+    pub(super) world_size: Option<u32>,
+    pub(super) rank: Option<u32>,
+}
+
+static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r#"\b(?P<name>MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK|world_size|world size)\b['"]?\s*(?:=>|[=:]|\bis\b)?\s*['"]?(?P<value>[\w.:-]+)"#,
+    )
+    .ok()
+});
+
+impl Environment {
+    /// Takes in what a line says.
+    pub(super) fn read(&mut self, text: &str) {
+        // Most lines name none of them, and a look is cheaper than a pattern.
+        if !["MASTER_", "RANK", "WORLD_SIZE", "world"]
+            .iter()
+            .any(|name| text.contains(name))
+        {
+            return;
+        }
+        let Some(pattern) = VARIABLE.as_ref() else {
+            return;
+        };
+        for found in pattern.captures_iter(text) {
+            let value = &found["value"];
+            match &found["name"] {
+                "MASTER_ADDR" if value != "None" => self.host = Some(value.to_owned()),
+                "MASTER_PORT" => self.port = value.parse().ok().or(self.port),
+                "WORLD_SIZE" | "world_size" | "world size" => {
+                    let size = value.parse().ok().filter(|size| *size > 0);
+                    self.world_size = size.or(self.world_size);
+                }
+                "RANK" => self.rank = value.parse().ok().or(self.rank),
+                _ => {}
+            }
+        }
+    }
+
+    /// Where it means to meet the others, if it says so. All names of the own host are one.
+    pub(super) fn place(&self) -> Option<String> {
+        let host = match self.host.as_deref()? {
+            "localhost" | "::1" => "127.0.0.1",
+            host => host,
+        };
+        Some(format!("{host}:{}", self.port?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_are_read_in_several_forms() {
+        for text in [
+            "MASTER_ADDR=node0 MASTER_PORT=29500 WORLD_SIZE=4 RANK=1 LOCAL_RANK=0",
+            "{'MASTER_ADDR': 'node0', 'MASTER_PORT': '29500', 'WORLD_SIZE': '4', 'RANK': '1'}",
+            "MASTER_ADDR: node0, MASTER_PORT: 29500, world_size: 4, RANK: 1",
+        ] {
+            let mut environment = Environment::default();
+            environment.read(text);
+            assert_eq!(
+                environment.place().as_deref(),
+                Some("node0:29500"),
+                "{text}"
+            );
+            assert_eq!(
+                (environment.world_size, environment.rank),
+                (Some(4), Some(1))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_set_is_not_told() {
+        let mut environment = Environment::default();
+        environment.read("MASTER_ADDR=None MASTER_PORT=None LOCAL_RANK=3");
+        assert_eq!(environment, Environment::default());
+    }
+}

@@ -1,0 +1,305 @@
+//! Phases: lines that say that something begins or is over, and what that something is to others.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Bytes that a line about a phase has at most; longer ones are prose.
+const SHORT: usize = 240;
+/// Words of a phase in a line such as `X done`, which could be any sentence.
+const WORDS: usize = 8;
+
+/// One line about a phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Which end of it.
+    pub(super) edge: Edge,
+    /// The phase, without what differs from rank to rank.
+    pub(super) name: String,
+    /// What it is to others.
+    pub(super) nature: Nature,
+}
+
+/// An end of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// It begins.
+    Begin,
+    /// It is over.
+    End,
+}
+
+/// What a phase is to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    /// The ranks meet.
+    Init,
+    /// A group is made; its members if they are written.
+    NewGroup(Vec<u32>),
+    /// A collective, by its call: `all_reduce`.
+    Collective(&'static str),
+    /// A message to or from a rank.
+    Message { sends: bool, peer: u32 },
+    /// A group is torn down.
+    Destroy,
+    /// Nobody knows; by its name it needs nobody else.
+    Own,
+}
+
+fn pattern(text: &str) -> Option<Regex> {
+    Regex::new(text).ok()
+}
+
+static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|about to(?: call)?|waiting (?:for|at|in|on))\b[:\s]+(.+)$",
+    )
+});
+static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W*(?:after|finished|finishing|end of|leaving|left|exiting|exited|completed|passed|done with|done)\b[:\s]+(.+)$",
+    )
+});
+static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are )?(?:done|finished|completed?|ok)[.!]*$")
+});
+static UNDERWAY: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\W*(.+?)\s*(?:\.\.\.|…)$"));
+
+/// What belongs to one rank only, and where a phase's name ends.
+static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?:\b(?:on|by|at|for|from)\s+)?\b(?:local[ _])?(?:rank|cuda|gpu|device|pid|process|host|node)\b[ :=#]*\d+",
+    )
+});
+static REST: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"\s*(?:[,;(\[{=|]|: | - |\bwith\b|\btook\b|\bin \d|\bafter \d).*$"));
+
+/// What phases are to others, the first that matches counts.
+static NATURES: LazyLock<Vec<(Regex, Nature)>> = LazyLock::new(|| {
+    let all = [
+        (
+            r"init_process_group|init(?:ialis|ializ)?(?:e|ing|ation)?(?:[ _]of)?[ _](?:the[ _])?(?:torch[._ ])?(?:dist|process[ _]group)|rendezvous|^(?:dist(?:ributed)?|process[ _]group)[ _]init",
+            Nature::Init,
+        ),
+        (
+            r"destroy(?:ing)?[ _](?:the[ _])?process[ _]group",
+            Nature::Destroy,
+        ),
+        (
+            r"new_group|new_subgroups|creat\w*[ _](?:the[ _])?(?:process[ _])?groups?\b",
+            Nature::NewGroup(Vec::new()),
+        ),
+        (r"barrier", Nature::Collective("barrier")),
+        (r"all[-_ ]?to[-_ ]?all", Nature::Collective("all_to_all")),
+        (r"reduce[-_ ]?scatter", Nature::Collective("reduce_scatter")),
+        (r"all[-_ ]?gather", Nature::Collective("all_gather")),
+        (r"all[-_ ]?reduce", Nature::Collective("all_reduce")),
+        (r"broadcast", Nature::Collective("broadcast")),
+        (r"\bgather\b", Nature::Collective("gather")),
+        (r"\bscatter\b", Nature::Collective("scatter")),
+        (r"\breduce\b", Nature::Collective("reduce")),
+    ];
+    all.into_iter()
+        .filter_map(|(text, nature)| Some((Regex::new(text).ok()?, nature)))
+        .collect()
+});
+static MESSAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"\bi?(?P<verb>send|recv|receive)(?:ing)?\b(?:.*?\b(?:to|from|dst|src)\b)?[ =:]*(?:rank[ =:]*)?(?P<peer>\d+)",
+    )
+});
+static MEMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[([\d, ]+)\]"));
+
+/// What a line says of a phase, if it does.
+pub(super) fn mark(text: &str) -> Option<Mark> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > SHORT {
+        return None;
+    }
+    let what = |pattern: &LazyLock<Option<Regex>>| {
+        let found = pattern.as_ref()?.captures(text)?;
+        found.get(1).map(|what| what.as_str())
+    };
+    let brief = |what: &&str| what.split_whitespace().count() <= WORDS;
+    let (edge, phase) = if let Some(phase) = what(&BEGIN) {
+        // `Starting X ... done`, in one line.
+        match over(phase) {
+            Some(inner) => (Edge::End, inner),
+            None => (Edge::Begin, phase),
+        }
+    } else if let Some(phase) = what(&END) {
+        (Edge::End, phase)
+    } else if let Some(phase) = over(text).filter(brief) {
+        (Edge::End, phase)
+    } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
+        (Edge::Begin, phase)
+    } else {
+        return None;
+    };
+    let (name, nature) = named(phase)?;
+    Some(Mark { edge, name, nature })
+}
+
+fn over(text: &str) -> Option<&str> {
+    let found = OVER.as_ref()?.captures(text)?;
+    found.get(1).map(|what| what.as_str())
+}
+
+/// A phase's name, and what it is to others.
+fn named(phase: &str) -> Option<(String, Nature)> {
+    let lower = phase.to_lowercase();
+    let message = MESSAGE.as_ref().and_then(|message| {
+        let found = message.captures(&lower)?;
+        Some(Nature::Message {
+            sends: &found["verb"] == "send",
+            peer: found["peer"].parse().ok()?,
+        })
+    });
+    let mut name = lower.clone();
+    if message.is_none() {
+        for cut in [&OWN, &REST] {
+            if let Some(cut) = cut.as_ref() {
+                name = cut.replace(&name, "").into_owned();
+            }
+        }
+    }
+    let name = name
+        .trim_matches(|c: char| !c.is_alphanumeric())
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    // `starting up` names no phase.
+    if !name.chars().any(char::is_alphabetic) || name == "up" {
+        return None;
+    }
+    let known = || {
+        let (_, nature) = NATURES.iter().find(|(text, _)| text.is_match(&name))?;
+        Some(match nature {
+            Nature::NewGroup(_) => Nature::NewGroup(members(&lower)),
+            other => other.clone(),
+        })
+    };
+    // A long sentence may name a call without being about it.
+    let is_brief = name.split_whitespace().count() <= WORDS;
+    let nature = known().filter(|_| is_brief).or(message);
+    Some((name, nature.unwrap_or(Nature::Own)))
+}
+
+fn members(text: &str) -> Vec<u32> {
+    let found = MEMBERS.as_ref().and_then(|members| members.captures(text));
+    let Some(found) = found else {
+        return Vec::new();
+    };
+    found[1]
+        .split(',')
+        .filter_map(|rank| rank.trim().parse().ok())
+        .collect()
+}
+
+impl Mark {
+    /// Whether this one ends what that one began.
+    pub(super) fn ends(&self, begun: &str, nature: &Nature) -> bool {
+        let same = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
+        same(&self.name, begun) || (self.nature == *nature && self.nature != Nature::Own)
+    }
+}
+
+impl Nature {
+    /// Whether whoever is in it waits for others by what it is.
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Self::Init | Self::NewGroup(_) | Self::Collective(_) | Self::Message { .. } => true,
+            Self::Destroy | Self::Own => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_a_pattern() {
+        let alone = [
+            &BEGIN, &END, &OVER, &UNDERWAY, &OWN, &REST, &MESSAGE, &MEMBERS,
+        ];
+        assert!(alone.iter().all(|pattern| pattern.is_some()));
+        assert_eq!(NATURES.len(), 12);
+    }
+
+    #[test]
+    fn lines_about_phases_are_understood() {
+        use Edge::{Begin, End};
+        for (text, edge, name, nature) in [
+            (
+                "Before all_reduce",
+                Begin,
+                "all_reduce",
+                Nature::Collective("all_reduce"),
+            ),
+            (
+                "After AllReduce took 3.2 s",
+                End,
+                "allreduce",
+                Nature::Collective("all_reduce"),
+            ),
+            (
+                "entering barrier on rank 3",
+                Begin,
+                "barrier",
+                Nature::Collective("barrier"),
+            ),
+            (
+                "Before init_process_group (env)",
+                Begin,
+                "init_process_group",
+                Nature::Init,
+            ),
+            (
+                "Initializing distributed ... done",
+                End,
+                "initializing distributed",
+                Nature::Init,
+            ),
+            ("Starting epoch 3", Begin, "epoch 3", Nature::Own),
+            ("Finished epoch 3, loss=0.1", End, "epoch 3", Nature::Own),
+            ("loading data...", Begin, "loading data", Nature::Own),
+            (
+                "Before new_group([0, 1])",
+                Begin,
+                "new_group",
+                Nature::NewGroup(vec![0, 1]),
+            ),
+            (
+                "Before send to rank 1",
+                Begin,
+                "send to rank 1",
+                Nature::Message {
+                    sends: true,
+                    peer: 1,
+                },
+            ),
+            (
+                "before destroy_process_group",
+                Begin,
+                "destroy_process_group",
+                Nature::Destroy,
+            ),
+        ] {
+            let expected = Mark {
+                edge,
+                name: name.into(),
+                nature,
+            };
+            assert_eq!(mark(text), Some(expected), "{text}");
+        }
+        for text in [
+            "loss 0.1",
+            "the checkpoint of yesterday was not found and so the training has to be done",
+            "Rank 3 failed to pass monitoredBarrier in 10000 ms",
+            "before",
+        ] {
+            assert_eq!(mark(text), None, "{text}");
+        }
+    }
+}

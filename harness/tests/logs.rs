@@ -1,0 +1,180 @@
+//! Logs in `fixtures/logs/`, each folder with a label that says what is wrong with the job and who caused it. The binary
+//! reads each folder and must say the same; whoever is named in a job where nothing is wrong is accused falsely.
+//!
+//! A world of ten thousand ranks, made here, goes through the same door.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+const FOLDER: &str = "../fixtures/logs";
+
+/// What a person says of a folder.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Label {
+    #[serde(rename = "about")]
+    _about: String,
+    /// A kind of verdict, or `none`.
+    kind: String,
+    culprits: Vec<u64>,
+    /// Where the logs come from.
+    source: String,
+}
+
+fn diagnose(arguments: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_allranks"))
+        .arg("diagnose")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn as_json(paths: &[&Path]) -> (Option<i32>, Value) {
+    let mut arguments = vec![Path::new("--json")];
+    arguments.extend(paths);
+    let output = diagnose(&arguments);
+    let report = serde_json::from_slice(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    (
+        output.status.code(),
+        report.unwrap_or_else(|error| panic!("{error}: {complaint}")),
+    )
+}
+
+fn folders() -> Vec<PathBuf> {
+    let entries = fs::read_dir(FOLDER).unwrap();
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders
+}
+
+fn label(folder: &Path) -> Label {
+    let text = fs::read_to_string(folder.join("label.yaml")).unwrap();
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+}
+
+#[test]
+fn every_folder_gets_its_verdict() {
+    let mut wrong = Vec::new();
+    for folder in folders() {
+        let label = label(&folder);
+        let (code, report) = as_json(&[&folder]);
+        let verdict = &report["verdict"];
+        let kind = verdict["kind"].as_str().unwrap_or("none");
+        let culprits = verdict["culprits"].as_array();
+        let culprits: Vec<u64> = culprits
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_u64)
+            .collect();
+        let expected = match label.kind.as_str() {
+            "none" | "slow" => 0,
+            _ => 1,
+        };
+        if (kind, &culprits, code) != (&label.kind, &label.culprits, Some(expected)) {
+            wrong.push(format!(
+                "{}: expected {} {:?} and exit {expected}, got {kind} {culprits:?} and exit {code:?}",
+                folder.display(),
+                label.kind,
+                label.culprits
+            ));
+        }
+        assert_eq!(report["format"], 1);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn there_is_enough_to_be_wrong_about() {
+    let labels: Vec<Label> = folders().iter().map(|folder| label(folder)).collect();
+    let count = |is: &dyn Fn(&Label) -> bool| labels.iter().filter(|label| is(label)).count();
+    assert!(count(&|label| label.source.contains("make.py")) >= 16);
+    assert!(count(&|label| label.culprits.is_empty()) >= 6);
+}
+
+#[test]
+fn a_verdict_reads_like_this() {
+    let folder = Path::new(FOLDER).join("late-to-barrier");
+    let output = diagnose(&[&folder]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = "\
+behind: rank 3 has not come to barrier, where ranks 0–2 wait (likely)
+  culprit: rank 3
+  victims: ranks 0–2
+  where each rank is:
+    ranks 0–2: in barrier
+    rank 3: after all_reduce
+  why:
+    - ranks 0–2 wait in barrier
+    - the log of rank 3 ends after all_reduce
+";
+    assert!(text.starts_with(expected), "{text}");
+}
+
+#[test]
+fn what_cannot_be_read_is_a_usage_error() {
+    let empty = tempfile::tempdir().unwrap();
+    let nobodys = empty.path().join("job.log");
+    for (path, complaint) in [
+        (
+            Path::new("no/such/rank0.log"),
+            "no such file or folder: no/such/rank0.log",
+        ),
+        (empty.path(), "no logs in "),
+        (&nobodys, "nothing says which rank wrote these lines"),
+    ] {
+        if path == nobodys {
+            fs::write(path, "Before barrier\n").unwrap();
+        }
+        let output = diagnose(&[path]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(complaint) && said.contains("hint: "),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_ranks_are_a_few_lines() {
+    const RANKS: usize = 10_000;
+    const LATE: usize = 4711;
+    let folder = tempfile::tempdir().unwrap();
+    for rank in 0..RANKS {
+        let mut text = format!(
+            "[Rank {rank}] Before init_process_group\n[Rank {rank}] After init_process_group\n"
+        );
+        for step in 0..10 {
+            text += &format!("[Rank {rank}] Before all_reduce of step {step}\n");
+            if step == 9 {
+                break;
+            }
+            text += &format!("[Rank {rank}] After all_reduce of step {step}\nloss {step}.{rank}\n");
+            if rank == LATE && step == 8 {
+                break;
+            }
+        }
+        fs::write(folder.path().join(format!("rank{rank}.log")), text).unwrap();
+    }
+    let output = diagnose(&[folder.path()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("behind: rank 4711 has not come to all_reduce of step 9"),
+        "{text}"
+    );
+    assert!(
+        text.contains("ranks 0–4710, 4712–9999: in all_reduce of step 9"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 20);
+}
