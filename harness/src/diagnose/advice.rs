@@ -90,7 +90,7 @@ pub fn advice(kind: Kind) -> &'static [&'static str] {
         ],
         Kind::Slow => &["wait: somebody is late and on the way"],
         Kind::Unknown => {
-            &["run again with allranks watch --stacks, and look at where each rank is"]
+            &["run it under allranks watch, and look at where each rank is"]
         }
     }
 }
