@@ -3,6 +3,7 @@
 fn main() {
     for folder in [
         "python/allranks_rank",
+        "python/allranks_watch",
         "../cases",
         "../fixtures/platforms",
         "../fixtures/expectations",

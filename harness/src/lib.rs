@@ -25,6 +25,7 @@
 //! | [`prove`]    | the suite against backends with one seeded bug: the kill matrix           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
 //! | [`repro`]    | one check as a Python file that needs only torch, for a vendor's tracker  |
+//! | [`watch`]    | any distributed program under the hang diagnosis                          |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
 //! The library never prints; the command line (`main.rs`, [`cli`]) renders events.
@@ -46,5 +47,6 @@ pub mod repro;
 pub mod run;
 pub mod script;
 pub mod suite;
+pub mod watch;
 pub mod world;
 pub mod yaml;

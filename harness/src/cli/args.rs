@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::prove::ProveArguments;
+use super::watch::WatchArguments;
 use crate::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
@@ -81,6 +82,18 @@ pub enum Command {
     Merge(MergeArguments),
     /// Compare two runs: what changed, what is new, what is gone.
     Diff(DiffArguments),
+    /// Run any distributed program, and say which rank it hangs for, and why.
+    ///
+    /// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
+    /// given. Its ranks are the processes below it that have RANK and WORLD_SIZE in their environment, or that call
+    /// torch.distributed. A verdict is printed when the evidence proves it, mostly within 3 seconds of the last
+    /// progress; what is only likely, after --patience. A rank that is slow is not accused. When the command ends, or
+    /// this program does, everything the command started is killed. Ctrl-C and SIGTERM are passed on; a second one
+    /// kills.
+    Watch(WatchArguments),
+    /// Run a command that dies with the process that watches it.
+    #[command(hide = true)]
+    Guard(GuardArguments),
     /// Become a command that dies with this process's parent.
     #[command(hide = true)]
     Supervise(SuperviseArguments),
@@ -307,6 +320,18 @@ pub struct DiffArguments {
 /// `supervise`.
 #[derive(Debug, Args)]
 pub struct SuperviseArguments {
+    /// The command.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `guard`.
+#[derive(Debug, Args)]
+pub struct GuardArguments {
+    /// The process that watches.
+    pub watcher: u32,
+    /// Its folder, removed if it is killed.
+    pub folder: PathBuf,
     /// The command.
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,

@@ -13,6 +13,7 @@ mod repro;
 mod results;
 mod running;
 mod trouble;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -133,6 +134,12 @@ pub fn main(
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
+        Command::Watch(arguments) => return watch::watch(&arguments, err),
+        Command::Guard(arguments) => Err(Failure::Io(crate::watch::guard(
+            arguments.watcher,
+            arguments.folder,
+            &arguments.command,
+        ))),
         Command::Supervise(arguments) => Err(Failure::Io(world::supervise(&arguments.command))),
     };
     let exit = match result {

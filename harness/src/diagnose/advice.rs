@@ -89,9 +89,7 @@ pub fn advice(kind: Kind) -> &'static [&'static str] {
             "look for a branch that depends on the rank between its place and that of the others",
         ],
         Kind::Slow => &["wait: somebody is late and on the way"],
-        Kind::Unknown => {
-            &["run again with allranks watch --stacks, and look at where each rank is"]
-        }
+        Kind::Unknown => &["run it under allranks watch, and look at where each rank is"],
     }
 }
 

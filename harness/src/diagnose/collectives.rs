@@ -29,7 +29,7 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
 }
 
 fn told(evidence: &Evidence, group: &str, parting: &Parting<Collective>) -> Diagnosis {
-    let nth = parting.place + 1;
+    let nth = evidence.forgotten.get(group).unwrap_or(&0) + parting.place + 1;
     let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
     let who = list(&culprits);
     // A call that is left out shifts the rest; what is called in another order is a mismatch at this place.

@@ -16,6 +16,8 @@ pub struct Evidence {
     pub is_whole: bool,
     /// Others who listen where the ranks want to meet.
     pub strangers: Vec<Stranger>,
+    /// Groups of which `done` begins with a later collective than the first, alike on all ranks: how many came before.
+    pub forgotten: BTreeMap<String, usize>,
     /// For how long nothing has moved.
     pub still: Duration,
 }
@@ -97,7 +99,10 @@ impl Sight {
                 format!("in {deed} for {:.1} s", since.as_secs_f64())
             }
             (Process::Running | Process::Unknown, None, Some(last)) => format!("after {last}"),
-            (Process::Running, None, None) => "has begun nothing".to_owned(),
+            (Process::Running, None, None) => match self.ahead {
+                Ahead::Known(_) => "has begun nothing".to_owned(),
+                Ahead::Unknown => "runs; where is not known".to_owned(),
+            },
             (Process::Unknown, None, None) => "nothing is known of it".to_owned(),
         }
     }

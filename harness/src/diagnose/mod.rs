@@ -58,6 +58,7 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
         waiting::unmatched(evidence),
         chain,
         meeting,
+        waiting::lost(evidence),
     ];
     let told = in_order.into_iter().flatten().next();
     told.unwrap_or_else(|| unknown(evidence))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::errors::{Told, told};
-use super::evidence::{Evidence, Meeting, Process, Sight, What, list};
+use super::evidence::{Deed, Evidence, Meeting, Process, Sight, What, list};
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
 
@@ -22,13 +22,22 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
         return Some(spoken);
     }
     let comers: Vec<Comer<'_>> = evidence.ranks.iter().filter_map(comer).collect();
-    if !comers
+    let is_over = !comers
         .iter()
-        .any(|comer| comer.waits || failed(comer.sight))
-    {
-        return None;
-    }
+        .any(|comer| comer.waits || failed(comer.sight));
+    let worlds = |comer: &Comer<'_>| inits(comer.sight).count();
+    let same_world = comers
+        .windows(2)
+        .all(|pair| worlds(&pair[0]) == worlds(&pair[1]));
     let scene = Scene { evidence, comers };
+    if is_over {
+        // Some backends let everybody in; then worlds of different sizes live side by side.
+        let somebody_waits = evidence.ranks.iter().any(is_held);
+        return match same_world && somebody_waits {
+            true => scene.size(),
+            false => None,
+        };
+    }
     scene
         .size()
         .or_else(|| scene.place())
@@ -87,10 +96,24 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
     Some(Diagnosis::new(evidence, kind, Confidence::Proved, ranks, summary).because(facts))
 }
 
+fn is_init(what: &What) -> bool {
+    matches!(what, What::Init(_))
+}
+
+fn inits(sight: &Sight) -> impl Iterator<Item = &Deed> {
+    sight.entered().filter(|deed| is_init(&deed.what))
+}
+
+/// Whether it is in something with others.
+fn is_held(sight: &Sight) -> bool {
+    sight
+        .now()
+        .is_some_and(|what| !matches!(what, What::Own(_)))
+}
+
 fn comer(sight: &Sight) -> Option<Comer<'_>> {
-    let is_init = |what: &What| matches!(what, What::Init(_));
     let waits = sight.now().is_some_and(is_init);
-    let last = sight.entered().filter(|deed| is_init(&deed.what)).last()?;
+    let last = inits(sight).last()?;
     let What::Init(meeting) = &last.what else {
         return None;
     };

@@ -39,8 +39,8 @@ fn job(ranks: Vec<Sight>) -> Evidence {
     Evidence {
         ranks,
         is_whole: true,
-        strangers: Vec::new(),
         still: Duration::from_secs(1),
+        ..Evidence::default()
     }
 }
 
@@ -261,4 +261,58 @@ fn ten_thousand_ranks_are_no_matter() {
         })
         .collect();
     assert_eq!(told(&job(ranks)), (Kind::PeerStopped, vec![4711]));
+}
+
+#[test]
+fn of_whom_nothing_is_known_only_his_end_can_be_told() {
+    let mut ranks: Vec<Sight> = (0..3).map(rank).collect();
+    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    ranks[1].process = Process::Stopped;
+    let diagnosis = diagnose(&job(ranks.clone()));
+    assert_eq!(
+        (diagnosis.kind, diagnosis.confidence),
+        (Kind::PeerStopped, Confidence::Likely)
+    );
+    // Once it is known that nobody waits for it, nothing is said.
+    for sight in &mut ranks {
+        sight.doing = Some((deed(What::Own("sleep".into())), Duration::from_secs(1)));
+    }
+    assert_eq!(told(&job(ranks)), (Kind::Unknown, vec![]));
+}
+
+#[test]
+fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
+    let mut ranks: Vec<Sight> = (0..4)
+        .map(|number| inside(rank(number), collective("all_reduce", 4)))
+        .collect();
+    ranks[3] = inside(rank(3), collective("broadcast", 4));
+    let diagnosis = diagnose(&job(ranks.clone()));
+    assert_eq!(diagnosis.confidence, Confidence::Proved);
+    assert_eq!(
+        told(&job(ranks.clone())),
+        (Kind::CollectiveMismatch, vec![3])
+    );
+    // What came before the first that is known counts.
+    let mut evidence = job(ranks.clone());
+    evidence.forgotten = [(WORLD.to_owned(), 41)].into();
+    assert!(diagnose(&evidence).summary.contains("number 42"));
+    ranks[3] = inside(rank(3), deed(What::Own("sleep".into())));
+    assert_eq!(told(&job(ranks)), (Kind::Slow, vec![3]));
+}
+
+#[test]
+fn worlds_of_different_sizes_may_live_side_by_side() {
+    let through = |number: u32, size: u32| Sight {
+        done: vec![meeting(number, size, 29500)],
+        ..rank(number)
+    };
+    let mut ranks = vec![through(0, 1), through(1, 3), through(2, 3)];
+    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    for sight in &mut ranks[1..] {
+        *sight = inside(sight.clone(), collective("all_reduce", 3));
+    }
+    assert_eq!(told(&job(ranks.clone())), (Kind::SplitWorld, vec![0]));
+    // Another world in its turn may be of another size.
+    ranks[0].done.insert(0, meeting(0, 3, 29500));
+    assert_eq!(told(&job(ranks)).0, Kind::Unknown);
 }

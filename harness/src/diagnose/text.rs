@@ -24,7 +24,11 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
             lines.push(format!("  {what}: {}", named(ranks)));
         }
     };
-    ranks("culprit", &diagnosis.culprits);
+    let blame = match diagnosis.confidence {
+        Confidence::Proved | Confidence::Likely => "culprit",
+        Confidence::None => "waited for",
+    };
+    ranks(blame, &diagnosis.culprits);
     ranks("victims", &diagnosis.victims);
     if !diagnosis.places.is_empty() {
         lines.push("  where each rank is:".to_owned());

@@ -3,7 +3,7 @@
 //! way, which is no hang.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::errors::{Told, told};
 use super::evidence::{Evidence, Message, Process, Sight, What, list};
@@ -82,6 +82,24 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
     None
 }
 
+/// Somebody is gone or stopped, and of the others nothing is known but that they do not move either.
+#[must_use]
+pub fn lost(evidence: &Evidence) -> Option<Diagnosis> {
+    let is_known = |sight: &Sight| sight.doing.is_some() || !sight.done.is_empty();
+    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(is_there) {
+        return None;
+    }
+    let mut ends = Ends::default();
+    for sight in &evidence.ranks {
+        ends.note(sight);
+    }
+    let verdict = ends.verdict(evidence)?;
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
+}
+
 /// Where chains of waiting ranks end.
 #[derive(Default)]
 struct Ends {
@@ -121,7 +139,13 @@ impl Ends {
             let what = "wait for each other in a circle".to_owned();
             (Kind::CyclicWait, Confidence::Proved, &self.circle, what)
         } else if !self.busy.is_empty() {
-            let what = "is busy with something of its own, and on its way".to_owned();
+            let is_coming =
+                |rank: &Rank| find(evidence, *rank).is_some_and(|sight| sight.coming().is_some());
+            let what = match self.busy.iter().all(is_coming) {
+                true => "is busy with something of its own, and on its way",
+                false => "is busy with something of its own, and the others wait for it",
+            };
+            let what = what.to_owned();
             (Kind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
             let what = "has not come out of tearing down".to_owned();
@@ -138,13 +162,44 @@ impl Ends {
             _ => ranks.clone(),
         };
         let summary = format!("rank {} {what}", list(&ranks));
-        let facts = ranks
+        let mut facts: Vec<String> = ranks
             .iter()
             .filter_map(|rank| find(evidence, *rank))
             .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
             .collect();
+        if kind == Kind::Slow {
+            facts.extend(counts(evidence));
+        }
         Some(Diagnosis::new(evidence, kind, confidence, blamed, summary).because(facts))
     }
+}
+
+/// How many collectives of a group each member has called, for groups in which that differs.
+fn counts(evidence: &Evidence) -> Vec<String> {
+    let mut groups: BTreeMap<&str, BTreeMap<Rank, usize>> = BTreeMap::new();
+    for sight in &evidence.ranks {
+        for deed in sight.entered() {
+            if let What::Collective(one) = &deed.what {
+                let counts = groups
+                    .entry(&one.group)
+                    .or_insert_with(|| one.members.iter().map(|rank| (*rank, 0)).collect());
+                *counts.entry(sight.rank).or_default() += 1;
+            }
+        }
+    }
+    let told = groups.into_iter().filter_map(|(group, counts)| {
+        let before = evidence.forgotten.get(group).unwrap_or(&0);
+        let mut by_count: BTreeMap<usize, Vec<Rank>> = BTreeMap::new();
+        for (rank, count) in counts {
+            by_count.entry(before + count).or_default().push(rank);
+        }
+        let parts: Vec<String> = by_count
+            .iter()
+            .map(|(count, ranks)| format!("{count} by rank {}", list(ranks)))
+            .collect();
+        (parts.len() > 1).then(|| format!("collectives called on {group}: {}", parts.join("; ")))
+    });
+    told.collect()
 }
 
 /// Of ranks that wait in a circle, those whose order of groups is not that of most ranks; all of them if no order is.

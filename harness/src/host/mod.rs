@@ -3,8 +3,10 @@
 //!
 //! In: process ids and ports. Out: facts, or none. Nothing here knows ranks or worlds.
 
+mod family;
 mod listener;
 mod process;
 
+pub use family::{Member, members};
 pub use listener::{Listener, Voice, listeners, voice};
 pub use process::{Activity, activity, describe};

@@ -23,7 +23,9 @@ pub use driver::Driver;
 pub use end::End;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
+pub use remains::kill_remains;
 pub use supervise::supervise;
+pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;

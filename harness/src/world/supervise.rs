@@ -18,7 +18,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrl
 use super::remains::kill_remains;
 
 /// Exit code after the harness has gone.
-const ORPHANED: i32 = 70;
+pub(crate) const ORPHANED: i32 = 70;
 /// How much later than a rank its supervisor may see the end of the harness.
 const NOTICE: Duration = Duration::from_millis(50);
 /// From one attempt to the next.
@@ -72,7 +72,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
 }
 
 /// Kills the rank, then everything that carries its token, until nothing does.
-fn kill_all(rank: Pid) {
+pub(crate) fn kill_all(rank: Pid) {
     let _ = kill_process(rank, Signal::KILL);
     if let Ok(token) = std::env::var("ALLRANKS_TOKEN") {
         while kill_remains(&token) > 0 {
@@ -82,7 +82,7 @@ fn kill_all(rank: Pid) {
 }
 
 /// Ends this process with the code or by the signal that another ended with.
-fn end_as(status: ExitStatus) -> ! {
+pub(crate) fn end_as(status: ExitStatus) -> ! {
     let Some(signal) = status.signal() else {
         std::process::exit(status.code().unwrap_or(ORPHANED));
     };

@@ -14,6 +14,7 @@ mod signals;
 mod stage;
 mod usage;
 mod vices;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         faults::tests(),
         repro::tests(),
         sets::tests(),
+        watch::tests(),
     ];
     let trials = tests
         .into_iter()

@@ -235,7 +235,8 @@ impl Running {
         }
     }
 
-    fn texts(&self) -> [String; 2] {
+    /// What it has written so far: output, complaints.
+    pub fn texts(&self) -> [String; 2] {
         self.texts
             .each_ref()
             .map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned())

@@ -184,9 +184,7 @@ impl Job {
         };
         Evidence {
             ranks: self.ranks.iter().map(sight).collect(),
-            is_whole: false,
-            strangers: Vec::new(),
-            still: Duration::ZERO,
+            ..Evidence::default()
         }
     }
 

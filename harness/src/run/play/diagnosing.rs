@@ -143,6 +143,7 @@ impl Player<'_> {
             ranks,
             is_whole: true,
             still: self.progress.elapsed(),
+            ..Evidence::default()
         }
     }
 

@@ -1,0 +1,164 @@
+//! `allranks watch`: a program runs, and what is seen of it goes to standard error.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use rustix::fs::{Access, access};
+use serde::Serialize;
+
+use super::{Exit, Failure};
+use crate::diagnose::{self, Diagnosis};
+use crate::report::FORMAT;
+use crate::watch::{self, Ending, Event, Settings};
+
+const EXAMPLES: &str = "\
+Exit codes:
+  the command's own; 128 and the signal's number if a signal ended it (130: you, by Ctrl-C)
+  1   --kill-on-verdict: it hung, and was killed
+  2   usage, or there is no such command
+  10  the harness or the machine failed
+
+Examples:
+  allranks watch -- torchrun --nproc-per-node 4 train.py
+  allranks watch --kill-on-verdict --json hang.json -- torchrun --nproc-per-node 8 train.py
+  allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh";
+
+/// `watch`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct WatchArguments {
+    /// Whether Python processes are asked where they are: `auto` puts a module on PYTHONPATH that notes each call of
+    /// torch.distributed, from a thread of its own; `off` leaves the program untouched, and then only processes, sockets
+    /// and environments tell.
+    #[arg(long, value_enum, default_value_t = Stacks::Auto)]
+    pub stacks: Stacks,
+    /// Without any progress for so long, say where each rank is, whatever the evidence proves.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
+    pub patience: f64,
+    /// Kill the program when there is a verdict, and exit with 1.
+    #[arg(long)]
+    pub kill_on_verdict: bool,
+    /// Write the last verdict into FILE too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stacks {
+    /// Ask Python processes.
+    Auto,
+    /// Look from outside only.
+    Off,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds, 0 or more".to_owned()),
+    }
+}
+
+/// A verdict as a file.
+#[derive(Serialize)]
+struct Record<'a> {
+    format: u32,
+    command: Vec<String>,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+}
+
+/// Watches; the exit code.
+pub fn watch(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
+    match run(arguments, err) {
+        Ok(Ending::Own(code) | Ending::Interrupted(code)) => code,
+        Ok(Ending::Verdict) => Exit::Unexpected as u8,
+        Err(failure) => {
+            // Nobody is left to tell if this fails too.
+            let _ = failure.explain(err);
+            failure.exit() as u8
+        }
+    }
+}
+
+fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failure> {
+    let program = arguments.command.first().map(OsString::as_os_str);
+    let program = program.unwrap_or_default();
+    if !is_command(program) {
+        return Err(Failure::Usage(
+            format!("there is no command `{}`", program.to_string_lossy()),
+            "what follows -- is run as it stands, without a shell".to_owned(),
+        ));
+    }
+    let settings = Settings {
+        command: arguments.command.clone(),
+        binary: std::env::current_exe()?,
+        stacks: arguments.stacks == Stacks::Auto,
+        patience: Duration::from_secs_f64(arguments.patience),
+        kill_on_verdict: arguments.kill_on_verdict,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut trouble = None;
+    let mut tell = |event: Event| {
+        let told = match &event {
+            Event::Verdict(diagnosis) => {
+                show(err, "hang: ", diagnosis).and_then(|()| record(arguments, diagnosis))
+            }
+            Event::Still(diagnosis, still) => {
+                let seconds = still.as_secs_f64();
+                show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)
+            }
+            Event::Moves => writeln!(err, "allranks watch: it moves again"),
+        };
+        if let Err(error) = told.and_then(|()| err.flush()) {
+            trouble.get_or_insert(error);
+        }
+    };
+    let ending = runtime.block_on(watch::watch(&settings, &mut tell))?;
+    match trouble {
+        // The program's own end is what counts; that nobody reads is no reason to lose it.
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Io(error)),
+        _ => Ok(ending),
+    }
+}
+
+/// One block, written as one piece: the program's own output does not get into it.
+fn show(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
+    let text = diagnose::lines(diagnosis).join("\n");
+    err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())
+}
+
+fn record(arguments: &WatchArguments, diagnosis: &Diagnosis) -> io::Result<()> {
+    let Some(path) = &arguments.json else {
+        return Ok(());
+    };
+    let words = arguments.command.iter();
+    let record = Record {
+        format: FORMAT,
+        command: words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        diagnosis,
+    };
+    let mut text = serde_json::to_vec_pretty(&record)?;
+    text.push(b'\n');
+    std::fs::write(path, text)
+}
+
+/// Whether there is such a program, by its path or in PATH.
+fn is_command(program: &OsStr) -> bool {
+    let is_program = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+    if program.as_encoded_bytes().contains(&b'/') {
+        return is_program(program.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_program(folder.join(program)))
+}

@@ -1,0 +1,60 @@
+//! The process between this one and a watched command: it outlives the watcher by as long as it takes to kill everything
+//! that the command started, and to remove the watcher's folder.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, getppid, setsid};
+
+use crate::world::{ORPHANED, end_as, kill_all};
+
+/// How often is looked whether the watcher is still there.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// Runs a command in a process group of its own, in a session of its own, and ends as it does. Standard streams are the
+/// command's. Returns only if it cannot be started.
+#[must_use]
+pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
+    let Some((program, arguments)) = argv.split_first() else {
+        return io::Error::new(io::ErrorKind::InvalidInput, "no command to watch");
+    };
+    if let Err(error) = setsid() {
+        return error.into();
+    }
+    let spawned = Command::new(program)
+        .args(arguments)
+        .process_group(0)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            let program = program.to_string_lossy();
+            return io::Error::new(error.kind(), format!("cannot run {program}: {error}"));
+        }
+    };
+    let command = Pid::from_child(&child);
+    let watcher = Pid::from_raw(watcher.cast_signed());
+    let cleaner = thread::spawn(move || {
+        // An orphan has another parent.
+        while getppid() == watcher {
+            thread::sleep(PERIOD);
+        }
+        kill_all(command);
+        let _ = std::fs::remove_dir_all(folder);
+        std::process::exit(ORPHANED);
+    });
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(error) => return error,
+    };
+    // If this is the end that the watcher's end has brought about, there is more to do.
+    if getppid() != watcher {
+        let _ = cleaner.join();
+    }
+    end_as(status)
+}

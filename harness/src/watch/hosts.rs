@@ -1,0 +1,104 @@
+//! Which addresses are the same place: `localhost`, `127.0.0.1` and this machine's name are one, and two ranks that use
+//! different ones of them do meet.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+
+/// What every address of this machine is called.
+const HERE: &str = "localhost";
+
+/// Names looked up so far.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    known: HashMap<String, Name>,
+}
+
+#[derive(Debug)]
+enum Name {
+    Known(String),
+    Asked(Receiver<String>),
+}
+
+impl Hosts {
+    /// The one name of a host; none while it is being looked up, which goes on in the background.
+    pub fn name(&mut self, host: &str) -> Option<String> {
+        if let Some(name) = literal(host) {
+            return Some(name);
+        }
+        let name = self.known.entry(host.to_owned()).or_insert_with(|| {
+            let (sender, receiver) = channel();
+            let host = host.to_owned();
+            thread::spawn(move || sender.send(resolve(&host)));
+            Name::Asked(receiver)
+        });
+        if let Name::Asked(answer) = name {
+            match answer.try_recv() {
+                Ok(found) => *name = Name::Known(found),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => *name = Name::Known(host.to_owned()),
+            }
+        }
+        match name {
+            Name::Known(name) => Some(name.clone()),
+            Name::Asked(_) => None,
+        }
+    }
+
+    /// `HOST:PORT` with the one name of the host; none while that is being looked up.
+    pub fn place(&mut self, place: &str) -> Option<String> {
+        let Some((host, port)) = place.rsplit_once(':') else {
+            return Some(place.to_owned());
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        Some(format!("{}:{port}", self.name(bare)?))
+    }
+}
+
+/// What needs no look-up.
+fn literal(host: &str) -> Option<String> {
+    let own = rustix::system::uname();
+    if host.is_empty() || host == HERE || own.nodename().to_str() == Ok(host) {
+        return Some(if host.is_empty() { "" } else { HERE }.to_owned());
+    }
+    host.parse().ok().map(of_address)
+}
+
+/// An address is this machine's if something may listen there.
+fn of_address(address: IpAddr) -> String {
+    match TcpListener::bind((address, 0)) {
+        Ok(_) => HERE.to_owned(),
+        Err(_) => address.to_string(),
+    }
+}
+
+fn resolve(host: &str) -> String {
+    let found = (host, 0).to_socket_addrs().ok();
+    match found.and_then(|mut all| all.next()) {
+        Some(address) => of_address(address.ip()),
+        None => host.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine_are_one_place() {
+        let mut hosts = Hosts::default();
+        for place in ["localhost:1", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1"] {
+            assert_eq!(hosts.place(place).unwrap(), "localhost:1", "{place}");
+        }
+        assert_eq!(hosts.place("203.0.113.7:1").unwrap(), "203.0.113.7:1");
+        assert_eq!(hosts.place("/tmp/file").unwrap(), "/tmp/file");
+        let unknown = loop {
+            if let Some(place) = hosts.place("no-such-host.invalid:1") {
+                break place;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(unknown, "no-such-host.invalid:1");
+    }
+}

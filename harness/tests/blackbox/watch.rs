@@ -1,0 +1,422 @@
+//! `allranks watch` around real programs: verdicts on those that hang, silence on those that do not, and nothing left of
+//! either. The programs are in `fixtures/hangs/programs`.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use allranks::platform;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::stage::{Ran, Running, Stage};
+use super::{Test, plain, with_torch};
+
+const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
+const JOB: &str = "fixtures/hangs/programs/job.py";
+
+/// Programs that hang: what goes wrong, ranks, the verdict, whose fault it is, and a word that must be said.
+const HANGS: [(&str, u32, &str, &[u32], &str); 16] = [
+    (
+        "port_mismatch",
+        3,
+        "port-mismatch",
+        &[0],
+        "rank 0 uses another port",
+    ),
+    ("world_of_one", 3, "split-world", &[0], "world of 1"),
+    (
+        "too_large",
+        2,
+        "missing-rank",
+        &[2],
+        "rank 2 of 3 has no process",
+    ),
+    (
+        "twins",
+        3,
+        "duplicate-rank",
+        &[2],
+        "processes 1, 2 all say that they are rank 1",
+    ),
+    (
+        "lacks_a_variable",
+        2,
+        "environment-missing",
+        &[1],
+        "MASTER_PORT",
+    ),
+    ("killed_before_init", 3, "peer-dead", &[2], "as by a signal"),
+    (
+        "raises_before_init",
+        2,
+        "peer-dead",
+        &[1],
+        "raised ValueError: no data for this rank",
+    ),
+    (
+        "other_collective",
+        3,
+        "collective-mismatch",
+        &[2],
+        "broadcast, not all_reduce",
+    ),
+    (
+        "other_reduction",
+        3,
+        "collective-mismatch",
+        &[2],
+        "reduce op (max, not sum)",
+    ),
+    ("groups_swapped", 3, "group-order", &[2], "in another order"),
+    ("group_skipped", 3, "group-skipped", &[2], "new_group(0, 1)"),
+    ("circle", 3, "cyclic-wait", &[2], "all_reduce on group 2"),
+    (
+        "circle_of_messages",
+        2,
+        "cyclic-wait",
+        &[0, 1],
+        "recv from rank 1",
+    ),
+    (
+        "stopped",
+        4,
+        "peer-stopped",
+        &[3],
+        "in all_reduce on world (fixtures/hangs/programs/job.py:",
+    ),
+    (
+        "waits_for_one_who_stopped",
+        2,
+        "peer-stopped",
+        &[1],
+        "wait for collective 0 of world",
+    ),
+    ("leaves_quietly", 3, "collective-skipped", &[2], "barrier"),
+];
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let mut tests: Vec<Test> = HANGS
+        .into_iter()
+        .map(|(thing, size, kind, culprits, words)| {
+            with_torch(format!("watch::hang::{thing}"), move || {
+                let ranks = size.to_string();
+                let (ran, record) = condemn(thing, &[LAUNCH, &ranks, JOB, thing], &[]);
+                assert_verdict(&ran, &record, kind, culprits, "proved");
+                ran.assert_says(words);
+            })
+        })
+        .collect();
+    tests.extend([
+        with_torch("watch::hang::under_torchrun", under_torchrun),
+        with_torch("watch::hang::spawned", || without_environment("spawn")),
+        with_torch("watch::hang::forked", || without_environment("fork")),
+        with_torch("watch::hang::silent_listener", silent_listener),
+        with_torch("watch::hang::seen_from_outside_only", outside_only),
+        with_torch("watch::healthy::under_torchrun", healthy),
+        with_torch("watch::healthy::slow", slow),
+        with_torch("watch::healthy::one_who_is_busy_is_not_accused", busy),
+        plain("watch::the_exit_code_is_the_commands", exit_codes),
+        plain("watch::streams_are_the_commands", streams),
+        plain(
+            "watch::a_sitecustomize_of_ones_own_is_run_too",
+            sitecustomize,
+        ),
+        plain("watch::what_the_command_leaves_is_killed", leftovers),
+        plain("watch::signals_are_passed_on", || interrupt(1)),
+        plain("watch::a_second_signal_kills", || interrupt(2)),
+        with_torch("watch::killed_itself_it_leaves_nothing", killed),
+    ]);
+    tests
+}
+
+/// `allranks watch OPTIONS -- COMMAND`, with its temporary files on the stage.
+fn watching(stage: &Stage, options: &[&str], command: &[&str]) -> Command {
+    let temporary = stage.path("tmp");
+    std::fs::create_dir_all(&temporary).unwrap();
+    let mut words = vec!["watch"];
+    words.extend(options);
+    words.push("--");
+    words.extend(command);
+    let mut command = stage.command(&words);
+    command.env("TMPDIR", temporary);
+    command
+}
+
+fn python() -> String {
+    let python = platform::python(None).path;
+    // A link into an environment must not be followed: Python knows its packages by where the link is.
+    match python.is_file() {
+        true => std::path::absolute(python).unwrap(),
+        false => python,
+    }
+    .display()
+    .to_string()
+}
+
+/// Nothing is left: no process, no file.
+#[track_caller]
+fn assert_gone(stage: &Stage) {
+    stage.assert_nothing_remains();
+    let left = || std::fs::read_dir(stage.path("tmp")).unwrap().flatten();
+    let mine = || {
+        left()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with("allranks"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(mine(), Vec::<String>::new());
+}
+
+/// Runs a Python program that hangs until the verdict kills it.
+#[track_caller]
+fn condemn(name: &str, program: &[&str], options: &[&str]) -> (Ran, Value) {
+    let stage = Stage::new(name);
+    condemn_on(&stage, program, options, |_| {})
+}
+
+#[track_caller]
+fn condemn_on(
+    stage: &Stage,
+    program: &[&str],
+    options: &[&str],
+    prepare: impl FnOnce(&mut Command),
+) -> (Ran, Value) {
+    let (python, json) = (python(), stage.path("hang.json").display().to_string());
+    let mut all = vec!["--kill-on-verdict", "--json", &json];
+    all.extend(options);
+    let mut words = vec![python.as_str()];
+    words.extend(program);
+    let mut command = watching(stage, &all, &words);
+    prepare(&mut command);
+    let ran = stage.start(command).end();
+    ran.assert_code(1);
+    assert_gone(stage);
+    let text = std::fs::read(stage.path("hang.json")).unwrap();
+    (ran, serde_json::from_slice(&text).unwrap())
+}
+
+#[track_caller]
+fn assert_verdict(ran: &Ran, record: &Value, kind: &str, culprits: &[u32], confidence: &str) {
+    let told = (&record["format"], &record["kind"], &record["culprits"]);
+    let expected = (
+        &Value::from(1),
+        &Value::from(kind),
+        &Value::from(culprits.to_vec()),
+    );
+    assert_eq!(told, expected, "{}", ran.stderr);
+    assert_eq!(record["confidence"], confidence, "{}", ran.stderr);
+    ran.assert_says(&format!("allranks watch: hang: {kind}: "));
+    // It is said where every rank is, and nobody is both.
+    let places = record["places"].as_array().unwrap();
+    assert!(!places.is_empty());
+    let victims = record["victims"].as_array().unwrap();
+    assert!(
+        !victims
+            .iter()
+            .any(|rank| culprits.iter().any(|one| rank == one))
+    );
+}
+
+fn under_torchrun() {
+    let program = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        JOB,
+        "port_mismatch",
+    ];
+    let (ran, record) = condemn("torchrun", &program, &[]);
+    assert_verdict(&ran, &record, "port-mismatch", &[0], "proved");
+}
+
+fn without_environment(start: &str) {
+    let program = ["fixtures/hangs/programs/spawn.py", start];
+    let (ran, record) = condemn(start, &program, &[]);
+    assert_verdict(&ran, &record, "peer-stopped", &[2], "proved");
+    ran.assert_says("in barrier on world (fixtures");
+}
+
+fn silent_listener() {
+    let stage = Stage::new("silent");
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port().to_string();
+    let program = [LAUNCH, "2", JOB, "port_in_use"];
+    let (ran, record) = condemn_on(&stage, &program, &[], |command| {
+        command.env("MASTER_PORT", &port);
+    });
+    assert_verdict(&ran, &record, "silent-listener", &[0], "proved");
+    // The owner is this very process.
+    ran.assert_says(&format!("(pid {})", std::process::id()));
+}
+
+fn outside_only() {
+    let options = ["--stacks", "off", "--patience", "12"];
+    let (ran, record) = condemn("outside", &[LAUNCH, "3", JOB, "stopped"], &options);
+    assert_verdict(&ran, &record, "peer-stopped", &[2], "likely");
+}
+
+fn healthy() {
+    let stage = Stage::new("healthy");
+    let python = python();
+    let program = [
+        python.as_str(),
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        JOB,
+        "healthy",
+    ];
+    let ran = stage.start(watching(&stage, &[], &program)).end();
+    ran.assert_code(0);
+    assert!(!ran.stderr.contains("allranks"), "{}", ran.stderr);
+    assert_gone(&stage);
+}
+
+fn slow() {
+    let stage = Stage::new("slow");
+    let python = python();
+    let program = [python.as_str(), LAUNCH, "3", JOB, "slow"];
+    // No patience at all: still nobody is accused.
+    for options in [["--patience", "30"], ["--patience", "0.5"]] {
+        let ran = stage.start(watching(&stage, &options, &program)).end();
+        ran.assert_code(0);
+        assert!(!ran.stderr.contains("hang:"), "{}", ran.stderr);
+    }
+    assert_gone(&stage);
+}
+
+fn busy() {
+    let stage = Stage::new("busy");
+    let python = python();
+    let program = [python.as_str(), LAUNCH, "3", JOB, "skips"];
+    let options = ["--patience", "2"];
+    let running = stage.start(watching(&stage, &options, &program));
+    stage.wait("it is said who is waited for", || {
+        said(&running).contains("slow: rank 2 is busy")
+    });
+    running.signal(Signal::TERM);
+    let ran = running.end();
+    ran.assert_code(128 + 15);
+    assert!(!ran.stderr.contains("hang:"), "{}", ran.stderr);
+    ran.assert_says("collectives called on world: 1 by rank 2; 2 by rank 0, 1");
+    ran.assert_says("`time.sleep(3600)`");
+    assert_gone(&stage);
+}
+
+fn said(running: &Running) -> String {
+    running.texts()[1].clone()
+}
+
+fn exit_codes() {
+    let stage = Stage::new("codes");
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 128 + 9)] {
+        let ran = stage
+            .start(watching(&stage, &[], &["sh", "-c", script]))
+            .end();
+        assert_eq!((ran.code, ran.stderr.as_str()), (code, ""), "{script}");
+    }
+    let ran = stage
+        .start(watching(&stage, &[], &["no-such-command"]))
+        .end();
+    ran.assert_code(2)
+        .assert_says("there is no command `no-such-command`");
+    assert_gone(&stage);
+}
+
+fn streams() {
+    let stage = Stage::new("streams");
+    let script = "read line; echo out $line; echo err >&2; echo $PYTHONPATH";
+    for (stacks, path) in [("off", "/mine".to_owned()), ("auto", ":/mine".to_owned())] {
+        let input = stage.write("input", "in\n");
+        let mut command = watching(&stage, &["--stacks", stacks], &["sh", "-c", script]);
+        command
+            .env("PYTHONPATH", "/mine")
+            .stdin(std::fs::File::open(input).unwrap());
+        let ran = stage.start(command).end();
+        ran.assert_code(0);
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        assert_eq!((lines[0], ran.stderr.as_str()), ("out in", "err\n"));
+        assert!(lines[1].ends_with(&path), "{}", ran.stdout);
+        assert_eq!(lines[1] == "/mine", stacks == "off");
+    }
+    assert_gone(&stage);
+}
+
+fn sitecustomize() {
+    let stage = Stage::new("site");
+    stage.write("site/sitecustomize.py", "print('mine is run')\nMINE = 1\n");
+    let program = "import sitecustomize; print(sitecustomize.MINE)";
+    let mut command = watching(&stage, &[], &["python3", "-c", program]);
+    command.env("PYTHONPATH", stage.path("site"));
+    let ran = stage.start(command).end();
+    assert_eq!(ran.assert_code(0).stdout, "mine is run\n1\n");
+    assert_gone(&stage);
+}
+
+fn leftovers() {
+    let stage = Stage::new("leftovers");
+    let script = "setsid sleep 3600 & exit 3";
+    let ran = stage
+        .start(watching(&stage, &[], &["sh", "-c", script]))
+        .end();
+    ran.assert_code(3);
+    assert_gone(&stage);
+}
+
+/// A program that takes the first signal as a request, and the second one not at all.
+fn interrupt(times: u32) {
+    let stage = Stage::new("interrupt");
+    let script = match times {
+        1 => "trap 'echo asked; exit 5' INT; echo ready; while :; do sleep 0.1; done",
+        _ => "trap 'echo asked' INT; echo ready; while :; do sleep 0.1; done",
+    };
+    let running = stage.start(watching(&stage, &[], &["sh", "-c", script]));
+    stage.wait("it has set its trap", || {
+        running.texts()[0].contains("ready")
+    });
+    running.signal(Signal::INT);
+    if times == 2 {
+        stage.wait("it was asked", || running.texts()[0].contains("asked"));
+        running.signal(Signal::INT);
+    }
+    let ran = running.end();
+    ran.assert_code(if times == 1 { 5 } else { 130 });
+    assert!(ran.stdout.contains("asked"));
+    assert_gone(&stage);
+}
+
+fn killed() {
+    let stage = Stage::new("killed");
+    let python = python();
+    let program = [python.as_str(), LAUNCH, "2", JOB, "skips"];
+    let options = ["--patience", "1"];
+    let running = stage.start(watching(&stage, &options, &program));
+    stage.wait("ranks run", || {
+        let is_rank = |line: &str| line.contains("skips") && !line.contains("launch.py");
+        stage
+            .processes()
+            .iter()
+            .filter(|(_, line)| is_rank(line))
+            .count()
+            == 2
+    });
+    running.signal(Signal::KILL);
+    running.end().assert_code(1009);
+    stage.assert_nothing_remains();
+    stage.wait("its folder is removed", || {
+        std::fs::read_dir(stage.path("tmp"))
+            .unwrap()
+            .flatten()
+            .all(|entry| {
+                !entry
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with("allranks-watch")
+            })
+    });
+}
