@@ -25,6 +25,8 @@
 //! | [`prove`]    | the suite against backends with one seeded bug: the kill matrix           |
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
 //! | [`repro`]    | one check as a Python file that needs only torch, for a vendor's tracker  |
+//! | [`diagnose`] | the verdict on a job that hangs, from what is known of every rank             |
+//! | [`host`]     | this machine from outside: processes, and who listens at a port           |
 //! | [`watch`]    | any distributed program under the hang diagnosis                          |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
 //!
