@@ -104,10 +104,10 @@ fn inits(sight: &Sight) -> impl Iterator<Item = &Deed> {
     sight.entered().filter(|deed| is_init(&deed.what))
 }
 
-/// Whether it is in something with others.
+/// Whether it is in something with others, or was when that failed.
 fn is_held(sight: &Sight) -> bool {
     sight
-        .now()
+        .stands()
         .is_some_and(|what| !matches!(what, What::Own(_)))
 }
 
