@@ -221,7 +221,17 @@ fn a_message_without_its_other_side() {
     ];
     assert_eq!(told(&job(ranks.clone())), (Kind::MessageUnmatched, vec![1]));
     ranks[1].ahead = Ahead::Known(vec![message(true, 0)]);
-    assert_eq!(told(&job(ranks)), (Kind::Slow, vec![1]));
+    assert_eq!(told(&job(ranks.clone())), (Kind::Slow, vec![1]));
+    // What came although nobody sent it was meant for another call.
+    ranks[0].done = ranks[0]
+        .doing
+        .take()
+        .map(|(deed, _)| deed)
+        .into_iter()
+        .collect();
+    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    ranks[1].ahead = Ahead::Known(Vec::new());
+    assert_eq!(told(&job(ranks)), (Kind::MessageUnmatched, vec![1]));
 }
 
 #[test]

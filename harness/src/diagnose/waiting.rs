@@ -27,10 +27,15 @@ pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
 #[must_use]
 pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
     for sight in &evidence.ranks {
+        let last_received = || messages(sight).filter(|message| !message.sends).last();
         let (message, nth) = match sight.now() {
             Some(What::Message(message)) => (message, sides(sight, message).count()),
             Some(What::AwaitMessage(message, nth)) => (message, *nth),
-            _ => continue,
+            // Backends that know no tags deliver whatever there is.
+            _ => match last_received() {
+                Some(message) => (message, sides(sight, message).count()),
+                None => continue,
+            },
         };
         let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
             continue;

@@ -7,9 +7,9 @@ use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
 use super::{
-    Check, Creation, Declared, Extent, Factor, Group, Joined, Layout, LayoutOf, LeftOut, Mode,
-    Hang, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence, Splits,
-    SplitsKind, TensorKind, Values,
+    Check, Creation, Declared, Extent, Factor, Group, Hang, Joined, Layout, LayoutOf, LeftOut,
+    Mode, NonRoot, ObjectKind, Op, Pairs, Placement, Root, RootBy, Scenario, Script, Sequence,
+    Splits, SplitsKind, TensorKind, Values,
 };
 use crate::case::{
     Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,

@@ -183,9 +183,13 @@ impl Player<'_> {
                 let entered = here.map_or(0, |(_, call, _)| call + 1).min(deeds.len());
                 let coming = deeds.split_off(entered);
                 let since = here.map_or(Duration::ZERO, |(.., since)| since.elapsed());
+                // Leaving takes a while, and who is on his way out leaves nothing out.
+                sight.ahead = match deeds.last().is_some_and(leaves) {
+                    true => Ahead::Unknown,
+                    false => ahead(coming),
+                };
                 sight.doing = deeds.pop().map(|deed| (deed, since));
                 sight.done = deeds;
-                sight.ahead = ahead(coming);
             }
         }
         sight
@@ -292,12 +296,14 @@ impl Player<'_> {
 
 /// Known as far as nothing in it takes the rank away: that a rank is going to die is nothing anybody could know.
 fn ahead(coming: Vec<Deed>) -> Ahead {
-    let leaves =
-        |deed: &Deed| matches!(&deed.what, What::Own(name) if LEAVES.contains(&name.as_str()));
     match coming.iter().any(leaves) {
         true => Ahead::Unknown,
         false => Ahead::Known(coming),
     }
+}
+
+fn leaves(deed: &Deed) -> bool {
+    matches!(&deed.what, What::Own(name) if LEAVES.contains(&name.as_str()))
 }
 
 /// Calls after which a rank may not be there any more, or does what nobody sees.
