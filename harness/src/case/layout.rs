@@ -133,7 +133,7 @@ mod tests {
             let stride: u32 = sizes[..axis].iter().product();
             let mut expected = Vec::new();
             for rank in 0..grid.size() {
-                if (rank / stride) % sizes[axis] == 0 {
+                if (rank / stride).is_multiple_of(sizes[axis]) {
                     let group: Vec<u32> = (0..sizes[axis]).map(|k| rank + k * stride).collect();
                     expected.push(group);
                 }

@@ -54,8 +54,8 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
     let in_order = [
         meeting.clone().filter(is_proved),
         contradiction(evidence),
-        chain.clone().filter(is_proved),
         waiting::unmatched(evidence),
+        chain.clone().filter(is_proved),
         chain,
         meeting,
         waiting::lost(evidence),

@@ -14,7 +14,7 @@ use super::story::RankStory;
 use crate::case::Starts;
 use crate::judge::{Finding, Outcome};
 use crate::plan::Scenario;
-use crate::world::{LaunchError, Order, RankOrder, lease_devices, lease_port};
+use crate::world::{DeviceLease, LaunchError, Order, RankOrder, lease_devices, lease_port};
 
 /// Bytes kept of the beginning of a rank's log, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
@@ -193,12 +193,8 @@ pub(super) async fn world(
 ) -> Result<Played, LaunchError> {
     let size = scenario.world_size;
     let devices = match scenario.devices {
-        Some(present) => {
-            lease_devices(&scenario.platform.device_type, present, size.0)
-                .await?
-                .indices
-        }
-        None => Vec::new(),
+        Some(present) => lease_devices(&scenario.platform.device_type, present, size.0).await?,
+        None => DeviceLease::none(),
     };
     let port = lease_port()?;
     let scratch = tempfile::Builder::new()
@@ -230,7 +226,14 @@ pub(super) async fn world(
     };
     let openings = size
         .ranks()
-        .map(|rank| opening(scenario, &at, device(scenario, &devices, rank), rank))
+        .map(|rank| {
+            opening(
+                scenario,
+                &at,
+                device(scenario, devices.indices(), rank),
+                rank,
+            )
+        })
         .collect();
     let world = shared.launcher.launch(order).await?;
     let player = Player::new(

@@ -9,9 +9,26 @@ use super::port::{lock_folder, try_lock};
 /// Device indices nobody else has, for as long as this lives.
 #[derive(Debug)]
 pub struct DeviceLease {
-    /// One index for each rank, ascending.
-    pub indices: Vec<u32>,
+    /// Not to be taken out: without the locks they are anybody's.
+    indices: Vec<u32>,
     _locks: Vec<File>,
+}
+
+impl DeviceLease {
+    /// One index for each rank, ascending; none on a host.
+    #[must_use]
+    pub fn indices(&self) -> &[u32] {
+        &self.indices
+    }
+
+    /// A lease of nothing, for a world of the host.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            indices: Vec::new(),
+            _locks: Vec::new(),
+        }
+    }
 }
 
 /// Leases `wanted` of the `present` devices of a type, waiting for others to give theirs back.
@@ -28,10 +45,7 @@ pub async fn lease_devices(
 ) -> io::Result<DeviceLease> {
     let folder = lock_folder()?;
     loop {
-        let mut lease = DeviceLease {
-            indices: Vec::new(),
-            _locks: Vec::new(),
-        };
+        let mut lease = DeviceLease::none();
         for index in 0..present {
             if lease.indices.len() as u32 == wanted {
                 break;
@@ -58,13 +72,10 @@ mod tests {
         let kind = format!("test{}", std::process::id());
         let one = lease_devices(&kind, 4, 2).await.unwrap();
         let two = lease_devices(&kind, 4, 2).await.unwrap();
-        assert_eq!(
-            (one.indices.as_slice(), two.indices.as_slice()),
-            (&[0, 1][..], &[2, 3][..])
-        );
+        assert_eq!((one.indices(), two.indices()), (&[0, 1][..], &[2, 3][..]));
         let third = tokio::time::timeout(Duration::from_millis(200), lease_devices(&kind, 4, 1));
         assert!(third.await.is_err(), "a fifth device came from nowhere");
         drop(one);
-        assert_eq!(lease_devices(&kind, 4, 2).await.unwrap().indices, [0, 1]);
+        assert_eq!(lease_devices(&kind, 4, 2).await.unwrap().indices(), [0, 1]);
     }
 }
