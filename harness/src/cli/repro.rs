@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     /// Torch versions that the files are of: each entry of the expectations holds for one of them.
-    const VERSIONS: [&str; 2] = ["2.11.0", "2.15.0"];
+    const VERSIONS: [&str; 3] = ["2.11.0", "2.15.0", "2.9.1"];
 
     fn desk(torch: &str) -> Desk {
         let scratch = tempfile::tempdir().unwrap();
