@@ -145,8 +145,8 @@ fn default_deadline() -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSpec {
-    /// Members; absent: all.
-    #[serde(default = "all")]
+    /// Members; absent only beside `along`.
+    #[serde(default = "unsaid")]
     pub ranks: Members,
     /// Makes every group along these axes of the case's layout, each a group of its own, named `NAME-0`, `NAME-1` and so
     /// on; a step that names `NAME` means each of them.
@@ -174,8 +174,8 @@ pub struct GroupSpec {
     pub count: Option<u32>,
 }
 
-fn all() -> Members {
-    Members::All
+fn unsaid() -> Members {
+    Members::Each(Vec::new())
 }
 
 impl GroupSpec {

@@ -333,10 +333,15 @@ impl Checker<'_> {
                 let path = way!["groups", name.as_str(), "backend"];
                 self.report(path, format!("`{backend}` is not a backend"), hint);
             }
-            if let Some(along) = &group.along {
-                self.along(name, group, along.as_slice());
+            match &group.along {
+                Some(along) => self.along(name, group, along.as_slice()),
+                None if group.ranks == Members::Each(Vec::new()) => {
+                    let path = way!["groups", name.as_str()];
+                    let hint = "say who is in it: `ranks: all`, or `along:` an axis of the layout";
+                    self.report_key(path, "`ranks` is missing", hint);
+                }
+                None => self.members(name, group),
             }
-            self.members(name, group);
         }
     }
 
