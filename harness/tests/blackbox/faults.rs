@@ -11,7 +11,7 @@ const PLATFORM: &str = "harness/tests/blackbox/faulty/faulty.yaml";
 pub fn tests() -> Vec<Test> {
     vec![
         with_torch("fault::a_rank_hangs", || {
-            let told = fault("sleep", Outcome::Hang, "no rank moved for 8 s");
+            let told = fault("sleep", Outcome::Hang, "no rank moved for 8.");
             for rank in [
                 "rank 0: in all_reduce of 1.all_reduce",
                 "rank 1: in all_reduce of 1.all_reduce",
