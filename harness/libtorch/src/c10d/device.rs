@@ -1,0 +1,39 @@
+//! Devices, by the names torch gives them: `cuda:1`.
+
+use super::error::check;
+use super::{Result, c_string, sys};
+
+/// Makes a device the current one of this thread.
+///
+/// # Errors
+/// torch's: there is no such device.
+#[expect(unsafe_code, reason = "a function of the shim")]
+pub fn set_device(device: &str) -> Result<()> {
+    let device = c_string(device)?;
+    // SAFETY: the string outlives the call.
+    check(unsafe { sys::ar_device_set(device.as_ptr()) })
+}
+
+/// Waits for everything a device has been given to do.
+///
+/// # Errors
+/// torch's, and those of what the device did.
+#[expect(unsafe_code, reason = "a function of the shim")]
+pub fn synchronize(device: &str) -> Result<()> {
+    let device = c_string(device)?;
+    // SAFETY: the string outlives the call.
+    check(unsafe { sys::ar_device_synchronize(device.as_ptr()) })
+}
+
+/// How many devices of a kind, `cuda`, there are.
+///
+/// # Errors
+/// torch's: it knows no such kind, or has nothing loaded for it.
+#[expect(unsafe_code, reason = "a function of the shim")]
+pub fn count_devices(kind: &str) -> Result<u32> {
+    let kind = c_string(kind)?;
+    let mut count = 0;
+    // SAFETY: the string outlives the call, and the result is written to a variable of ours.
+    check(unsafe { sys::ar_device_count(kind.as_ptr(), &raw mut count) })?;
+    Ok(count.unsigned_abs())
+}

@@ -1,0 +1,240 @@
+//! Process groups and how their backends are made.
+
+use std::ffi::{CString, c_char};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use tch::Tensor;
+
+use super::error::check;
+use super::store::millis;
+use super::tensor::pointer;
+use super::{Error, Kind, Result, Store, Work, c_string, sys};
+
+/// A `c10d::ProcessGroup`.
+#[derive(Debug)]
+pub struct Group(NonNull<sys::ArGroup>);
+
+#[expect(
+    unsafe_code,
+    reason = "it holds a reference-counted c10d::ProcessGroup; scripts call it from several threads at once, as Python \
+              programs do, which is the backend's to bear"
+)]
+// SAFETY: the count is atomic, and the object is neither moved nor changed by us.
+unsafe impl Send for Group {}
+#[expect(unsafe_code, reason = "as above")]
+// SAFETY: as above.
+unsafe impl Sync for Group {}
+
+/// What a backend of a group is made with.
+#[derive(Debug)]
+pub struct BackendArguments<'a> {
+    /// Device types it serves, `cpu`, `cuda`.
+    pub devices: &'a [&'a str],
+    /// Where its ranks meet.
+    pub store: &'a Store,
+    /// Its timeout.
+    pub timeout: Duration,
+    /// The group's members, global ranks; none for the world.
+    pub global_ranks: &'a [u64],
+    /// The group's name.
+    pub name: &'a str,
+    /// Inside the wrapper that checks what ranks call (`TORCH_DISTRIBUTED_DEBUG=DETAIL`).
+    pub wrapped: bool,
+    /// The device the group is bound to.
+    pub bound: Option<&'a str>,
+}
+
+/// Whether the driver was built with NCCL.
+#[must_use]
+#[expect(unsafe_code, reason = "a function of the shim")]
+pub fn has_nccl() -> bool {
+    // SAFETY: it takes nothing.
+    unsafe { sys::ar_has_nccl() != 0 }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "calls of the shim: a group's pointer is valid from its making to its drop, strings, lists and tensors \
+              outlive their call, and results are written to variables of ours"
+)]
+impl Group {
+    /// A group without backends; `default_backend` is the name of the one it will have.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn new(store: &Store, rank: u32, size: u32, default_backend: &str) -> Result<Self> {
+        let backend = c_string(default_backend)?;
+        let mut made = ptr::null_mut();
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_new(
+                store.as_ptr(),
+                rank as i32,
+                size as i32,
+                backend.as_ptr(),
+                &raw mut made,
+            )
+        })?;
+        let made =
+            NonNull::new(made).ok_or_else(|| Error::new(Kind::Runtime, "no group was made"))?;
+        Ok(Self(made))
+    }
+
+    /// Adds a Gloo backend.
+    ///
+    /// # Errors
+    /// c10d's and Gloo's.
+    pub fn add_gloo(&self, how: &BackendArguments<'_>) -> Result<()> {
+        let (_kept, devices) = c_strings(how.devices)?;
+        let name = c_string(how.name)?;
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_add_gloo(
+                self.as_ptr(),
+                devices.as_ptr(),
+                devices.len(),
+                how.store.as_ptr(),
+                millis(how.timeout),
+                how.global_ranks.as_ptr(),
+                how.global_ranks.len(),
+                name.as_ptr(),
+                i32::from(how.wrapped),
+            )
+        })
+    }
+
+    /// Adds an NCCL backend.
+    ///
+    /// # Errors
+    /// c10d's and NCCL's, or that it was not built in.
+    pub fn add_nccl(&self, how: &BackendArguments<'_>) -> Result<()> {
+        let (_kept, devices) = c_strings(how.devices)?;
+        let name = c_string(how.name)?;
+        let bound = how.bound.map(c_string).transpose()?;
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_add_nccl(
+                self.as_ptr(),
+                devices.as_ptr(),
+                devices.len(),
+                how.store.as_ptr(),
+                millis(how.timeout),
+                how.global_ranks.as_ptr(),
+                how.global_ranks.len(),
+                name.as_ptr(),
+                i32::from(how.wrapped),
+                bound.as_ref().map_or(ptr::null(), |bound| bound.as_ptr()),
+            )
+        })
+    }
+
+    /// Gives it, and its backends, name and description.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn set_name(&self, name: &str, description: &str) -> Result<()> {
+        let (name, description) = (c_string(name)?, c_string(description)?);
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_group_name(self.as_ptr(), name.as_ptr(), description.as_ptr()) })
+    }
+
+    /// Binds it to a device, `cuda:1`.
+    ///
+    /// # Errors
+    /// The device has no index.
+    pub fn bind(&self, device: &str) -> Result<()> {
+        let device = c_string(device)?;
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_group_bind(self.as_ptr(), device.as_ptr()) })
+    }
+
+    /// Whether its backend for a tensor's device can make several calls as one.
+    ///
+    /// # Errors
+    /// It has no backend for that device.
+    pub fn supports_coalescing(&self, tensor: &Tensor) -> Result<bool> {
+        let mut answer = 0;
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_supports_coalescing(self.as_ptr(), pointer(tensor), &raw mut answer)
+        })?;
+        Ok(answer != 0)
+    }
+
+    /// From here on, calls on that tensor's device are gathered.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn start_coalescing(&self, tensor: &Tensor) -> Result<()> {
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_group_start_coalescing(self.as_ptr(), pointer(tensor)) })
+    }
+
+    /// Makes the calls gathered.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn end_coalescing(&self, tensor: &Tensor) -> Result<Option<Work>> {
+        let mut made = ptr::null_mut();
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_end_coalescing(self.as_ptr(), pointer(tensor), &raw mut made)
+        })?;
+        Ok(Work::own(made))
+    }
+
+    /// The timeout of its backend for a device type.
+    ///
+    /// # Errors
+    /// It has no such backend, or that one does not tell.
+    pub fn timeout(&self, device: &str) -> Result<Duration> {
+        let device = c_string(device)?;
+        let mut timeout = 0;
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_group_timeout(self.as_ptr(), device.as_ptr(), &raw mut timeout)
+        })?;
+        Ok(Duration::from_millis(timeout.unsigned_abs()))
+    }
+
+    /// Shuts its backends down.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn shutdown(&self) -> Result<()> {
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_group_shutdown(self.as_ptr()) })
+    }
+
+    /// Aborts what its backends have under way.
+    ///
+    /// # Errors
+    /// c10d's, for backends that cannot.
+    pub fn abort(&self) -> Result<()> {
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_group_abort(self.as_ptr()) })
+    }
+
+    pub(super) fn as_ptr(&self) -> *const sys::ArGroup {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Group {
+    #[expect(unsafe_code, reason = "the group is released once, here")]
+    fn drop(&mut self) {
+        // SAFETY: the pointer is valid, and nobody can use it after this.
+        unsafe { sys::ar_group_free(self.0.as_ptr()) }
+    }
+}
+
+/// Strings for C, and the pointers to them, which are good as long as the strings are kept.
+fn c_strings(texts: &[&str]) -> Result<(Vec<CString>, Vec<*const c_char>)> {
+    let kept = texts
+        .iter()
+        .map(|text| c_string(text))
+        .collect::<Result<Vec<_>>>()?;
+    let pointers = kept.iter().map(|text| text.as_ptr()).collect();
+    Ok((kept, pointers))
+}

@@ -1,0 +1,146 @@
+//! Stores: where ranks leave word for each other.
+
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use super::error::check;
+use super::{Error, Kind, Result, c_string, sys};
+
+/// A `c10d::Store`.
+#[derive(Debug)]
+pub struct Store(NonNull<sys::ArStore>);
+
+#[expect(
+    unsafe_code,
+    reason = "it holds a reference-counted c10d::Store, which any thread may use and release"
+)]
+// SAFETY: the count is atomic, and c10d's stores lock themselves.
+unsafe impl Send for Store {}
+#[expect(unsafe_code, reason = "as above")]
+// SAFETY: as above.
+unsafe impl Sync for Store {}
+
+/// Milliseconds as c10d takes them.
+pub(super) fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "calls of the shim: a store's pointer is valid from its making to its drop, strings outlive their call, and \
+              results are written to variables of ours"
+)]
+impl Store {
+    /// A `TCPStore`. With `is_master` it is also the server. Waits for `world_size` clients.
+    ///
+    /// # Errors
+    /// c10d's: the address is in use, nobody is there in time, ...
+    pub fn tcp(
+        host: &str,
+        port: u16,
+        world_size: u32,
+        is_master: bool,
+        timeout: Duration,
+        multi_tenant: bool,
+    ) -> Result<Self> {
+        let host = c_string(host)?;
+        let mut made = ptr::null_mut();
+        // SAFETY: see the reason above.
+        check(unsafe {
+            sys::ar_store_tcp(
+                host.as_ptr(),
+                port,
+                i64::from(world_size),
+                i32::from(is_master),
+                millis(timeout),
+                i32::from(multi_tenant),
+                &raw mut made,
+            )
+        })?;
+        Self::own(made)
+    }
+
+    /// A `FileStore`.
+    ///
+    /// # Errors
+    /// c10d's: the file cannot be opened.
+    pub fn file(path: &Path, world_size: u32) -> Result<Self> {
+        let path = c_string(&path.to_string_lossy())?;
+        let mut made = ptr::null_mut();
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_file(path.as_ptr(), world_size as i32, &raw mut made) })?;
+        Self::own(made)
+    }
+
+    /// A `PrefixStore` of this one.
+    ///
+    /// # Errors
+    /// The prefix has a zero byte.
+    pub fn prefix(&self, prefix: &str) -> Result<Self> {
+        let prefix = c_string(prefix)?;
+        let mut made = ptr::null_mut();
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_prefix(prefix.as_ptr(), self.as_ptr(), &raw mut made) })?;
+        Self::own(made)
+    }
+
+    /// How long its own waiting may take from here on.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn set_timeout(&self, timeout: Duration) -> Result<()> {
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_set_timeout(self.as_ptr(), millis(timeout)) })
+    }
+
+    /// Adds to a number, made 0 if it is not there; the sum.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn add(&self, key: &str, value: i64) -> Result<i64> {
+        let key = c_string(key)?;
+        let mut sum = 0;
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_add(self.as_ptr(), key.as_ptr(), value, &raw mut sum) })?;
+        Ok(sum)
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        let (key, value) = (c_string(key)?, c_string(value)?);
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_set(self.as_ptr(), key.as_ptr(), value.as_ptr()) })
+    }
+
+    /// Waits until a key is there.
+    ///
+    /// # Errors
+    /// It is not in time.
+    pub fn wait(&self, key: &str, timeout: Duration) -> Result<()> {
+        let key = c_string(key)?;
+        // SAFETY: see the reason above.
+        check(unsafe { sys::ar_store_wait(self.as_ptr(), key.as_ptr(), millis(timeout)) })
+    }
+
+    pub(super) fn as_ptr(&self) -> *const sys::ArStore {
+        self.0.as_ptr()
+    }
+
+    fn own(made: *mut sys::ArStore) -> Result<Self> {
+        let made =
+            NonNull::new(made).ok_or_else(|| Error::new(Kind::Runtime, "no store was made"))?;
+        Ok(Self(made))
+    }
+}
+
+impl Drop for Store {
+    #[expect(unsafe_code, reason = "the store is released once, here")]
+    fn drop(&mut self) {
+        // SAFETY: the pointer is valid, and nobody can use it after this.
+        unsafe { sys::ar_store_free(self.0.as_ptr()) }
+    }
+}

@@ -1,0 +1,101 @@
+//! What tch has no function for: views of any dtype, and inference mode.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use allranks::dtype::DType;
+use tch::Tensor;
+
+use super::error::check;
+use super::{Error, Kind, Result, sys};
+
+/// The number of a `c10::ScalarType` (torch/headeronly/core/ScalarType.h). tch has no names for the wide unsigned ones.
+fn scalar_type(dtype: DType) -> i8 {
+    match dtype {
+        DType::Uint8 => 0,
+        DType::Int8 => 1,
+        DType::Int16 => 2,
+        DType::Int32 => 3,
+        DType::Int64 => 4,
+        DType::Float16 => 5,
+        DType::Float32 => 6,
+        DType::Float64 => 7,
+        DType::Complex64 => 9,
+        DType::Complex128 => 10,
+        DType::Bool => 11,
+        DType::Bfloat16 => 15,
+        DType::Float8E5m2 => 23,
+        DType::Float8E4m3fn => 24,
+        DType::Uint16 => 27,
+        DType::Uint32 => 28,
+        DType::Uint64 => 29,
+    }
+}
+
+/// `base.view(dtype).as_strided(shape, strides, offset)`: the same memory, seen otherwise.
+///
+/// # Errors
+/// torch's: the view reaches beyond the storage.
+#[expect(unsafe_code, reason = "a function of the shim makes the tensor")]
+pub fn view(
+    base: &Tensor,
+    dtype: DType,
+    shape: &[i64],
+    strides: &[i64],
+    offset: i64,
+) -> Result<Tensor> {
+    if shape.len() != strides.len() {
+        return Err(Error::new(Kind::Value, "as many strides as dimensions"));
+    }
+    let mut made = ptr::null_mut();
+    // SAFETY: both slices are as long as is said, the base is a tensor, and the result is written to a variable of ours.
+    check(unsafe {
+        sys::ar_tensor_view(
+            pointer(base),
+            scalar_type(dtype),
+            shape.as_ptr(),
+            strides.as_ptr(),
+            shape.len(),
+            offset,
+            &raw mut made,
+        )
+    })?;
+    // SAFETY: the shim has made a tensor on the heap and given it away, as torch-sys's own functions do.
+    Ok(unsafe { Tensor::from_ptr(made.cast()) })
+}
+
+/// The pointer of a tensor, to be lent to the shim.
+pub(super) fn pointer(tensor: &Tensor) -> sys::ArTensor {
+    tensor.as_ptr().cast_mut().cast()
+}
+
+/// While it lives, this thread is in inference mode.
+#[derive(Debug)]
+pub struct InferenceMode(NonNull<sys::ArMode>, PhantomData<*const ()>);
+
+impl InferenceMode {
+    /// Enters it.
+    ///
+    /// # Errors
+    /// torch's.
+    #[expect(unsafe_code, reason = "a function of the shim")]
+    pub fn enter() -> Result<Self> {
+        let mut made = ptr::null_mut();
+        // SAFETY: the result is written to a variable of ours.
+        check(unsafe { sys::ar_mode_inference(&raw mut made) })?;
+        let made =
+            NonNull::new(made).ok_or_else(|| Error::new(Kind::Runtime, "no mode was made"))?;
+        Ok(Self(made, PhantomData))
+    }
+}
+
+impl Drop for InferenceMode {
+    #[expect(
+        unsafe_code,
+        reason = "the mode is left once, here, on the thread that entered it, which it cannot leave"
+    )]
+    fn drop(&mut self) {
+        // SAFETY: the pointer is valid, and nobody can use it after this.
+        unsafe { sys::ar_mode_free(self.0.as_ptr()) }
+    }
+}

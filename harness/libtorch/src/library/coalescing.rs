@@ -1,0 +1,122 @@
+//! `_coalescing_manager`: calls that are gathered, then made as one.
+
+use std::sync::PoisonError;
+
+use allranks::protocol::Call;
+use tch::Tensor;
+
+use super::groups::Member;
+use super::{Library, Rank, Works};
+use crate::c10d::{Error, Kind, ReduceOp, Result, Work};
+
+/// A call that was gathered instead of made.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Which.
+    pub what: What,
+    /// What it reads, or reads and writes.
+    pub input: Tensor,
+    /// What it writes, if that is another.
+    pub output: Option<Tensor>,
+    /// Its reduce operator.
+    pub op: Option<allranks::dtype::ReduceOp>,
+}
+
+/// The calls that are gathered; others are made at once even inside a manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the calls")]
+pub enum What {
+    AllReduce,
+    AllGatherIntoTensor,
+    ReduceScatterTensor,
+}
+
+impl Member {
+    /// Gathers a call if a manager is open; otherwise gives it back.
+    pub fn gather_up(&self, recorded: Recorded) -> Option<Recorded> {
+        let mut gathered = self
+            .gathered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match gathered.as_mut() {
+            Some(calls) => {
+                calls.push(recorded);
+                None
+            }
+            None => Some(recorded),
+        }
+    }
+
+    fn replace_gathered(&self, with: Option<Vec<Recorded>>) -> Option<Vec<Recorded>> {
+        let mut gathered = self
+            .gathered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *gathered, with)
+    }
+}
+
+impl Library {
+    /// Makes the calls inside a manager; with `is_async` the manager is the work.
+    pub(super) fn coalesced(
+        &mut self,
+        rank: &mut dyn Rank,
+        group: &str,
+        calls: &[Call],
+        is_async: bool,
+        index: usize,
+    ) -> Result<()> {
+        let Some(member) = self.groups.find(group)? else {
+            // Nobody waits for what a rank does in a group it is not in.
+            self.works.insert(index, Works::default());
+            return Ok(());
+        };
+        member.replace_gathered(Some(Vec::new()));
+        let made = calls
+            .iter()
+            .try_for_each(|call| self.make(rank, call, index).map(drop));
+        let gathered = member.replace_gathered(None).unwrap_or_default();
+        made?;
+        let work = self.make_gathered(&member, &gathered, is_async)?;
+        if is_async {
+            self.works.insert(index, Works::of(work));
+        } else if let Some(work) = work {
+            work.wait(None)?;
+        }
+        Ok(())
+    }
+
+    /// The first call gathered says which function takes all of them, as in Python.
+    fn make_gathered(
+        &self,
+        member: &Member,
+        gathered: &[Recorded],
+        is_async: bool,
+    ) -> Result<Option<Work>> {
+        let Some(first) = gathered.first() else {
+            return Ok(None);
+        };
+        let inputs: Vec<Tensor> = gathered.iter().map(|one| one.input.shallow_clone()).collect();
+        let outputs = || {
+            gathered
+                .iter()
+                .map(|one| one.output.as_ref().map(Tensor::shallow_clone))
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| Error::new(Kind::Runtime, "a gathered call has no output"))
+        };
+        let op = ReduceOp {
+            op: first.op.unwrap_or(allranks::dtype::ReduceOp::Sum),
+            ..self.reduce_op(allranks::dtype::ReduceOp::Sum)
+        };
+        let group = &member.group;
+        match first.what {
+            What::AllReduce => group.all_reduce_coalesced(&inputs, &op, is_async),
+            What::AllGatherIntoTensor => {
+                group.all_gather_into_tensor_coalesced(&outputs()?, &inputs)
+            }
+            What::ReduceScatterTensor => {
+                group.reduce_scatter_tensor_coalesced(&outputs()?, &inputs, &op, is_async)
+            }
+        }
+    }
+}

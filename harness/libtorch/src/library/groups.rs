@@ -1,0 +1,533 @@
+//! The groups of a rank: what `torch/distributed/distributed_c10d.py` keeps in `_world`, and how it makes them.
+//!
+//! c10d knows process groups, stores and backends. That there is a default group, which keys groups meet under, which
+//! backend serves which device, and who is a member, is decided in that file; here it is decided the same way, so that
+//! c10d is asked what Python programs ask it.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use allranks::names::Rank;
+use allranks::protocol::{DeviceArgument, RankRef, StoreMethod};
+use serde_json::{Value, json};
+
+use super::coalescing::Recorded;
+use crate::c10d::{self, BackendArguments, Error, Group, Kind, Result, Store};
+
+/// The name of the default group in calls.
+const WORLD: &str = "world";
+
+/// A group this rank is in.
+#[derive(Debug)]
+pub struct Member {
+    /// c10d's.
+    pub group: Group,
+    /// Members, global ranks in the order of the group.
+    pub ranks: Vec<u32>,
+    /// This rank in it.
+    pub rank: u32,
+    /// What was asked for, in small letters: `gloo`, `cpu:gloo,cuda:nccl`.
+    pub backend: String,
+    /// Device types it has backends for.
+    pub devices: Vec<String>,
+    /// Whether it is the default group.
+    pub is_world: bool,
+    /// Calls gathered while a coalescing manager is open.
+    pub gathered: Mutex<Option<Vec<Recorded>>>,
+    /// The device it is bound to, `cuda:1`.
+    pub bound: Option<String>,
+    name: String,
+}
+
+/// A group by a name of this rank: none if the rank is not a member.
+pub type Place = Option<Arc<Member>>;
+
+/// Arguments of `init_process_group`.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are the call's own")]
+pub struct InitArguments<'a> {
+    pub backend: &'a str,
+    pub method: StoreMethod,
+    pub url: Option<&'a str>,
+    pub rank: Rank,
+    pub world_size: u32,
+    pub timeout: Duration,
+    pub hosts: Option<bool>,
+    pub device_id: Option<&'a DeviceArgument>,
+}
+
+/// Arguments of `new_group`.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are the call's own")]
+pub struct NewGroupArguments<'a> {
+    pub name: &'a str,
+    pub ranks: &'a [Rank],
+    pub backend: Option<&'a str>,
+    pub timeout: Duration,
+    pub local_sync: bool,
+}
+
+/// Every group; shared by the threads of a rank.
+#[derive(Clone, Debug, Default)]
+pub struct Groups(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By the names of calls; the world is not among them.
+    named: HashMap<String, Place>,
+    world: Place,
+    /// The store of the world, which groups made later meet at.
+    store: Option<Arc<Store>>,
+    /// Every group that has not been destroyed.
+    alive: Vec<Arc<Member>>,
+    /// How many names have been numbered.
+    count: u32,
+}
+
+fn value_error(message: impl Into<String>) -> Error {
+    Error::new(Kind::Value, message)
+}
+
+impl Groups {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The default group.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn world(&self) -> Result<Arc<Member>> {
+        self.known().world.clone().ok_or_else(|| {
+            value_error(
+                "Default process group has not been initialized, please make sure to call \
+                 init_process_group.",
+            )
+        })
+    }
+
+    /// A group by the name that calls use.
+    ///
+    /// # Errors
+    /// There is none of that name, or no default group.
+    pub fn find(&self, name: &str) -> Result<Place> {
+        if name == WORLD {
+            return self.world().map(Some);
+        }
+        self.known().named.get(name).cloned().ok_or_else(|| {
+            Error::new(Kind::Lookup, format!("this rank has no group '{name}'"))
+        })
+    }
+
+    /// `init_process_group`.
+    ///
+    /// # Errors
+    /// c10d's.
+    pub fn init(&self, how: &InitArguments<'_>) -> Result<Value> {
+        if self.known().world.is_some() {
+            return Err(value_error(
+                "trying to initialize the default process group twice!",
+            ));
+        }
+        let (rank, size) = match how.method {
+            StoreMethod::Env => (from_environment("RANK")?, from_environment("WORLD_SIZE")?),
+            StoreMethod::Tcp | StoreMethod::File | StoreMethod::Store => {
+                (how.rank.0, how.world_size)
+            }
+        };
+        let bound = match how.device_id {
+            None => None,
+            Some(DeviceArgument::Device(device)) => Some(device.clone()),
+            Some(DeviceArgument::Index(index)) => Some(format!("cuda:{index}")),
+        };
+        let name = self.number();
+        let store = Arc::new(rendezvous(how, rank, size)?);
+        let made = make(&Making {
+            name: &name,
+            description: "default_pg",
+            backend: how.backend,
+            store: &store,
+            timeout: how.timeout,
+            rank,
+            size,
+            global_ranks: &[],
+            bound: bound.as_deref(),
+        })?;
+        let told = json!({
+            "rank": rank,
+            "world_size": size,
+            "backend": made.backend,
+        });
+        let mut known = self.known();
+        known.alive.push(Arc::clone(&made));
+        known.world = Some(made);
+        known.store = Some(store);
+        Ok(told)
+    }
+
+    /// `new_group`: called on every rank, members or not.
+    ///
+    /// # Errors
+    /// The ranks are none of the world's, or c10d's.
+    pub fn new_group(&self, how: &NewGroupArguments<'_>) -> Result<Value> {
+        let world = self.world()?;
+        let store = self.known().store.clone();
+        let store = store.ok_or_else(|| value_error("the default process group has no store"))?;
+        let size = world.ranks.len();
+        let me = world.rank;
+        let mut ranks: Vec<u32> = how.ranks.iter().map(|rank| rank.0).collect();
+        if how.local_sync && !ranks.contains(&me) {
+            return Ok(self.keep(how.name, None));
+        }
+        ranks.sort_unstable();
+        if ranks.len() > size {
+            return Err(value_error(
+                "the new group's world size should be less or equal to the world size set by \
+                 init_process_group",
+            ));
+        }
+        if ranks.iter().any(|rank| *rank as usize >= size) {
+            return Err(value_error(
+                "The new group's rank should be within the world_size set by init_process_group",
+            ));
+        }
+        let name = if how.local_sync {
+            // Any name will do that members agree on without a word; Python hashes the same two things.
+            format!("{ranks:?}_{}", self.known().alive.len())
+        } else {
+            self.number()
+        };
+        let Some(rank) = ranks.iter().position(|rank| *rank == me) else {
+            return Ok(self.keep(how.name, None));
+        };
+        let global_ranks: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
+        let made = make(&Making {
+            name: &name,
+            description: "undefined",
+            backend: how.backend.unwrap_or(&world.backend),
+            store: &store,
+            timeout: how.timeout,
+            rank: rank as u32,
+            size: ranks.len() as u32,
+            global_ranks: &global_ranks,
+            bound: world.bound.as_deref(),
+        })?;
+        self.known().alive.push(Arc::clone(&made));
+        Ok(self.keep(how.name, Some(made)))
+    }
+
+    /// Keeps a new group under its name; what the library tells of it.
+    fn keep(&self, name: &str, place: Place) -> Value {
+        let told = match &place {
+            None => json!({"rank": -1, "size": 0}),
+            Some(member) => {
+                let device = member.devices.first().map_or("cpu", String::as_str);
+                let timeout = member.group.timeout(device).ok();
+                json!({
+                    "rank": member.rank,
+                    "size": member.ranks.len(),
+                    "timeout_s": timeout.map(|timeout| timeout.as_secs_f64()),
+                })
+            }
+        };
+        self.known().named.insert(name.to_owned(), place);
+        told
+    }
+
+    /// `destroy_process_group`, and forgets the name; the world's: all of them.
+    ///
+    /// # Errors
+    /// There is no such group, or c10d's.
+    pub fn destroy(&self, name: &str) -> Result<()> {
+        if name == WORLD {
+            let mut alive = {
+                let known = self.known();
+                if known.world.is_none() {
+                    return Err(Error::new(Kind::Value, "Process group cannot be None"));
+                }
+                known.alive.clone()
+            };
+            // In the order in which Python does it: by their names, as text, backwards.
+            alive.sort_by(|one, other| other.name.cmp(&one.name));
+            for member in &alive {
+                member.group.shutdown()?;
+            }
+            let forgotten = std::mem::take(&mut *self.known());
+            // Groups end their threads and connections here, and not while the lock is held.
+            drop(forgotten);
+            return Ok(());
+        }
+        let place = self.find(name)?;
+        if let Some(member) = &place {
+            member.group.shutdown()?;
+            self.known()
+                .alive
+                .retain(|other| !Arc::ptr_eq(other, member));
+        }
+        self.known().named.remove(name);
+        Ok(())
+    }
+
+    /// The rank, size and backend of a group, as the library tells them.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn who_am_i(&self, name: &str) -> Result<Value> {
+        Ok(match self.find(name)? {
+            None => json!({"rank": -1, "size": 0, "backend": null}),
+            Some(member) => json!({
+                "rank": member.rank,
+                "size": member.ranks.len(),
+                "backend": member.backend,
+            }),
+        })
+    }
+
+    /// The next group's name, which all ranks count alike.
+    fn number(&self) -> String {
+        let mut known = self.known();
+        let name = known.count.to_string();
+        known.count += 1;
+        name
+    }
+}
+
+impl Member {
+    /// A root or peer as a rank in the group.
+    ///
+    /// # Errors
+    /// A global rank that is no member.
+    pub fn group_rank(&self, rank: RankRef) -> Result<i64> {
+        match rank {
+            RankRef::Group(rank) => Ok(i64::from(rank)),
+            RankRef::Global(Rank(rank)) if self.is_world => Ok(i64::from(rank)),
+            RankRef::Global(Rank(rank)) => self
+                .ranks
+                .iter()
+                .position(|member| *member == rank)
+                .map(|place| place as i64)
+                .ok_or_else(|| {
+                    value_error(format!(
+                        "Global rank {rank} is not part of group {}",
+                        self.name
+                    ))
+                }),
+        }
+    }
+
+    /// A rank in the group as a global one.
+    ///
+    /// # Errors
+    /// The group is not as large.
+    pub fn global_rank(&self, rank: u32) -> Result<u32> {
+        if self.is_world {
+            return Ok(rank);
+        }
+        self.ranks.get(rank as usize).copied().ok_or_else(|| {
+            value_error(format!(
+                "Group rank {rank} is not part of group {}",
+                self.name
+            ))
+        })
+    }
+
+    /// The device of its barriers.
+    #[must_use]
+    pub fn barrier_device(&self) -> &str {
+        match &self.bound {
+            Some(device) => device,
+            None if self.devices.iter().any(|device| device == "cpu") => "cpu",
+            None => self.devices.first().map_or("cpu", String::as_str),
+        }
+    }
+}
+
+/// A root or peer as a rank in a group that this rank may not be in.
+///
+/// # Errors
+/// A global rank that is no member, or any where nobody knows the members.
+pub fn group_rank(place: &Place, rank: RankRef) -> Result<i64> {
+    match (place, rank) {
+        (Some(member), rank) => member.group_rank(rank),
+        (None, RankRef::Group(rank)) => Ok(i64::from(rank)),
+        (None, RankRef::Global(_)) => Err(value_error(
+            "Group GroupMember.NON_GROUP_MEMBER is not registered, please create group with \
+             torch.distributed.new_group API",
+        )),
+    }
+}
+
+fn from_environment<T: std::str::FromStr>(name: &str) -> Result<T> {
+    let text = env::var(name).unwrap_or_default();
+    if text.is_empty() {
+        return Err(value_error(format!(
+            "Error initializing torch.distributed using env:// rendezvous: environment variable {name} \
+             expected, but not set"
+        )));
+    }
+    text.parse()
+        .map_err(|_| value_error(format!("environment variable {name} is {text:?}")))
+}
+
+/// The store that the world meets at, as `torch/distributed/rendezvous.py` makes it.
+fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
+    let url = how.url.unwrap_or_default();
+    let address = |text: &str| -> Result<(String, u16)> {
+        let (host, port) = text
+            .rsplit_once(':')
+            .ok_or_else(|| value_error(format!("port number missing in {text:?}")))?;
+        let port = port
+            .parse()
+            .map_err(|_| value_error(format!("port must have value from 0 to 65535 but was {port}.")))?;
+        Ok((host.trim_matches(['[', ']']).to_owned(), port))
+    };
+    let shared = |host: &str, port: u16| Store::tcp(host, port, size, rank == 0, how.timeout, true);
+    let store = match how.method {
+        StoreMethod::Env => {
+            let host: String = from_environment("MASTER_ADDR")?;
+            shared(&host, from_environment("MASTER_PORT")?)?
+        }
+        StoreMethod::Tcp => {
+            let (host, port) = address(url.trim_start_matches("tcp://"))?;
+            shared(&host, port)?
+        }
+        StoreMethod::File => Store::file(Path::new(url.trim_start_matches("file://")), size)?,
+        StoreMethod::Store => {
+            let (host, port) = address(url)?;
+            let hosts = how.hosts.unwrap_or(rank == 0);
+            // Passed as `store=`, it is used as it is.
+            return Store::tcp(&host, port, size, hosts, how.timeout, false);
+        }
+    };
+    store.set_timeout(how.timeout)?;
+    store.prefix("default_pg")
+}
+
+/// What a group is made of.
+struct Making<'a> {
+    name: &'a str,
+    description: &'a str,
+    backend: &'a str,
+    store: &'a Store,
+    timeout: Duration,
+    rank: u32,
+    size: u32,
+    /// None for the world.
+    global_ranks: &'a [u64],
+    bound: Option<&'a str>,
+}
+
+/// `_new_process_group_helper`.
+fn make(how: &Making<'_>) -> Result<Arc<Member>> {
+    let backend = how.backend.to_lowercase();
+    let served = backends(&backend)?;
+    let prefixed = how.store.prefix(&format!("{}/", how.name))?;
+    let has_nccl = served.iter().any(|(name, _)| name == "nccl");
+    let default_backend = if has_nccl { "nccl" } else { "gloo" };
+    let group = Group::new(&prefixed, how.rank, how.size, default_backend)?;
+    if let Some(device) = how.bound {
+        group.bind(device)?;
+    }
+    for (backend, devices) in &served {
+        let first = devices.first().map_or("cpu", String::as_str);
+        let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let store = prefixed.prefix(&format!("{first}/"))?;
+        let arguments = BackendArguments {
+            devices: &devices,
+            store: &store,
+            timeout: how.timeout,
+            global_ranks: how.global_ranks,
+            name: how.name,
+            wrapped: c10d::debug_is_detail(),
+            bound: how.bound,
+        };
+        match backend.as_str() {
+            "gloo" => group.add_gloo(&arguments)?,
+            "nccl" => group.add_nccl(&arguments)?,
+            other => {
+                return Err(value_error(format!(
+                    "the libtorch driver has no backend {other}"
+                )));
+            }
+        }
+    }
+    group.set_name(how.name, how.description)?;
+    let is_world = how.global_ranks.is_empty();
+    Ok(Arc::new(Member {
+        group,
+        ranks: match is_world {
+            true => (0..how.size).collect(),
+            false => how.global_ranks.iter().map(|rank| *rank as u32).collect(),
+        },
+        rank: how.rank,
+        devices: served
+            .into_iter()
+            .flat_map(|(_, devices)| devices)
+            .collect(),
+        backend,
+        is_world,
+        gathered: Mutex::default(),
+        bound: how.bound.map(str::to_owned),
+        name: how.name.to_owned(),
+    }))
+}
+
+/// `BackendConfig`: each backend and the device types it serves.
+fn backends(text: &str) -> Result<Vec<(String, Vec<String>)>> {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    if !text.contains(':') {
+        let devices = match text {
+            "nccl" => owned(&["cuda"]),
+            _ => owned(&["cpu", "cuda"]),
+        };
+        return Ok(vec![(text.to_owned(), devices)]);
+    }
+    let mut served: Vec<(String, Vec<String>)> = Vec::new();
+    for pair in text.split(',') {
+        let (device, backend) = pair
+            .split_once(':')
+            .ok_or_else(|| value_error(format!("Invalid device:backend pairing: {pair}")))?;
+        served.push((backend.to_owned(), owned(&[device])));
+    }
+    // One backend for all of them is made once.
+    if served.iter().all(|(backend, _)| *backend == served[0].0) {
+        let devices = served.iter().flat_map(|(_, devices)| devices.clone()).collect();
+        return Ok(vec![(served[0].0.clone(), devices)]);
+    }
+    Ok(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backends_of_a_string() {
+        let of = |text: &str| backends(text).unwrap();
+        let one = |name: &str, devices: &[&str]| {
+            (
+                name.to_owned(),
+                devices.iter().map(|&device| device.to_owned()).collect(),
+            )
+        };
+        assert_eq!(of("gloo"), [one("gloo", &["cpu", "cuda"])]);
+        assert_eq!(of("nccl"), [one("nccl", &["cuda"])]);
+        assert_eq!(
+            of("cpu:gloo,cuda:nccl"),
+            [one("gloo", &["cpu"]), one("nccl", &["cuda"])]
+        );
+        assert_eq!(of("cpu:gloo,cuda:gloo"), [one("gloo", &["cpu", "cuda"])]);
+        assert!(backends("cpu:gloo,nccl").is_err());
+    }
+
+    #[test]
+    fn there_is_no_world_before_init() {
+        let groups = Groups::default();
+        assert!(groups.find(WORLD).unwrap_err().message.contains("not been initialized"));
+        assert_eq!(groups.find("side").unwrap_err().kind, Kind::Lookup);
+        assert!(groups.destroy(WORLD).is_err());
+    }
+}

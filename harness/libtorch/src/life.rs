@@ -1,0 +1,64 @@
+//! How a rank ends: with the harness, with its parent, or by itself, and never later than that.
+
+use std::env;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use crate::process::leave_at_once;
+
+/// Exit code of a rank whose control connection closed.
+pub const ORPHANED: i32 = 70;
+
+/// Has the kernel kill this process when its parent dies; `parent` is who that was a moment ago.
+pub fn die_with_parent(parent: Pid) {
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    if getppid() != Some(parent) {
+        leave_at_once(ORPHANED);
+    }
+}
+
+/// The same, if the harness says that the thread which started this process lives as long as it does.
+pub fn die_with_parent_if_asked() {
+    if env::var_os("ALLRANKS_DIE_WITH_PARENT").is_some_and(|value| value == "1") {
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    }
+}
+
+/// A thread that ends the process as soon as the control connection is closed at the other end: a rank blocked in a
+/// collective cannot look itself.
+#[derive(Debug)]
+pub struct Watch(Arc<AtomicBool>);
+
+impl Watch {
+    /// Starts it. It polls for hang-up only, so it takes no byte from the main thread.
+    ///
+    /// # Errors
+    /// The process is out of threads.
+    pub fn start(socket: File) -> io::Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        thread::Builder::new()
+            .name("allranks-watch".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || {
+                let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
+                // Interrupted by a signal, it looks again.
+                while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
+                if !seen.load(Ordering::Acquire) {
+                    leave_at_once(ORPHANED);
+                }
+            })?;
+        Ok(Self(over))
+    }
+
+    /// From here on a closed connection is what the rank expects.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}

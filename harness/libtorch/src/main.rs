@@ -1,0 +1,75 @@
+//! The libtorch driver: what a rank runs, written in Rust on `tch` and c10d.
+//!
+//! `allranks-libtorch` is one rank in a process of its own; `allranks-libtorch zygote` forks ranks on request;
+//! `allranks-libtorch probe` says in one line of JSON what this build offers. The protocol they speak is described in
+//! `harness/PROTOCOL.md`. To be read in this order: [`wire`], [`rank`], [`storages`], [`library`], [`c10d`], [`zygote`].
+
+mod c10d;
+mod census;
+mod clock;
+mod library;
+mod life;
+mod process;
+mod rank;
+mod storages;
+mod wire;
+mod zygote;
+
+use std::env;
+use std::io::{self, Write};
+
+use life::ORPHANED;
+
+const USAGE: &str = "usage: allranks-libtorch [zygote | probe]; `allranks run --driver libtorch` starts it";
+
+fn main() {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ended = match words[..] {
+        [] if env::var_os("ALLRANKS_CONTROL").is_some() => {
+            life::die_with_parent_if_asked();
+            rank::run()
+        }
+        ["zygote"] => {
+            life::die_with_parent_if_asked();
+            zygote::run()
+        }
+        ["probe"] => probe(),
+        _ => Err(wire::garbage(USAGE)),
+    };
+    finish(ended)
+}
+
+/// Ends the process with the exit code it came to.
+///
+/// Destructors of libtorch's statics are skipped: they tell nothing about the backend (teardown is a step of its own).
+/// `ALLRANKS_EXIT=interpreter`, or the call `exit`, asks for them.
+fn finish(ended: io::Result<i32>) -> ! {
+    let code = match ended {
+        Ok(code) if code != 0 || env::var_os("ALLRANKS_EXIT").is_some() => {
+            std::process::exit(code)
+        }
+        Ok(code) => code,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ORPHANED,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "allranks-libtorch: {error}");
+            match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ORPHANED,
+                _ => 1,
+            }
+        }
+    };
+    process::leave_at_once(code)
+}
+
+/// What this build offers: `{"torch", "count": {"cuda": n}, "backends": {name: bool}}`.
+fn probe() -> io::Result<i32> {
+    let found = serde_json::json!({
+        "torch": c10d::torch_version(),
+        "headers": c10d::header_version(),
+        "count": {"cuda": c10d::count_devices("cuda").unwrap_or(0)},
+        "backends": {"gloo": true, "nccl": c10d::has_nccl()},
+    });
+    writeln!(io::stdout(), "{found}")?;
+    Ok(0)
+}

@@ -1,0 +1,182 @@
+//! A rank's side of the conversation: hello, then step after step, then bye.
+
+use std::env;
+use std::io;
+
+use allranks::dtype::DType;
+use allranks::protocol::{
+    CallResult, CallStatus, FromRank, Hello, Step, StepResult, ToRank, VERSION,
+};
+use allranks::names;
+use serde::Serialize;
+use serde_json::Value;
+use tch::{Device, Tensor};
+
+use crate::c10d::{self, Error, Kind, Result};
+use crate::clock;
+use crate::library::{self, CALLS, Library, not_reached};
+use crate::life::Watch;
+use crate::storages::Storages;
+use crate::wire::{Wire, garbage};
+
+/// One rank from first to last; its exit code. The environment names harness, token and rank.
+///
+/// # Errors
+/// The connection is closed, or the harness breaks the protocol.
+pub fn run() -> io::Result<i32> {
+    let variable = |name: &str| {
+        env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
+    };
+    let token = variable("ALLRANKS_TOKEN")?;
+    let rank: u32 = variable("RANK")?
+        .parse()
+        .map_err(|error| garbage(format!("RANK is no number: {error}")))?;
+    let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
+    let watch = Watch::start(wire.watched()?)?;
+    send(
+        &mut wire,
+        &FromRank::Hello(Hello {
+            version: VERSION,
+            token: token.clone(),
+            rank: names::Rank(rank),
+            pid: std::process::id(),
+            driver: "libtorch".to_owned(),
+            torch: c10d::torch_version().to_owned(),
+            clock: clock::name(),
+            calls: CALLS.iter().map(|&name| name.to_owned()).collect(),
+        }),
+    )?;
+    let mut library = Library::default();
+    let mut steps = 0;
+    loop {
+        let (header, length) = wire.receive()?;
+        match parse(&header)? {
+            ToRank::Step(step) => {
+                if length != step.storages.iter().sum::<u64>() {
+                    return Err(garbage(format!(
+                        "payload of {length} bytes for storages {:?}",
+                        step.storages
+                    )));
+                }
+                play(&mut wire, &mut library, &step)?;
+                if let Some(code) = library.leaving {
+                    return Ok(code);
+                }
+                steps += 1;
+            }
+            ToRank::Finish => break,
+            ToRank::Go => return Err(garbage("a frame `go` where none was due")),
+        }
+    }
+    watch.stop();
+    send(&mut wire, &FromRank::Bye { steps, token })?;
+    Ok(0)
+}
+
+fn parse(header: &[u8]) -> io::Result<ToRank> {
+    serde_json::from_slice(header)
+        .map_err(|error| garbage(format!("unknown frame: {error}")))
+}
+
+fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
+    wire.send(&serde_json::to_vec(frame)?, std::iter::empty())
+}
+
+/// Reads the payload, makes the calls, returns how they went and every byte of every storage.
+fn play(wire: &mut Wire, library: &mut Library, step: &Step) -> io::Result<()> {
+    let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;
+    for index in 0..storages.count() {
+        wire.read_into(storages.bytes_mut(index))?;
+    }
+    let mut results: Vec<CallResult> = Vec::with_capacity(step.calls.len());
+    let mut has_failed = false;
+    match storages.tensors(&step.tensors, library.device(), false) {
+        Ok(tensors) => {
+            let dtypes: Vec<DType> = step.tensors.iter().map(|spec| spec.dtype).collect();
+            library.begin_step(tensors, dtypes);
+        }
+        Err(error) => {
+            // Nothing was called, so it is the first call that could not be made.
+            has_failed = true;
+            results.push(CallResult {
+                status: CallStatus::Error,
+                error: Some(error.describe()),
+                ..not_reached()
+            });
+        }
+    }
+    for (index, call) in step.calls.iter().enumerate().skip(results.len()) {
+        if has_failed {
+            results.push(not_reached());
+            continue;
+        }
+        let ns = clock::now();
+        send(
+            wire,
+            &FromRank::Enter {
+                step: step.step,
+                call: index,
+                ns,
+            },
+        )?;
+        let mut playing = Playing {
+            wire,
+            storages: &mut storages,
+            step,
+            broken: None,
+        };
+        let result = library.try_call(&mut playing, call, index);
+        if let Some(error) = playing.broken {
+            return Err(error);
+        }
+        if library.leaving.is_some() {
+            return Ok(());
+        }
+        has_failed = result.status == CallStatus::Error;
+        results.push(result);
+    }
+    let settled = library.settle().and_then(|()| storages.read_back());
+    if let (Err(error), false, Some(last)) = (settled, has_failed, results.last_mut()) {
+        // A late error belongs to the last call that was made.
+        last.status = CallStatus::Error;
+        last.value = Value::Null;
+        last.error = Some(error.describe());
+    }
+    results.truncate(step.calls.len());
+    let header = FromRank::Result(StepResult {
+        step: step.step,
+        calls: results,
+        storages: step.storages.clone(),
+    });
+    let payload = (0..storages.count()).map(|index| storages.bytes(index));
+    wire.send(&serde_json::to_vec(&header)?, payload)?;
+    library.end_step();
+    Ok(())
+}
+
+/// What a call may ask of the rank in the middle of a step.
+struct Playing<'a> {
+    wire: &'a mut Wire,
+    storages: &'a mut Storages,
+    step: &'a Step,
+    /// Why the conversation cannot go on.
+    broken: Option<io::Error>,
+}
+
+impl library::Rank for Playing<'_> {
+    fn wait_for_go(&mut self) -> Result<()> {
+        let frame = self.wire.receive().and_then(|(header, _)| parse(&header));
+        let broken = match frame {
+            Ok(ToRank::Go) => return Ok(()),
+            Ok(ToRank::Step(_) | ToRank::Finish) => garbage("another frame where `go` was due"),
+            Err(error) => error,
+        };
+        let error = Error::new(Kind::Runtime, broken.to_string());
+        self.broken = Some(broken);
+        Err(error)
+    }
+
+    fn remake(&mut self, device: Device, is_pinned: bool) -> Result<Vec<Tensor>> {
+        self.storages.tensors(&self.step.tensors, device, is_pinned)
+    }
+}

@@ -1,0 +1,302 @@
+//! A zygote: one process that has loaded libtorch and forks ranks on request (`harness/PROTOCOL.md`, §9).
+//!
+//! In: `fork` and `kill` frames. Out: `zygote`, then `forked`, `fork_failed` and `exited`. It has one thread and touches
+//! no device.
+
+use std::collections::HashMap;
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use allranks::protocol::{Fork, FromZygote, ToZygote, VERSION};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getsid, kill_process,
+    kill_process_group, pidfd_open, set_child_subreaper, setsid, waitid,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use crate::c10d;
+use crate::life::die_with_parent;
+use crate::process::{fork, set_variable, threads};
+use crate::rank;
+use crate::wire::{Wire, garbage};
+
+/// From one look at a dying process to the next.
+const AGAIN: Duration = Duration::from_millis(1);
+/// How long a killed process may take to go.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A rank that has not been reaped.
+#[derive(Debug)]
+struct Forked {
+    /// The harness's name for it.
+    id: u64,
+    /// Readable when it has ended.
+    end: OwnedFd,
+}
+
+/// One connection, and a table of living ranks.
+#[derive(Debug)]
+struct Zygote {
+    wire: Wire,
+    /// By pid, which is not reused as long as it is in here.
+    ranks: HashMap<Pid, Forked>,
+}
+
+/// The zygote from first to last; in each rank it forks, the rank from first to last.
+///
+/// # Errors
+/// The harness cannot be reached, or breaks the protocol.
+pub fn run() -> io::Result<i32> {
+    let variable = |name: &str| {
+        env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
+    };
+    let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
+    // Orphans of ranks come to this process, which kills them.
+    set_child_subreaper(Some(getpid()))?;
+    let hello = FromZygote::Zygote {
+        version: VERSION,
+        token: variable("ALLRANKS_TOKEN")?,
+        pid: std::process::id(),
+        torch: c10d::torch_version().to_owned(),
+        threads: u32::try_from(threads()?).unwrap_or(u32::MAX),
+    };
+    wire.send(&serde_json::to_vec(&hello)?, std::iter::empty())?;
+    let mut zygote = Zygote {
+        wire,
+        ranks: HashMap::new(),
+    };
+    match zygote.serve() {
+        Ok(order) => {
+            // In the rank: what is the zygote's is closed here.
+            drop(zygote);
+            become_rank(order)
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            zygote.kill_everything();
+            Ok(0)
+        }
+        Err(error) => {
+            zygote.kill_everything();
+            Err(error)
+        }
+    }
+}
+
+impl Zygote {
+    /// Answers frames until the connection closes. Returns in the ranks it forks, with what they are to be.
+    fn serve(&mut self) -> io::Result<Order> {
+        loop {
+            let mut polled = vec![PollFd::new(&self.wire, PollFlags::IN)];
+            polled.extend(
+                self.ranks
+                    .values()
+                    .map(|rank| PollFd::from_borrowed_fd(rank.end.as_fd(), PollFlags::IN)),
+            );
+            match poll(&mut polled, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let has_frame = !polled[0].revents().is_empty();
+            self.reap()?;
+            if !has_frame {
+                continue;
+            }
+            loop {
+                let (header, _) = self.wire.receive()?;
+                let frame = serde_json::from_slice(&header)
+                    .map_err(|error| garbage(format!("unknown frame: {error}")))?;
+                match frame {
+                    ToZygote::Fork(order) => {
+                        if let Some(order) = self.fork(order)? {
+                            return Ok(order);
+                        }
+                    }
+                    ToZygote::Kill { id, signal } => self.kill(id, signal),
+                }
+                if !self.wire.has_buffered() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, frame: &FromZygote) -> io::Result<()> {
+        self.wire
+            .send(&serde_json::to_vec(frame)?, std::iter::empty())
+    }
+
+    /// Forks one rank: nothing here, and in the rank what it is to be.
+    fn fork(&mut self, fork_order: Fork) -> io::Result<Option<Order>> {
+        let parent = getpid();
+        let id = fork_order.id;
+        let forked = fork().and_then(|pid| match pid {
+            None => Ok(None),
+            Some(pid) => pidfd_open(pid, PidfdFlags::empty())
+                .map(|end| Some((pid, end)))
+                .map_err(io::Error::from),
+        });
+        match forked {
+            Ok(None) => Ok(Some(Order {
+                fork: fork_order,
+                parent,
+            })),
+            Ok(Some((pid, end))) => {
+                self.ranks.insert(pid, Forked { id, end });
+                self.say(&FromZygote::Forked {
+                    id,
+                    pid: pid.as_raw_nonzero().get().unsigned_abs(),
+                })?;
+                Ok(None)
+            }
+            Err(error) => {
+                self.say(&FromZygote::ForkFailed {
+                    id,
+                    error: error.to_string(),
+                })?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn kill(&self, id: u64, signal: i32) {
+        let Some(signal) = Signal::from_named_raw(signal) else {
+            return;
+        };
+        for (pid, rank) in &self.ranks {
+            if rank.id == id {
+                send_signal(*pid, signal);
+            }
+        }
+    }
+
+    /// Reports every rank that has ended, after killing what it left running.
+    fn reap(&mut self) -> io::Result<()> {
+        let ended: Vec<(Pid, WaitIdStatus)> = self
+            .ranks
+            .keys()
+            .filter_map(|pid| Some((*pid, look(*pid)?)))
+            .collect();
+        for (pid, end) in ended {
+            // Look first, reap later: until then the pid, and the process group it names, are not reused.
+            let left_behind = self.kill_remains(Some(pid));
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+            let Some(rank) = self.ranks.remove(&pid) else {
+                continue;
+            };
+            self.say(&FromZygote::Exited {
+                id: rank.id,
+                pid: pid.as_raw_nonzero().get().unsigned_abs(),
+                code: end.exit_status(),
+                signal: end.terminating_signal(),
+                left_behind,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Kills the orphans of an ended rank, whatever session they fled to; how many were running.
+    ///
+    /// One whose session belongs to a living rank is that rank's business and is left alone.
+    fn kill_remains(&self, of: Option<Pid>) -> u32 {
+        let mut running = 0;
+        let is_theirs = |pid: Pid| {
+            getsid(Some(pid)).is_ok_and(|session| {
+                self.ranks.contains_key(&session) && Some(session) != of
+            })
+        };
+        loop {
+            let orphans: Vec<Pid> = own_children()
+                .into_iter()
+                .filter(|pid| !self.ranks.contains_key(pid) && !is_theirs(*pid))
+                .collect();
+            if orphans.is_empty() {
+                return running;
+            }
+            running += orphans.iter().filter(|pid| look(**pid).is_none()).count() as u32;
+            for pid in &orphans {
+                send_signal(*pid, Signal::KILL);
+            }
+            for pid in orphans {
+                // Before it has gone, its own children do not come here.
+                wait_for(pid);
+                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            }
+        }
+    }
+
+    /// Leaves no process behind.
+    fn kill_everything(&self) {
+        for pid in self.ranks.keys() {
+            send_signal(*pid, Signal::KILL);
+        }
+        for pid in self.ranks.keys() {
+            wait_for(*pid);
+        }
+        self.kill_remains(None);
+    }
+}
+
+/// What a forked process is to be.
+struct Order {
+    fork: Fork,
+    parent: Pid,
+}
+
+/// In the forked process: takes on session, output and environment of its own, then runs one rank.
+fn become_rank(order: Order) -> io::Result<i32> {
+    let Order { fork, parent } = order;
+    setsid()?;
+    die_with_parent(parent);
+    let append = |path| OpenOptions::new().create(true).append(true).open(path);
+    // First, so that what goes wrong next has somewhere to go.
+    dup2_stderr(append(&fork.stderr)?)?;
+    dup2_stdout(append(&fork.stdout)?)?;
+    dup2_stdin(File::open("/dev/null")?)?;
+    for (name, _) in env::vars_os() {
+        set_variable(&name, None);
+    }
+    for (name, value) in &fork.env {
+        set_variable(name.as_ref(), Some(value.as_ref()));
+    }
+    if let Some(folder) = &fork.cwd {
+        env::set_current_dir(folder)?;
+    }
+    // What libtorch read from the zygote's environment, read again from the rank's.
+    c10d::read_debug_level().map_err(io::Error::other)?;
+    rank::run()
+}
+
+/// Processes whose parent is this one: ranks, and orphans of ranks that have ended.
+fn own_children() -> Vec<Pid> {
+    let pid = std::process::id();
+    let text = fs::read_to_string(format!("/proc/self/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
+
+/// Signals the process group that a child leads, or the child alone if it leads none (yet).
+fn send_signal(pid: Pid, signal: Signal) {
+    if kill_process_group(pid, signal).is_err() {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// How a child has ended, if it has; it stays to be reaped.
+fn look(pid: Pid) -> Option<WaitIdStatus> {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid), how).ok().flatten()
+}
+
+/// Waits, not for long, until a child has ended.
+fn wait_for(pid: Pid) {
+    let until = Instant::now() + PATIENCE;
+    while look(pid).is_none() && Instant::now() < until {
+        thread::sleep(AGAIN);
+    }
+}
