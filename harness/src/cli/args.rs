@@ -132,7 +132,7 @@ pub struct SelectArguments {
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// `python`, or `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol.
+    /// `python`, `libtorch`, or `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol.
     #[arg(long, value_name = "DRIVER", default_value = "python")]
     pub driver: DriverChoice,
     /// What starts the ranks.
@@ -151,6 +151,8 @@ pub struct SelectArguments {
 pub enum DriverChoice {
     /// The one the binary carries.
     Python,
+    /// The one in Rust, built apart: see `ci/libtorch`.
+    Libtorch,
     /// A program and its arguments.
     Command(Vec<String>),
 }
@@ -162,6 +164,9 @@ impl std::str::FromStr for DriverChoice {
         if text == "python" {
             return Ok(Self::Python);
         }
+        if text == "libtorch" {
+            return Ok(Self::Libtorch);
+        }
         let argv: Vec<String> = text
             .strip_prefix("command:")
             .unwrap_or_default()
@@ -169,7 +174,7 @@ impl std::str::FromStr for DriverChoice {
             .map(str::to_owned)
             .collect();
         if argv.is_empty() {
-            return Err("there is `python`, and `command:PROGRAM ARGUMENT...`".to_owned());
+            return Err("there is `python`, `libtorch`, and `command:PROGRAM ARGUMENT...`".to_owned());
         }
         Ok(Self::Command(argv))
     }

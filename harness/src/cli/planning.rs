@@ -115,9 +115,13 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     let wanted = wanted(arguments, &suite)?;
     let python = match &arguments.driver {
         DriverChoice::Python => Some(platform::python(arguments.python.as_deref())),
-        DriverChoice::Command(_) => None,
+        DriverChoice::Libtorch | DriverChoice::Command(_) => None,
     };
-    let (targets, absent) = find(arguments, &wanted, python.as_ref());
+    let libtorch = match &arguments.driver {
+        DriverChoice::Libtorch => Some(libtorch()?),
+        DriverChoice::Python | DriverChoice::Command(_) => None,
+    };
+    let (targets, absent) = find(&wanted, python.as_ref(), libtorch.as_deref());
     let plan = plan(&suite.cases, &targets, &selection);
     Ok(Planned {
         selection,
@@ -205,13 +209,23 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
 }
 type Found = (Vec<Target>, Vec<Absent>);
 
-fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
+/// Where the libtorch driver is.
+///
+/// # Errors
+/// It is nowhere, with a hint how to build it.
+pub fn libtorch() -> Result<PathBuf, Failure> {
+    platform::libtorch()
+        .map_err(|why| Failure::Nothing("there is no libtorch driver".to_owned(), why))
+}
+
+fn find(wanted: &[Wanted], python: Option<&Interpreter>, libtorch: Option<&Path>) -> Found {
     let observed: Vec<Observed> = wanted
         .par_iter()
-        .map(|(platform, _)| match (&arguments.driver, python) {
-            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform),
+        .map(|(platform, _)| match (python, libtorch) {
+            (Some(python), _) => platform::probe(&python.path, platform),
+            (None, Some(program)) => platform::probe_libtorch(program, platform),
             // A driver of its own knows its devices; only the host needs none.
-            _ => Observed {
+            (None, None) => Observed {
                 usable: match &platform.count {
                     None => Ok(()),
                     Some(_) => Err("only the Python driver can count its devices".to_owned()),

@@ -71,6 +71,7 @@ fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Dri
     Ok(match (choice, &planned.python) {
         (DriverChoice::Python, Some(python)) => Driver::python(&python.path, folder)?,
         (DriverChoice::Python, None) => unreachable!("the Python driver has its interpreter"),
+        (DriverChoice::Libtorch, _) => Driver::Libtorch(planning::libtorch()?),
         (DriverChoice::Command(argv), _) => Driver::Command(argv.clone()),
     })
 }

@@ -2,6 +2,7 @@
 //! with such a file and no code.
 
 mod declare;
+mod libtorch;
 mod load;
 mod probe;
 mod python;
@@ -10,6 +11,7 @@ mod version;
 #[cfg(test)]
 pub(crate) use declare::tests::check as example_check;
 pub(crate) use load::yaml_files;
+pub use libtorch::{libtorch, probe_libtorch};
 pub use load::{load, parse};
 pub use probe::{Observed, probe};
 pub use python::{Interpreter, python};

@@ -17,6 +17,8 @@ pub enum Driver {
         /// The folder that holds `allranks_rank`.
         package: PathBuf,
     },
+    /// The driver in Rust on libtorch, a program of its own that can also be a zygote.
+    Libtorch(PathBuf),
     /// Any other program that speaks the rank protocol: its path, then its arguments.
     Command(Vec<String>),
 }
@@ -37,12 +39,45 @@ impl Driver {
         })
     }
 
-    /// `python`, or `command`.
+    /// The command of one rank in a process of its own, and the folder it needs in its `PYTHONPATH`.
+    #[must_use]
+    pub fn rank(&self) -> (Vec<String>, Option<&Path>) {
+        match self {
+            Self::Python { python, package } => (
+                words([&python.to_string_lossy(), "-m", "allranks_rank"]),
+                Some(package),
+            ),
+            Self::Libtorch(program) => (words([&program.to_string_lossy()]), None),
+            Self::Command(argv) => (argv.clone(), None),
+        }
+    }
+
+    /// The same for its zygote, if it has one.
+    #[must_use]
+    pub fn zygote(&self) -> Option<(Vec<String>, Option<&Path>)> {
+        match self {
+            Self::Python { python, package } => Some((
+                words([&python.to_string_lossy(), "-m", "allranks_rank.zygote"]),
+                Some(package),
+            )),
+            Self::Libtorch(program) => {
+                Some((words([&program.to_string_lossy(), "zygote"]), None))
+            }
+            Self::Command(_) => None,
+        }
+    }
+
+    /// `python`, `libtorch` or `command`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Python { .. } => "python",
+            Self::Libtorch(_) => "libtorch",
             Self::Command(_) => "command",
         }
     }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,20 +96,23 @@ impl LocalLauncher {
             rank.env.insert("ALLRANKS_TOKEN".into(), token);
         }
         let size = order.ranks.len();
-        let processes: Box<dyn Processes> = match (&self.driver, order.start) {
-            (Driver::Python { .. }, Start::Fork) => {
-                Box::new(Zygote::fork(&self.zygote().await?, order.ranks, &sender))
-            }
-            (Driver::Python { python, package }, Start::Fresh) => {
+        let zygote = match order.start {
+            Start::Fork => self.driver.zygote(),
+            Start::Fresh => None,
+        };
+        let processes: Box<dyn Processes> = if let Some((argv, path)) = zygote {
+            let zygote = self.zygote(&argv, path).await?;
+            Box::new(Zygote::fork(&zygote, order.ranks, &sender))
+        } else {
+            let (argv, path) = self.driver.rank();
+            if let Some(folder) = path {
                 for rank in &mut order.ranks {
-                    prepend_path(&mut rank.env, &package.to_string_lossy());
+                    prepend_path(&mut rank.env, &folder.to_string_lossy());
                 }
-                let argv = [&python.to_string_lossy(), "-m", "allranks_rank"].map(str::to_owned);
-                Box::new(self.fresh(&argv, &place.token, &order.ranks, &sender))
             }
-            (Driver::Command(argv), _) => {
-                Box::new(self.fresh(argv, &place.token, &order.ranks, &sender))
-            }
+            let supervisor = self.supervisor.as_deref();
+            let ranks = &order.ranks;
+            Box::new(fresh::start(&argv, supervisor, &place.token, ranks, &sender))
         };
         Ok(World {
             events,
@@ -121,25 +124,20 @@ impl LocalLauncher {
         })
     }
 
-    fn fresh(
+    /// The zygote, started if there is none that lives.
+    async fn zygote(
         &self,
         argv: &[String],
-        token: &str,
-        ranks: &[RankOrder],
-        sender: &mpsc::Sender<super::Event>,
-    ) -> fresh::FreshProcesses {
-        fresh::start(argv, self.supervisor.as_deref(), token, ranks, sender)
-    }
-
-    /// The zygote, started if there is none that lives.
-    async fn zygote(&self) -> Result<Arc<Zygote>, LaunchError> {
+        path: Option<&Path>,
+    ) -> Result<Arc<Zygote>, LaunchError> {
         let mut zygote = self.zygote.lock().await;
         if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.lives()) {
             return Ok(Arc::clone(zygote));
         }
         let started = Arc::new(
             Zygote::start(
-                &self.driver,
+                argv,
+                path,
                 &self.switchboard,
                 &self.zygote_log,
                 self.zygote_patience,

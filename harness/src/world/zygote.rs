@@ -15,17 +15,17 @@ use tokio::sync::mpsc;
 
 use super::launcher::{RankOrder, prepend_path};
 use super::switchboard::Switchboard;
-use super::{Driver, End, Event, Processes};
+use super::{End, Event, Processes};
 use crate::names::Rank;
 use crate::protocol::{Fork, FromZygote, ToZygote, VERSION, read_frame, write_frame};
 
 /// Why there is no zygote.
 #[derive(Debug, thiserror::Error)]
 pub enum ZygoteError {
-    /// The interpreter cannot be run.
+    /// The program cannot be run.
     #[error("cannot run {program}: {error}")]
     Spawn {
-        /// The interpreter.
+        /// The program.
         program: String,
         /// The system's reason.
         error: io::Error,
@@ -67,17 +67,16 @@ struct Forked {
 }
 
 impl Zygote {
-    /// Starts the process and waits until it has imported torch.
+    /// Starts the process, with a folder in front of its `PYTHONPATH` if it needs one, and waits until it has imported
+    /// torch.
     pub async fn start(
-        driver: &Driver,
+        argv: &[String],
+        path: Option<&Path>,
         switchboard: &Switchboard,
         log: &Path,
         patience: Duration,
     ) -> Result<Self, ZygoteError> {
-        let Driver::Python { python, package } = driver else {
-            unreachable!("only the Python driver has a zygote");
-        };
-        let program = python.to_string_lossy().into_owned();
+        let program = argv[0].clone();
         let spawn_error = |error| ZygoteError::Spawn {
             program: program.clone(),
             error,
@@ -89,9 +88,11 @@ impl Zygote {
             .open(log)
             .map_err(&spawn_error)?;
         let mut env: BTreeMap<String, String> = std::env::vars().collect();
-        prepend_path(&mut env, &package.to_string_lossy());
-        let mut child = Command::new(python)
-            .args(["-m", "allranks_rank.zygote"])
+        if let Some(folder) = path {
+            prepend_path(&mut env, &folder.to_string_lossy());
+        }
+        let mut child = Command::new(&program)
+            .args(&argv[1..])
             .env_clear()
             .envs(env)
             .env("ALLRANKS_CONTROL", switchboard.address())

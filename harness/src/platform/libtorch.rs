@@ -1,0 +1,232 @@
+//! The libtorch driver: where it is, and what it offers of a platform, which it says itself (`allranks-libtorch probe`).
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde::Deserialize;
+
+use super::probe::{LIMIT, read, wait};
+use super::{Observed, Platform, torch_version};
+
+/// The binary's name.
+const NAME: &str = "allranks-libtorch";
+/// The variable that says where it is.
+const VARIABLE: &str = "ALLRANKS_LIBTORCH";
+/// The one Python module that needs no Python to be there.
+const TORCH: &str = "torch";
+
+/// The driver's binary: `ALLRANKS_LIBTORCH`, else beside this program.
+///
+/// # Errors
+/// It is not there; what to do.
+pub fn libtorch() -> Result<PathBuf, String> {
+    let own = env::current_exe().ok();
+    find(env::var_os(VARIABLE), own.as_deref())
+}
+
+fn find(asked: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = asked.filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return match path.is_file() {
+            true => Ok(path),
+            false => Err(format!("{VARIABLE}={} is no file", path.display())),
+        };
+    }
+    // Tests run in `deps`, below the folder of binaries.
+    let folders = own.map(|own| own.ancestors().skip(1).take(2));
+    let found = folders
+        .into_iter()
+        .flatten()
+        .map(|folder| folder.join(NAME))
+        .find(|path| path.is_file());
+    found.ok_or_else(|| {
+        format!(
+            "there is no {NAME} beside this program; build it with `ci/libtorch` (it needs torch 2.11 and a C++ \
+             compiler), or name it in {VARIABLE}"
+        )
+    })
+}
+
+/// What it says of itself.
+#[derive(Debug, Deserialize)]
+struct Offered {
+    torch: String,
+    /// Devices by their type.
+    #[serde(default)]
+    count: BTreeMap<String, u64>,
+    #[serde(default)]
+    backends: BTreeMap<String, bool>,
+}
+
+/// Asks the driver what it offers of a platform. Takes at most 30 seconds.
+#[must_use]
+pub fn probe_libtorch(program: &Path, platform: &Platform) -> Observed {
+    match ask(program) {
+        Ok(offered) => observe(&offered, platform),
+        Err(reason) => Observed {
+            usable: Err(reason),
+            torch: None,
+            count: None,
+            backends: BTreeMap::new(),
+        },
+    }
+}
+
+fn observe(offered: &Offered, platform: &Platform) -> Observed {
+    let backends: BTreeMap<String, bool> = platform
+        .backends
+        .iter()
+        .map(|(name, backend)| {
+            // `cpu:gloo,cuda:nccl` needs all of them.
+            let init = backend.init.as_ref().unwrap_or(name);
+            let has = init
+                .split(',')
+                .map(|part| part.rsplit(':').next().unwrap_or(part))
+                .all(|part| offered.backends.get(part) == Some(&true));
+            (name.clone(), has)
+        })
+        .collect();
+    let count = platform
+        .count
+        .as_ref()
+        .map(|_| offered.count.get(&platform.device_type).copied().unwrap_or(0));
+    Observed {
+        usable: judge(offered, platform, &backends, count),
+        torch: Some(offered.torch.clone()),
+        count,
+        backends,
+    }
+}
+
+fn judge(
+    offered: &Offered,
+    platform: &Platform,
+    backends: &BTreeMap<String, bool>,
+    count: Option<u64>,
+) -> Result<(), String> {
+    if let Some(module) = platform.import.iter().find(|module| *module != TORCH) {
+        return Err(format!(
+            "the libtorch driver cannot import the Python module {module}"
+        ));
+    }
+    for (package, wanted) in &platform.requires {
+        if package != TORCH {
+            return Err(format!(
+                "{package} {wanted} is required, and the libtorch driver has no Python packages"
+            ));
+        }
+        let has = &offered.torch;
+        let fits = torch_version(has)
+            .zip(semver::VersionReq::parse(wanted).ok())
+            .is_some_and(|(has, wanted)| wanted.matches(&has));
+        if !fits {
+            return Err(format!("{package} {has} is not {wanted}"));
+        }
+    }
+    if !backends.values().any(|has| *has) {
+        let names: Vec<_> = backends.keys().map(String::as_str).collect();
+        return Err(format!(
+            "the libtorch driver was built without {}",
+            names.join(" and without ")
+        ));
+    }
+    match count {
+        Some(0) => Err(format!("the libtorch driver sees no {}", platform.device_type)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn ask(program: &Path) -> Result<Offered, String> {
+    let shown = program.display();
+    let (text, end) = run(program).map_err(|error| format!("{shown} cannot be run: {error}"))?;
+    match end {
+        None => Err(format!("{shown} did not answer within {} s", LIMIT.as_secs())),
+        Some(status) if !status.success() => {
+            let last = text.lines().rev().find(|line| !line.trim().is_empty());
+            Err(format!("{shown} fails: {}", last.unwrap_or("it says nothing")))
+        }
+        Some(_) => {
+            let line = text.lines().find(|line| line.starts_with('{'));
+            serde_json::from_str(line.unwrap_or_default())
+                .map_err(|error| format!("the answer of {shown} makes no sense: {error}"))
+        }
+    }
+}
+
+fn run(program: &Path) -> io::Result<(String, Option<ExitStatus>)> {
+    let mut output = tempfile::tempfile()?;
+    let child = Command::new(program)
+        .arg("probe")
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let end = wait(child, LIMIT)?;
+    Ok((read(&mut output)?, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::platform;
+    use crate::yaml::Source;
+
+    fn platform(fields: &str) -> Platform {
+        let text = format!(
+            "name: t\ndevice_type: t\nevidence: simulated\n{fields}\n\
+             backends: {{gloo: {{supports: [{{ops: barrier}}]}}, nccl: {{supports: [{{ops: barrier}}]}}}}\n"
+        );
+        platform::parse(Source::new("t.yaml", text), Path::new(".")).unwrap()
+    }
+
+    fn observed(says: &str, fields: &str) -> Observed {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(NAME);
+        fs::write(&program, format!("#!/bin/sh\n{says}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        probe_libtorch(&program, &platform(fields))
+    }
+
+    const SAYS: &str = r#"echo '{"torch":"2.11.0+x","count":{"t":2},"backends":{"gloo":true,"nccl":false}}'"#;
+
+    #[test]
+    fn what_it_says_is_what_there_is() {
+        let found = observed(SAYS, "requires: {torch: \">=2.4\"}");
+        assert_eq!(found.usable, Ok(()));
+        assert_eq!(found.torch.as_deref(), Some("2.11.0+x"));
+        assert_eq!((found.backends["gloo"], found.backends["nccl"]), (true, false));
+        assert_eq!(observed(SAYS, "count: t.device_count()").count, Some(2));
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_said() {
+        let refused = |says: &str, fields: &str| observed(says, fields).usable.unwrap_err();
+        assert!(refused(SAYS, "import: [torch, torch_x]").contains("Python module torch_x"));
+        assert!(refused(SAYS, "requires: {torch: \">=3\"}").contains("2.11.0+x is not"));
+        assert!(refused("echo wants libtorch 2.11; exit 1", "").contains("wants libtorch 2.11"));
+        assert!(refused("echo hello", "").contains("makes no sense"));
+    }
+
+    #[test]
+    fn it_is_beside_the_program_or_where_the_variable_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(NAME);
+        let test = folder.path().join("deps/test-0");
+        let missing = find(None, Some(&test)).unwrap_err();
+        assert!(missing.contains("ci/libtorch"), "{missing}");
+        fs::write(&program, "").unwrap();
+        assert_eq!(find(None, Some(&test)), Ok(program.clone()));
+        assert_eq!(find(None, Some(&folder.path().join("allranks"))), Ok(program.clone()));
+        assert_eq!(find(Some(program.clone().into()), None), Ok(program));
+        assert!(find(Some("/no/such/file".into()), None).is_err());
+    }
+}
