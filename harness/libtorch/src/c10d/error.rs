@@ -9,7 +9,6 @@ use super::sys;
 
 /// The class of an error, in the shim's order (`enum ar_kind`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the variants are Python's names")]
 pub enum Kind {
     Runtime,
     Value,

@@ -238,3 +238,75 @@ fn c_strings(texts: &[&str]) -> Result<(Vec<CString>, Vec<*const c_char>)> {
     let pointers = kept.iter().map(|text| text.as_ptr()).collect();
     Ok((kept, pointers))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::c10d::ReduceOp;
+
+    /// A world of one over Gloo.
+    fn alone(folder: &std::path::Path) -> Group {
+        let store = Store::file(&folder.join("store"), 1).unwrap();
+        let group = Group::new(&store, 0, 1, "gloo").unwrap();
+        group
+            .add_gloo(&BackendArguments {
+                devices: &["cpu"],
+                store: &store,
+                timeout: Duration::from_secs(5),
+                global_ranks: &[],
+                name: "0",
+                wrapped: false,
+                bound: None,
+            })
+            .unwrap();
+        group
+    }
+
+    #[test]
+    fn tensors_are_shared_and_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = alone(folder.path());
+        assert_eq!(group.timeout("cpu").unwrap(), Duration::from_secs(5));
+        let input = Tensor::from_slice(&[1.0_f32, 2.0]);
+        let output = Tensor::zeros([2], (tch::Kind::Float, tch::Device::Cpu));
+        let work = group.all_gather(&[output.shallow_clone()], &input, true);
+        work.unwrap().unwrap().wait(None).unwrap();
+        assert_eq!(Vec::<f32>::try_from(&output).unwrap(), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_refusal_of_the_backend_is_typed_and_the_group_lives_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = alone(folder.path());
+        let tensor = Tensor::from_slice(&[1_i16]);
+        let op = ReduceOp {
+            op: allranks::dtype::ReduceOp::Sum,
+            factor: 1.0,
+            tensor: None,
+        };
+        let refused = group
+            .all_reduce(&[tensor], &op, false)
+            .and_then(|work| work.map_or(Ok(()), |work| work.wait(None)))
+            .unwrap_err();
+        assert_eq!(refused.kind, Kind::Runtime);
+        assert!(refused.message.contains("Invalid scalar type"), "{refused}");
+        group.barrier("cpu", false).unwrap().unwrap().wait(None).unwrap();
+    }
+
+    #[test]
+    fn a_device_without_backend_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = alone(folder.path());
+        let error = group.timeout("meta").unwrap_err();
+        assert!(error.message.contains("meta"), "{error}");
+        assert!(group.add_nccl(&BackendArguments {
+            devices: &["cuda"],
+            store: &Store::file(&folder.path().join("other"), 1).unwrap(),
+            timeout: Duration::from_secs(5),
+            global_ranks: &[],
+            name: "1",
+            wrapped: false,
+            bound: None,
+        }).is_err());
+    }
+}

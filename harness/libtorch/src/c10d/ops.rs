@@ -1,6 +1,6 @@
 //! Collectives and messages: a group's methods, each one call of `c10d::ProcessGroup`.
 //!
-//! Roots and peers are ranks in the group. A backend may return no work; then there is nothing to wait for.
+//! They bear the names of `torch.distributed` and fail with c10d's errors. Roots and peers are ranks in the group. A backend may return no work; then there is nothing to wait for.
 
 use std::ptr;
 use std::time::Duration;
@@ -73,11 +73,6 @@ fn made(call: impl FnOnce(*mut *mut sys::ArWork) -> *mut sys::ArError) -> Result
     unsafe_code,
     reason = "calls of the shim: a group's pointer is valid from its making to its drop, tensors and lists of them outlive \
               their call, and libtorch counts its own references to what it goes on using"
-)]
-#[expect(
-    missing_docs,
-    clippy::missing_errors_doc,
-    reason = "the functions are c10d's and bear the names of torch.distributed; errors are c10d's"
 )]
 impl Group {
     pub fn all_reduce(

@@ -144,3 +144,42 @@ impl Drop for Store {
         unsafe { sys::ar_store_free(self.0.as_ptr()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_keeps_keys_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::file(&folder.path().join("store"), 1).unwrap();
+        let side = store.prefix("side").unwrap();
+        assert_eq!(store.add("count", 2).unwrap(), 2);
+        assert_eq!(side.add("count", 5).unwrap(), 5);
+        assert_eq!(store.add("count", 1).unwrap(), 3);
+    }
+
+    #[test]
+    fn waiting_in_vain_is_an_error_of_the_store() {
+        let store = Store::tcp("127.0.0.1", 0, 1, true, Duration::from_secs(5), false).unwrap();
+        store.set("there", "1").unwrap();
+        store.wait("there", Duration::from_secs(5)).unwrap();
+        let error = store.wait("never", Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind, Kind::DistStore, "{error}");
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error_of_the_network() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let refused = Store::tcp("127.0.0.1", port, 1, true, Duration::from_secs(1), false);
+        assert_eq!(refused.unwrap_err().kind, Kind::DistNetwork);
+    }
+
+    #[test]
+    fn a_zero_byte_in_a_key_never_reaches_c() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::file(&folder.path().join("store"), 1).unwrap();
+        assert_eq!(store.add("a\0b", 1).unwrap_err().kind, Kind::Value);
+    }
+}

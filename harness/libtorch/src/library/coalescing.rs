@@ -24,7 +24,6 @@ pub struct Recorded {
 
 /// The calls that are gathered; others are made at once even inside a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of the calls")]
 pub enum What {
     AllReduce,
     AllGatherIntoTensor,

@@ -47,7 +47,6 @@ pub type Place = Option<Arc<Member>>;
 
 /// Arguments of `init_process_group`.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the fields are the call's own")]
 pub struct InitArguments<'a> {
     pub backend: &'a str,
     pub method: StoreMethod,
@@ -61,7 +60,6 @@ pub struct InitArguments<'a> {
 
 /// Arguments of `new_group`.
 #[derive(Debug)]
-#[expect(missing_docs, reason = "the fields are the call's own")]
 pub struct NewGroupArguments<'a> {
     pub name: &'a str,
     pub ranks: &'a [Rank],
@@ -161,10 +159,15 @@ impl Groups {
             "world_size": size,
             "backend": made.backend,
         });
-        let mut known = self.known();
-        known.alive.push(Arc::clone(&made));
-        known.world = Some(made);
-        known.store = Some(store);
+        {
+            let mut known = self.known();
+            known.alive.push(Arc::clone(&made));
+            known.world = Some(made);
+            known.store = Some(Arc::clone(&store));
+        }
+        if meets_after_init() {
+            meet(&store, &name, size, how.timeout)?;
+        }
         Ok(told)
     }
 
@@ -201,6 +204,9 @@ impl Groups {
             self.number()
         };
         let Some(rank) = ranks.iter().position(|rank| *rank == me) else {
+            if meets_after_init() {
+                meet(&store, &name, size as u32, how.timeout)?;
+            }
             return Ok(self.keep(how.name, None));
         };
         let global_ranks: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
@@ -216,6 +222,13 @@ impl Groups {
             bound: world.bound.as_deref(),
         })?;
         self.known().alive.push(Arc::clone(&made));
+        if meets_after_init() {
+            if how.local_sync {
+                meet(&store.prefix(&format!("{name}/"))?, &name, ranks.len() as u32, how.timeout)?;
+            } else {
+                meet(&store, &name, size as u32, how.timeout)?;
+            }
+        }
         Ok(self.keep(how.name, Some(made)))
     }
 
@@ -406,6 +419,21 @@ fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
     store.prefix("default_pg")
 }
 
+/// Whether `TORCH_DIST_INIT_BARRIER` asks that ranks wait for each other once a group is made.
+fn meets_after_init() -> bool {
+    env::var("TORCH_DIST_INIT_BARRIER").is_ok_and(|value| value == "1")
+}
+
+/// `_store_based_barrier`.
+fn meet(store: &Store, name: &str, size: u32, timeout: Duration) -> Result<()> {
+    let key = format!("store_based_barrier_key:{name}");
+    let last = format!("{key}:last_worker");
+    if store.add(&key, 1)? == i64::from(size) {
+        store.set(&last, "1")?;
+    }
+    store.wait(&last, timeout)
+}
+
 /// What a group is made of.
 struct Making<'a> {
     name: &'a str,
@@ -448,9 +476,7 @@ fn make(how: &Making<'_>) -> Result<Arc<Member>> {
             "gloo" => group.add_gloo(&arguments)?,
             "nccl" => group.add_nccl(&arguments)?,
             other => {
-                return Err(value_error(format!(
-                    "the libtorch driver has no backend {other}"
-                )));
+                return Err(value_error(format!("Unknown backend type {other}")));
             }
         }
     }

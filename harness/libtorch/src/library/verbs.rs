@@ -15,6 +15,10 @@ use crate::c10d::{self, Error, InferenceMode, Kind, Result};
 use crate::census::take_census;
 use crate::process::set_variable;
 
+/// How often a rank signals itself before it concludes that the signal does not end it.
+const ATTEMPTS: u32 = 200;
+/// From one attempt to the next.
+const AGAIN: Duration = Duration::from_millis(10);
 /// The one module of Python that this driver has, in its own way.
 const TORCH: &str = "torch";
 
@@ -144,9 +148,11 @@ impl Library {
                 let named = Signal::from_named_raw(*signal).ok_or_else(|| {
                     Error::new(Kind::Value, format!("there is no signal {signal}"))
                 })?;
-                signal_self(named)?;
-                // Until it is delivered.
-                thread::sleep(Duration::from_secs(60));
+                // More than once: Rust's own handler of SIGSEGV and SIGBUS takes the first, and the default comes after it.
+                for _ in 0..ATTEMPTS {
+                    signal_self(named)?;
+                    thread::sleep(AGAIN);
+                }
                 Ok(Value::Null)
             }
             Call::Exit { code } => {
