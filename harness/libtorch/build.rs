@@ -71,7 +71,9 @@ fn compile(root: &Path, with_nccl: bool) {
         .files(["error", "store", "group", "ops"].map(|name| format!("shim/{name}.cpp")));
     if with_nccl {
         let Ok(folders) = env::var("ALLRANKS_CUDA_INCLUDE") else {
-            fail("the feature `nccl` needs ALLRANKS_CUDA_INCLUDE; hint: build with `ci/libtorch --nccl`");
+            fail(
+                "the feature `nccl` needs ALLRANKS_CUDA_INCLUDE; hint: build with `ci/libtorch --nccl`",
+            );
         };
         for folder in folders.split(':').filter(|folder| !folder.is_empty()) {
             shim.flag("-isystem").flag(folder);

@@ -14,7 +14,11 @@ pub fn now() -> u64 {
 /// Names the clock: equal on ranks whose times can be compared.
 #[must_use]
 pub fn name() -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let host = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| {
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
+    });
     format!("{}/monotonic", host.trim())
 }

@@ -20,7 +20,8 @@ use std::io::{self, Write};
 
 use life::ORPHANED;
 
-const USAGE: &str = "usage: allranks-libtorch [zygote | probe]; `allranks run --driver libtorch` starts it";
+const USAGE: &str =
+    "usage: allranks-libtorch [zygote | probe]; `allranks run --driver libtorch` starts it";
 
 fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
@@ -46,9 +47,7 @@ fn main() {
 /// `ALLRANKS_EXIT=interpreter`, or the call `exit`, asks for them.
 fn finish(ended: io::Result<i32>) -> ! {
     let code = match ended {
-        Ok(code) if code != 0 || env::var_os("ALLRANKS_EXIT").is_some() => {
-            std::process::exit(code)
-        }
+        Ok(code) if code != 0 || env::var_os("ALLRANKS_EXIT").is_some() => std::process::exit(code),
         Ok(code) => code,
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ORPHANED,
         Err(error) => {

@@ -12,7 +12,10 @@ pub fn leave_at_once(code: i32) -> ! {
 }
 
 /// Sets a variable of the environment, or removes it.
-#[expect(unsafe_code, reason = "the environment is the process's, not a thread's")]
+#[expect(
+    unsafe_code,
+    reason = "the environment is the process's, not a thread's"
+)]
 pub fn set_variable(name: &OsStr, value: Option<&OsStr>) {
     // SAFETY: called from the rank's main thread, and by scripts that say so. Other threads are libtorch's; they read it
     // where Python's ranks would, too, whose `os.environ` does the same `setenv`.

@@ -4,10 +4,10 @@ use std::env;
 use std::io;
 
 use allranks::dtype::DType;
+use allranks::names;
 use allranks::protocol::{
     CallResult, CallStatus, FromRank, Hello, Step, StepResult, ToRank, VERSION,
 };
-use allranks::names;
 use serde::Serialize;
 use serde_json::Value;
 use tch::{Device, Tensor};
@@ -74,8 +74,7 @@ pub fn run() -> io::Result<i32> {
 }
 
 fn parse(header: &[u8]) -> io::Result<ToRank> {
-    serde_json::from_slice(header)
-        .map_err(|error| garbage(format!("unknown frame: {error}")))
+    serde_json::from_slice(header).map_err(|error| garbage(format!("unknown frame: {error}")))
 }
 
 fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {

@@ -205,9 +205,8 @@ impl Zygote {
     fn kill_remains(&self, of: Option<Pid>) -> u32 {
         let mut running = 0;
         let is_theirs = |pid: Pid| {
-            getsid(Some(pid)).is_ok_and(|session| {
-                self.ranks.contains_key(&session) && Some(session) != of
-            })
+            getsid(Some(pid))
+                .is_ok_and(|session| self.ranks.contains_key(&session) && Some(session) != of)
         };
         loop {
             let orphans: Vec<Pid> = own_children()
@@ -224,7 +223,10 @@ impl Zygote {
             for pid in orphans {
                 // Before it has gone, its own children do not come here.
                 wait_for(pid);
-                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+                let _ = waitid(
+                    WaitId::Pid(pid),
+                    WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+                );
             }
         }
     }

@@ -91,10 +91,13 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
             (name.clone(), has)
         })
         .collect();
-    let count = platform
-        .count
-        .as_ref()
-        .map(|_| offered.count.get(&platform.device_type).copied().unwrap_or(0));
+    let count = platform.count.as_ref().map(|_| {
+        offered
+            .count
+            .get(&platform.device_type)
+            .copied()
+            .unwrap_or(0)
+    });
     Observed {
         usable: judge(offered, platform, &backends, count),
         torch: Some(offered.torch.clone()),
@@ -136,7 +139,10 @@ fn judge(
         ));
     }
     match count {
-        Some(0) => Err(format!("the libtorch driver sees no {}", platform.device_type)),
+        Some(0) => Err(format!(
+            "the libtorch driver sees no {}",
+            platform.device_type
+        )),
         Some(_) | None => Ok(()),
     }
 }
@@ -145,10 +151,16 @@ fn ask(program: &Path) -> Result<Offered, String> {
     let shown = program.display();
     let (text, end) = run(program).map_err(|error| format!("{shown} cannot be run: {error}"))?;
     match end {
-        None => Err(format!("{shown} did not answer within {} s", LIMIT.as_secs())),
+        None => Err(format!(
+            "{shown} did not answer within {} s",
+            LIMIT.as_secs()
+        )),
         Some(status) if !status.success() => {
             let last = text.lines().rev().find(|line| !line.trim().is_empty());
-            Err(format!("{shown} fails: {}", last.unwrap_or("it says nothing")))
+            Err(format!(
+                "{shown} fails: {}",
+                last.unwrap_or("it says nothing")
+            ))
         }
         Some(_) => {
             let line = text.lines().find(|line| line.starts_with('{'));
@@ -196,14 +208,18 @@ mod tests {
         probe_libtorch(&program, &platform(fields))
     }
 
-    const SAYS: &str = r#"echo '{"torch":"2.11.0+x","count":{"t":2},"backends":{"gloo":true,"nccl":false}}'"#;
+    const SAYS: &str =
+        r#"echo '{"torch":"2.11.0+x","count":{"t":2},"backends":{"gloo":true,"nccl":false}}'"#;
 
     #[test]
     fn what_it_says_is_what_there_is() {
         let found = observed(SAYS, "requires: {torch: \">=2.4\"}");
         assert_eq!(found.usable, Ok(()));
         assert_eq!(found.torch.as_deref(), Some("2.11.0+x"));
-        assert_eq!((found.backends["gloo"], found.backends["nccl"]), (true, false));
+        assert_eq!(
+            (found.backends["gloo"], found.backends["nccl"]),
+            (true, false)
+        );
         assert_eq!(observed(SAYS, "count: t.device_count()").count, Some(2));
     }
 
@@ -225,7 +241,10 @@ mod tests {
         assert!(missing.contains("ci/libtorch"), "{missing}");
         fs::write(&program, "").unwrap();
         assert_eq!(find(None, Some(&test)), Ok(program.clone()));
-        assert_eq!(find(None, Some(&folder.path().join("allranks"))), Ok(program.clone()));
+        assert_eq!(
+            find(None, Some(&folder.path().join("allranks"))),
+            Ok(program.clone())
+        );
         assert_eq!(find(Some(program.clone().into()), None), Ok(program));
         assert!(find(Some("/no/such/file".into()), None).is_err());
     }

@@ -10,8 +10,8 @@ mod version;
 
 #[cfg(test)]
 pub(crate) use declare::tests::check as example_check;
-pub(crate) use load::yaml_files;
 pub use libtorch::{libtorch, probe_libtorch};
+pub(crate) use load::yaml_files;
 pub use load::{load, parse};
 pub use probe::{Observed, probe};
 pub use python::{Interpreter, python};

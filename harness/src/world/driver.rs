@@ -60,9 +60,7 @@ impl Driver {
                 words([&python.to_string_lossy(), "-m", "allranks_rank.zygote"]),
                 Some(package),
             )),
-            Self::Libtorch(program) => {
-                Some((words([&program.to_string_lossy(), "zygote"]), None))
-            }
+            Self::Libtorch(program) => Some((words([&program.to_string_lossy(), "zygote"]), None)),
             Self::Command(_) => None,
         }
     }

@@ -112,7 +112,13 @@ impl LocalLauncher {
             }
             let supervisor = self.supervisor.as_deref();
             let ranks = &order.ranks;
-            Box::new(fresh::start(&argv, supervisor, &place.token, ranks, &sender))
+            Box::new(fresh::start(
+                &argv,
+                supervisor,
+                &place.token,
+                ranks,
+                &sender,
+            ))
         };
         Ok(World {
             events,

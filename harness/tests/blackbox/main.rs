@@ -4,6 +4,7 @@
 //! Out: exit codes, results, reports, and that nothing is left behind. Trials that need torch are listed as ignored
 //! where there is none; the others need `python3` only.
 
+mod both_drivers;
 mod disk;
 mod faults;
 mod launcher;
@@ -18,6 +19,7 @@ mod watch;
 
 use std::process::ExitCode;
 
+use allranks::platform;
 use libtest_mimic::{Arguments, Trial};
 use stage::Stage;
 
@@ -25,6 +27,8 @@ use stage::Stage;
 struct Test {
     name: String,
     needs_torch: bool,
+    /// Needs the libtorch driver beside the binary: `ci/test` builds it, `cargo build` alone does not.
+    needs_libtorch: bool,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -35,6 +39,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
     Test {
         name: name.into(),
         needs_torch: false,
+        needs_libtorch: false,
         is_slow: false,
         body: Box::new(body),
     }
@@ -60,7 +65,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let no_torch = why_no_torch();
     if let Some(reason) = &no_torch {
-        tell(reason);
+        tell("torch", reason);
+    }
+    let no_libtorch = platform::libtorch().err();
+    if let Some(reason) = &no_libtorch {
+        tell("the libtorch driver", reason);
     }
     let tests = [
         launcher::tests(),
@@ -68,6 +77,7 @@ fn main() -> ExitCode {
         vices::tests(),
         usage::tests(),
         signals::tests(),
+        both_drivers::tests(),
         disk::tests(),
         faults::tests(),
         repro::tests(),
@@ -79,6 +89,7 @@ fn main() -> ExitCode {
         .flatten()
         .map(|test| {
             let ignored = test.needs_torch && no_torch.is_some();
+            let has_no_driver = test.needs_libtorch && no_libtorch.is_some();
             let body = test.body;
             let trial = Trial::test(test.name, move || {
                 body();
@@ -88,6 +99,10 @@ fn main() -> ExitCode {
                 trial.with_kind("slow").with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
+            } else if has_no_driver {
+                trial
+                    .with_kind("no libtorch driver")
+                    .with_ignored_flag(true)
             } else {
                 trial
             }
@@ -107,6 +122,6 @@ fn why_no_torch() -> Option<String> {
     clippy::print_stderr,
     reason = "this is a program; its output is the test runner's"
 )]
-fn tell(reason: &str) {
-    eprintln!("trials that need torch are not run: {}", reason.trim());
+fn tell(what: &str, reason: &str) {
+    eprintln!("trials that need {what} are not run: {}", reason.trim());
 }

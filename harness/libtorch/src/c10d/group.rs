@@ -192,9 +192,7 @@ impl Group {
         let device = c_string(device)?;
         let mut timeout = 0;
         // SAFETY: see the reason above.
-        check(unsafe {
-            sys::ar_group_timeout(self.as_ptr(), device.as_ptr(), &raw mut timeout)
-        })?;
+        check(unsafe { sys::ar_group_timeout(self.as_ptr(), device.as_ptr(), &raw mut timeout) })?;
         Ok(Duration::from_millis(timeout.unsigned_abs()))
     }
 
@@ -290,7 +288,12 @@ mod tests {
             .unwrap_err();
         assert_eq!(refused.kind, Kind::Runtime);
         assert!(refused.message.contains("Invalid scalar type"), "{refused}");
-        group.barrier("cpu", false).unwrap().unwrap().wait(None).unwrap();
+        group
+            .barrier("cpu", false)
+            .unwrap()
+            .unwrap()
+            .wait(None)
+            .unwrap();
     }
 
     #[test]
@@ -299,14 +302,18 @@ mod tests {
         let group = alone(folder.path());
         let error = group.timeout("meta").unwrap_err();
         assert!(error.message.contains("meta"), "{error}");
-        assert!(group.add_nccl(&BackendArguments {
-            devices: &["cuda"],
-            store: &Store::file(&folder.path().join("other"), 1).unwrap(),
-            timeout: Duration::from_secs(5),
-            global_ranks: &[],
-            name: "1",
-            wrapped: false,
-            bound: None,
-        }).is_err());
+        assert!(
+            group
+                .add_nccl(&BackendArguments {
+                    devices: &["cuda"],
+                    store: &Store::file(&folder.path().join("other"), 1).unwrap(),
+                    timeout: Duration::from_secs(5),
+                    global_ranks: &[],
+                    name: "1",
+                    wrapped: false,
+                    bound: None,
+                })
+                .is_err()
+        );
     }
 }

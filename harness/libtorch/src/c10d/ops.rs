@@ -97,13 +97,7 @@ impl Group {
         let list = Pointers::of(tensors);
         // SAFETY: see the reason above.
         made(|out| unsafe {
-            sys::ar_all_reduce_coalesced(
-                self.as_ptr(),
-                list.list(),
-                op.raw(),
-                is_async.into(),
-                out,
-            )
+            sys::ar_all_reduce_coalesced(self.as_ptr(), list.list(), op.raw(), is_async.into(), out)
         })
     }
 
@@ -322,13 +316,7 @@ impl Group {
         let (to, from) = (Pointers::of(outputs), Pointers::of(inputs));
         // SAFETY: see the reason above.
         made(|out| unsafe {
-            sys::ar_all_to_all(
-                self.as_ptr(),
-                to.list(),
-                from.list(),
-                is_async.into(),
-                out,
-            )
+            sys::ar_all_to_all(self.as_ptr(), to.list(), from.list(), is_async.into(), out)
         })
     }
 
@@ -359,9 +347,7 @@ impl Group {
     pub fn barrier(&self, device: &str, is_async: bool) -> Result<Option<Work>> {
         let device = c_string(device)?;
         // SAFETY: see the reason above.
-        made(|out| unsafe {
-            sys::ar_barrier(self.as_ptr(), device.as_ptr(), is_async.into(), out)
-        })
+        made(|out| unsafe { sys::ar_barrier(self.as_ptr(), device.as_ptr(), is_async.into(), out) })
     }
 
     pub fn monitored_barrier(&self, timeout: Duration) -> Result<()> {

@@ -33,10 +33,7 @@ pub enum What {
 impl Member {
     /// Gathers a call if a manager is open; otherwise gives it back.
     pub fn gather_up(&self, recorded: Recorded) -> Option<Recorded> {
-        let mut gathered = self
-            .gathered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         match gathered.as_mut() {
             Some(calls) => {
                 calls.push(recorded);
@@ -47,10 +44,7 @@ impl Member {
     }
 
     fn replace_gathered(&self, with: Option<Vec<Recorded>>) -> Option<Vec<Recorded>> {
-        let mut gathered = self
-            .gathered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *gathered, with)
     }
 }
@@ -95,7 +89,10 @@ impl Library {
         let Some(first) = gathered.first() else {
             return Ok(None);
         };
-        let inputs: Vec<Tensor> = gathered.iter().map(|one| one.input.shallow_clone()).collect();
+        let inputs: Vec<Tensor> = gathered
+            .iter()
+            .map(|one| one.input.shallow_clone())
+            .collect();
         let outputs = || {
             gathered
                 .iter()

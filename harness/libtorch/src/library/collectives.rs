@@ -75,7 +75,9 @@ impl Library {
                 let Some(member) = place else {
                     return self.finish(index, *async_op, None);
                 };
-                let work = member.group.broadcast(&self.real(*tensor)?, root, *async_op)?;
+                let work = member
+                    .group
+                    .broadcast(&self.real(*tensor)?, root, *async_op)?;
                 self.finish(index, *async_op, work)
             }
             Call::Reduce {

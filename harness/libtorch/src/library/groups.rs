@@ -115,9 +115,11 @@ impl Groups {
         if name == WORLD {
             return self.world().map(Some);
         }
-        self.known().named.get(name).cloned().ok_or_else(|| {
-            Error::new(Kind::Lookup, format!("this rank has no group '{name}'"))
-        })
+        self.known()
+            .named
+            .get(name)
+            .cloned()
+            .ok_or_else(|| Error::new(Kind::Lookup, format!("this rank has no group '{name}'")))
     }
 
     /// `init_process_group`.
@@ -224,7 +226,12 @@ impl Groups {
         self.known().alive.push(Arc::clone(&made));
         if meets_after_init() {
             if how.local_sync {
-                meet(&store.prefix(&format!("{name}/"))?, &name, ranks.len() as u32, how.timeout)?;
+                meet(
+                    &store.prefix(&format!("{name}/"))?,
+                    &name,
+                    ranks.len() as u32,
+                    how.timeout,
+                )?;
             } else {
                 meet(&store, &name, size as u32, how.timeout)?;
             }
@@ -392,9 +399,11 @@ fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
         let (host, port) = text
             .rsplit_once(':')
             .ok_or_else(|| value_error(format!("port number missing in {text:?}")))?;
-        let port = port
-            .parse()
-            .map_err(|_| value_error(format!("port must have value from 0 to 65535 but was {port}.")))?;
+        let port = port.parse().map_err(|_| {
+            value_error(format!(
+                "port must have value from 0 to 65535 but was {port}."
+            ))
+        })?;
         Ok((host.trim_matches(['[', ']']).to_owned(), port))
     };
     let shared = |host: &str, port: u16| Store::tcp(host, port, size, rank == 0, how.timeout, true);
@@ -503,7 +512,12 @@ fn make(how: &Making<'_>) -> Result<Arc<Member>> {
 
 /// `BackendConfig`: each backend and the device types it serves.
 fn backends(text: &str) -> Result<Vec<(String, Vec<String>)>> {
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    let owned = |names: &[&str]| {
+        names
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<Vec<_>>()
+    };
     if !text.contains(':') {
         let devices = match text {
             "nccl" => owned(&["cuda"]),
@@ -520,7 +534,10 @@ fn backends(text: &str) -> Result<Vec<(String, Vec<String>)>> {
     }
     // One backend for all of them is made once.
     if served.iter().all(|(backend, _)| *backend == served[0].0) {
-        let devices = served.iter().flat_map(|(_, devices)| devices.clone()).collect();
+        let devices = served
+            .iter()
+            .flat_map(|(_, devices)| devices.clone())
+            .collect();
         return Ok(vec![(served[0].0.clone(), devices)]);
     }
     Ok(served)
@@ -552,7 +569,13 @@ mod tests {
     #[test]
     fn there_is_no_world_before_init() {
         let groups = Groups::default();
-        assert!(groups.find(WORLD).unwrap_err().message.contains("not been initialized"));
+        assert!(
+            groups
+                .find(WORLD)
+                .unwrap_err()
+                .message
+                .contains("not been initialized")
+        );
         assert_eq!(groups.find("side").unwrap_err().kind, Kind::Lookup);
         assert!(groups.destroy(WORLD).is_err());
     }

@@ -62,9 +62,7 @@ impl Library {
                 self.works.insert(index, Works::of(work));
                 Ok(Value::Null)
             }
-            Call::BatchIsendIrecv { group, ops } => {
-                self.batch(group, ops).map(|()| Value::Null)
-            }
+            Call::BatchIsendIrecv { group, ops } => self.batch(group, ops).map(|()| Value::Null),
             _ => Err(Error::new(
                 Kind::NotImplemented,
                 format!("`{}` is no message", call.name()),
@@ -94,13 +92,7 @@ impl Library {
     }
 
     /// Receives; the sender's global rank, or what was passed as it.
-    fn recv(
-        &self,
-        group: &str,
-        tensor: usize,
-        peer: Option<RankRef>,
-        tag: u32,
-    ) -> Result<Value> {
+    fn recv(&self, group: &str, tensor: usize, peer: Option<RankRef>, tag: u32) -> Result<Value> {
         let Some(member) = self.place(group)? else {
             return Ok(Value::from(-1));
         };

@@ -17,8 +17,8 @@ pub use verbs::not_reached;
 
 use std::collections::HashMap;
 
-use allranks::dtype::DType;
 use allranks::dtype;
+use allranks::dtype::DType;
 use allranks::protocol::{Call, CallResult, CallStatus, PREMUL_FACTOR};
 use serde_json::Value;
 use tch::{Device, Tensor};
@@ -232,9 +232,7 @@ impl Library {
             | Call::AllToAll { .. }
             | Call::AllToAllSingle { .. }
             | Call::Barrier { .. }
-            | Call::MonitoredBarrier { .. } => {
-                self.collective(call, index).map(|()| Value::Null)
-            }
+            | Call::MonitoredBarrier { .. } => self.collective(call, index).map(|()| Value::Null),
             Call::SplitGroup { .. }
             | Call::Python { .. }
             | Call::AllGatherObject { .. }
@@ -409,14 +407,15 @@ mod tests {
         );
         assert!(library.same_dtype(&[0, 1]).is_ok());
         let refused = library.same_dtype(&[1, 2]).unwrap_err();
-        assert!(refused.message.contains("torch.float32 and  torch.int32"), "{refused}");
+        assert!(
+            refused.message.contains("torch.float32 and  torch.int32"),
+            "{refused}"
+        );
     }
 
     #[test]
     fn an_attempt_goes_on() {
-        let attempt = call(
-            r#"{"call":"attempt","inner":{"call":"barrier","group":"world"}}"#,
-        );
+        let attempt = call(r#"{"call":"attempt","inner":{"call":"barrier","group":"world"}}"#);
         let went = Library::default().try_call(&mut Nobody, &attempt, 0);
         assert_eq!(went.status, CallStatus::Ok);
         assert_eq!(went.value["raised"]["type"], "ValueError");

@@ -24,12 +24,7 @@ const TORCH: &str = "torch";
 
 impl Library {
     /// Makes one call that is no op.
-    pub(super) fn verb(
-        &mut self,
-        rank: &mut dyn Rank,
-        call: &Call,
-        index: usize,
-    ) -> Result<Value> {
+    pub(super) fn verb(&mut self, rank: &mut dyn Rank, call: &Call, index: usize) -> Result<Value> {
         match call {
             Call::Prepare {
                 import,
@@ -236,8 +231,7 @@ impl Library {
                 .map(|thread| thread.join().unwrap_or_default())
                 .collect()
         });
-        serde_json::to_value(results)
-            .map_err(|error| Error::new(Kind::Runtime, error.to_string()))
+        serde_json::to_value(results).map_err(|error| Error::new(Kind::Runtime, error.to_string()))
     }
 }
 

@@ -1,0 +1,241 @@
+//! The same checks with `--driver python` and `--driver libtorch` come to the same outcome and verdict, but for what
+//! `fixtures/drivers/libtorch.yaml` lists with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use allranks::judge::Outcome;
+use allranks::report::{CheckRecord, Results};
+use regex::Regex;
+use serde::Deserialize;
+
+use super::Test;
+use super::stage::{Stage, checkout};
+
+/// Everything of every kind of op once, and all ways to initialise.
+const SMOKE: &[&str] = &["--profile", "smoke"];
+/// Data: every op, dtype, operator, layout and size of one world.
+const DATA: &[&str] = &[
+    "cases/collectives",
+    "cases/p2p",
+    "cases/edges",
+    "cases/numerics",
+    "--world-size",
+    "3",
+];
+/// Scripts: works, errors, groups, teardown, faults.
+const SCRIPTS: &[&str] = &[
+    "cases/work",
+    "cases/errors",
+    "cases/groups",
+    "cases/teardown",
+    "cases/rendezvous",
+    "cases/robustness",
+    "--world-size",
+    "2",
+];
+/// Profile core is run in so many parts, because no command may take as long as all of it.
+const PARTS: usize = 4;
+
+pub fn tests() -> Vec<Test> {
+    let with_both = |name: &str, selection: &'static [&'static str]| Test {
+        needs_libtorch: true,
+        ..super::with_torch(format!("drivers::agree_on_{name}"), move || {
+            agree(selection)
+        })
+    };
+    let core = Test {
+        is_slow: true,
+        ..super::with_torch("drivers::agree_on_core", || {
+            for part in 1..=PARTS {
+                agree(&["--profile", "core", "--shard", &format!("{part}/{PARTS}")]);
+            }
+        })
+    };
+    vec![
+        with_both("smoke", SMOKE),
+        with_both("data", DATA),
+        with_both("scripts", SCRIPTS),
+        core,
+        Test {
+            needs_libtorch: true,
+            ..super::with_torch("drivers::a_difference_is_found", a_difference_is_found)
+        },
+    ]
+}
+
+/// What is known of where the drivers part.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    cannot: Vec<Cannot>,
+    differences: Vec<Difference>,
+}
+
+/// Calls that the libtorch driver does not make.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cannot {
+    calls: Vec<String>,
+    reason: String,
+}
+
+/// Checks that come to something else.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Difference {
+    checks: String,
+    python: Outcome,
+    libtorch: Outcome,
+    reason: String,
+}
+
+impl Known {
+    fn read() -> Self {
+        let path = checkout().join("fixtures/drivers/libtorch.yaml");
+        let known: Self = serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let mut reasons = known.cannot.iter().map(|one| &one.reason);
+        let mut more = known.differences.iter().map(|one| &one.reason);
+        assert!(reasons.all(|reason| !reason.is_empty()) && more.all(|reason| !reason.is_empty()));
+        known
+    }
+
+    /// Whether it says that these two come to different things.
+    fn lists(&self, python: &CheckRecord, libtorch: &CheckRecord) -> bool {
+        self.differences.iter().any(|one| {
+            let pattern = Regex::new(&one.checks).unwrap();
+            pattern.is_match(python.id.as_str())
+                && (one.python, one.libtorch) == (python.outcome, libtorch.outcome)
+        })
+    }
+}
+
+/// What two runs of the same selection came to.
+#[derive(Debug, Default)]
+struct Compared {
+    same: usize,
+    /// Calls for want of which checks were not run, and how many.
+    declined: BTreeMap<String, usize>,
+    listed: usize,
+    /// What is written nowhere.
+    complaints: Vec<String>,
+}
+
+fn compare(python: &Results, libtorch: &Results, known: &Known) -> Compared {
+    let mut compared = Compared::default();
+    let others: BTreeMap<_, _> = libtorch
+        .checks
+        .iter()
+        .map(|check| (check.id.as_str(), check))
+        .collect();
+    let may_lack: BTreeSet<&str> = known
+        .cannot
+        .iter()
+        .flat_map(|one| one.calls.iter().map(String::as_str))
+        .collect();
+    if others.len() != python.checks.len() {
+        let counts = (python.checks.len(), others.len());
+        compared
+            .complaints
+            .push(format!("{counts:?} checks with python, with libtorch"));
+    }
+    for one in &python.checks {
+        let Some(other) = others.get(one.id.as_str()) else {
+            compared.complaints.push(format!("{}: only python", one.id));
+            continue;
+        };
+        let lacks = other
+            .summary
+            .strip_prefix("the libtorch driver has no call `")
+            .and_then(|rest| rest.strip_suffix('`'))
+            .filter(|_| other.outcome == Outcome::NotRun);
+        if let Some(call) = lacks.filter(|call| may_lack.contains(call)) {
+            *compared.declined.entry(call.to_owned()).or_default() += 1;
+        } else if (one.outcome, one.verdict) == (other.outcome, other.verdict) {
+            compared.same += 1;
+        } else if known.lists(one, other) {
+            compared.listed += 1;
+        } else {
+            compared.complaints.push(format!(
+                "{}: {:?}, {:?} with python; {:?}, {:?} with libtorch: {}",
+                one.id, one.outcome, one.verdict, other.outcome, other.verdict, other.summary
+            ));
+        }
+    }
+    compared
+}
+
+/// Runs a selection with one driver.
+fn run(stage: &Stage, driver: &str, selection: &[&str]) -> Results {
+    let out = stage.path(driver).display().to_string();
+    let mut arguments = vec!["run"];
+    arguments.extend(selection);
+    arguments.extend(["--platform", "cpu", "--driver", driver, "--out", &out]);
+    let ran = stage.run(&arguments);
+    // 4: what it cannot do is not run, and said to be missing.
+    let expected = [0, if driver == "libtorch" { 4 } else { 0 }];
+    assert!(
+        expected.contains(&ran.code),
+        "{driver} ended with {}:\n{}{}",
+        ran.code,
+        ran.stdout,
+        ran.stderr
+    );
+    let results = stage.results(driver);
+    assert!(!results.checks.is_empty());
+    for check in &results.checks {
+        assert_eq!(check.column.driver, driver);
+    }
+    results
+}
+
+fn agree(selection: &[&str]) {
+    let stage = Stage::new("drivers");
+    let known = Known::read();
+    let [python, libtorch] = ["python", "libtorch"].map(|driver| run(&stage, driver, selection));
+    let compared = compare(&python, &libtorch, &known);
+    assert_eq!(compared.complaints, Vec::<String>::new(), "{compared:#?}");
+    assert!(compared.same > 0);
+}
+
+/// The comparison itself: a verdict that is changed, and a check that is declined for a call that is not listed.
+fn a_difference_is_found() {
+    let stage = Stage::new("drivers-differ");
+    let selection = ["--profile", "smoke", "--world-size", "2"];
+    let [python, mut libtorch] =
+        ["python", "libtorch"].map(|driver| run(&stage, driver, &selection));
+    let mut known = Known::read();
+    let before = compare(&python, &libtorch, &known);
+    assert_eq!(before.complaints.len(), 0);
+    assert_eq!(
+        before.declined.keys().collect::<Vec<_>>(),
+        ["all_gather_object"]
+    );
+
+    let changed = libtorch
+        .checks
+        .iter_mut()
+        .find(|check| check.outcome == Outcome::Pass)
+        .unwrap();
+    changed.outcome = Outcome::Mismatch;
+    let id = changed.id.to_string();
+    let complaints = compare(&python, &libtorch, &known).complaints;
+    assert!(
+        matches!(&complaints[..], [one] if one.starts_with(&id)),
+        "{complaints:?}"
+    );
+
+    known.differences.push(Difference {
+        checks: regex::escape(&id),
+        python: Outcome::Pass,
+        libtorch: Outcome::Mismatch,
+        reason: "a reason".to_owned(),
+    });
+    assert_eq!(compare(&python, &libtorch, &known).listed, 1);
+    known.cannot.clear();
+    let complaints = compare(&python, &libtorch, &known).complaints;
+    assert!(
+        complaints[0].contains("all_gather_object"),
+        "{complaints:?}"
+    );
+}
