@@ -16,13 +16,14 @@ const SHOWN: [&str; 12] = [
     "PJRT_",
 ];
 /// Further variables by name.
-const SHOWN_NAMES: [&str; 6] = [
+const SHOWN_NAMES: [&str; 7] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "ZE_AFFINITY_MASK",
     "ALLRANKS_PYTHON",
+    "ALLRANKS_LIBTORCH",
 ];
 
 /// Writes the file.

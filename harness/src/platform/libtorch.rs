@@ -17,6 +17,8 @@ use super::{Observed, Platform, torch_version};
 const NAME: &str = "allranks-libtorch";
 /// The variable that says where it is.
 const VARIABLE: &str = "ALLRANKS_LIBTORCH";
+/// The version of libtorch it is made for.
+const WANTED: &str = "2.11";
 /// The one Python module that needs no Python to be there.
 const TORCH: &str = "torch";
 
@@ -46,7 +48,7 @@ fn find(asked: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, String> 
         .find(|path| path.is_file());
     found.ok_or_else(|| {
         format!(
-            "there is no {NAME} beside this program; build it with `ci/libtorch` (it needs torch 2.11 and a C++ \
+            "there is no {NAME} beside this program; build it with `ci/libtorch` (it needs torch {WANTED} and a C++ \
              compiler), or name it in {VARIABLE}"
         )
     })
@@ -158,7 +160,7 @@ fn ask(program: &Path) -> Result<Offered, String> {
         Some(status) if !status.success() => {
             let last = text.lines().rev().find(|line| !line.trim().is_empty());
             Err(format!(
-                "{shown} fails: {}",
+                "{shown} fails: {}; it runs with libtorch {WANTED}, the very one that `ci/libtorch` built it against",
                 last.unwrap_or("it says nothing")
             ))
         }
@@ -228,7 +230,11 @@ mod tests {
         let refused = |says: &str, fields: &str| observed(says, fields).usable.unwrap_err();
         assert!(refused(SAYS, "import: [torch, torch_x]").contains("Python module torch_x"));
         assert!(refused(SAYS, "requires: {torch: \">=3\"}").contains("2.11.0+x is not"));
-        assert!(refused("echo wants libtorch 2.11; exit 1", "").contains("wants libtorch 2.11"));
+        let lost = refused("echo symbol lookup error; exit 127", "");
+        assert!(
+            lost.contains("symbol lookup error") && lost.contains("2.11"),
+            "{lost}"
+        );
         assert!(refused("echo hello", "").contains("makes no sense"));
     }
 

@@ -42,7 +42,11 @@ pub fn tests() -> Vec<Test> {
             "harness/tests/blackbox/drivers/clings.py",
             "sleep 3600",
         ),
-        with_torch("kill::zygote", kill_zygote),
+        with_torch("kill::zygote", || kill_zygote("python")),
+        Test {
+            needs_libtorch: true,
+            ..with_torch("kill::libtorch_zygote", || kill_zygote("libtorch"))
+        },
         with_torch("interrupt::sigint", || interrupt(Signal::INT)),
         with_torch("interrupt::sigterm", || interrupt(Signal::TERM)),
         with_torch("interrupt::twice", interrupt_twice),
@@ -98,9 +102,10 @@ fn kill_fresh(driver: &str, word: &str) {
     assert_no_litter(&stage);
 }
 
-fn kill_zygote() {
+fn kill_zygote(driver: &str) {
     let stage = Stage::new("kill");
-    let running = start(&stage, &LONG_RUN);
+    let arguments = [&LONG_RUN[..], &["--platform", "cpu", "--driver", driver]].concat();
+    let running = start(&stage, &arguments);
     stage.wait("a scenario has ended", || {
         is_ended(&stage.path("out/results.jsonl"))
     });
