@@ -19,6 +19,7 @@ use std::env;
 use std::io::{self, Write};
 
 use life::ORPHANED;
+use rank::Ending;
 
 const USAGE: &str =
     "usage: allranks-libtorch [zygote | probe]; `allranks run --driver libtorch` starts it";
@@ -43,12 +44,11 @@ fn main() {
 
 /// Ends the process with the exit code it came to.
 ///
-/// Destructors of libtorch's statics are skipped: they tell nothing about the backend (teardown is a step of its own).
-/// `ALLRANKS_EXIT=interpreter`, or the call `exit`, asks for them.
-fn finish(ended: io::Result<i32>) -> ! {
+/// Destructors of libtorch's statics are skipped, unless they are asked for: they tell nothing about the backend.
+fn finish(ended: io::Result<Ending>) -> ! {
     let code = match ended {
-        Ok(code) if code != 0 || env::var_os("ALLRANKS_EXIT").is_some() => std::process::exit(code),
-        Ok(code) => code,
+        Ok(Ending::Shutdown(code)) => std::process::exit(code),
+        Ok(Ending::AtOnce(code)) => code,
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => ORPHANED,
         Err(error) => {
             let _ = writeln!(io::stderr(), "allranks-libtorch: {error}");
@@ -62,7 +62,7 @@ fn finish(ended: io::Result<i32>) -> ! {
 }
 
 /// What this build offers: `{"torch", "count": {"cuda": n}, "backends": {name: bool}}`.
-fn probe() -> io::Result<i32> {
+fn probe() -> io::Result<Ending> {
     let found = serde_json::json!({
         "torch": c10d::torch_version(),
         "headers": c10d::header_version(),
@@ -70,5 +70,5 @@ fn probe() -> io::Result<i32> {
         "backends": {"gloo": true, "nccl": c10d::has_nccl()},
     });
     writeln!(io::stdout(), "{found}")?;
-    Ok(0)
+    Ok(Ending::AtOnce(0))
 }

@@ -19,11 +19,20 @@ use crate::life::Watch;
 use crate::storages::Storages;
 use crate::wire::{Wire, garbage};
 
-/// One rank from first to last; its exit code. The environment names harness, token and rank.
+/// How a rank is to end its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Now, with this code: groups that have not been destroyed stay as they are.
+    AtOnce(i32),
+    /// Through destructors and the shutdown of libtorch.
+    Shutdown(i32),
+}
+
+/// One rank from first to last. The environment names harness, token and rank.
 ///
 /// # Errors
 /// The connection is closed, or the harness breaks the protocol.
-pub fn run() -> io::Result<i32> {
+pub fn run() -> io::Result<Ending> {
     let variable = |name: &str| {
         env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
     };
@@ -60,7 +69,7 @@ pub fn run() -> io::Result<i32> {
                 }
                 play(&mut wire, &mut library, &step)?;
                 if let Some(code) = library.leaving {
-                    return Ok(code);
+                    return Ok(Ending::Shutdown(code));
                 }
                 steps += 1;
             }
@@ -70,7 +79,12 @@ pub fn run() -> io::Result<i32> {
     }
     watch.stop();
     send(&mut wire, &FromRank::Bye { steps, token })?;
-    Ok(0)
+    if env::var_os("ALLRANKS_EXIT").is_some_and(|how| how == "interpreter") {
+        return Ok(Ending::Shutdown(0));
+    }
+    // Teardown is a step of its own: what it has left must not hold up the end.
+    std::mem::forget(library);
+    Ok(Ending::AtOnce(0))
 }
 
 fn parse(header: &[u8]) -> io::Result<ToRank> {
@@ -85,7 +99,7 @@ fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
 fn play(wire: &mut Wire, library: &mut Library, step: &Step) -> io::Result<()> {
     let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;
     for index in 0..storages.count() {
-        wire.read_into(storages.bytes_mut(index))?;
+        wire.read_into(storages.bytes_mut(index).map_err(io::Error::other)?)?;
     }
     let mut results: Vec<CallResult> = Vec::with_capacity(step.calls.len());
     let mut has_failed = false;
@@ -147,8 +161,11 @@ fn play(wire: &mut Wire, library: &mut Library, step: &Step) -> io::Result<()> {
         calls: results,
         storages: step.storages.clone(),
     });
-    let payload = (0..storages.count()).map(|index| storages.bytes(index));
-    wire.send(&serde_json::to_vec(&header)?, payload)?;
+    let payload = (0..storages.count())
+        .map(|index| storages.bytes(index))
+        .collect::<Result<Vec<_>>>()
+        .map_err(io::Error::other)?;
+    wire.send(&serde_json::to_vec(&header)?, payload.into_iter())?;
     library.end_step();
     Ok(())
 }

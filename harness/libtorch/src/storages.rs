@@ -4,8 +4,6 @@
 //! from the socket in place. The step's tensors are views of it, so nothing is copied on the CPU; and a work that outlives
 //! its step keeps the memory it writes to. On a device each storage is copied there and back.
 
-use std::slice;
-
 use allranks::protocol::Tensor as Spec;
 use tch::{Device, Tensor};
 
@@ -43,26 +41,19 @@ impl Storages {
     }
 
     /// The bytes of one, as they are now.
-    #[expect(unsafe_code, reason = "a tensor's memory is read as bytes")]
-    pub fn bytes(&self, index: usize) -> &[u8] {
-        let length = self.lengths[index];
-        if length == 0 {
-            return &[];
-        }
-        // SAFETY: the tensor is of so many bytes, on the CPU, dense, and lives as long as `self`. A backend that has not
-        // done with it may change it meanwhile: then what is read is what the check is about.
-        unsafe { slice::from_raw_parts(self.bytes[index].data_ptr().cast::<u8>(), length) }
+    ///
+    /// # Errors
+    /// None of a storage made by [`Self::new`].
+    pub fn bytes(&self, index: usize) -> Result<&[u8]> {
+        c10d::bytes(&self.bytes[index])
     }
 
     /// The bytes of one, to be filled, before any tensor sees them.
-    #[expect(unsafe_code, reason = "a tensor's memory is written as bytes")]
-    pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
-        let length = self.lengths[index];
-        if length == 0 {
-            return &mut [];
-        }
-        // SAFETY: the tensor is of so many bytes, on the CPU, dense, ours alone, and lives as long as `self`.
-        unsafe { slice::from_raw_parts_mut(self.bytes[index].data_ptr().cast::<u8>(), length) }
+    ///
+    /// # Errors
+    /// None of a storage made by [`Self::new`].
+    pub fn bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+        c10d::bytes_mut(&mut self.bytes[index])
     }
 
     /// The step's tensors on a device, or in page-locked memory of the host.
@@ -150,7 +141,7 @@ mod tests {
     #[test]
     fn tensors_are_the_storage_itself() {
         let mut storages = Storages::new(&[9, 0]).unwrap();
-        storages.bytes_mut(0).copy_from_slice(&[0; 9]);
+        storages.bytes_mut(0).unwrap().copy_from_slice(&[0; 9]);
         let specs = [
             spec(0, DType::Uint16, &[2], &[2], 1),
             spec(0, DType::Uint8, &[], &[], 8),
@@ -159,10 +150,10 @@ mod tests {
         let mut tensors = storages.tensors(&specs, Device::Cpu, false).unwrap();
         assert_eq!(tensors[2].size(), [0]);
         let _ = tensors[1].fill_(7);
-        assert_eq!(storages.bytes(0), [0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(storages.bytes(0).unwrap(), [0, 0, 0, 0, 0, 0, 0, 0, 7]);
         let _ = tensors[0].f_fill_(0x0102).unwrap();
-        assert_eq!(storages.bytes(0), [0, 0, 2, 1, 0, 0, 2, 1, 7]);
-        assert_eq!(storages.bytes_mut(0).as_ptr() as usize % 64, 0);
+        assert_eq!(storages.bytes(0).unwrap(), [0, 0, 2, 1, 0, 0, 2, 1, 7]);
+        assert_eq!(storages.bytes_mut(0).unwrap().as_ptr() as usize % 64, 0);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use crate::c10d;
 use crate::life::die_with_parent;
 use crate::process::{fork, set_variable, threads};
-use crate::rank;
+use crate::rank::{self, Ending};
 use crate::wire::{Wire, garbage};
 
 /// From one look at a dying process to the next.
@@ -51,7 +51,7 @@ struct Zygote {
 ///
 /// # Errors
 /// The harness cannot be reached, or breaks the protocol.
-pub fn run() -> io::Result<i32> {
+pub fn run() -> io::Result<Ending> {
     let variable = |name: &str| {
         env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
     };
@@ -78,7 +78,7 @@ pub fn run() -> io::Result<i32> {
         }
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             zygote.kill_everything();
-            Ok(0)
+            Ok(Ending::AtOnce(0))
         }
         Err(error) => {
             zygote.kill_everything();
@@ -250,7 +250,7 @@ struct Order {
 }
 
 /// In the forked process: takes on session, output and environment of its own, then runs one rank.
-fn become_rank(order: Order) -> io::Result<i32> {
+fn become_rank(order: Order) -> io::Result<Ending> {
     let Order { fork, parent } = order;
     setsid()?;
     die_with_parent(parent);

@@ -18,7 +18,7 @@ pub use error::{Error, Kind, Result};
 pub use group::{BackendArguments, Group, has_nccl};
 pub use ops::ReduceOp;
 pub use store::Store;
-pub use tensor::{InferenceMode, view};
+pub use tensor::{InferenceMode, bytes, bytes_mut, view};
 pub use work::Work;
 
 use std::ffi::CString;

@@ -1,7 +1,8 @@
-//! What tch has no function for: views of any dtype, and inference mode.
+//! What tch has no function for: a tensor's memory as bytes, views of any dtype, and inference mode.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
+use std::slice;
 
 use allranks::dtype::DType;
 use tch::Tensor;
@@ -64,6 +65,50 @@ pub fn view(
     Ok(unsafe { Tensor::from_ptr(made.cast()) })
 }
 
+/// Where the memory of a tensor of bytes is, and how long; none for no bytes.
+fn memory(tensor: &Tensor) -> Result<Option<(NonNull<u8>, usize)>> {
+    let is_plain = tensor.f_kind()? == tch::Kind::Uint8
+        && tensor.device() == tch::Device::Cpu
+        && tensor.is_contiguous();
+    if !is_plain {
+        return Err(Error::new(
+            Kind::Type,
+            "only a dense tensor of bytes on the CPU can be seen as bytes",
+        ));
+    }
+    let length = tensor.numel();
+    Ok(NonNull::new(tensor.data_ptr().cast::<u8>())
+        .filter(|_| length > 0)
+        .map(|begin| (begin, length)))
+}
+
+/// The memory of a tensor of bytes, not copied.
+///
+/// # Errors
+/// It is no dense tensor of bytes on the CPU.
+#[expect(unsafe_code, reason = "a tensor's memory is read as bytes")]
+pub fn bytes(tensor: &Tensor) -> Result<&[u8]> {
+    Ok(match memory(tensor)? {
+        // SAFETY: the tensor has so many bytes there for as long as it lives, which is longer than the slice. A backend
+        // that has not done with it may still write to it: then what is read is what the check is about.
+        Some((begin, length)) => unsafe { slice::from_raw_parts(begin.as_ptr(), length) },
+        None => &[],
+    })
+}
+
+/// The same, to be written.
+///
+/// # Errors
+/// It is no dense tensor of bytes on the CPU.
+#[expect(unsafe_code, reason = "a tensor's memory is written as bytes")]
+pub fn bytes_mut(tensor: &mut Tensor) -> Result<&mut [u8]> {
+    Ok(match memory(tensor)? {
+        // SAFETY: as above; and the rank writes before it shows the tensor to any backend.
+        Some((begin, length)) => unsafe { slice::from_raw_parts_mut(begin.as_ptr(), length) },
+        None => &mut [],
+    })
+}
+
 /// The pointer of a tensor, to be lent to the shim.
 pub(super) fn pointer(tensor: &Tensor) -> sys::ArTensor {
     tensor.as_ptr().cast_mut().cast()
@@ -97,5 +142,25 @@ impl Drop for InferenceMode {
     fn drop(&mut self) {
         // SAFETY: the pointer is valid, and nobody can use it after this.
         unsafe { sys::ar_mode_free(self.0.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_bytes_are_seen_as_bytes() {
+        let cpu = tch::Device::Cpu;
+        let mut tensor = Tensor::zeros([3], (tch::Kind::Uint8, cpu));
+        bytes_mut(&mut tensor).unwrap()[1] = 7;
+        assert_eq!(Vec::<u8>::try_from(&tensor).unwrap(), [0, 7, 0]);
+        assert_eq!(
+            bytes(&Tensor::zeros([0], (tch::Kind::Uint8, cpu))),
+            Ok(&[][..])
+        );
+        assert!(bytes(&Tensor::zeros([3], (tch::Kind::Float, cpu))).is_err());
+        let strided = Tensor::zeros([6], (tch::Kind::Uint8, cpu)).slice(0, 0, 6, 2);
+        assert!(bytes(&strided).is_err());
     }
 }
