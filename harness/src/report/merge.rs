@@ -5,7 +5,8 @@
 //! - all sets have the same version of allranks and the same seed, or there is no one command that repeats them;
 //! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
 //!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
-//!   merge to say. Results with different versions of torch are not two results of one check: they stand side by side;
+//!   merge to say. Results with different versions of torch, or of different drivers or launchers, are not two results
+//!   of one check: they stand side by side;
 //! - if one set was cut off, so is the merged one;
 //! - the exit code is the most serious one.
 
@@ -14,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
-use super::record::{CheckRecord, Counts, EndRecord, ScenarioRecord};
+use super::record::{CheckRecord, Column, Counts, EndRecord, ScenarioRecord};
 use super::results::Results;
 use crate::judge::Verdict;
 use crate::names::{CheckId, ScenarioId};
@@ -78,8 +79,8 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
     }
     let mut merged = Results::new(into.to_owned(), run);
     merged.end = merged_end(&sets, started);
-    let mut checks = BTreeMap::<(CheckId, String), CheckRecord>::new();
-    let mut scenarios = BTreeMap::<(ScenarioId, String), ScenarioRecord>::new();
+    let mut checks = BTreeMap::<(CheckId, Ran), CheckRecord>::new();
+    let mut scenarios = BTreeMap::<(ScenarioId, Ran), ScenarioRecord>::new();
     for mut set in sets {
         name_torch(&mut set);
         let planned = &mut merged.run.planned;
@@ -166,27 +167,51 @@ fn name_torch(set: &mut Results) {
     }
 }
 
-/// The key of a record that is about the same thing: with the same torch, or where one of the two is unknown.
+/// With what a record of some id came about; others of that id, with something else, stand beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Ran {
+    driver: String,
+    launcher: String,
+    torch: String,
+}
+
+impl Ran {
+    fn of(column: &Column) -> Self {
+        Self {
+            driver: column.driver.clone(),
+            launcher: column.launcher.clone(),
+            torch: column.torch.clone(),
+        }
+    }
+
+    /// Whether the two may be the same: torch is unknown where nothing ran.
+    fn may_be(&self, other: &Self) -> bool {
+        let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
+        is_torch && (&self.driver, &self.launcher) == (&other.driver, &other.launcher)
+    }
+}
+
+/// The key of a record that is about the same thing.
 fn same<Id: Ord + Clone, Record>(
-    records: &BTreeMap<(Id, String), Record>,
+    records: &BTreeMap<(Id, Ran), Record>,
     id: &Id,
-    torch: &str,
-) -> Option<(Id, String)> {
-    let of_id = records.range((id.clone(), String::new())..);
+    ran: &Ran,
+) -> Option<(Id, Ran)> {
+    let of_id = records.range((id.clone(), Ran::default())..);
     of_id
         .map(|(key, _)| key)
         .take_while(|(other, _)| other == id)
-        .find(|(_, other)| other == torch || other.is_empty() || torch.is_empty())
+        .find(|(_, other)| other.may_be(ran))
         .cloned()
 }
 
 /// Puts a check among the others; false if it was there already.
 fn put_check(
-    checks: &mut BTreeMap<(CheckId, String), CheckRecord>,
+    checks: &mut BTreeMap<(CheckId, Ran), CheckRecord>,
     check: CheckRecord,
     folder: &Path,
 ) -> Result<bool, MergeError> {
-    let key = (check.id.clone(), check.column.torch.clone());
+    let key = (check.id.clone(), Ran::of(&check.column));
     let Some(known) = same(checks, &key.0, &key.1) else {
         checks.insert(key, check);
         return Ok(true);
@@ -206,11 +231,11 @@ fn put_check(
 
 /// Puts a scenario among the others; false if it was there already. One without worlds was never started.
 fn put_scenario(
-    scenarios: &mut BTreeMap<(ScenarioId, String), ScenarioRecord>,
+    scenarios: &mut BTreeMap<(ScenarioId, Ran), ScenarioRecord>,
     scenario: ScenarioRecord,
     folder: &Path,
 ) -> Result<bool, MergeError> {
-    let key = (scenario.id.clone(), scenario.column.torch.clone());
+    let key = (scenario.id.clone(), Ran::of(&scenario.column));
     let Some(known) = same(scenarios, &key.0, &key.1) else {
         scenarios.insert(key, scenario);
         return Ok(true);

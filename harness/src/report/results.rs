@@ -111,8 +111,7 @@ impl Results {
     #[must_use]
     pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
         let scenarios = self.scenarios.iter().enumerate();
-        let keyed =
-            scenarios.map(|(place, one)| ((&one.id, one.column.torch.as_str()), (place, one)));
+        let keyed = scenarios.map(|(place, one)| ((&one.id, ran(&one.column)), (place, one)));
         ScenariosByCheck(keyed.collect())
     }
 
@@ -140,22 +139,30 @@ impl Results {
     }
 }
 
-/// See [`Results::scenarios_by_check`]. An id alone is not enough where runs with several versions of torch were merged.
+/// See [`Results::scenarios_by_check`]. An id alone is not enough where runs with several versions of torch, or several
+/// drivers, were merged.
 #[derive(Debug)]
-pub struct ScenariosByCheck<'a>(BTreeMap<(&'a ScenarioId, &'a str), (usize, &'a ScenarioRecord)>);
+pub struct ScenariosByCheck<'a>(
+    BTreeMap<(&'a ScenarioId, [&'a str; 3]), (usize, &'a ScenarioRecord)>,
+);
+
+/// What tells records of one id apart.
+fn ran(column: &Column) -> [&str; 3] {
+    [&column.driver, &column.launcher, &column.torch]
+}
 
 impl<'a> ScenariosByCheck<'a> {
     /// The check's scenario.
     #[must_use]
     pub fn get(&self, check: &CheckRecord) -> Option<&'a ScenarioRecord> {
-        let key = (&check.scenario, check.column.torch.as_str());
+        let key = (&check.scenario, ran(&check.column));
         self.0.get(&key).map(|(_, scenario)| *scenario)
     }
 
     /// Its place among the results' scenarios.
     #[must_use]
     pub fn place(&self, check: &CheckRecord) -> Option<usize> {
-        let key = (&check.scenario, check.column.torch.as_str());
+        let key = (&check.scenario, ran(&check.column));
         self.0.get(&key).map(|(place, _)| *place)
     }
 }

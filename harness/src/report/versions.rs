@@ -43,12 +43,13 @@ impl Versions {
         if torch.len() < 2 {
             return None;
         }
-        let mut checks = BTreeMap::<&CheckId, Vec<Option<&CheckRecord>>>::new();
+        // A check that several drivers made is several checks here.
+        let mut checks = BTreeMap::<(&CheckId, &str), Vec<Option<&CheckRecord>>>::new();
         for check in &results.checks {
             // What never ran has no version, and stands in the list of what was not run.
             if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
                 let row = checks
-                    .entry(&check.id)
+                    .entry((&check.id, check.column.driver.as_str()))
                     .or_insert_with(|| vec![None; torch.len()]);
                 row[place] = Some(check);
             }

@@ -217,3 +217,32 @@ fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
         "{text}"
     );
 }
+
+#[test]
+fn drivers_stand_side_by_side() {
+    let with_driver = |driver: &str| {
+        let mut set = with_torch("2.11.0", &format!("/runs/{driver}"));
+        let checks = set.checks.iter_mut().map(|check| &mut check.column);
+        let scenarios = set.scenarios.iter_mut().map(|one| &mut one.column);
+        for column in checks.chain(scenarios) {
+            driver.clone_into(&mut column.driver);
+        }
+        set
+    };
+    let mut sets = vec![with_driver("python"), with_driver("libtorch")];
+    let both = sets[0].checks.len();
+    let changed = &mut sets[1].checks[0];
+    changed.outcome = Outcome::NotRun;
+    changed.verdict = Verdict::NotRun;
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    assert_eq!(merged.checks.len(), 2 * both);
+    let columns = merged.columns();
+    let of = |driver: &str| columns.iter().filter(|one| one.driver == driver).count();
+    assert_eq!(of("python"), of("libtorch"));
+    let scenarios = merged.scenarios_by_check();
+    for check in &merged.checks {
+        let scenario = scenarios.get(check).unwrap();
+        assert_eq!(scenario.column.driver, check.column.driver);
+    }
+    assert!(Versions::of(&merged).is_none(), "there is one version");
+}
