@@ -566,6 +566,82 @@ mod tests {
         assert!(backends("cpu:gloo,nccl").is_err());
     }
 
+    /// Groups of a world of one, and the world itself; `folder` holds its store.
+    fn alone(folder: &Path) -> (Groups, Arc<Member>) {
+        let groups = Groups::default();
+        let told = groups
+            .init(&InitArguments {
+                backend: "GLOO",
+                method: StoreMethod::File,
+                url: Some(&format!("file://{}", folder.join("store").display())),
+                rank: Rank(0),
+                world_size: 1,
+                timeout: Duration::from_secs(5),
+                hosts: None,
+                device_id: None,
+            })
+            .unwrap();
+        assert_eq!(told, json!({"rank": 0, "world_size": 1, "backend": "gloo"}));
+        let world = groups.world().unwrap();
+        (groups, world)
+    }
+
+    #[test]
+    fn a_group_tells_who_is_in_it_until_it_is_destroyed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (groups, _) = alone(folder.path());
+        let new = |name, ranks: &[Rank]| {
+            groups.new_group(&NewGroupArguments {
+                name,
+                ranks,
+                backend: None,
+                timeout: Duration::from_secs(7),
+                local_sync: false,
+            })
+        };
+        let told = new("side", &[Rank(0)]).unwrap();
+        assert_eq!(told, json!({"rank": 0, "size": 1, "timeout_s": 7.0}));
+        assert_eq!(new("none", &[]).unwrap(), json!({"rank": -1, "size": 0}));
+        let strange = new("strange", &[Rank(1)]).unwrap_err();
+        assert!(strange.message.contains("should be within"), "{strange}");
+        groups.destroy("side").unwrap();
+        assert_eq!(groups.find("side").unwrap_err().kind, Kind::Lookup);
+        groups.destroy(WORLD).unwrap();
+        assert!(groups.find(WORLD).is_err());
+    }
+
+    #[test]
+    fn global_ranks_become_the_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_groups, world) = alone(folder.path());
+        let global = |rank| RankRef::Global(Rank(rank));
+        let side = Member {
+            group: Group::new(
+                &Store::file(&folder.path().join("side"), 1).unwrap(),
+                1,
+                2,
+                "gloo",
+            )
+            .unwrap(),
+            ranks: vec![2, 5],
+            rank: 1,
+            backend: "gloo".to_owned(),
+            devices: Vec::new(),
+            is_world: false,
+            gathered: Mutex::default(),
+            bound: None,
+            name: "1".to_owned(),
+        };
+        assert_eq!(side.group_rank(global(5)), Ok(1));
+        assert_eq!(side.group_rank(RankRef::Group(1)), Ok(1));
+        assert_eq!(side.global_rank(0), Ok(2));
+        assert!(side.group_rank(global(1)).is_err() && side.global_rank(2).is_err());
+        // The world's are taken as they are, and left to c10d.
+        assert_eq!(world.group_rank(global(9)), Ok(9));
+        assert!(group_rank(&None, global(0)).is_err());
+        assert_eq!(group_rank(&None, RankRef::Group(3)), Ok(3));
+    }
+
     #[test]
     fn there_is_no_world_before_init() {
         let groups = Groups::default();

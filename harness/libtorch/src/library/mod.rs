@@ -397,6 +397,38 @@ mod tests {
         assert_eq!(refused.error.unwrap().kind, "NotImplementedError");
     }
 
+    /// The calls of the protocol's tables: words in the first cell of their rows, from §5 on.
+    fn calls_of_the_protocol() -> Vec<String> {
+        let page = include_str!("../../../PROTOCOL.md");
+        let (_, tables) = page.split_once("## 5. Calls").unwrap();
+        let (tables, _) = tables.split_once("## 6.").unwrap();
+        tables
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split(" |").next())
+            .flat_map(|cell| cell.trim_matches('`').split("`, `"))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn every_call_is_offered_or_its_lack_has_a_reason() {
+        let list = include_str!("../../../../fixtures/drivers/libtorch.yaml");
+        let lacking: Vec<&str> = list
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("- calls: [")?.strip_suffix(']'))
+            .flat_map(|names| names.split(", "))
+            .collect();
+        let calls = calls_of_the_protocol();
+        assert!(calls.len() > 40, "{calls:?}");
+        for call in &calls {
+            let is_offered = CALLS.contains(&call.as_str());
+            assert_ne!(is_offered, lacking.contains(&call.as_str()), "{call}");
+        }
+        for call in CALLS {
+            assert!(calls.iter().any(|known| known == call), "{call}");
+        }
+    }
+
     #[test]
     fn mixed_dtypes_are_refused_but_for_complex_ones_with_their_parts() {
         let mut library = Library::default();
