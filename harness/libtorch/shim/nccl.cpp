@@ -1,4 +1,6 @@
-// NCCL backends, made as torch's Python layer makes them. Compiled with the feature `nccl` only: it needs CUDA's headers.
+// NCCL backends, made as torch's Python layer makes them, but for one thing: where the world is bound to a device, Python
+// splits a new group's communicator off the world's (`ncclCommSplit`); here every group makes its own. Compiled with the
+// feature `nccl` only: it needs CUDA's headers.
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

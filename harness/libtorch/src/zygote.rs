@@ -136,9 +136,15 @@ impl Zygote {
         let id = fork_order.id;
         let forked = fork().and_then(|pid| match pid {
             None => Ok(None),
-            Some(pid) => pidfd_open(pid, PidfdFlags::empty())
-                .map(|end| Some((pid, end)))
-                .map_err(io::Error::from),
+            Some(pid) => match pidfd_open(pid, PidfdFlags::empty()) {
+                Ok(end) => Ok(Some((pid, end))),
+                Err(error) => {
+                    // A rank whose end nobody would see.
+                    send_signal(pid, Signal::KILL);
+                    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+                    Err(error.into())
+                }
+            },
         });
         match forked {
             Ok(None) => Ok(Some(Order {
