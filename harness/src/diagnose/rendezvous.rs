@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::errors::{Told, told};
 use super::evidence::{Deed, Evidence, Meeting, Process, Sight, What, list};
+use super::ledger::majority;
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
 
@@ -126,10 +127,7 @@ fn comer(sight: &Sight) -> Option<Comer<'_>> {
 
 /// Whether a rank came back from its last `init_process_group` with an error.
 fn failed(sight: &Sight) -> bool {
-    let is_last = sight
-        .done
-        .last()
-        .is_some_and(|deed| matches!(deed.what, What::Init(_)));
+    let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
     is_last && !sight.errors.is_empty()
 }
 
@@ -165,33 +163,15 @@ impl Scene<'_> {
 
     /// Those who have another value than most, or than the launcher told them.
     fn odd<T: PartialEq>(&self, value: impl Fn(&Meeting) -> T) -> Option<Vec<&Comer<'_>>> {
-        let votes = |one: &T| {
-            let same = self
-                .comers
-                .iter()
-                .filter(|comer| value(comer.meeting) == *one);
-            same.count()
-        };
-        let values: Vec<T> = self
-            .comers
-            .iter()
-            .map(|comer| value(comer.meeting))
+        let comers = self.comers.iter();
+        let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
+        let common = majority(values.iter());
+        let others = values.iter().zip(comers);
+        let odd: Vec<_> = others
+            .filter(|(value, _)| Some(*value) != common)
+            .map(|(_, comer)| comer)
             .collect();
-        let first = values.first()?;
-        if values.iter().all(|one| one == first) {
-            return None;
-        }
-        let common = values.iter().find(|one| votes(one) * 2 > values.len());
-        Some(match common {
-            Some(common) => {
-                let odd = self
-                    .comers
-                    .iter()
-                    .filter(|comer| value(comer.meeting) != *common);
-                odd.collect()
-            }
-            None => self.comers.iter().collect(),
-        })
+        (!odd.is_empty()).then_some(odd)
     }
 
     /// Sizes of the world. Whoever believes in a smaller one is through before the others have come.

@@ -1,8 +1,10 @@
 //! Who listens at a port, and whether it is a store of PyTorch's.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use super::process::describe;
 
 /// Who listens at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +13,42 @@ pub struct Listener {
     pub port: u16,
     /// Its process; none if that belongs to another user.
     pub pid: Option<u32>,
+}
+
+/// Somebody else who listens where a job wants to meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// The port.
+    pub port: u16,
+    /// `python (pid 4711)`; `a process of another user`.
+    pub owner: String,
+    /// Whether it takes connections and says nothing.
+    pub is_silent: bool,
+}
+
+/// Who listens at ports at which none of ours does. A port may have several listeners, one for each address family: if
+/// one of them is ours, that is where the job meets.
+#[must_use]
+pub fn strangers(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<Stranger> {
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    let listeners = listeners(ports);
+    let is_met = |port: u16| {
+        let mut there = listeners.iter().filter(|one| one.port == port);
+        there.any(|one| one.pid.is_some_and(&is_ours))
+    };
+    listeners
+        .iter()
+        .filter(|one| !is_met(one.port))
+        .map(|one| Stranger {
+            port: one.port,
+            owner: one
+                .pid
+                .map_or_else(|| "a process of another user".to_owned(), describe),
+            is_silent: voice((Ipv4Addr::LOCALHOST, one.port).into()) == Some(Voice::Silent),
+        })
+        .collect()
 }
 
 /// Everybody who listens for TCP connections at one of these ports.

@@ -56,6 +56,18 @@ impl StoreMethod {
             Self::Store => "store",
         }
     }
+
+    /// What a rank is told of the place: a URL, or `host:port` of the store that it makes itself; nothing if the
+    /// environment says it.
+    #[must_use]
+    pub fn url(self, host: &str, port: u16, file: &str) -> Option<String> {
+        match self {
+            Self::Env => None,
+            Self::Tcp => Some(format!("tcp://{host}:{port}")),
+            Self::File => Some(format!("file://{file}")),
+            Self::Store => Some(format!("{host}:{port}")),
+        }
+    }
 }
 
 /// What kind of tensor it is to torch.

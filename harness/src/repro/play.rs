@@ -82,6 +82,7 @@ pub(super) fn play<T>(
 ) -> Result<T, ReproError> {
     let points = Points {
         all: vec![(0, String::new()); 64],
+        ..Points::default()
     };
     let staged =
         Staged::new(scenario, check, script, &points, seed).map_err(ReproError::Unstaged)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
-use crate::protocol::{Call, CallResult, DeviceArgument, Step, StoreMethod};
+use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
 
 /// The port or file the ranks of one world meet at.
@@ -39,6 +39,7 @@ impl MeetingPoint {
         });
         let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
         Points {
+            host: HOST.to_owned(),
             all: ports.zip(files).collect(),
         }
     }
@@ -47,6 +48,7 @@ impl MeetingPoint {
 /// Points besides the first that a world has whose scripts initialise.
 pub const SPARE: usize = 2;
 
+/// Where the ranks of a world meet.
 const HOST: &str = "127.0.0.1";
 
 /// Where a rank finds its device.
@@ -63,12 +65,7 @@ pub fn device(scenario: &Scenario, indices: &[u32], rank: Rank) -> String {
 pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Rank) -> Step {
     let world = &scenario.case.world;
     let platform = &scenario.platform;
-    let url = match scenario.init.method {
-        StoreMethod::Env => None,
-        StoreMethod::Tcp => Some(format!("tcp://{HOST}:{}", at.port)),
-        StoreMethod::File => Some(format!("file://{}", at.file)),
-        StoreMethod::Store => Some(format!("{HOST}:{}", at.port)),
-    };
+    let url = scenario.init.method.url(HOST, at.port, &at.file);
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
         DeviceId::Index => {

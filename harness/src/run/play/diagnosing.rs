@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::Player;
 use crate::diagnose::{
-    Ahead, Collective, Confidence, Deed, Diagnosis, Evidence, Kind, Process, Sight, Stranger, What,
-    diagnose, list,
+    Ahead, Collective, Confidence, Deed, Diagnosis, Evidence, Kind, Process, Sight, What, diagnose,
+    list,
 };
-use crate::host::{Activity, Voice, activity, describe, listeners, voice};
+use crate::host::{Activity, Stranger, activity, strangers};
 use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::plan::Hang;
 use crate::protocol::{CallResult, CallStatus};
 use crate::run::pending::{Pending, Purpose};
-use crate::script::Answer;
+use crate::script::{Answer, raised_in};
 
 /// How long nothing must move before the first look, and then between looks.
 const QUIET: Duration = Duration::from_millis(600);
@@ -271,26 +271,13 @@ impl Player<'_> {
                 _ => None,
             })
             .collect();
-        if ports.is_empty() {
-            return Vec::new();
-        }
-        let own: Vec<u32> = self
-            .played
-            .ranks
-            .iter()
-            .filter_map(|story| story.hello.as_ref().map(|hello| hello.pid))
-            .collect();
-        listeners(&ports)
-            .into_iter()
-            .filter(|one| one.pid.is_none_or(|pid| !own.contains(&pid)))
-            .map(|one| Stranger {
-                port: one.port,
-                owner: one
-                    .pid
-                    .map_or_else(|| "a process of another user".to_owned(), describe),
-                is_silent: voice(([127, 0, 0, 1], one.port).into()) == Some(Voice::Silent),
-            })
-            .collect()
+        let hellos = || {
+            self.played
+                .ranks
+                .iter()
+                .filter_map(|story| story.hello.as_ref())
+        };
+        strangers(&ports, |pid| hellos().any(|hello| hello.pid == pid))
     }
 }
 
@@ -314,10 +301,5 @@ fn raised(call: &CallResult) -> Option<String> {
     if let Some(error) = &call.error {
         return Some(format!("{}: {}", error.kind, error.message));
     }
-    let attempted = call
-        .value
-        .get("raised")
-        .filter(|raised| !raised.is_null())?;
-    let part = |key| attempted.get(key).and_then(serde_json::Value::as_str);
-    Some(format!("{}: {}", part("type")?, part("message")?))
+    raised_in(&call.value)
 }
