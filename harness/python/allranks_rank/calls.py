@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 
 import torch
@@ -313,7 +314,9 @@ def python(lib, call, _):
         "tensors": lib.tensors,
         "result": None,
     }
-    exec(call["source"], names)
+    # Whatever does not name a device is made on the rank's own.
+    with lib.device or nullcontext():
+        exec(call["source"], names)
     return names["result"]
 
 

@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Joined, Layout, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind};
+use crate::plan::{
+    Joined, Layout, LayoutOf, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind,
+};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -179,6 +181,8 @@ pub struct Support {
     pub modes: Option<OneOrMany<Mode>>,
     /// Layouts.
     pub layouts: Option<OneOrMany<Layout>>,
+    /// The tensors that have these layouts, where not all of an op's tensors do.
+    pub layouts_of: Option<OneOrMany<LayoutOf>>,
     /// Kinds of tensors.
     pub tensors: Option<OneOrMany<TensorKind>>,
     /// Shapes of tensors that hold all ranks' contributions.

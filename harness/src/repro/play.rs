@@ -318,6 +318,9 @@ impl<'a> Play<'a> {
         if is_used("device") {
             out.push_str("device = DEVICE\n");
         }
+        if self.scenario.platform.device_type != "cpu" && !self.functions.is_empty() {
+            out.push_str("torch.set_default_device(DEVICE)\n");
+        }
         if is_used("world_size") {
             out.push_str("world_size = int(os.environ[\"WORLD_SIZE\"])\n");
         }

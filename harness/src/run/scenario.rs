@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Shared;
 use super::play::{Played, Player};
 use super::recording::point;
-use super::setup::{MeetingPoint, SPARE, device, environment, opening};
+use super::setup::{MeetingPoint, SPARE, device, environment, opening, present};
 use super::shrink::shrink;
 use super::story::RankStory;
 use crate::case::Starts;
@@ -192,8 +192,8 @@ pub(super) async fn world(
     logs: &[PathBuf],
 ) -> Result<Played, LaunchError> {
     let size = scenario.world_size;
-    let devices = match scenario.devices {
-        Some(present) => lease_devices(&scenario.platform.device_type, present, size.0).await?,
+    let devices = match present(scenario, &shared.base_environment) {
+        Some(present) => lease_devices(&scenario.platform.device_type, &present, size.0).await?,
         None => DeviceLease::none(),
     };
     let port = lease_port()?;
@@ -219,7 +219,13 @@ pub(super) async fn world(
         ranks: size
             .ranks()
             .map(|rank| RankOrder {
-                env: environment(scenario, &at, &shared.base_environment, rank),
+                env: environment(
+                    scenario,
+                    &at,
+                    &shared.base_environment,
+                    devices.devices(),
+                    rank,
+                ),
                 log: absolute(shared, &logs[rank.index()]),
             })
             .collect(),
@@ -230,7 +236,7 @@ pub(super) async fn world(
             opening(
                 scenario,
                 &at,
-                device(scenario, devices.indices(), rank),
+                device(scenario, devices.devices(), rank),
                 rank,
             )
         })

@@ -7,6 +7,7 @@ use crate::names::Rank;
 use crate::plan::{Group, Scenario};
 use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
+use crate::world::{Device, devices};
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
@@ -51,13 +52,24 @@ pub const SPARE: usize = 2;
 /// Where the ranks of a world meet.
 const HOST: &str = "127.0.0.1";
 
-/// Where a rank finds its device.
+/// Where a rank finds its device: at its own index where a world sees its devices only, as under every launcher that
+/// hands out devices. Some libraries take the rank for the index where nobody told them.
 #[must_use]
-pub fn device(scenario: &Scenario, indices: &[u32], rank: Rank) -> String {
-    match indices.get(rank.index()) {
-        Some(index) => format!("{}:{index}", scenario.platform.device_type),
-        None => scenario.platform.device_type.clone(),
+pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
+    let platform = &scenario.platform;
+    match (devices.get(rank.index()), &platform.visible_devices) {
+        (Some(_), Some(_)) => format!("{}:{rank}", platform.device_type),
+        (Some(device), None) => format!("{}:{}", platform.device_type, device.index),
+        (None, _) => platform.device_type.clone(),
     }
+}
+
+/// The devices of a scenario's platform; none on a host.
+#[must_use]
+pub fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<Device>> {
+    let mask = scenario.platform.visible_devices.as_ref();
+    let mask = mask.and_then(|name| base.get(name)).map(String::as_str);
+    Some(devices(scenario.devices?, mask))
 }
 
 /// The first step: import, init, every group in the case's order.
@@ -283,9 +295,16 @@ pub fn environment(
     scenario: &Scenario,
     at: &MeetingPoint,
     base: &BTreeMap<String, String>,
+    devices: &[Device],
     rank: Rank,
 ) -> BTreeMap<String, String> {
     let mut env = base.clone();
+    if let Some(name) = &scenario.platform.visible_devices
+        && !devices.is_empty()
+    {
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        env.insert(name.clone(), names.join(","));
+    }
     let size = scenario.world_size.to_string();
     env.extend(
         [
@@ -333,7 +352,7 @@ pub fn base_environment() -> BTreeMap<String, String> {
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
     let at = MeetingPoint::nowhere();
-    let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
+    let mut env = environment(scenario, &at, &BTreeMap::new(), &[], rank);
     env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
     env
 }

@@ -18,7 +18,7 @@ mod supervise;
 mod switchboard;
 mod zygote;
 
-pub use devices::{DeviceLease, lease_devices};
+pub use devices::{Device, DeviceLease, devices, lease_devices};
 pub use driver::Driver;
 pub use end::End;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
