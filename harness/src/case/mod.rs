@@ -8,12 +8,14 @@ mod layout;
 mod load;
 mod params;
 mod profile;
+mod program;
 mod random;
 mod recipe;
 mod requirement;
 mod schema;
 mod script;
 mod validate;
+mod validate_program;
 mod validate_random;
 mod validate_script;
 mod validate_step;
@@ -22,6 +24,7 @@ mod values;
 pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
+pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
 pub use random::{RANDOM, RandomSpec};
 pub use recipe::{CpuBackend, DeviceId, Expected, Fail, FailOn, InitSpec, SetDevice, When};
 pub use requirement::{Level, Requirement, Requirements};
@@ -63,8 +66,10 @@ pub struct Case {
     pub world: WorldSpec,
     /// Groups made after init on every rank, in file order.
     pub groups: Vec<(String, GroupSpec)>,
-    /// What every rank does, in order.
+    /// What every rank does, in order; nothing if it is a program.
     pub steps: Vec<StepSpec>,
+    /// The user's program that its ranks run, if it is one.
+    pub program: Option<Arc<ProgramSpec>>,
     /// What is expected where not everything works; the first that fits counts.
     pub expect: Vec<Expected>,
 }

@@ -11,7 +11,7 @@ use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
 use crate::names::RequirementId;
 use crate::oracle;
-use crate::plan::{Plan, Selection, Target, plan};
+use crate::plan::{Launcher, Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
 use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
@@ -114,10 +114,12 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     let selection = selection(arguments, &suite)?;
     let wanted = wanted(arguments, &suite)?;
     let python = match &arguments.driver {
-        DriverChoice::Python => Some(platform::python(arguments.python.as_deref())),
-        DriverChoice::Command(_) => None,
+        None | Some(DriverChoice::Python | DriverChoice::Program) => {
+            Some(platform::python(arguments.python.as_deref()))
+        }
+        Some(DriverChoice::Command(_)) => None,
     };
-    let (targets, absent) = find(arguments, &wanted, python.as_ref());
+    let (targets, absent) = find(&wanted, python.as_ref());
     let plan = plan(&suite.cases, &targets, &selection);
     Ok(Planned {
         selection,
@@ -150,6 +152,11 @@ fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Fa
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
         shard: arguments.shard,
+        launcher: arguments.launcher.map(Launcher::from),
+        programs: arguments.driver.as_ref().map(|driver| match driver {
+            DriverChoice::Program => true,
+            DriverChoice::Python | DriverChoice::Command(_) => false,
+        }),
     })
 }
 
@@ -205,13 +212,13 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
 }
 type Found = (Vec<Target>, Vec<Absent>);
 
-fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
+fn find(wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
     let observed: Vec<Observed> = wanted
         .par_iter()
-        .map(|(platform, _)| match (&arguments.driver, python) {
-            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform),
+        .map(|(platform, _)| match python {
+            Some(python) => platform::probe(&python.path, platform),
             // A driver of its own knows its devices; only the host needs none.
-            _ => Observed {
+            None => Observed {
                 usable: match &platform.count {
                     None => Ok(()),
                     Some(_) => Err("only the Python driver can count its devices".to_owned()),
@@ -380,6 +387,13 @@ pub fn nothing(planned: &Planned) -> Failure {
         (
             format!("no platform was found ({})", reasons.join("; ")),
             "name a Python that has torch with --python or ALLRANKS_PYTHON",
+        )
+    } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
+        && planned.selection.launcher.is_some_and(|one| one != Launcher::Local)
+    {
+        (
+            format!("no check was selected: {reason}"),
+            "leave --launcher out, or name a case with `program:`",
         )
     } else {
         (

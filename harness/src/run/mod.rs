@@ -8,6 +8,7 @@ mod loss;
 mod pending;
 mod play;
 mod probe;
+mod program;
 mod recording;
 mod scenario;
 mod setup;
@@ -15,6 +16,7 @@ mod shrink;
 mod steps;
 mod story;
 
+pub use program::command_lines;
 pub use recording::point;
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};

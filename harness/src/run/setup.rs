@@ -47,7 +47,8 @@ impl MeetingPoint {
 /// Points besides the first that a world has whose scripts initialise.
 pub const SPARE: usize = 2;
 
-const HOST: &str = "127.0.0.1";
+/// Where the ranks of a world meet.
+pub const HOST: &str = "127.0.0.1";
 
 /// Where a rank finds its device.
 #[must_use]

@@ -7,6 +7,7 @@
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
 //! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
 
+mod commands;
 mod devices;
 mod driver;
 mod end;
@@ -16,8 +17,10 @@ mod port;
 mod remains;
 mod supervise;
 mod switchboard;
+mod witness;
 mod zygote;
 
+pub use commands::Commands;
 pub use devices::{DeviceLease, lease_devices};
 pub use driver::Driver;
 pub use end::End;
@@ -25,7 +28,9 @@ pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
 pub use remains::kill_remains;
 pub use supervise::supervise;
+pub(crate) use launcher::prepend_path;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
+pub use witness::{Testimony, witness};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
