@@ -45,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
 use crate::plan::{
-    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
+    Demand, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
     TensorKind, Values,
 };
 
@@ -72,6 +72,22 @@ pub struct Case {
     pub program: Option<Arc<ProgramSpec>>,
     /// What is expected where not everything works; the first that fits counts.
     pub expect: Vec<Expected>,
+}
+
+impl Case {
+    /// Everything that is asked of its program in some world, each maybe several times; nothing if it is none.
+    pub fn demands(&self) -> impl Iterator<Item = Demand> {
+        self.program.iter().flat_map(|program| {
+            let sizes = self.world.size.as_slice().iter().copied().map(WorldSize);
+            let launchers = program.launcher.as_slice();
+            sizes.flat_map(move |size| {
+                let all = launchers
+                    .iter()
+                    .map(move |launcher| Demand::all(program, size, *launcher));
+                all.flatten()
+            })
+        })
+    }
 }
 
 /// The world matrix: every combination is a scenario.

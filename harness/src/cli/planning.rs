@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
+use crate::case::PYTHON;
 use crate::names::RequirementId;
 use crate::oracle;
 use crate::plan::{Launcher, Plan, Selection, Target, plan};
@@ -326,21 +327,27 @@ pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Fa
 }
 
 /// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `PROTOCOL.md`.
+/// a rank's steps are as in `PROTOCOL.md`. A program has `argv`, the command of each rank, in their place.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;
-        let steps =
-            run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
         let environment: Vec<_> = size
             .ranks()
             .map(|rank| run::distinctive_environment(scenario, rank))
             .collect();
-        let line = serde_json::json!({
-            "scenario": scenario.id,
-            "env": environment,
-            "ranks": steps,
-        });
+        let line = match &scenario.case.program {
+            Some(program) => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "argv": run::program_of_rank(scenario, program, Path::new(PYTHON)),
+            }),
+            None => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "ranks": run::steps(scenario, seed)
+                    .map_err(|error| Failure::Trouble(error.to_string()))?,
+            }),
+        };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         writeln!(out)?;
     }

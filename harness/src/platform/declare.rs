@@ -197,6 +197,7 @@ pub(crate) mod tests {
             params: Vec::new(),
             at: String::new(),
             script: None,
+            demand: None,
         }
     }
 

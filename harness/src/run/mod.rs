@@ -16,7 +16,7 @@ mod shrink;
 mod steps;
 mod story;
 
-pub use program::command_lines;
+pub use program::{command_lines, program_of_rank};
 pub use recording::point;
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};

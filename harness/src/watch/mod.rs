@@ -103,10 +103,9 @@ impl Lookout {
         self.vigil.diagnosis(&self.job)
     }
 
-    /// The version of torch that some rank has imported, as its diary says.
+    /// The version of torch that some process has imported, as its diary says.
     pub(crate) fn torch(&self) -> Option<String> {
-        let mut ranks = self.job.ranks().into_iter();
-        ranks.find_map(|(_, rank)| rank.diary.as_ref()?.torch.clone())
+        self.job.torch()
     }
 }
 

@@ -127,6 +127,18 @@ pub fn environment_under(
     of_rank
 }
 
+/// What the harness puts into the environment of a rank, or of the launcher that starts it, for people.
+#[must_use]
+pub fn distinctive_environment(
+    scenario: &Scenario,
+    at: &MeetingPoint,
+    rank: Rank,
+) -> BTreeMap<String, String> {
+    let folders = (Path::new("(scratch)/python"), Path::new("(scratch)/diaries"));
+    let env = environment_of(scenario, at, &BTreeMap::new(), (rank, &[]), folders);
+    environment_under(scenario.launcher, env)
+}
+
 /// What is run for a scenario with a program, for people: the command lines that a person would type, without the
 /// witnesses between.
 #[must_use]

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-pub use command::command_lines;
+pub use command::{command_lines, distinctive_environment, of_rank as program_of_rank};
 use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
 use judge::{Court, RankSeen, Seen, Stopped};
 
@@ -153,11 +153,7 @@ async fn play(
         .map(|rank| Testimony::read(&folders.records, rank))
         .collect();
     commands.kill().await;
-    let torch = tokio::task::block_in_place(|| {
-        // Its last words may have come after the last look.
-        lookout.look();
-        lookout.torch()
-    });
+    let torch = tokio::task::block_in_place(|| lookout.torch());
     run.ranks = stories(&testimonies, torch);
     let mut ranks = Vec::new();
     for (rank, testimony) in size.ranks().zip(testimonies) {
