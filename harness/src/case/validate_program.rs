@@ -104,6 +104,10 @@ impl ProgramChecker<'_, '_> {
         if line.line.trim().is_empty() {
             let hint = "some words of the line: every line matches this";
             self.checker.report(path, "an empty line", hint);
+        } else if is_set_of_letters(&line.line) {
+            let message = format!("`{}` asks for one letter of a set", line.line);
+            let hint = "in a regular expression, brackets are written with a backslash: '\\[Rank {rank}\\]'";
+            self.checker.report(path, message, hint);
         } else if let Some(Err(error)) = size.map(|size| line.pattern(Rank(0), size)) {
             let message = format!("`{}` is not a regular expression", line.line);
             self.checker.report(path, message, error.to_string());
@@ -192,6 +196,12 @@ impl ProgramChecker<'_, '_> {
 /// Whether a word of `run` is a file beside the case.
 fn is_file_of_case(word: &str) -> bool {
     word.starts_with("./") || word.starts_with("../")
+}
+
+/// `[Rank {rank}]` without backslashes: no set of letters is meant where a rank's number is one of them.
+fn is_set_of_letters(line: &str) -> bool {
+    let set = Regex::new(r"(^|[^\\])\[[^\]\\]*\{(rank|world_size)\}");
+    set.is_ok_and(|set| set.is_match(line))
 }
 
 /// Something in braces that is filled in nowhere.
