@@ -45,8 +45,8 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
 use crate::plan::{
-    Demand, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
-    TensorKind, Values,
+    Demand, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
+    RootBy, TensorKind, Values,
 };
 
 /// A valid case file.

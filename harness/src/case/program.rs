@@ -265,13 +265,14 @@ impl<'de> Deserialize<'de> for ExitCode {
             type Value = ExitCode;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an exit code from 0 to 255, a signal such as SIGKILL, `failed` or `any`")
+                f.write_str(
+                    "an exit code from 0 to 255, a signal such as SIGKILL, `failed` or `any`",
+                )
             }
 
             fn visit_u64<E: de::Error>(self, code: u64) -> Result<ExitCode, E> {
-                let code = u8::try_from(code).map_err(|_| {
-                    E::custom(format!("{code} is no exit code; they are 0 to 255"))
-                })?;
+                let code = u8::try_from(code)
+                    .map_err(|_| E::custom(format!("{code} is no exit code; they are 0 to 255")))?;
                 Ok(ExitCode::Code(code))
             }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::file::{CaseFile, Step, Sweep};
-use super::recipe::group_of;
 use super::program::PROGRAM;
+use super::recipe::group_of;
 use super::requirement::is_well_formed;
 use super::validate_program::{ProgramChecker, located};
 use super::validate_random::RandomChecker;

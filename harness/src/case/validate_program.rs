@@ -23,8 +23,7 @@ impl ProgramChecker<'_, '_> {
         self.rest_of_the_case();
         self.command();
         let launchers = self.program.launcher.as_slice();
-        self.checker
-            .distinct(way![PROGRAM, "launcher"], launchers);
+        self.checker.distinct(way![PROGRAM, "launcher"], launchers);
         for (list, lines) in [
             ("lines", &self.program.lines),
             ("never", &self.program.never),
@@ -150,8 +149,11 @@ impl ProgramChecker<'_, '_> {
         };
         if hang.silent.is_some() {
             let hint = "leave it out: the lines and exit codes say whether it went on";
-            self.checker
-                .report_key(way![PROGRAM, "hang", "silent"], "`silent` of a program", hint);
+            self.checker.report_key(
+                way![PROGRAM, "hang", "silent"],
+                "`silent` of a program",
+                hint,
+            );
         }
         if hang.within.0 >= self.program.within.0 {
             let message = "the verdict may come after the program is killed";

@@ -196,7 +196,9 @@ impl std::str::FromStr for DriverChoice {
             .map(str::to_owned)
             .collect();
         if argv.is_empty() {
-            return Err("there are `python`, `program`, and `command:PROGRAM ARGUMENT...`".to_owned());
+            return Err(
+                "there are `python`, `program`, and `command:PROGRAM ARGUMENT...`".to_owned(),
+            );
         }
         Ok(Self::Command(argv))
     }

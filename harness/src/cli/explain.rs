@@ -48,7 +48,9 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
             if scenario.case.program.is_some() {
                 match id.ends_with("#init") {
                     true => "every rank of the program is started.",
-                    false => "the program ends by itself, unless it is to hang, and leaves no process.",
+                    false => {
+                        "the program ends by itself, unless it is to hang, and leaves no process."
+                    }
                 }
             } else if id.ends_with("#init") {
                 "every rank initialises and agrees on its rank, the world size and its groups."
@@ -77,11 +79,7 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
             .unwrap_or_default()
     )?;
     match case.program {
-        Some(_) => writeln!(
-            out,
-            "world      {} ranks of a program",
-            scenario.world_size
-        )?,
+        Some(_) => writeln!(out, "world      {} ranks of a program", scenario.world_size)?,
         None => writeln!(
             out,
             "world      {} ranks, init by {}",

@@ -396,7 +396,10 @@ pub fn nothing(planned: &Planned) -> Failure {
             "name a Python that has torch with --python or ALLRANKS_PYTHON",
         )
     } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
-        && planned.selection.launcher.is_some_and(|one| one != Launcher::Local)
+        && planned
+            .selection
+            .launcher
+            .is_some_and(|one| one != Launcher::Local)
     {
         (
             format!("no check was selected: {reason}"),

@@ -93,7 +93,10 @@ impl Desk {
             let command = run::program_of_rank(scenario, program, python);
             return Err(Failure::Usage(
                 format!("`{id}` runs a program: the program itself is the reproduction"),
-                format!("torchrun --nproc-per-node {size} --no-python {}", quoted(&command)),
+                format!(
+                    "torchrun --nproc-per-node {size} --no-python {}",
+                    quoted(&command)
+                ),
             ));
         }
         let run = arguments.run.as_deref().map(results::read).transpose()?;

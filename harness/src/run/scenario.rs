@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Shared;
-use super::program;
 use super::play::{Played, Player};
+use super::program;
 use super::recording::point;
 use super::setup::{MeetingPoint, SPARE, device, environment, opening};
 use super::shrink::shrink;

@@ -158,7 +158,14 @@ impl Job {
     pub fn torch(&self) -> Option<String> {
         let names = std::fs::read_dir(&self.folder).ok()?.flatten();
         let mut pids: Vec<u32> = names
-            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok())
+            .filter_map(|entry| {
+                entry
+                    .file_name()
+                    .to_str()?
+                    .strip_suffix(".json")?
+                    .parse()
+                    .ok()
+            })
             .collect();
         pids.sort_unstable();
         let mut diaries = pids.into_iter();

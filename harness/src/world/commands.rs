@@ -1,7 +1,7 @@
 //! Commands started together that are no drivers: the ranks of a program, or the launcher that starts them. They are
 //! supervised as fresh ranks are (see [`super::supervise`]): nothing of them outlives this process.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use tokio::sync::mpsc;
 
@@ -31,7 +31,7 @@ impl Commands {
     #[must_use]
     pub fn start(
         argv: &[String],
-        supervisor: &PathBuf,
+        supervisor: &Path,
         token: &str,
         mut orders: Vec<RankOrder>,
     ) -> Self {

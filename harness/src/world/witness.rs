@@ -168,6 +168,12 @@ mod tests {
         assert_eq!(testimony.end(), Some(End::Signalled(9)));
         testimony.code = Some(3);
         let left_behind = 0;
-        assert_eq!(testimony.end(), Some(End::Exited { code: 3, left_behind }));
+        assert_eq!(
+            testimony.end(),
+            Some(End::Exited {
+                code: 3,
+                left_behind
+            })
+        );
     }
 }

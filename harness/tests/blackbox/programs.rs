@@ -200,7 +200,10 @@ fn seen(row: &Row, launcher: &str) {
     assert_eq!(shown.class.as_deref(), Some(row.class), "{told}");
     assert!(told.contains(row.words), "{told}");
     let column = &results.scenarios[0].column;
-    assert_eq!((column.driver.as_str(), column.launcher.as_str()), ("program", launcher));
+    assert_eq!(
+        (column.driver.as_str(), column.launcher.as_str()),
+        ("program", launcher)
+    );
     if launcher == "torchrun" && row.vice == "exits_42" {
         // It does fail, and was not to.
         let own = check(&results, "#launcher-exit");
@@ -230,7 +233,11 @@ fn goes_well(launcher: &str) {
 }
 
 fn fails_as_it_is_to(launcher: &str) {
-    for (vice, is) in [("exits_42", "42"), ("killed", "SIGKILL"), ("exits_42", "failed")] {
+    for (vice, is) in [
+        ("exits_42", "42"),
+        ("killed", "SIGKILL"),
+        ("exits_42", "failed"),
+    ] {
         let stage = Stage::new("fails");
         let exit = format!("exit: [{{on: last, is: {is}}}, {{on: first, is: any}}]");
         let asked = format!("lines: [{{on: last, line: done}}]\n{exit}");
@@ -243,8 +250,16 @@ fn fails_as_it_is_to(launcher: &str) {
         start(&stage, &[&case]).end().assert_code(0);
         assert_gone(&stage);
         let results = stage.results("out");
-        assert!(results.checks.iter().all(|one| one.outcome == Outcome::Pass));
-        let has_own = results.checks.iter().any(|one| one.id.as_str().ends_with("#launcher-exit"));
+        assert!(
+            results
+                .checks
+                .iter()
+                .all(|one| one.outcome == Outcome::Pass)
+        );
+        let has_own = results
+            .checks
+            .iter()
+            .any(|one| one.id.as_str().ends_with("#launcher-exit"));
         assert_eq!(has_own, launcher == "torchrun");
     }
 }
@@ -257,7 +272,8 @@ fn absent(launcher: &str) {
     );
     let case = stage.write("case.yaml", &text);
     let ran = start(&stage, &[&case]).end();
-    ran.assert_code(2).assert_says("there is no file `./no-such-program`");
+    ran.assert_code(2)
+        .assert_says("there is no file `./no-such-program`");
     let case = stage.write("case.yaml", &text.replace("./no-such", "no-such"));
     start(&stage, &[&case]).end().assert_code(1);
     assert_gone(&stage);
@@ -283,7 +299,11 @@ fn start_busy(stage: &Stage, launcher: &str) -> Running {
     let running = start(stage, &[&case]);
     stage.wait("both ranks have children", || {
         let sleeps = stage.processes();
-        sleeps.iter().filter(|(_, line)| line.starts_with("sleep")).count() == 2
+        sleeps
+            .iter()
+            .filter(|(_, line)| line.starts_with("sleep"))
+            .count()
+            == 2
     });
     running
 }
@@ -335,7 +355,11 @@ fn verdict() {
     let results = stage.results("out");
     let shown = check(&results, "#exit");
     assert_eq!(shown.outcome, Outcome::Hang);
-    assert!(shown.summary.contains("collective-mismatch: rank 2"), "{}", shown.summary);
+    assert!(
+        shown.summary.contains("collective-mismatch: rank 2"),
+        "{}",
+        shown.summary
+    );
     let files: Vec<PathBuf> = fs::read_dir(stage.out().join("hangs"))
         .unwrap()
         .flatten()
@@ -343,7 +367,10 @@ fn verdict() {
         .collect();
     let text = fs::read_to_string(&files[0]).unwrap();
     let file: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(file["hangs"][0]["diagnosis"]["culprits"], serde_json::json!([2]));
+    assert_eq!(
+        file["hangs"][0]["diagnosis"]["culprits"],
+        serde_json::json!([2])
+    );
     // Seconds, not the minute that the program has.
     assert!(results.scenarios[0].duration_ms < 50_000);
 }
@@ -352,7 +379,9 @@ fn verdict() {
 fn diagnosed() {
     let stage = Stage::new("diagnosed");
     let case = "cases/programs/killed.yaml";
-    start(&stage, &[case, "--platform", "cpu"]).end().assert_code(0);
+    start(&stage, &[case, "--platform", "cpu"])
+        .end()
+        .assert_code(0);
     let results = stage.results("out");
     let rank = &results.scenarios[0].ranks[0];
     let logs = stage.out().join(&rank.log);
@@ -360,7 +389,11 @@ fn diagnosed() {
     let ran = stage.run(&["diagnose", &logs]);
     ran.assert_code(1);
     assert!(ran.stdout.contains("culprit: rank 2"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("all_reduce of step 2"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("all_reduce of step 2"),
+        "{}",
+        ran.stdout
+    );
 }
 
 fn selected() {
@@ -390,17 +423,32 @@ fn selected() {
     assert_eq!(ids, [torchrun]);
     let why = "because only `program:` cases run under torchrun yet";
     assert!(said.contains(why), "{said}");
-    let ran = stage.run(&["run", cases[1], "--platform", "cpu", "--launcher", "torchrun"]);
+    let ran = stage.run(&[
+        "run",
+        cases[1],
+        "--platform",
+        "cpu",
+        "--launcher",
+        "torchrun",
+    ]);
     ran.assert_code(3)
         .assert_says("only `program:` cases run under torchrun yet");
     let ran = stage.run(&["explain", torchrun]);
     ran.assert_code(0);
-    for words in ["torch.distributed.run --nnodes 1 --nproc-per-node 2", "each rank: ", "staged.py --goes-wrong exits"] {
+    for words in [
+        "torch.distributed.run --nnodes 1 --nproc-per-node 2",
+        "each rank: ",
+        "staged.py --goes-wrong exits",
+    ] {
         assert!(ran.stdout.contains(words), "{}", ran.stdout);
     }
     let ran = stage.run(&["explain", &format!("{local}#exit")]);
     assert!(ran.stdout.contains("rank 1     exit 42"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("env rank 1 LOCAL_RANK=1"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("env rank 1 LOCAL_RANK=1"),
+        "{}",
+        ran.stdout
+    );
     let ran = stage.run(&["repro", &format!("{local}#exit")]);
     ran.assert_code(2)
         .assert_says("the program itself is the reproduction");
@@ -412,7 +460,15 @@ fn elsewhere() {
     let stage = Stage::new("elsewhere");
     let out = stage.out().display().to_string();
     let filter = "case=programs/staged launcher=local size=2";
-    let mut command = stage.command(&["run", "--platform", "cpu", "--filter", filter, "--out", &out]);
+    let mut command = stage.command(&[
+        "run",
+        "--platform",
+        "cpu",
+        "--filter",
+        filter,
+        "--out",
+        &out,
+    ]);
     let empty = stage.path("empty");
     fs::create_dir(&empty).unwrap();
     command.current_dir(&empty);

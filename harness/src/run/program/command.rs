@@ -134,7 +134,10 @@ pub fn distinctive_environment(
     at: &MeetingPoint,
     rank: Rank,
 ) -> BTreeMap<String, String> {
-    let folders = (Path::new("(scratch)/python"), Path::new("(scratch)/diaries"));
+    let folders = (
+        Path::new("(scratch)/python"),
+        Path::new("(scratch)/diaries"),
+    );
     let env = environment_of(scenario, at, &BTreeMap::new(), (rank, &[]), folders);
     environment_under(scenario.launcher, env)
 }

@@ -257,7 +257,9 @@ impl Court<'_> {
         let must = format!("it must be {} of rank {blamed}", wanted.kind);
         let (fault, told) = match &self.seen.stopped {
             None => (
-                Some(format!("it came to its end, and no verdict was given; {must}")),
+                Some(format!(
+                    "it came to its end, and no verdict was given; {must}"
+                )),
                 None,
             ),
             Some(Stopped::Overdue(told)) => (
@@ -270,7 +272,10 @@ impl Court<'_> {
             Some(Stopped::Verdict(told)) => {
                 let within = wanted.within.as_secs_f64();
                 let fault = if told.kind != wanted.kind || told.culprits != wanted.culprits {
-                    Some(format!("the verdict is {} ({}); {must}", told.kind, told.summary))
+                    Some(format!(
+                        "the verdict is {} ({}); {must}",
+                        told.kind, told.summary
+                    ))
                 } else if told.after_s > within {
                     Some(format!(
                         "the verdict took {:.1} s; it must come within {within:.1} s",
@@ -296,10 +301,7 @@ impl Court<'_> {
     }
 
     /// One line for each rank of which there is something wrong to say.
-    fn faults(
-        &self,
-        mut fault: impl FnMut(Rank, &RankSeen) -> Option<String>,
-    ) -> Vec<RankLine> {
+    fn faults(&self, mut fault: impl FnMut(Rank, &RankSeen) -> Option<String>) -> Vec<RankLine> {
         self.size
             .ranks()
             .zip(&self.seen.ranks)
@@ -433,7 +435,11 @@ mod tests {
     #[track_caller]
     fn assert_fails(yaml: &str, seen: &Seen, demand: Demand, told: (Outcome, &str, &str)) {
         let (outcome, class, summary) = judged(yaml, seen, demand);
-        assert_eq!((outcome, class.as_deref()), (told.0, Some(told.1)), "{summary}");
+        assert_eq!(
+            (outcome, class.as_deref()),
+            (told.0, Some(told.1)),
+            "{summary}"
+        );
         assert!(summary.contains(told.2), "{summary}");
     }
 
@@ -442,19 +448,40 @@ mod tests {
         let passes = |yaml: &str, seen: &Seen| judged(yaml, seen, Demand::Exit).0 == Outcome::Pass;
         assert!(passes("lines: [a]", &seen(fine())));
         let failed = seen(rank(Some(42), None, &[Sought::Found(1)]));
-        let told = (Outcome::Crash, "exit-code", "rank 1: exit 42; it must be exit 0; its last line: \"the end\"");
+        let told = (
+            Outcome::Crash,
+            "exit-code",
+            "rank 1: exit 42; it must be exit 0; its last line: \"the end\"",
+        );
         assert_fails("lines: [a]", &failed, Demand::Exit, told);
         assert!(passes("exit: [{on: last, is: 42}]", &failed));
         assert!(passes("exit: [{on: last, is: failed}]", &failed));
         let killed = seen(rank(None, Some(9), &[Sought::Found(1)]));
-        let told = (Outcome::Crash, "signal", "signal 9 (SIGKILL); it must be exit 42");
+        let told = (
+            Outcome::Crash,
+            "signal",
+            "signal 9 (SIGKILL); it must be exit 42",
+        );
         assert_fails("exit: [{on: last, is: 42}]", &killed, Demand::Exit, told);
         assert!(passes("exit: [{on: last, is: SIGKILL}]", &killed));
-        let told = (Outcome::Mismatch, "exit-code", "rank 1: exit 0; it must be signal 9 (SIGKILL)");
-        assert_fails("exit: [{on: last, is: SIGKILL}]", &seen(fine()), Demand::Exit, told);
+        let told = (
+            Outcome::Mismatch,
+            "exit-code",
+            "rank 1: exit 0; it must be signal 9 (SIGKILL)",
+        );
+        assert_fails(
+            "exit: [{on: last, is: SIGKILL}]",
+            &seen(fine()),
+            Demand::Exit,
+            told,
+        );
         // An end that nobody saw is none, whatever is asked.
         let unseen = seen(rank(None, None, &[Sought::Found(1)]));
-        let told = (Outcome::Crash, "no-exit-record", "rank 1: nobody saw how it ended");
+        let told = (
+            Outcome::Crash,
+            "no-exit-record",
+            "rank 1: nobody saw how it ended",
+        );
         assert_fails("exit: [{on: last, is: any}]", &unseen, Demand::Exit, told);
     }
 
@@ -486,7 +513,11 @@ mod tests {
 
     #[test]
     fn lines_are_every_rank_s() {
-        let told = (Outcome::Mismatch, "line-missing", "rank 1: did not print `a`");
+        let told = (
+            Outcome::Mismatch,
+            "line-missing",
+            "rank 1: did not print `a`",
+        );
         let mute = seen(rank(Some(0), None, &[Sought::Missing]));
         assert_fails("lines: [a]", &mute, Demand::Line(0), told);
         let told = (Outcome::Mismatch, "line-too-early", "on line 7 of its log");
@@ -494,7 +525,11 @@ mod tests {
         assert_fails("lines: [a]", &early, Demand::Line(0), told);
         let mut loud = seen(fine());
         loud.ranks[1].printed.never = vec![Some((3, "bad thing".to_owned()))];
-        let told = (Outcome::Mismatch, "line-forbidden", "rank 1: printed on line 3");
+        let told = (
+            Outcome::Mismatch,
+            "line-forbidden",
+            "rank 1: printed on line 3",
+        );
         assert_fails("never: [bad]", &loud, Demand::Never(0), told);
     }
 
@@ -509,10 +544,21 @@ mod tests {
             ..seen(fine())
         };
         let asked = "exit: [{on: last, is: 42}]";
-        let told = (Outcome::Mismatch, "launcher-exit", "ended with exit 0; it must be a failure");
+        let told = (
+            Outcome::Mismatch,
+            "launcher-exit",
+            "ended with exit 0; it must be a failure",
+        );
         assert_fails(asked, &under(exited(0)), Demand::LauncherExit, told);
-        assert_eq!(judged(asked, &under(exited(1)), Demand::LauncherExit).0, Outcome::Pass);
-        let told = (Outcome::Crash, "launcher-exit", "ended with exit 1; it must be exit 0");
+        assert_eq!(
+            judged(asked, &under(exited(1)), Demand::LauncherExit).0,
+            Outcome::Pass
+        );
+        let told = (
+            Outcome::Crash,
+            "launcher-exit",
+            "ended with exit 1; it must be exit 0",
+        );
         assert_fails("lines: [a]", &under(exited(1)), Demand::LauncherExit, told);
     }
 
@@ -523,9 +569,17 @@ mod tests {
         let told = (Outcome::Hang, "hang", "it had not ended after 60 s");
         assert_fails("lines: [a]", &overdue, Demand::Exit, told);
         let asked = "hang: {kind: peer-dead, culprit: last}";
-        let told = (Outcome::Hang, "wrong-verdict", "no verdict was given; it must be peer-dead of rank 1");
+        let told = (
+            Outcome::Hang,
+            "wrong-verdict",
+            "no verdict was given; it must be peer-dead of rank 1",
+        );
         assert_fails(asked, &seen(fine()), Demand::Verdict, told);
-        let told = (Outcome::Hang, "wrong-verdict", "no verdict was given within 60 s");
+        let told = (
+            Outcome::Hang,
+            "wrong-verdict",
+            "no verdict was given within 60 s",
+        );
         assert_fails(asked, &overdue, Demand::Verdict, told);
     }
 }

@@ -29,10 +29,11 @@ use super::Shared;
 use super::scenario::{ScenarioRun, absolute, cap, give_up};
 use super::setup::MeetingPoint;
 use super::story::{Outside, RankStory};
-use crate::case::ProgramSpec;
+use crate::case::{ExitCode, ProgramSpec};
+use crate::diagnose::Diagnosis;
 use crate::host::{Member, describe};
 use crate::judge::{Finding, Outcome};
-use crate::names::Rank;
+use crate::names::{Rank, WorldSize};
 use crate::plan::{Launcher, Scenario};
 use crate::watch::{self, Event, Lookout};
 use crate::world::{
@@ -135,11 +136,19 @@ async fn play(
         environment_of(scenario, &at, base, (rank, devices), folders)
     };
     let token = token(scratch.path());
-    let mut commands = start(shared, scenario, program, &folders, at.port, &token, environment)?;
+    let mut commands = start(
+        shared,
+        scenario,
+        program,
+        &folders,
+        at.port,
+        &token,
+        environment,
+    )?;
     let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
     let mut lookout = Lookout::new(&token, &folders.diaries, patience);
-    let over = wait(shared, program, &mut commands, &mut lookout).await;
-    let Over::Ended { launcher, stopped } = over else {
+    let over = wait(shared, (program, size), &mut commands, &mut lookout).await;
+    let Some(Over { launcher, stopped }) = over else {
         commands.kill().await;
         return Ok(false);
     };
@@ -161,7 +170,10 @@ async fn play(
         let printed = lines::look_through(&log, program, rank, size)?;
         ranks.push(RankSeen { testimony, printed });
         // Whoever never started has a log too: an empty one.
-        std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)?;
         cap(&log)?;
     }
     let seen = Seen {
@@ -207,7 +219,9 @@ fn start(
     environment: impl Fn(Rank) -> BTreeMap<String, String>,
 ) -> io::Result<Commands> {
     let Some(binary) = &shared.settings.supervisor else {
-        return Err(io::Error::other("programs need the allranks binary beside them"));
+        return Err(io::Error::other(
+            "programs need the allranks binary beside them",
+        ));
     };
     let python = match &shared.settings.driver {
         Driver::Python { python, .. } => python.clone(),
@@ -235,55 +249,60 @@ fn start(
     Ok(Commands::start(&argv, binary, token, orders.collect()))
 }
 
-/// How the wait for a program ended.
-enum Over {
-    /// It has ended, or must now.
-    Ended {
-        /// How its launcher did, if that has an end of its own.
-        launcher: Option<End>,
-        stopped: Option<Stopped>,
-    },
-    Interrupted,
+/// How a program came to its end, or why it must now.
+struct Over {
+    /// How its launcher ended, if that has an end of its own.
+    launcher: Option<End>,
+    stopped: Option<Stopped>,
 }
 
+/// Waits for the program; none if the run was interrupted.
 async fn wait(
     shared: &Shared,
-    program: &ProgramSpec,
+    (program, size): (&ProgramSpec, WorldSize),
     commands: &mut Commands,
     lookout: &mut Lookout,
-) -> Over {
+) -> Option<Over> {
     let limit = Instant::now() + program.within.0;
     let mut ticks = tokio::time::interval(watch::PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut interrupt = shared.interrupt.clone();
     let mut launcher = None;
-    let stopped = |launcher, stopped| Over::Ended {
-        launcher,
-        stopped: Some(stopped),
-    };
+    let over = |launcher, stopped| Some(Over { launcher, stopped });
     loop {
         tokio::select! {
             biased;
             ended = commands.next() => match ended {
                 // Of several commands none is a launcher; of one, whoever asks for it knows.
                 Some((_, end)) => launcher = Some(end),
-                None => return Over::Ended { launcher, stopped: None },
+                None => return over(launcher, None),
             },
-            () = asked(&mut interrupt) => return Over::Interrupted,
+            () = asked(&mut interrupt) => return None,
             () = tokio::time::sleep_until(limit) => {
                 let told = tokio::task::block_in_place(|| lookout.diagnosis());
-                return stopped(launcher, Stopped::Overdue(told));
+                return over(launcher, Some(Stopped::Overdue(told)));
             }
             _ = ticks.tick() => {
                 for event in tokio::task::block_in_place(|| lookout.look()) {
                     match event {
-                        Event::Verdict(told) => return stopped(launcher, Stopped::Verdict(told)),
-                        Event::Still(..) | Event::Moves => {}
+                        Event::Verdict(told) if !is_as_it_is_to(program, size, &told) => {
+                            return over(launcher, Some(Stopped::Verdict(told)));
+                        }
+                        Event::Verdict(_) | Event::Still(..) | Event::Moves => {}
                     }
                 }
             }
         }
     }
+}
+
+/// Whether those who hold the others up are to fail anyway: then it is for the others to notice, in the time they have.
+fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, told: &Diagnosis) -> bool {
+    let is_to_fail = |rank: &Rank| {
+        let exit = program.exit_of(*rank, size);
+        exit.is_some_and(ExitCode::is_failure)
+    };
+    program.hang.is_none() && !told.culprits.is_empty() && told.culprits.iter().all(is_to_fail)
 }
 
 /// Returns when the run is to stop early.
@@ -348,4 +367,31 @@ fn judge(scenario: &Scenario, court: &Court<'_>, run: &mut ScenarioRun) {
     let mut failed = findings().chain([&run.end]);
     let failed = failed.find(|finding| finding.outcome != Outcome::Pass);
     run.trouble = failed.map(|finding| finding.summary.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::{Evidence, diagnose};
+
+    #[test]
+    fn a_verdict_on_ranks_that_are_to_fail_is_no_news() {
+        let program = |yaml: &str| -> ProgramSpec {
+            serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
+        };
+        let on = |culprits: &[u32]| Diagnosis {
+            culprits: culprits.iter().copied().map(Rank).collect(),
+            ..diagnose(&Evidence::default())
+        };
+        let is_news =
+            |yaml: &str, told: &Diagnosis| !is_as_it_is_to(&program(yaml), WorldSize(3), told);
+        assert!(is_news("lines: [a]", &on(&[2])));
+        let fails = "exit: [{on: last, is: 42}]";
+        assert!(!is_news(fails, &on(&[2])));
+        assert!(is_news(fails, &on(&[1, 2])) && is_news(fails, &on(&[])));
+        let any = "exit: [{on: last, is: any}]";
+        assert!(is_news(any, &on(&[2])));
+        let hangs = format!("{fails}\nhang: {{kind: peer-dead, culprit: last}}");
+        assert!(is_news(&hangs, &on(&[2])));
+    }
 }
