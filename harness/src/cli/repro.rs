@@ -320,6 +320,7 @@ impl Desk {
         script(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
             ReproError::Unstaged(error) => Failure::Trouble(error),
+            ReproError::Program => Failure::Trouble(error.to_string()),
             ReproError::Grown => Failure::Usage(
                 error.to_string(),
                 "run it by itself with `allranks run --filter id=...`".to_owned(),
