@@ -4,6 +4,9 @@
 //! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
 //! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
 //!
+//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`witness`] beside each rank writes
+//! down how it began and ended.
+//!
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
 //! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
 
