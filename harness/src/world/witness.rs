@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +34,9 @@ pub struct Testimony {
     /// The signal that ended it, if one did.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// When it ended, in microseconds since 1970.
+    #[serde(default)]
+    pub ended_us: Option<u64>,
     /// Why it could not be started.
     #[serde(default)]
     pub error: Option<String>,
@@ -145,6 +149,8 @@ fn run(
     let status = child.wait()?;
     testimony.code = status.code();
     testimony.signal = status.signal();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    testimony.ended_us = now.ok().map(|now| now.as_micros() as u64);
     testimony.write(records, rank)?;
     Ok(Ok(status))
 }

@@ -390,7 +390,7 @@ fn diagnosed() {
     ran.assert_code(1);
     assert!(ran.stdout.contains("culprit: rank 2"), "{}", ran.stdout);
     assert!(
-        ran.stdout.contains("all_reduce of step 2"),
+        ran.stdout.contains("all_reduce of step 3"),
         "{}",
         ran.stdout
     );

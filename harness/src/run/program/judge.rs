@@ -312,9 +312,15 @@ impl Court<'_> {
             .collect()
     }
 
-    /// A pass if there are no faults; or what the first is, and how many there are.
+    /// A pass if there are no faults; or what the first was, and how many there are.
     fn verdict(&self, faults: Vec<RankLine>, outcome: Outcome, class: &str) -> Finding {
-        let Some(first) = faults.first() else {
+        // Who ended first is why the others did: launchers end them, or they notice.
+        let when = |fault: &&RankLine| {
+            let seen = &self.seen.ranks[fault.rank.index()];
+            let ended = seen.testimony.as_ref().and_then(|one| one.ended_us);
+            (ended.is_none(), ended)
+        };
+        let Some(first) = faults.iter().min_by_key(when) else {
             return Finding::passed(vec![1; self.size.count()]);
         };
         let mut summary = format!("rank {}: {}", first.rank, first.text);
@@ -395,6 +401,7 @@ mod tests {
                 pid: Some(1),
                 code,
                 signal,
+                ended_us: None,
                 error: None,
             }),
             printed: Printed {
@@ -483,6 +490,18 @@ mod tests {
             "rank 1: nobody saw how it ended",
         );
         assert_fails("exit: [{on: last, is: any}]", &unseen, Demand::Exit, told);
+    }
+
+    #[test]
+    fn the_first_to_end_is_named_first() {
+        let mut seen = seen(rank(None, Some(9), &[Sought::Found(1)]));
+        seen.ranks[0] = rank(None, Some(15), &[Sought::Found(1)]);
+        for (rank, ended) in [(0, 8), (1, 7)] {
+            let testimony = seen.ranks[rank].testimony.as_mut().unwrap();
+            testimony.ended_us = Some(ended);
+        }
+        let told = (Outcome::Crash, "signal", "rank 1: signal 9 (SIGKILL)");
+        assert_fails("lines: [a]", &seen, Demand::Exit, told);
     }
 
     #[test]

@@ -10,21 +10,31 @@ import sys
 import time
 
 RANK = int(os.environ["RANK"])
+# In a folder that goes with the run.
+DONE = os.path.join(os.environ["ALLRANKS_WATCH"], "done")
 
 
 def say(text):
     print(text, flush=True)
 
 
+def wait_for_rank_0():
+    """A launcher ends the others when one fails: they have done their part by then."""
+    while not os.path.exists(DONE):
+        time.sleep(0.01)
+
+
 def exits_42():
     say("ready")
     say("rank 1 of 2: done")
+    wait_for_rank_0()
     sys.exit(42)
 
 
 def killed():
     say("ready")
     say("rank 1 of 2: done")
+    wait_for_rank_0()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -88,6 +98,7 @@ def floods():
 def goes_well():
     say("ready")
     say(f"rank {RANK} of 2: done")
+    open(DONE, "w").close()
 
 
 def busy():
