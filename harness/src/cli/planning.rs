@@ -9,9 +9,10 @@ use rayon::prelude::*;
 
 use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
+use crate::case::PYTHON;
 use crate::names::RequirementId;
 use crate::oracle;
-use crate::plan::{Plan, Selection, Target, plan};
+use crate::plan::{Launcher, Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
 use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
@@ -114,10 +115,12 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     let selection = selection(arguments, &suite)?;
     let wanted = wanted(arguments, &suite)?;
     let python = match &arguments.driver {
-        DriverChoice::Python => Some(platform::python(arguments.python.as_deref())),
-        DriverChoice::Command(_) => None,
+        None | Some(DriverChoice::Python | DriverChoice::Program) => {
+            Some(platform::python(arguments.python.as_deref()))
+        }
+        Some(DriverChoice::Command(_)) => None,
     };
-    let (targets, absent) = find(arguments, &wanted, python.as_ref());
+    let (targets, absent) = find(&wanted, python.as_ref());
     let plan = plan(&suite.cases, &targets, &selection);
     Ok(Planned {
         selection,
@@ -150,6 +153,11 @@ fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Fa
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
         shard: arguments.shard,
+        launcher: arguments.launcher.map(Launcher::from),
+        programs: arguments.driver.as_ref().map(|driver| match driver {
+            DriverChoice::Program => true,
+            DriverChoice::Python | DriverChoice::Command(_) => false,
+        }),
     })
 }
 
@@ -205,13 +213,13 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
 }
 type Found = (Vec<Target>, Vec<Absent>);
 
-fn find(arguments: &SelectArguments, wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
+fn find(wanted: &[Wanted], python: Option<&Interpreter>) -> Found {
     let observed: Vec<Observed> = wanted
         .par_iter()
-        .map(|(platform, _)| match (&arguments.driver, python) {
-            (DriverChoice::Python, Some(python)) => platform::probe(&python.path, platform),
+        .map(|(platform, _)| match python {
+            Some(python) => platform::probe(&python.path, platform),
             // A driver of its own knows its devices; only the host needs none.
-            _ => Observed {
+            None => Observed {
                 usable: match &platform.count {
                     None => Ok(()),
                     Some(_) => Err("only the Python driver can count its devices".to_owned()),
@@ -319,21 +327,27 @@ pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Fa
 }
 
 /// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `PROTOCOL.md`.
+/// a rank's steps are as in `PROTOCOL.md`. A program has `argv`, the command of each rank, in their place.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;
-        let steps =
-            run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
         let environment: Vec<_> = size
             .ranks()
             .map(|rank| run::distinctive_environment(scenario, rank))
             .collect();
-        let line = serde_json::json!({
-            "scenario": scenario.id,
-            "env": environment,
-            "ranks": steps,
-        });
+        let line = match &scenario.case.program {
+            Some(program) => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "argv": run::program_of_rank(scenario, program, Path::new(PYTHON)),
+            }),
+            None => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "ranks": run::steps(scenario, seed)
+                    .map_err(|error| Failure::Trouble(error.to_string()))?,
+            }),
+        };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         writeln!(out)?;
     }
@@ -380,6 +394,16 @@ pub fn nothing(planned: &Planned) -> Failure {
         (
             format!("no platform was found ({})", reasons.join("; ")),
             "name a Python that has torch with --python or ALLRANKS_PYTHON",
+        )
+    } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
+        && planned
+            .selection
+            .launcher
+            .is_some_and(|one| one != Launcher::Local)
+    {
+        (
+            format!("no check was selected: {reason}"),
+            "leave --launcher out, or name a case with `program:`",
         )
     } else {
         (

@@ -213,6 +213,7 @@ pub(crate) mod tests {
             params: Vec::new(),
             at: String::new(),
             script: None,
+            demand: None,
         }
     }
 

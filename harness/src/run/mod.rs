@@ -9,6 +9,7 @@ mod loss;
 mod pending;
 mod play;
 mod probe;
+mod program;
 mod recording;
 mod scenario;
 mod setup;
@@ -16,6 +17,7 @@ mod shrink;
 mod steps;
 mod story;
 
+pub use program::{command_lines, program_of_rank};
 pub use recording::point;
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};

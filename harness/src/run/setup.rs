@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::program;
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
@@ -50,7 +51,7 @@ impl MeetingPoint {
 pub const SPARE: usize = 2;
 
 /// Where the ranks of a world meet.
-const HOST: &str = "127.0.0.1";
+pub const HOST: &str = "127.0.0.1";
 
 /// Where a rank finds its device: at its own index where a world sees its devices only, as under every launcher that
 /// hands out devices. Some libraries take the rank for the index where nobody told them.
@@ -348,12 +349,18 @@ pub fn base_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What the harness itself puts into a rank's environment, for people; the port is chosen when the world starts.
+/// What the harness itself puts into a rank's environment, or into that of a launcher which adds the rest, for people; the
+/// port is chosen when the world starts.
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
     let at = MeetingPoint::nowhere();
-    let mut env = environment(scenario, &at, &BTreeMap::new(), &[], rank);
-    env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
+    let mut env = match scenario.case.program {
+        Some(_) => program::distinctive_environment(scenario, &at, rank),
+        None => environment(scenario, &at, &BTreeMap::new(), &[], rank),
+    };
+    if let Some(port) = env.get_mut("MASTER_PORT") {
+        "(leased)".clone_into(port);
+    }
     env
 }
 

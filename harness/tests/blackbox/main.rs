@@ -7,6 +7,7 @@
 mod disk;
 mod faults;
 mod launcher;
+mod programs;
 mod prove;
 mod repro;
 mod sets;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
     }
     let tests = [
         launcher::tests(),
+        programs::tests(),
         prove::tests(),
         vices::tests(),
         usage::tests(),
