@@ -41,6 +41,8 @@ class Library:
         self.device = None
         #: Waits for the device, if the platform names such a function.
         self.synchronize = None
+        #: Whether a tensor and the views of it stay one piece of memory, whatever an op does to one of them.
+        self.shares_memory = True
         #: The step's tensors.
         self.tensors = ()
         #: Works of the step, by index of the call that returned them.
@@ -142,6 +144,7 @@ def prepare(lib, call, _):
     if call.get("set_device"):
         dotted(call["set_device"])(device.index or 0)
     lib.synchronize = dotted(call["synchronize"]) if call.get("synchronize") else None
+    lib.shares_memory = call.get("shares_memory", True)
     lib.device = None if device.type == "cpu" else device
 
 
