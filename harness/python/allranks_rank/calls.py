@@ -370,7 +370,9 @@ def keep(lib, call, group):
     lib._groups[call["name"]] = group
     told = {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
     if told["size"]:
-        options = getattr(group._get_backend(group._device_types[0]), "options", None)
+        # A process group written in Python may have no backend beneath it.
+        devices = group._device_types
+        options = getattr(group._get_backend(devices[0]), "options", None) if devices else None
         timeout = getattr(options, "_timeout", None)
         told["timeout_s"] = timeout and timeout.total_seconds()
     return told
