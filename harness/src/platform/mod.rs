@@ -58,6 +58,9 @@ pub struct Platform {
     /// that the tensor it was made of never sees, so what each tensor holds is read back, and nothing around it.
     #[serde(default = "yes")]
     pub shares_memory: bool,
+    /// Whether it runs only if it is named on the command line, as what needs an environment of its own.
+    #[serde(default)]
+    pub only_if_named: bool,
     /// The variable that hides devices from a process.
     #[serde(default)]
     pub visible_devices: Option<String>,

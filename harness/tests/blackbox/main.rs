@@ -15,6 +15,7 @@ mod stage;
 mod usage;
 mod vices;
 mod watch;
+mod xla;
 
 use std::process::ExitCode;
 
@@ -25,6 +26,8 @@ use stage::Stage;
 struct Test {
     name: String,
     needs_torch: bool,
+    /// Whether it needs torch_xla, which has an environment of its own.
+    needs_xla: bool,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -35,6 +38,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
     Test {
         name: name.into(),
         needs_torch: false,
+        needs_xla: false,
         is_slow: false,
         body: Box::new(body),
     }
@@ -44,6 +48,14 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
 fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
     Test {
         needs_torch: true,
+        ..plain(name, body)
+    }
+}
+
+/// A trial that needs torch_xla.
+fn with_xla(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        needs_xla: true,
         ..plain(name, body)
     }
 }
@@ -62,6 +74,10 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_torch {
         tell(reason);
     }
+    let has_xla = xla::python().is_some();
+    if !has_xla {
+        tell_of_xla();
+    }
     let tests = [
         launcher::tests(),
         prove::tests(),
@@ -73,6 +89,7 @@ fn main() -> ExitCode {
         repro::tests(),
         sets::tests(),
         watch::tests(),
+        xla::tests(),
     ];
     let trials = tests
         .into_iter()
@@ -86,6 +103,8 @@ fn main() -> ExitCode {
             });
             if test.is_slow {
                 trial.with_kind("slow").with_ignored_flag(true)
+            } else if test.needs_xla && !has_xla {
+                trial.with_kind("no torch_xla").with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
             } else {
@@ -109,4 +128,12 @@ fn why_no_torch() -> Option<String> {
 )]
 fn tell(reason: &str) {
     eprintln!("trials that need torch are not run: {}", reason.trim());
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "this is a program; its output is the test runner's"
+)]
+fn tell_of_xla() {
+    eprintln!("trials that need torch_xla are not run: `ci/setup --with xla` makes .venv-xla");
 }

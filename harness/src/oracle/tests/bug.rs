@@ -224,11 +224,7 @@ impl Bug {
                 let value = scalar::scale(scalar::decode(dtype, bytes), 1.0 + 1e-5);
                 *bytes = scalar::encode(dtype, value);
             }),
-            Self::NoInfinity
-            | Self::Flushes
-            | Self::PlusZero
-            | Self::QuietNan
-            | Self::Added => {
+            Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan | Self::Added => {
                 list.iter_mut().for_each(|bytes| self.touch(dtype, bytes));
             }
             Self::CleanBool => list.iter_mut().for_each(|bytes| bytes[0] = bytes[0].min(1)),
