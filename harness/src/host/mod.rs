@@ -8,5 +8,5 @@ mod listener;
 mod process;
 
 pub use family::{Member, members};
-pub use listener::{Listener, Voice, listeners, voice};
+pub use listener::{Listener, Voice, listeners, resolves, voice};
 pub use process::{Activity, activity, describe};

@@ -336,6 +336,9 @@ pub enum Call {
     Python {
         /// The statements.
         source: String,
+        /// Whether other ranks notice nothing of them; the harness's own business, and not told to the rank.
+        #[serde(skip)]
+        unnoticed: bool,
     },
     /// `all_reduce(tensors[tensor], op)`.
     AllReduce {
