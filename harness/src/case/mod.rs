@@ -118,9 +118,9 @@ impl Need {
     #[must_use]
     pub fn lacking(self) -> Option<String> {
         match self {
-            Self::Ipv6 => std::net::TcpListener::bind("[::1]:0")
-                .err()
-                .map(|error| format!("this machine has no IPv6: nobody can listen at ::1 ({error})")),
+            Self::Ipv6 => std::net::TcpListener::bind("[::1]:0").err().map(|error| {
+                format!("this machine has no IPv6: nobody can listen at ::1 ({error})")
+            }),
         }
     }
 }

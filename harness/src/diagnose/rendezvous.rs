@@ -120,8 +120,8 @@ fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
         .filter_map(group)
         .collect();
     for sight in &evidence.ranks {
-        let is_fellow = group(sight)
-            .is_some_and(|own| own.contains(&sight.rank) && groups.contains(&own));
+        let is_fellow =
+            group(sight).is_some_and(|own| own.contains(&sight.rank) && groups.contains(&own));
         if is_fellow && !ranks.contains(&sight.rank) {
             ranks.push(sight.rank);
         }
@@ -414,8 +414,8 @@ impl Scene<'_> {
             let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
             error.filter(|_| failed(sight))
         }
-        let (fallen, others): (Vec<_>, Vec<_>) = (self.comers.iter())
-            .partition(|comer| by_itself(comer.sight).is_some());
+        let (fallen, others): (Vec<_>, Vec<_>) =
+            (self.comers.iter()).partition(|comer| by_itself(comer.sight).is_some());
         if fallen.is_empty() || others.is_empty() {
             return None;
         }
