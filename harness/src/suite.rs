@@ -110,7 +110,11 @@ impl Suite {
                 profiles,
                 on_request: platforms
                     .iter()
-                    .filter(|platform| platform.python_path.iter().any(|path| is_own(path, &root)))
+                    .filter(|platform| {
+                        let is_simulated =
+                            platform.python_path.iter().any(|path| is_own(path, &root));
+                        platform.only_if_named || is_simulated
+                    })
                     .map(|platform| platform.name.clone())
                     .collect(),
                 platforms: platforms.into_iter().map(Arc::new).collect(),

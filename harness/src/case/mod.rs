@@ -121,6 +121,29 @@ pub struct WorldSpec {
     /// Only where tensors lie on a device: platforms of the host are left out.
     #[serde(default)]
     pub on_device: bool,
+    /// What the machine must have; where it has not, the case is not run.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+}
+
+/// Something that a machine may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// An IPv6 address of its own, `::1`.
+    Ipv6,
+}
+
+impl Need {
+    /// What this machine lacks of it; none if it has it.
+    #[must_use]
+    pub fn lacking(self) -> Option<String> {
+        match self {
+            Self::Ipv6 => std::net::TcpListener::bind("[::1]:0").err().map(|error| {
+                format!("this machine has no IPv6: nobody can listen at ::1 ({error})")
+            }),
+        }
+    }
 }
 
 /// Whether ranks are initialised before the first step of a case.
@@ -146,6 +169,7 @@ impl Default for WorldSpec {
             env: BTreeMap::new(),
             starts: Starts::default(),
             on_device: false,
+            needs: Vec::new(),
         }
     }
 }

@@ -405,6 +405,10 @@ pub struct NewGroupMove {
 pub struct PythonSpec {
     /// The statements.
     pub run: String,
+    /// `true`: they do nothing that other ranks notice, so that the rank's later moves are what they say; absent: that is
+    /// so if they do not mention torch, `dist` or a group.
+    #[serde(default)]
+    pub unnoticed: bool,
 }
 
 /// Threads.

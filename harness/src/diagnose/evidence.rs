@@ -17,6 +17,8 @@ pub struct Evidence {
     pub is_whole: bool,
     /// Others who listen where the ranks want to meet.
     pub strangers: Vec<Stranger>,
+    /// Places, `host:port`, at which nobody can be met, and why.
+    pub deserted: Vec<(String, String)>,
     /// Groups of which `done` begins with a later collective than the first, alike on all ranks: how many came before.
     pub forgotten: BTreeMap<String, usize>,
     /// For how long nothing has moved.

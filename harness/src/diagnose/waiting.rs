@@ -21,7 +21,24 @@ pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
             waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
         }
     }
+    ends.leaving.extend(left_alone_in_teardown(evidence));
     ends.verdict(evidence)
+}
+
+/// Ranks that are tearing down when everybody else has nothing left to do.
+fn left_alone_in_teardown(evidence: &Evidence) -> Vec<Rank> {
+    let leaves = |sight: &&Sight| sight.is_there() && matches!(sight.now(), Some(What::Destroy(_)));
+    let is_through = |sight: &Sight| {
+        sight.doing.is_none() && sight.coming().is_some_and(<[_]>::is_empty) && !has_cause(sight)
+    };
+    let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
+        .map(|sight| sight.rank)
+        .collect();
+    let rest = |sight: &&Sight| !leaving.contains(&sight.rank);
+    match evidence.ranks.iter().filter(rest).all(is_through) {
+        true => leaving,
+        false => Vec::new(),
+    }
 }
 
 /// Ranks that take a message that nobody sends, or the other way round.

@@ -1,7 +1,9 @@
 //! Who listens at a port, and whether it is a store of PyTorch's.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use super::process::describe;
@@ -95,6 +97,23 @@ pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
     Vec::new()
 }
 
+/// How long a name server may take to answer.
+const NAMING: Duration = Duration::from_millis(500);
+
+/// Whether a host's name or number means an address here; none if nobody knows in time.
+#[must_use]
+pub fn resolves(host: &str) -> Option<bool> {
+    let host = host.to_owned();
+    let (answer, answered) = mpsc::channel();
+    // A name server that does not answer is waited for by that thread alone.
+    thread::spawn(move || {
+        let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
+        // Whoever asked may have gone.
+        let _ = answer.send(found.is_ok_and(|mut found| found.next().is_some()));
+    });
+    answered.recv_timeout(NAMING).ok()
+}
+
 /// How long a store may take to answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// First bytes of a client of TCPStore: query VALIDATE and the magic number of `TCPStoreBackend.hpp`, then query PING
@@ -142,6 +161,14 @@ pub fn voice(address: SocketAddr) -> Option<Voice> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn names_mean_addresses_or_nothing() {
+        assert_eq!(resolves("127.0.0.1"), Some(true));
+        assert_eq!(resolves("[::1]"), Some(true));
+        // Where the name server is slow, nothing is known.
+        assert_ne!(resolves("no-such-host.invalid"), Some(true));
+    }
 
     #[test]
     fn who_listens_and_says_nothing_is_no_store() {

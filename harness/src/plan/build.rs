@@ -254,6 +254,10 @@ fn add(
             .push((id, format!("needs {world_size} devices, found {devices}")));
         return;
     }
+    if let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking()) {
+        plan.too_large.push((id, lack));
+        return;
+    }
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
     // What is never made has no checks.

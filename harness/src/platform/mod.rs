@@ -56,6 +56,13 @@ pub struct Platform {
     /// Dotted name of the function that waits for the device.
     #[serde(default)]
     pub synchronize: Option<String>,
+    /// Whether a tensor and its views stay one piece of memory on the device. `false`: an op may give a view a new value
+    /// that the tensor it was made of never sees, so what each tensor holds is read back, and nothing around it.
+    #[serde(default = "yes")]
+    pub shares_memory: bool,
+    /// Whether it runs only if it is named on the command line, as what needs an environment of its own.
+    #[serde(default)]
+    pub only_if_named: bool,
     /// The variable that hides devices from a process.
     #[serde(default)]
     pub visible_devices: Option<String>,
@@ -73,6 +80,10 @@ pub struct Platform {
     pub env: BTreeMap<String, String>,
     /// The backends it has, by c10d name.
     pub backends: BTreeMap<String, Backend>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a result proves; always shown.

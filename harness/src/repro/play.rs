@@ -551,7 +551,7 @@ impl<'a> Play<'a> {
                 "world" => "dist.group.WORLD.abort()".to_owned(),
                 name => format!("{}.abort()", group(name)),
             }),
-            Act::Python(source) => {
+            Act::Python { source, .. } => {
                 let call = self.python(source);
                 if call.starts_with("dist.") {
                     what = call.split('(').next().unwrap_or_default().to_owned();

@@ -102,6 +102,7 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             .clone()
             .filter(|_| scenario.init.set_device == set_at),
         synchronize: platform.synchronize.clone(),
+        shares_memory: platform.shares_memory,
     };
     if world.starts == Starts::Bare {
         return Step {

@@ -337,8 +337,9 @@ impl<'a> Stage<'a> {
             Act::Abort(group) => out.push(plain(Call::Abort {
                 group: group.clone(),
             })),
-            Act::Python(source) => out.push(plain(Call::Python {
+            Act::Python { source, unnoticed } => out.push(plain(Call::Python {
                 source: source.clone(),
+                unnoticed: *unnoticed,
             })),
             Act::Steady(_) | Act::Together(_) => {
                 return Err("not on a thread".to_owned());

@@ -37,6 +37,7 @@ pub fn evidence(
         ranks: sights,
         is_whole: is_whole(&ranks, assume_whole),
         strangers: Vec::new(),
+        deserted: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };

@@ -16,6 +16,7 @@ mod stage;
 mod usage;
 mod vices;
 mod watch;
+mod xla;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ use stage::Stage;
 struct Test {
     name: String,
     needs_torch: bool,
+    /// Whether it needs torch_xla, which has an environment of its own.
+    needs_xla: bool,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -36,6 +39,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
     Test {
         name: name.into(),
         needs_torch: false,
+        needs_xla: false,
         is_slow: false,
         body: Box::new(body),
     }
@@ -45,6 +49,14 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
 fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
     Test {
         needs_torch: true,
+        ..plain(name, body)
+    }
+}
+
+/// A trial that needs torch_xla.
+fn with_xla(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        needs_xla: true,
         ..plain(name, body)
     }
 }
@@ -63,6 +75,10 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_torch {
         tell(reason);
     }
+    let has_xla = xla::python().is_some();
+    if !has_xla {
+        tell_of_xla();
+    }
     let tests = [
         launcher::tests(),
         programs::tests(),
@@ -75,6 +91,7 @@ fn main() -> ExitCode {
         repro::tests(),
         sets::tests(),
         watch::tests(),
+        xla::tests(),
     ];
     let trials = tests
         .into_iter()
@@ -88,6 +105,8 @@ fn main() -> ExitCode {
             });
             if test.is_slow {
                 trial.with_kind("slow").with_ignored_flag(true)
+            } else if test.needs_xla && !has_xla {
+                trial.with_kind("no torch_xla").with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
             } else {
@@ -111,4 +130,12 @@ fn why_no_torch() -> Option<String> {
 )]
 fn tell(reason: &str) {
     eprintln!("trials that need torch are not run: {}", reason.trim());
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "this is a program; its output is the test runner's"
+)]
+fn tell_of_xla() {
+    eprintln!("trials that need torch_xla are not run: `ci/setup --with xla` makes .venv-xla");
 }
