@@ -7,12 +7,12 @@ HEALTHY = "slow"
 
 
 def labelled(records):
-    """`(id, label, culprits, diagnosis, outcome)` of every check that says what must be found."""
+    """`(id, label, culprits, diagnosis)` of every check that says what must be found."""
     for one in records:
         label = one["type"] == "check" and one["params"].get("hang")
         if label:
             culprits = [int(rank) for rank in one["params"].get("culprit", "").split() if rank]
-            yield one["id"], label, culprits, one.get("diagnosis"), one["outcome"]
+            yield one["id"], label, culprits, one.get("diagnosis")
 
 
 class Score:
@@ -24,7 +24,7 @@ class Score:
         self.seconds = []
         self.by_kind = {}
         self.wrong = []
-        for check, label, culprits, said, _ in labelled(records):
+        for check, label, culprits, said in labelled(records):
             is_proved = said is not None and said["confidence"] == "proved"
             if label == HEALTHY:
                 self.healthy += 1

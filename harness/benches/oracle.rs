@@ -57,6 +57,7 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
         params: vec![],
         at: String::new(),
         script: None,
+        demand: None,
     }
 }
 

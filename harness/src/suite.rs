@@ -17,6 +17,7 @@ static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../cases");
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/platforms");
 static SIMULATED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/sim");
 static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/mutants");
+static PROGRAMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/programs");
 static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/expectations");
 
 /// What to load; empty lists mean "what the suite has".
@@ -75,6 +76,7 @@ impl Suite {
             unpack(&CASES, &root.join("cases"))?;
             unpack(&PLATFORMS, &root.join("fixtures/platforms"))?;
             unpack(&EXPECTATIONS, &root.join("fixtures/expectations"))?;
+            unpack(&PROGRAMS, &root.join("fixtures/programs"))?;
             unpack(&SIMULATED, &root.join("fixtures/sim"))?;
             (root, "the binary's own".to_owned())
         };
@@ -108,7 +110,11 @@ impl Suite {
                 profiles,
                 on_request: platforms
                     .iter()
-                    .filter(|platform| platform.python_path.iter().any(|path| is_own(path, &root)))
+                    .filter(|platform| {
+                        let is_simulated =
+                            platform.python_path.iter().any(|path| is_own(path, &root));
+                        platform.only_if_named || is_simulated
+                    })
                     .map(|platform| platform.name.clone())
                     .collect(),
                 platforms: platforms.into_iter().map(Arc::new).collect(),

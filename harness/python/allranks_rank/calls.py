@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from datetime import timedelta
 
 import torch
@@ -41,6 +42,8 @@ class Library:
         self.device = None
         #: Waits for the device, if the platform names such a function.
         self.synchronize = None
+        #: Whether a tensor and the views of it stay one piece of memory, whatever an op does to one of them.
+        self.shares_memory = True
         #: The step's tensors.
         self.tensors = ()
         #: Works of the step, by index of the call that returned them.
@@ -142,6 +145,7 @@ def prepare(lib, call, _):
     if call.get("set_device"):
         dotted(call["set_device"])(device.index or 0)
     lib.synchronize = dotted(call["synchronize"]) if call.get("synchronize") else None
+    lib.shares_memory = call.get("shares_memory", True)
     lib.device = None if device.type == "cpu" else device
 
 
@@ -313,7 +317,9 @@ def python(lib, call, _):
         "tensors": lib.tensors,
         "result": None,
     }
-    exec(call["source"], names)
+    # Whatever does not name a device is made on the rank's own.
+    with lib.device or nullcontext():
+        exec(call["source"], names)
     return names["result"]
 
 
@@ -367,7 +373,9 @@ def keep(lib, call, group):
     lib._groups[call["name"]] = group
     told = {"rank": dist.get_rank(group), "size": max(dist.get_world_size(group), 0)}
     if told["size"]:
-        options = getattr(group._get_backend(group._device_types[0]), "options", None)
+        # A process group written in Python may have no backend beneath it.
+        devices = group._device_types
+        options = getattr(group._get_backend(devices[0]), "options", None) if devices else None
         timeout = getattr(options, "_timeout", None)
         told["timeout_s"] = timeout and timeout.total_seconds()
     return told

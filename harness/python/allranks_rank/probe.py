@@ -7,6 +7,7 @@ kills the interpreter or never returns is named, and at last {"found": ...}. Oth
 
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import sys
 
@@ -38,6 +39,12 @@ def available(dist, backend):
 def probe(wanted):
     found = {"trouble": None, "torch": None, "versions": {}, "count": None, "backends": {}}
     names = {}
+    # Importing torch takes seconds; a package that is not there needs none.
+    for module in ["torch", *wanted["import"]]:
+        package = module.split(".")[0]
+        if importlib.util.find_spec(package) is None:
+            found["trouble"] = {"missing": package}
+            return found
     for module in ["torch", *wanted["import"]]:
         say(trying=f"import {module}")
         try:

@@ -114,7 +114,10 @@ class Rank:
             if error is None:
                 error = results[-1]
                 error.update(status="error", error=describe(raised))
-        storages.read_back()
+        if self.library.shares_memory:
+            storages.read_back()
+        else:
+            storages.read_each(self.library.tensors)
         return error
 
     def converse(self):

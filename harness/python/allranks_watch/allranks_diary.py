@@ -176,6 +176,7 @@ class Diary:
                 "inside": inside_now and {"entry": inside_now[0], "since": inside_now[1]},
                 "own": place and {"text": place[0], "at": place[1]},
                 "errors": errors,
+                "torch": getattr(sys.modules.get("torch"), "__version__", None),
                 "ended": self.ended,
             }
         )

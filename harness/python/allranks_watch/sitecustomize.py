@@ -6,6 +6,9 @@ down four times a second, for `allranks watch` to read. It imports nothing but t
 and no result, keeps every error of its own to itself, and lets the `sitecustomize` that it hides run.
 
 In: ALLRANKS_WATCH, a folder. Out: there, PID.json, replaced as a whole; its time of modification is the last beat.
+
+ALLRANKS_IMPORT, in a run of the suite, names modules with `,` between them: what the platform's file says to import. They
+are imported when the program has imported torch, as torch itself does with the backends that are installed beside it.
 """
 
 import sys
@@ -40,6 +43,42 @@ def _begin():
         allranks_diary.begin(folder)
 
 
+class _Companions:
+    """Imports modules right after torch."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        import importlib.machinery
+
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                import importlib
+
+                execute(module)
+                for companion in self.names:
+                    importlib.import_module(companion)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _accompany():
+    import os
+
+    names = [name for name in os.environ.get("ALLRANKS_IMPORT", "").split(",") if name not in ("", "torch")]
+    if names:
+        sys.meta_path.insert(0, _Companions(names))
+
+
+_accompany()
 try:
     _begin()
 except Exception:

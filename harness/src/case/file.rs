@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
+use super::program::ProgramSpec;
 use super::random::{RANDOM, RandomSpec};
 use super::script::{SCRIPT, ScriptSpec};
 use super::{Expected, GroupSpec, LayoutSpec, Only, StepParams, WorldSpec};
@@ -17,9 +18,9 @@ use crate::plan::Op;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
-    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `layout`, `groups`, `steps`, `expect`"
+    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `layout`, `groups`, `steps` or `program`, `expect`"
 )]
-#[schemars(title = "allranks case")]
+#[schemars(title = "allranks case", extend("oneOf" = [{"required": ["steps"]}, {"required": ["program"]}]))]
 pub(super) struct CaseFile {
     /// The path of the file under `cases/`, without `.yaml`.
     pub id: CaseId,
@@ -42,8 +43,12 @@ pub(super) struct CaseFile {
     #[serde(default)]
     pub groups: Entries<GroupSpec>,
     /// What every rank does, in order.
+    #[serde(default)]
     #[schemars(length(min = 1))]
     pub steps: Vec<Step>,
+    /// A user's own program in the place of steps.
+    #[serde(default)]
+    pub program: Option<ProgramSpec>,
     /// What is expected where not everything works; the first whose `when` fits counts.
     #[serde(default)]
     pub expect: Vec<Expected>,

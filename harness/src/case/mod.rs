@@ -8,12 +8,14 @@ mod layout;
 mod load;
 mod params;
 mod profile;
+mod program;
 mod random;
 mod recipe;
 mod requirement;
 mod schema;
 mod script;
 mod validate;
+mod validate_program;
 mod validate_random;
 mod validate_script;
 mod validate_step;
@@ -22,6 +24,7 @@ mod values;
 pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
+pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
 pub use random::{RANDOM, RandomSpec};
 pub use recipe::{CpuBackend, DeviceId, Expected, Fail, FailOn, InitSpec, SetDevice, When};
 pub use requirement::{Level, Requirement, Requirements};
@@ -42,8 +45,8 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, Rank, RequirementId, WorldSize};
 use crate::plan::{
-    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement, RootBy,
-    TensorKind, Values,
+    Demand, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
+    RootBy, TensorKind, Values,
 };
 
 /// A valid case file.
@@ -63,10 +66,28 @@ pub struct Case {
     pub world: WorldSpec,
     /// Groups made after init on every rank, in file order.
     pub groups: Vec<(String, GroupSpec)>,
-    /// What every rank does, in order.
+    /// What every rank does, in order; nothing if it is a program.
     pub steps: Vec<StepSpec>,
+    /// The user's program that its ranks run, if it is one.
+    pub program: Option<Arc<ProgramSpec>>,
     /// What is expected where not everything works; the first that fits counts.
     pub expect: Vec<Expected>,
+}
+
+impl Case {
+    /// Everything that is asked of its program in some world, each maybe several times; nothing if it is none.
+    pub fn demands(&self) -> impl Iterator<Item = Demand> {
+        self.program.iter().flat_map(|program| {
+            let sizes = self.world.size.as_slice().iter().copied().map(WorldSize);
+            let launchers = program.launcher.as_slice();
+            sizes.flat_map(move |size| {
+                let all = launchers
+                    .iter()
+                    .map(move |launcher| Demand::all(program, size, *launcher));
+                all.flatten()
+            })
+        })
+    }
 }
 
 /// The world matrix: every combination is a scenario.
@@ -100,6 +121,29 @@ pub struct WorldSpec {
     /// Only where tensors lie on a device: platforms of the host are left out.
     #[serde(default)]
     pub on_device: bool,
+    /// What the machine must have; where it has not, the case is not run.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+}
+
+/// Something that a machine may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// An IPv6 address of its own, `::1`.
+    Ipv6,
+}
+
+impl Need {
+    /// What this machine lacks of it; none if it has it.
+    #[must_use]
+    pub fn lacking(self) -> Option<String> {
+        match self {
+            Self::Ipv6 => std::net::TcpListener::bind("[::1]:0").err().map(|error| {
+                format!("this machine has no IPv6: nobody can listen at ::1 ({error})")
+            }),
+        }
+    }
 }
 
 /// Whether ranks are initialised before the first step of a case.
@@ -125,6 +169,7 @@ impl Default for WorldSpec {
             env: BTreeMap::new(),
             starts: Starts::default(),
             on_device: false,
+            needs: Vec::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which parameters an op takes: the one table that loading, the schema and the plan share.
 
+use super::program::PROGRAM;
 use super::{SCRIPT, StepParams};
 use crate::plan::Op;
 
@@ -68,13 +69,14 @@ impl Op {
             Self::BroadcastObjectList => "broadcast_object_list",
             Self::ScatterObjectList => "scatter_object_list",
             Self::Script => SCRIPT,
+            Self::Program => PROGRAM,
         }
     }
 
     /// Whether it moves tensors (not only objects, and not nothing).
     #[must_use]
     pub fn has_tensors(self) -> bool {
-        !self.has_objects() && !self.is_barrier() && self != Self::Script
+        !self.has_objects() && !self.is_barrier() && !matches!(self, Self::Script | Self::Program)
     }
 
     /// Whether a parameter of a step means something to it.

@@ -66,7 +66,7 @@ pub struct HangSpec {
     /// Who must be blamed, and nobody else; absent: nobody.
     #[serde(default)]
     pub culprit: Option<Members>,
-    /// How long after the last progress the verdict may come: `5s`.
+    /// How long after the last progress the verdict may come, `5s`; absent: 10 s.
     #[serde(default)]
     pub within: Within,
     /// `true`: nothing hangs and nobody raises, though the ranks contradict each other; `false`: something does; absent:
@@ -101,7 +101,7 @@ impl JsonSchema for Within {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A time, as in `5s` or `1500ms`; absent: 10 s.",
+            "description": "A time, as in `5s` or `1500ms`.",
             "type": "string",
             "pattern": "^[0-9]+ ?(ms|s|m|min)$"
         })
@@ -405,6 +405,10 @@ pub struct NewGroupMove {
 pub struct PythonSpec {
     /// The statements.
     pub run: String,
+    /// `true`: they do nothing that other ranks notice, so that the rank's later moves are what they say; absent: that is
+    /// so if they do not mention torch, `dist` or a group.
+    #[serde(default)]
+    pub unnoticed: bool,
 }
 
 /// Threads.

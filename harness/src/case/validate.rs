@@ -8,8 +8,10 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::file::{CaseFile, Step, Sweep};
+use super::program::PROGRAM;
 use super::recipe::group_of;
 use super::requirement::is_well_formed;
+use super::validate_program::{ProgramChecker, located};
 use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
 use super::validate_step::StepChecker;
@@ -102,8 +104,19 @@ pub(super) fn case(
         world: raw.world,
         groups: raw.groups.0,
         steps,
+        program: raw.program.map(|program| {
+            let line = document.line(way![PROGRAM]);
+            Arc::new(located(program, place.folder(), line))
+        }),
         expect: raw.expect,
     })
+}
+
+impl Place<'_> {
+    /// The folder of the file.
+    fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
 }
 
 pub(super) struct Checker<'a> {
@@ -461,7 +474,18 @@ impl Checker<'_> {
     }
 
     fn steps(&mut self) {
-        if self.file.steps.is_empty() {
+        if let Some(program) = &self.file.program {
+            let folder = self.place.folder();
+            ProgramChecker {
+                program,
+                folder,
+                checker: self,
+            }
+            .check();
+        } else if !self.document.keys(way![]).contains(&"steps") {
+            let hint = "say what ranks do, `steps:`, or which program they run, `program:`";
+            self.report_key(way![], "neither `steps` nor `program`", hint);
+        } else if self.file.steps.is_empty() {
             self.report(
                 way!["steps"],
                 "no steps",

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::prove::ProveArguments;
 use super::watch::WatchArguments;
-use crate::plan::{Filter, Shard};
+use crate::plan::{Filter, Launcher, Shard};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -94,6 +94,9 @@ pub enum Command {
     /// Run a command that dies with the process that watches it.
     #[command(hide = true)]
     Guard(GuardArguments),
+    /// Run a command as one rank, with its output in a file of its own, and write down how it ends.
+    #[command(hide = true)]
+    Witness(WitnessArguments),
     /// Become a command that dies with this process's parent.
     #[command(hide = true)]
     Supervise(SuperviseArguments),
@@ -132,18 +135,37 @@ pub struct SelectArguments {
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// `python`, `libtorch`, or `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol.
-    #[arg(long, value_name = "DRIVER", default_value = "python")]
-    pub driver: DriverChoice,
-    /// What starts the ranks.
-    #[arg(long, value_name = "NAME", default_value = "local", value_parser = ["local"])]
-    pub launcher: String,
+    /// `python`, `libtorch`, `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol, or `program`:
+    /// only the cases that run a program of their own. Default: `python`, and such cases too.
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<DriverChoice>,
+    /// Only what this starts: `local`, the harness itself, or `torchrun`, which starts the ranks of `program:` cases only.
+    #[arg(long, value_name = "NAME")]
+    pub launcher: Option<LauncherChoice>,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Fail (exit 4) unless this platform, or platform/backend, was found and ran; may be repeated.
     #[arg(long, value_name = "CAPABILITY")]
     pub require: Vec<String>,
+}
+
+/// What starts ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LauncherChoice {
+    /// The harness itself.
+    Local,
+    /// PyTorch's own.
+    Torchrun,
+}
+
+impl From<LauncherChoice> for Launcher {
+    fn from(choice: LauncherChoice) -> Self {
+        match choice {
+            LauncherChoice::Local => Self::Local,
+            LauncherChoice::Torchrun => Self::Torchrun,
+        }
+    }
 }
 
 /// The program ranks run.
@@ -155,6 +177,8 @@ pub enum DriverChoice {
     Libtorch,
     /// A program and its arguments.
     Command(Vec<String>),
+    /// The user's own, of cases that are programs.
+    Program,
 }
 
 impl std::str::FromStr for DriverChoice {
@@ -167,6 +191,9 @@ impl std::str::FromStr for DriverChoice {
         if text == "libtorch" {
             return Ok(Self::Libtorch);
         }
+        if text == "program" {
+            return Ok(Self::Program);
+        }
         let argv: Vec<String> = text
             .strip_prefix("command:")
             .unwrap_or_default()
@@ -175,7 +202,8 @@ impl std::str::FromStr for DriverChoice {
             .collect();
         if argv.is_empty() {
             return Err(
-                "there is `python`, `libtorch`, and `command:PROGRAM ARGUMENT...`".to_owned(),
+                "there are `python`, `libtorch`, `program`, and `command:PROGRAM ARGUMENT...`"
+                    .to_owned(),
             );
         }
         Ok(Self::Command(argv))
@@ -327,6 +355,18 @@ pub struct DiffArguments {
 /// `supervise`.
 #[derive(Debug, Args)]
 pub struct SuperviseArguments {
+    /// The command.
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `witness`.
+#[derive(Debug, Args)]
+pub struct WitnessArguments {
+    /// Where to write how it began and ended.
+    pub records: PathBuf,
+    /// Where its output goes.
+    pub logs: PathBuf,
     /// The command.
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,

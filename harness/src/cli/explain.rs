@@ -4,8 +4,10 @@ use std::io::Write;
 
 use super::args::ExplainArguments;
 use super::{Exit, Failure, locate};
-use crate::names::Rank;
-use crate::plan::{Check, Declared, Scenario};
+use crate::case::{LineSpec, ProgramSpec};
+use crate::diagnose;
+use crate::names::{Rank, WorldSize};
+use crate::plan::{Check, Declared, Demand, Launcher, Scenario, hang};
 use crate::platform::{self, Start};
 use crate::run;
 use crate::suite::{Request, Suite};
@@ -43,7 +45,14 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
         writeln!(
             out,
             "\nEvery scenario has this check: {}",
-            if id.ends_with("#init") {
+            if scenario.case.program.is_some() {
+                match id.ends_with("#init") {
+                    true => "every rank of the program is started.",
+                    false => {
+                        "the program ends by itself, unless it is to hang, and leaves no process."
+                    }
+                }
+            } else if id.ends_with("#init") {
                 "every rank initialises and agrees on its rank, the world size and its groups."
             } else {
                 "every rank tears down, gives its token, exits with code 0 and leaves no process."
@@ -69,12 +78,15 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
             .as_str()
             .unwrap_or_default()
     )?;
-    writeln!(
-        out,
-        "world      {} ranks, init by {}",
-        scenario.world_size,
-        scenario.init.method.name()
-    )?;
+    match case.program {
+        Some(_) => writeln!(out, "world      {} ranks of a program", scenario.world_size)?,
+        None => writeln!(
+            out,
+            "world      {} ranks, init by {}",
+            scenario.world_size,
+            scenario.init.method.name()
+        )?,
+    }
     for group in &scenario.groups[1..] {
         let ranks: Vec<String> = group.ranks.iter().map(Rank::to_string).collect();
         writeln!(out, "group      {}: ranks {}", group.name, ranks.join(", "))?;
@@ -86,15 +98,33 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
         .map(|profile| profile.name.as_str())
         .collect();
     writeln!(out, "selected   by profiles: {}", profiles.join(", "))?;
-    writeln!(
-        out,
-        "argv       {} -m allranks_rank{}",
-        platform::python(None).path.display(),
-        match scenario.platform.start {
-            Start::Fork => ", forked from a process that has imported torch",
-            Start::Fresh => "",
+    let python = platform::python(None).path;
+    if let Some(program) = &case.program {
+        writeln!(out, "driver     program")?;
+        writeln!(out, "launcher   {}", scenario.launcher.name())?;
+        for (whose, argv) in run::command_lines(scenario, program, &python) {
+            writeln!(out, "argv       {whose}: {}", quoted(&argv))?;
         }
-    )?;
+        if scenario.launcher != Launcher::Local {
+            for (name, value) in run::distinctive_environment(scenario, Rank(0)) {
+                writeln!(out, "env        {name}={value}")?;
+            }
+            return writeln!(
+                out,
+                "env        torchrun adds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and its own to each rank"
+            );
+        }
+    } else {
+        writeln!(
+            out,
+            "argv       {} -m allranks_rank{}",
+            python.display(),
+            match scenario.platform.start {
+                Start::Fork => ", forked from a process that has imported torch",
+                Start::Fresh => "",
+            }
+        )?;
+    }
     for (rank, (name, value)) in scenario.world_size.ranks().flat_map(|rank| {
         run::distinctive_environment(scenario, rank)
             .into_iter()
@@ -103,6 +133,58 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
         writeln!(out, "env rank {rank} {name}={value}")?;
     }
     Ok(())
+}
+
+/// What is asked of each rank.
+fn write_demand(
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    demand: Demand,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let size = scenario.world_size;
+    for rank in size.ranks() {
+        let asked = match demand {
+            Demand::Exit => program.exit_of(rank, size).map(|code| code.to_string()),
+            Demand::LauncherExit | Demand::Verdict => None,
+            Demand::Line(index) => asked(&program.lines[index], rank, size, "prints"),
+            Demand::Never(index) => asked(&program.never[index], rank, size, "never prints"),
+        };
+        if let Some(asked) = asked {
+            writeln!(out, "rank {rank}     {asked}")?;
+        }
+    }
+    match (demand, program.launcher_succeeds(size), &program.hang) {
+        (Demand::LauncherExit, Some(true), _) => writeln!(out, "torchrun   exit 0"),
+        (Demand::LauncherExit, _, _) => writeln!(out, "torchrun   any failure"),
+        (Demand::Verdict, _, Some(spec)) => {
+            let hang = hang(spec, size);
+            let within = hang.within.as_secs_f64();
+            let culprits = diagnose::list(&hang.culprits);
+            writeln!(
+                out,
+                "verdict    {} of rank {culprits}, within {within:.1} s",
+                hang.kind
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+fn asked(line: &LineSpec, rank: Rank, size: WorldSize, does: &str) -> Option<String> {
+    let pattern = line.is_for(rank, size).then(|| line.pattern(rank, size));
+    // Of a case that was loaded every expression is one.
+    Some(format!("{does} {}", pattern?.ok()?))
+}
+
+/// A command as a person would type it.
+pub(super) fn quoted(argv: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:=@%+,()-".contains(c);
+    let words = argv.iter().map(|word| match word.chars().all(is_plain) {
+        true if !word.is_empty() => word.clone(),
+        true | false => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn write_check(
@@ -123,6 +205,9 @@ fn write_check(
             .get(id)
             .map_or("", |requirement| requirement.text.as_str());
         writeln!(out, "covers     {id}: {text}")?;
+    }
+    if let (Some(demand), Some(program)) = (check.demand, &scenario.case.program) {
+        return Ok(write_demand(scenario, program, demand, out)?);
     }
     match &check.declared {
         Declared::Supported => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::args::ListArguments;
 use super::{Exit, Failure};
-use crate::case::Level;
+use crate::case::{Case, Level};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::{Selection, Target, plan};
 use crate::platform::Platform;
@@ -50,9 +50,10 @@ fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         let id = case.id.as_str();
         writeln!(
             out,
-            "{id:width$}  {} (worlds of {})",
+            "{id:width$}  {} (worlds of {}{})",
             case.title,
-            sizes.join(", ")
+            sizes.join(", "),
+            launchers(case)
         )?;
     }
     writeln!(out)?;
@@ -78,6 +79,16 @@ fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// `; a program under local, torchrun`, if it is one.
+fn launchers(case: &Case) -> String {
+    let Some(program) = &case.program else {
+        return String::new();
+    };
+    let launchers = program.launcher.as_slice().iter();
+    let names: Vec<&str> = launchers.map(|launcher| launcher.name()).collect();
+    format!("; a program under {}", names.join(", "))
 }
 
 /// Requirements with the cases that cover them and the number of checks these make in every world on every backend there
@@ -106,7 +117,8 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
             .iter()
             .filter(|case| {
                 let steps = || case.steps.iter().any(|step| step.covers().contains(id));
-                case.covers.contains(id) || steps()
+                let of_program = || case.demands().any(|demand| demand.covers() == *id);
+                case.covers.contains(id) || steps() || of_program()
             })
             .map(|case| &case.id)
             .collect();

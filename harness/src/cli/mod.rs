@@ -140,6 +140,12 @@ pub fn main(
             arguments.folder,
             &arguments.command,
         ))),
+        Command::Witness(arguments) => {
+            match world::witness(&arguments.records, &arguments.logs, &arguments.command) {
+                Ok(code) => std::process::exit(code),
+                Err(error) => Err(Failure::Io(error)),
+            }
+        }
         Command::Supervise(arguments) => Err(Failure::Io(world::supervise(&arguments.command))),
     };
     let exit = match result {

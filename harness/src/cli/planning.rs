@@ -9,9 +9,10 @@ use rayon::prelude::*;
 
 use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
+use crate::case::PYTHON;
 use crate::names::RequirementId;
 use crate::oracle;
-use crate::plan::{Plan, Selection, Target, plan};
+use crate::plan::{Launcher, Plan, Selection, Target, plan};
 use crate::platform::{self, Interpreter, Observed, Platform};
 use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
@@ -114,12 +115,16 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     let selection = selection(arguments, &suite)?;
     let wanted = wanted(arguments, &suite)?;
     let python = match &arguments.driver {
-        DriverChoice::Python => Some(platform::python(arguments.python.as_deref())),
-        DriverChoice::Libtorch | DriverChoice::Command(_) => None,
+        None | Some(DriverChoice::Python | DriverChoice::Program) => {
+            Some(platform::python(arguments.python.as_deref()))
+        }
+        Some(DriverChoice::Libtorch | DriverChoice::Command(_)) => None,
     };
     let libtorch = match &arguments.driver {
-        DriverChoice::Libtorch => Some(libtorch()?),
-        DriverChoice::Python | DriverChoice::Command(_) => None,
+        Some(DriverChoice::Libtorch) => Some(libtorch()?),
+        None | Some(DriverChoice::Python | DriverChoice::Program | DriverChoice::Command(_)) => {
+            None
+        }
     };
     let (targets, absent) = find(&wanted, python.as_ref(), libtorch.as_deref());
     let plan = plan(&suite.cases, &targets, &selection);
@@ -154,6 +159,11 @@ fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Fa
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
         shard: arguments.shard,
+        launcher: arguments.launcher.map(Launcher::from),
+        programs: arguments.driver.as_ref().map(|driver| match driver {
+            DriverChoice::Program => true,
+            DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,
+        }),
     })
 }
 
@@ -333,21 +343,27 @@ pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Fa
 }
 
 /// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `PROTOCOL.md`.
+/// a rank's steps are as in `PROTOCOL.md`. A program has `argv`, the command of each rank, in their place.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;
-        let steps =
-            run::steps(scenario, seed).map_err(|error| Failure::Trouble(error.to_string()))?;
         let environment: Vec<_> = size
             .ranks()
             .map(|rank| run::distinctive_environment(scenario, rank))
             .collect();
-        let line = serde_json::json!({
-            "scenario": scenario.id,
-            "env": environment,
-            "ranks": steps,
-        });
+        let line = match &scenario.case.program {
+            Some(program) => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "argv": run::program_of_rank(scenario, program, Path::new(PYTHON)),
+            }),
+            None => serde_json::json!({
+                "scenario": scenario.id,
+                "env": environment,
+                "ranks": run::steps(scenario, seed)
+                    .map_err(|error| Failure::Trouble(error.to_string()))?,
+            }),
+        };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
         writeln!(out)?;
     }
@@ -394,6 +410,16 @@ pub fn nothing(planned: &Planned) -> Failure {
         (
             format!("no platform was found ({})", reasons.join("; ")),
             "name a Python that has torch with --python or ALLRANKS_PYTHON",
+        )
+    } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
+        && planned
+            .selection
+            .launcher
+            .is_some_and(|one| one != Launcher::Local)
+    {
+        (
+            format!("no check was selected: {reason}"),
+            "leave --launcher out, or name a case with `program:`",
         )
     } else {
         (

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReproArguments;
+use super::explain::quoted;
 use super::{Exit, Failure, locate, results};
 use crate::judge::Entry;
 use crate::plan::{Check, Plan, Scenario};
@@ -86,6 +87,17 @@ impl Desk {
                 .any(|frame| frame.as_str() == id);
         if check.is_none() && !is_frame {
             return Err(locate::unknown(id, &self.plan));
+        }
+        if let Some(program) = &scenario.case.program {
+            let (python, size) = (Path::new("python"), scenario.world_size);
+            let command = run::program_of_rank(scenario, program, python);
+            return Err(Failure::Usage(
+                format!("`{id}` runs a program: the program itself is the reproduction"),
+                format!(
+                    "torchrun --nproc-per-node {size} --no-python {}",
+                    quoted(&command)
+                ),
+            ));
         }
         let run = arguments.run.as_deref().map(results::read).transpose()?;
         let record = run
@@ -176,6 +188,8 @@ impl Desk {
             checks.map(move |check| (scenario, check))
         });
         checks
+            // A program is its own reproduction.
+            .filter(|(_, check)| check.demand.is_none())
             .filter(|(scenario, check)| self.entry(scenario, check, &self.torch) == Some(entry))
             .min_by_key(|(scenario, check)| {
                 let size = (scenario.world_size, check.group.size());
@@ -306,6 +320,7 @@ impl Desk {
         script(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
             ReproError::Unstaged(error) => Failure::Trouble(error),
+            ReproError::Program => Failure::Trouble(error.to_string()),
             ReproError::Grown => Failure::Usage(
                 error.to_string(),
                 "run it by itself with `allranks run --filter id=...`".to_owned(),

@@ -49,7 +49,7 @@ pub fn run(
     planning::write_absent(&planned, err)?;
     environment::write(&folder, &planned)?;
     let settings = Settings {
-        driver: driver(&arguments.select.driver, &planned, &folder)?,
+        driver: driver(arguments.select.driver.as_ref(), &planned, &folder)?,
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
@@ -67,12 +67,20 @@ pub fn run(
     finish(results, &troubles, out)
 }
 
-fn driver(choice: &DriverChoice, planned: &Planned, folder: &Path) -> Result<Driver, Failure> {
+fn driver(
+    choice: Option<&DriverChoice>,
+    planned: &Planned,
+    folder: &Path,
+) -> Result<Driver, Failure> {
     Ok(match (choice, &planned.python) {
-        (DriverChoice::Python, Some(python)) => Driver::python(&python.path, folder)?,
-        (DriverChoice::Python, None) => unreachable!("the Python driver has its interpreter"),
-        (DriverChoice::Libtorch, _) => Driver::Libtorch(planning::libtorch()?),
-        (DriverChoice::Command(argv), _) => Driver::Command(argv.clone()),
+        (Some(DriverChoice::Libtorch), _) => Driver::Libtorch(planning::libtorch()?),
+        (Some(DriverChoice::Command(argv)), _) => Driver::Command(argv.clone()),
+        (None | Some(DriverChoice::Python | DriverChoice::Program), Some(python)) => {
+            Driver::python(&python.path, folder)?
+        }
+        (None | Some(DriverChoice::Python | DriverChoice::Program), None) => {
+            unreachable!("the Python driver has its interpreter")
+        }
     })
 }
 

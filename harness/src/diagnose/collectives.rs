@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::evidence::{Collective, Evidence, Process, Sight, What, list};
+use super::evidence::{Collective, Evidence, Sight, What, list};
 use super::ledger::{Change, List, Parting, parting};
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
@@ -135,18 +135,9 @@ fn calls(sight: &Sight) -> impl Iterator<Item = &Collective> {
         .filter_map(|deed| collective(&deed.what))
 }
 
-/// Those of one group. What a rank that is gone or stopped meant to do does not count.
+/// Those of one group.
 fn called(sight: &Sight, group: &str) -> List<Collective> {
-    let is_there = sight.process == Process::Running || sight.process == Process::Unknown;
-    let coming = sight.coming().filter(|_| is_there);
-    let deeds = sight.entered().chain(coming.unwrap_or_default());
-    List {
-        rank: sight.rank,
-        entries: deeds
-            .filter_map(|deed| collective(&deed.what))
-            .filter(|one| one.group == group)
-            .cloned()
-            .collect(),
-        is_closed: coming.is_some(),
-    }
+    List::of(sight, |what| {
+        collective(what).filter(|one| one.group == group)
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::host::Stranger;
 use crate::names::Rank;
 
 /// A job at one moment.
@@ -16,6 +17,8 @@ pub struct Evidence {
     pub is_whole: bool,
     /// Others who listen where the ranks want to meet.
     pub strangers: Vec<Stranger>,
+    /// Places, `host:port`, at which nobody can be met, and why.
+    pub deserted: Vec<(String, String)>,
     /// Groups of which `done` begins with a later collective than the first, alike on all ranks: how many came before.
     pub forgotten: BTreeMap<String, usize>,
     /// For how long nothing has moved.
@@ -83,6 +86,12 @@ impl Sight {
             Ahead::Known(deeds) => Some(deeds),
             Ahead::Unknown => None,
         }
+    }
+
+    /// Whether its process can still do anything.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        matches!(self.process, Process::Running | Process::Unknown)
     }
 
     /// Where it is, for people.
@@ -208,17 +217,6 @@ pub struct Message {
     pub peer: Option<Rank>,
     /// The tag.
     pub tag: u32,
-}
-
-/// A process that is none of the job's and listens where the ranks want to meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
-    /// The port.
-    pub port: u16,
-    /// `python (pid 4711)`; `a process of another user`.
-    pub owner: String,
-    /// Whether it takes connections and says nothing.
-    pub is_silent: bool,
 }
 
 impl std::fmt::Display for Deed {

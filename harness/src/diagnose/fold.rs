@@ -38,14 +38,7 @@ pub fn named(ranks: &[Rank]) -> String {
 /// `0–2, 4–9999`. Ranks are in order.
 #[must_use]
 pub fn spans(ranks: &[Rank]) -> String {
-    let mut spans: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match spans.last_mut() {
-            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
-            _ => spans.push((rank.0, rank.0)),
-        }
-    }
-    let texts: Vec<String> = spans
+    let texts: Vec<String> = runs(ranks)
         .iter()
         .map(|(first, last)| match last - first {
             0 => first.to_string(),
@@ -54,6 +47,19 @@ pub fn spans(ranks: &[Rank]) -> String {
         })
         .collect();
     texts.join(", ")
+}
+
+/// First and last of each run of ranks that follow one another. Ranks are in order.
+#[must_use]
+pub fn runs(ranks: &[Rank]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
+            _ => runs.push((rank.0, rank.0)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

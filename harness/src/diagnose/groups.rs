@@ -1,7 +1,7 @@
 //! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
 //! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
 
-use super::evidence::{Evidence, Process, Sight, What, list};
+use super::evidence::{Evidence, Sight, What, list};
 use super::ledger::{Change, List, parting};
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
@@ -51,17 +51,8 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
 
 /// The groups a rank makes.
 fn made(sight: &Sight) -> List<Vec<Rank>> {
-    let group = |what: &What| match what {
-        What::NewGroup(members) => Some(members.clone()),
+    List::of(sight, |what| match what {
+        What::NewGroup(members) => Some(members),
         _ => None,
-    };
-    let coming = sight
-        .coming()
-        .filter(|_| sight.process == Process::Running || sight.process == Process::Unknown);
-    let deeds = sight.entered().chain(coming.unwrap_or_default());
-    List {
-        rank: sight.rank,
-        entries: deeds.filter_map(|deed| group(&deed.what)).collect(),
-        is_closed: coming.is_some(),
-    }
+    })
 }

@@ -1,5 +1,6 @@
 //! Lists that must be alike on several ranks: where they part, and who parts from the others.
 
+use super::evidence::{Sight, What};
 use crate::names::Rank;
 
 /// One rank's list, as far as it is known.
@@ -36,6 +37,18 @@ pub enum Change {
 }
 
 impl<T: Clone + PartialEq> List<T> {
+    /// What a rank has done and is known to do, as far as it belongs on this list. What a rank that is gone or stopped
+    /// meant to do does not count.
+    pub fn of(sight: &Sight, pick: impl Fn(&What) -> Option<&T>) -> Self {
+        let coming = sight.coming().filter(|_| sight.is_there());
+        let deeds = sight.entered().chain(coming.unwrap_or_default());
+        Self {
+            rank: sight.rank,
+            entries: deeds.filter_map(|deed| pick(&deed.what)).cloned().collect(),
+            is_closed: coming.is_some(),
+        }
+    }
+
     /// The entry at a place: known, known to be missing (`Some(None)`), or unknown.
     fn at(&self, place: usize) -> Option<Option<&T>> {
         match self.entries.get(place) {
@@ -47,6 +60,14 @@ impl<T: Clone + PartialEq> List<T> {
     fn rest(&self, place: usize) -> &[T] {
         self.entries.get(place..).unwrap_or_default()
     }
+}
+
+/// What more than half of them are; none if there is no such thing.
+#[must_use]
+pub fn majority<T: PartialEq>(votes: impl Iterator<Item = T> + Clone) -> Option<T> {
+    let count = votes.clone().count();
+    let same = |one: &T| votes.clone().filter(|other| other == one).count();
+    votes.clone().find(|one| same(one) * 2 > count)
 }
 
 /// The first place at which lists part; none if all that is known agrees.
@@ -63,14 +84,11 @@ pub fn parting<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Parting<T>> {
         .iter()
         .filter_map(|list| Some((list, list.at(place)?)))
         .collect();
-    let votes = |entry: Option<&T>| known.iter().filter(|(_, other)| *other == entry).count();
-    let winner = known
-        .iter()
-        .find(|(_, entry)| votes(*entry) * 2 > known.len());
-    let Some((model, common)) = winner else {
+    let common = majority(known.iter().map(|(_, entry)| *entry));
+    let model = known.iter().find(|(_, entry)| Some(*entry) == common);
+    let Some((model, common)) = model else {
         return Some(without_majority(place, &known));
     };
-    let model_list = *model;
     let others = known
         .iter()
         .filter(|(_, entry)| entry != common)
@@ -78,7 +96,7 @@ pub fn parting<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Parting<T>> {
             (
                 list.rank,
                 entry.cloned(),
-                change(model_list, list, place, *common),
+                change(model, list, place, *common),
             )
         })
         .collect();

@@ -36,7 +36,7 @@ mod waiting;
 
 pub use errors::{Told, told};
 pub use evidence::{
-    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
+    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, What, list,
 };
 pub use text::{headline, lines};
 pub use verdict::{Confidence, Diagnosis, Kind};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::errors::{Told, told};
 use super::evidence::{Deed, Evidence, Meeting, Process, Sight, What, list};
+use super::ledger::majority;
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
 
@@ -13,6 +14,13 @@ struct Comer<'a> {
     meeting: &'a Meeting,
     /// Whether it is still on the way.
     waits: bool,
+}
+
+impl Comer<'_> {
+    /// Whether it says that it is another rank than the launcher made it.
+    fn disobeys(&self) -> bool {
+        self.meeting.rank != self.sight.rank.0
+    }
 }
 
 /// What is wrong with a meeting that does not come about.
@@ -43,7 +51,9 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
         .or_else(|| scene.place())
         .or_else(|| scene.identity())
         .or_else(|| scene.port())
+        .or_else(|| scene.desert())
         .or_else(|| scene.absence())
+        .or_else(|| scene.failure())
 }
 
 /// Errors that name their cause.
@@ -79,7 +89,10 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
             }
         }
     }
-    let (kind, what, ranks) = by_cause.into_iter().next()?;
+    let (kind, what, mut ranks) = by_cause.into_iter().next()?;
+    if kind == Kind::DeviceBinding {
+        ranks = with_fellows(evidence, ranks);
+    }
     let summary = format!("rank {} {what}", list(&ranks));
     let quoted = |rank: &Rank| {
         let sight = evidence.ranks.iter().find(|sight| sight.rank == *rank)?;
@@ -94,6 +107,28 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
     };
     let facts = ranks.iter().filter_map(quoted).collect();
     Some(Diagnosis::new(evidence, kind, Confidence::Proved, ranks, summary).because(facts))
+}
+
+/// A group that has no backend for its device has none on any member. Whoever raises first closes its connections, and
+/// what the others raise then is that these are closed.
+fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
+    let group = |sight: &Sight| match sight.stands() {
+        Some(What::NewGroup(members)) if !sight.errors.is_empty() => Some(members.clone()),
+        _ => None,
+    };
+    let named = |sight: &&Sight| ranks.contains(&sight.rank);
+    let groups: Vec<Vec<Rank>> = (evidence.ranks.iter().filter(named))
+        .filter_map(group)
+        .collect();
+    for sight in &evidence.ranks {
+        let is_fellow =
+            group(sight).is_some_and(|own| own.contains(&sight.rank) && groups.contains(&own));
+        if is_fellow && !ranks.contains(&sight.rank) {
+            ranks.push(sight.rank);
+        }
+    }
+    ranks.sort_unstable();
+    ranks
 }
 
 fn is_init(what: &What) -> bool {
@@ -126,10 +161,7 @@ fn comer(sight: &Sight) -> Option<Comer<'_>> {
 
 /// Whether a rank came back from its last `init_process_group` with an error.
 fn failed(sight: &Sight) -> bool {
-    let is_last = sight
-        .done
-        .last()
-        .is_some_and(|deed| matches!(deed.what, What::Init(_)));
+    let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
     is_last && !sight.errors.is_empty()
 }
 
@@ -165,37 +197,22 @@ impl Scene<'_> {
 
     /// Those who have another value than most, or than the launcher told them.
     fn odd<T: PartialEq>(&self, value: impl Fn(&Meeting) -> T) -> Option<Vec<&Comer<'_>>> {
-        let votes = |one: &T| {
-            let same = self
-                .comers
-                .iter()
-                .filter(|comer| value(comer.meeting) == *one);
-            same.count()
-        };
-        let values: Vec<T> = self
-            .comers
-            .iter()
-            .map(|comer| value(comer.meeting))
+        let comers = self.comers.iter();
+        let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
+        let common = majority(values.iter());
+        let others = values.iter().zip(comers);
+        let odd: Vec<_> = others
+            .filter(|(value, _)| Some(*value) != common)
+            .map(|(_, comer)| comer)
             .collect();
-        let first = values.first()?;
-        if values.iter().all(|one| one == first) {
-            return None;
-        }
-        let common = values.iter().find(|one| votes(one) * 2 > values.len());
-        Some(match common {
-            Some(common) => {
-                let odd = self
-                    .comers
-                    .iter()
-                    .filter(|comer| value(comer.meeting) != *common);
-                odd.collect()
-            }
-            None => self.comers.iter().collect(),
-        })
+        (!odd.is_empty()).then_some(odd)
     }
 
     /// Sizes of the world. Whoever believes in a smaller one is through before the others have come.
     fn size(&self) -> Option<Diagnosis> {
+        if let Some(all) = self.too_few_for_all() {
+            return Some(all);
+        }
         let mut odd = self.odd(|meeting| meeting.world_size)?;
         // Without a majority, as many processes as there are decide.
         if odd.len() == self.comers.len() && self.evidence.is_whole {
@@ -229,6 +246,25 @@ impl Scene<'_> {
             ),
         };
         Some(self.verdict(kind, culprits, summary))
+    }
+
+    /// All believe in one world that has no place for some of them.
+    fn too_few_for_all(&self) -> Option<Diagnosis> {
+        let size = self.comers.first()?.meeting.world_size;
+        let agree = self.comers.iter().all(|one| one.meeting.world_size == size);
+        let has_no_place = |one: &&Comer<'_>| one.meeting.rank >= size && !one.disobeys();
+        let homeless: Vec<Rank> = (self.comers.iter().filter(has_no_place))
+            .map(|comer| comer.sight.rank)
+            .collect();
+        if !agree || homeless.is_empty() {
+            return None;
+        }
+        let all: Vec<Rank> = self.comers.iter().map(|comer| comer.sight.rank).collect();
+        let summary = format!(
+            "all believe in a world of {size}, in which there is no rank {}",
+            list(&homeless)
+        );
+        Some(self.verdict(Kind::WorldSizeDisagreement, all, summary))
     }
 
     /// Where they meet.
@@ -309,8 +345,27 @@ impl Scene<'_> {
         }
     }
 
+    /// Where nobody is to be met: rank 0 has come, and nobody listens, or there is no such host.
+    fn desert(&self) -> Option<Diagnosis> {
+        let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
+        let place = &host.meeting.place;
+        let (_, why) = self.evidence.deserted.iter().find(|(at, _)| at == place)?;
+        let all = self.comers.iter().map(|comer| comer.sight.rank).collect();
+        let summary = format!("nobody can be met at {place}: {why}");
+        Some(self.verdict(Kind::MasterUnreachable, all, summary))
+    }
+
     /// Who says that he is who.
     fn identity(&self) -> Option<Diagnosis> {
+        if let Some(one) = (self.comers.iter())
+            .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())
+        {
+            let (rank, says) = (one.sight.rank, one.meeting.rank);
+            let size = one.meeting.world_size;
+            let summary =
+                format!("process {rank} says that it is rank {says} of a world of {size}");
+            return Some(self.verdict(Kind::MissingRank, vec![rank], summary));
+        }
         let mut claims: BTreeMap<u32, Vec<&Comer<'_>>> = BTreeMap::new();
         for comer in &self.comers {
             claims.entry(comer.meeting.rank).or_default().push(comer);
@@ -331,6 +386,24 @@ impl Scene<'_> {
             list(&everybody)
         );
         Some(self.verdict(Kind::DuplicateRank, culprits, summary))
+    }
+
+    /// Who came, and failed by himself on the way.
+    fn failure(&self) -> Option<Diagnosis> {
+        fn by_itself(sight: &Sight) -> Option<&String> {
+            let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
+            error.filter(|_| failed(sight))
+        }
+        let (fallen, others): (Vec<_>, Vec<_>) =
+            (self.comers.iter()).partition(|comer| by_itself(comer.sight).is_some());
+        if fallen.is_empty() || others.is_empty() {
+            return None;
+        }
+        let culprits: Vec<Rank> = fallen.iter().map(|comer| comer.sight.rank).collect();
+        let text = fallen.first().and_then(|comer| by_itself(comer.sight))?;
+        let text = text.lines().next().unwrap_or_default();
+        let summary = format!("rank {} failed in init: {text}", list(&culprits));
+        Some(self.verdict(Kind::PeerRaised, culprits, summary))
     }
 
     /// Who does not come.

@@ -326,3 +326,69 @@ fn worlds_of_different_sizes_may_live_side_by_side() {
     ranks[0].done.insert(0, meeting(0, 3, 29500));
     assert_eq!(told(&job(ranks)).0, Kind::Unknown);
 }
+
+#[test]
+fn a_place_without_a_listener_is_nobodys_only_once_its_host_has_come() {
+    let mut ranks: Vec<Sight> = (0..3)
+        .map(|number| inside(rank(number), meeting(number, 3, 1)))
+        .collect();
+    let deserted = vec![("127.0.0.1:1".to_owned(), "nobody listens".to_owned())];
+    let at = |ranks: &[Sight]| Evidence {
+        deserted: deserted.clone(),
+        ..job(ranks.to_vec())
+    };
+    assert_eq!(told(&at(&ranks)), (Kind::MasterUnreachable, vec![0, 1, 2]));
+    ranks[0] = Sight {
+        ahead: Ahead::Known(Vec::new()),
+        ..rank(0)
+    };
+    assert_eq!(told(&at(&ranks)), (Kind::MissingRank, vec![0]));
+}
+
+#[test]
+fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
+    let all_too_small: Vec<Sight> = (0..3)
+        .map(|number| inside(rank(number), meeting(number, 2, 1)))
+        .collect();
+    let verdict = (Kind::WorldSizeDisagreement, vec![0, 1, 2]);
+    assert_eq!(told(&job(all_too_small)), verdict);
+    let one_beyond: Vec<Sight> = (0..3)
+        .map(|number| inside(rank(number), meeting([0, 1, 9][number as usize], 3, 1)))
+        .collect();
+    assert_eq!(told(&job(one_beyond)), (Kind::MissingRank, vec![2]));
+}
+
+#[test]
+fn who_fails_in_init_by_himself_is_told_from_those_who_lose_him() {
+    let failed = |number: u32, error: &str| Sight {
+        done: vec![meeting(number, 2, 1)],
+        errors: vec![error.to_owned()],
+        ..rank(number)
+    };
+    let ranks = vec![
+        failed(0, "RuntimeError: Connection closed by peer"),
+        failed(1, "RuntimeError: Unable to find address for: eth9"),
+    ];
+    assert_eq!(told(&job(ranks)), (Kind::PeerRaised, vec![1]));
+}
+
+#[test]
+fn who_is_left_alone_in_teardown_is_stuck_there_and_who_is_early_is_not() {
+    let through = Sight {
+        ahead: Ahead::Known(Vec::new()),
+        done: vec![collective("barrier", 2)],
+        ..rank(0)
+    };
+    let leaving = || {
+        let sight = inside(rank(1), deed(What::Destroy(WORLD.into())));
+        Sight {
+            done: vec![collective("barrier", 2)],
+            ..sight
+        }
+    };
+    let evidence = job(vec![through.clone(), leaving()]);
+    assert_eq!(told(&evidence), (Kind::TeardownStuck, vec![1]));
+    assert_eq!(diagnose(&evidence).confidence, Confidence::Likely);
+    let busy = inside(through, deed(What::Own("sleep".into())));
+    assert_eq!(told(&job(vec![busy, leaving()])).0, Kind::Unknown);
+}

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::errors::{Told, told};
 use super::evidence::{Evidence, Message, Process, Sight, What, list};
+use super::ledger::majority;
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
 
@@ -20,7 +21,24 @@ pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
             waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
         }
     }
+    ends.leaving.extend(left_alone_in_teardown(evidence));
     ends.verdict(evidence)
+}
+
+/// Ranks that are tearing down when everybody else has nothing left to do.
+fn left_alone_in_teardown(evidence: &Evidence) -> Vec<Rank> {
+    let leaves = |sight: &&Sight| sight.is_there() && matches!(sight.now(), Some(What::Destroy(_)));
+    let is_through = |sight: &Sight| {
+        sight.doing.is_none() && sight.coming().is_some_and(<[_]>::is_empty) && !has_cause(sight)
+    };
+    let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
+        .map(|sight| sight.rank)
+        .collect();
+    let rest = |sight: &&Sight| !leaving.contains(&sight.rank);
+    match evidence.ranks.iter().filter(rest).all(is_through) {
+        true => leaving,
+        false => Vec::new(),
+    }
 }
 
 /// Ranks that take a message that nobody sends, or the other way round.
@@ -40,7 +58,7 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
         let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
             continue;
         };
-        let Some(coming) = peer.coming().filter(|_| is_there(peer)) else {
+        let Some(coming) = peer.coming().filter(|_| peer.is_there()) else {
             continue;
         };
         let answers = |own: &&Message| answers(own, message, sight.rank);
@@ -91,7 +109,7 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
 #[must_use]
 pub fn lost(evidence: &Evidence) -> Option<Diagnosis> {
     let is_known = |sight: &Sight| sight.doing.is_some() || !sight.done.is_empty();
-    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(is_there) {
+    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(Sight::is_there) {
         return None;
     }
     let mut ends = Ends::default();
@@ -223,9 +241,7 @@ fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
         .iter()
         .map(|sight| (sight.rank, order(sight)))
         .collect();
-    let votes = |one: &Vec<String>| orders.iter().filter(|(_, other)| other == one).count();
-    let common = orders.iter().find(|(_, one)| votes(one) * 2 > orders.len());
-    let Some((_, common)) = common else {
+    let Some(common) = majority(orders.iter().map(|(_, order)| order)) else {
         return circle.to_vec();
     };
     let against: Vec<Rank> = orders
@@ -280,7 +296,7 @@ impl<'a> Waits<'a> {
 
     /// The ranks that this one waits for; none if it waits for nobody.
     fn for_whom(&self, sight: &'a Sight) -> Option<Vec<Rank>> {
-        if !is_there(sight) || has_cause(sight) {
+        if !sight.is_there() || has_cause(sight) {
             return None;
         }
         match sight.stands()? {
@@ -414,10 +430,6 @@ fn find(evidence: &Evidence, rank: Rank) -> Option<&Sight> {
 /// Whether it raised something that is no effect of another rank's trouble.
 fn has_cause(sight: &Sight) -> bool {
     sight.errors.iter().any(|error| told(error) != Told::Effect)
-}
-
-fn is_there(sight: &Sight) -> bool {
-    matches!(sight.process, Process::Running | Process::Unknown)
 }
 
 fn groups(sight: &Sight) -> usize {

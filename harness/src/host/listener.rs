@@ -1,8 +1,12 @@
 //! Who listens at a port, and whether it is a store of PyTorch's.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+
+use super::process::describe;
 
 /// Who listens at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +15,42 @@ pub struct Listener {
     pub port: u16,
     /// Its process; none if that belongs to another user.
     pub pid: Option<u32>,
+}
+
+/// Somebody else who listens where a job wants to meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// The port.
+    pub port: u16,
+    /// `python (pid 4711)`; `a process of another user`.
+    pub owner: String,
+    /// Whether it takes connections and says nothing.
+    pub is_silent: bool,
+}
+
+/// Who listens at ports at which none of ours does. A port may have several listeners, one for each address family: if
+/// one of them is ours, that is where the job meets.
+#[must_use]
+pub fn strangers(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<Stranger> {
+    if ports.is_empty() {
+        return Vec::new();
+    }
+    let listeners = listeners(ports);
+    let is_met = |port: u16| {
+        let mut there = listeners.iter().filter(|one| one.port == port);
+        there.any(|one| one.pid.is_some_and(&is_ours))
+    };
+    listeners
+        .iter()
+        .filter(|one| !is_met(one.port))
+        .map(|one| Stranger {
+            port: one.port,
+            owner: one
+                .pid
+                .map_or_else(|| "a process of another user".to_owned(), describe),
+            is_silent: voice((Ipv4Addr::LOCALHOST, one.port).into()) == Some(Voice::Silent),
+        })
+        .collect()
 }
 
 /// Everybody who listens for TCP connections at one of these ports.
@@ -55,6 +95,23 @@ pub fn listeners(ports: &[u16]) -> Vec<Listener> {
 #[must_use]
 pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
     Vec::new()
+}
+
+/// How long a name server may take to answer.
+const NAMING: Duration = Duration::from_millis(500);
+
+/// Whether a host's name or number means an address here; none if nobody knows in time.
+#[must_use]
+pub fn resolves(host: &str) -> Option<bool> {
+    let host = host.to_owned();
+    let (answer, answered) = mpsc::channel();
+    // A name server that does not answer is waited for by that thread alone.
+    thread::spawn(move || {
+        let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
+        // Whoever asked may have gone.
+        let _ = answer.send(found.is_ok_and(|mut found| found.next().is_some()));
+    });
+    answered.recv_timeout(NAMING).ok()
 }
 
 /// How long a store may take to answer.
@@ -104,6 +161,14 @@ pub fn voice(address: SocketAddr) -> Option<Voice> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn names_mean_addresses_or_nothing() {
+        assert_eq!(resolves("127.0.0.1"), Some(true));
+        assert_eq!(resolves("[::1]"), Some(true));
+        // Where the name server is slow, nothing is known.
+        assert_ne!(resolves("no-such-host.invalid"), Some(true));
+    }
 
     #[test]
     fn who_listens_and_says_nothing_is_no_store() {

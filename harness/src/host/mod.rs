@@ -8,5 +8,5 @@ mod listener;
 mod process;
 
 pub use family::{Member, members};
-pub use listener::{Listener, Voice, listeners, voice};
-pub use process::{Activity, activity, describe};
+pub use listener::{Listener, Stranger, Voice, listeners, resolves, strangers, voice};
+pub use process::{Activity, activity, describe, is_asleep};

@@ -42,6 +42,23 @@ pub fn activity(_pid: u32) -> Option<Activity> {
     None
 }
 
+/// Whether a process's main thread waits for something, and not for the processor.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_asleep(pid: u32) -> bool {
+    use procfs::process::{ProcState, Process};
+
+    let stat = Process::new(pid.cast_signed()).and_then(|process| process.stat());
+    stat.is_ok_and(|stat| matches!(stat.state(), Ok(ProcState::Sleeping)))
+}
+
+/// Whether a process's main thread waits for something, and not for the processor.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_asleep(_pid: u32) -> bool {
+    false
+}
+
 /// `python3 train.py (pid 4711)`, as much as can be seen of it.
 #[must_use]
 pub fn describe(pid: u32) -> String {

@@ -45,9 +45,11 @@ pub(super) fn lost(scene: Scene<'_>, spots: &[Spot<'_>]) -> Option<Class> {
         {
             Some(Class::NegativeZeroLost)
         }
-        // What flushes denormals may well lose the signs of zeros, too.
+        // What flushes denormals may well lose the signs of zeros, too; and where values are moved by adding them to
+        // zeros, a NaN becomes the NaN of the adder.
         Kind::Float => each(&|expected, got| {
-            number(expected).abs() < smallest_normal(facts.purpose.dtype) && number(got) == 0.0
+            let is_tiny = number(expected).abs() < smallest_normal(facts.purpose.dtype);
+            is_tiny && number(got) == 0.0 || other_nan(expected, got)
         })
         .then_some(Class::DenormalFlushed),
     }

@@ -41,6 +41,9 @@ pub enum Unpreparable {
     /// A script is many ops.
     #[error("a script has no data of its own")]
     Script,
+    /// A program does what it does.
+    #[error("a program has no data that the harness knows")]
+    Program,
     /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
     #[error("{0:?} takes no split matrix")]
     NoMatrix(Op),
@@ -51,8 +54,10 @@ pub enum Unpreparable {
 
 /// Refuses checks without an expected value.
 pub(super) fn refuse(check: &Check, world_size: WorldSize) -> Result<(), Unpreparable> {
-    if check.op == Op::Script {
-        return Err(Unpreparable::Script);
+    match check.op {
+        Op::Script => return Err(Unpreparable::Script),
+        Op::Program => return Err(Unpreparable::Program),
+        _ => {}
     }
     let ranks = &check.group.ranks;
     if ranks.is_empty() {

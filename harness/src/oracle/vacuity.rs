@@ -39,6 +39,10 @@ pub fn vacuous(check: &Check, world_size: WorldSize, seed: u64) -> Option<String
         let mut ops = script.checks.iter();
         return ops.find_map(|check| vacuous(check, world_size, seed));
     }
+    if check.demand.is_some() {
+        // The case was refused unless every rank must show something.
+        return None;
+    }
     let prepared = match check.extent {
         Extent::Flat(numel) if numel > ENOUGH => {
             let beginning = Check {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expand::{Place, expand};
-use super::{Filter, Init, Scenario, Shard, groups};
+use super::program::checks as program_checks;
+use super::{Filter, Init, Launcher, Scenario, Shard, groups};
 use crate::case::{
     Case, CpuBackend, DeviceId, Fail, InitSpec, OneOrMany, Profile, SetDevice, StepSpec, When,
 };
@@ -33,6 +34,10 @@ pub struct Selection {
     pub filters: Vec<Filter>,
     /// `--shard I/N`.
     pub shard: Option<Shard>,
+    /// `--launcher NAME`; none: every one that a case names.
+    pub launcher: Option<Launcher>,
+    /// `--driver`: programs only, or none of them; none: both kinds of cases.
+    pub programs: Option<bool>,
 }
 
 /// What will run, what was left out, and why.
@@ -96,12 +101,51 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
                     continue;
                 }
                 for init in recipes(&case.world.init, target) {
-                    add(&mut plan, case, target, WorldSize(*size), init, selection);
+                    for (launcher, init) in launched(case, init) {
+                        let how = How { init, launcher };
+                        add(&mut plan, case, target, WorldSize(*size), how, selection);
+                    }
                 }
             }
         }
     }
     plan
+}
+
+/// How a scenario's ranks come to be.
+struct How {
+    init: Init,
+    launcher: Launcher,
+}
+
+/// A recipe under each launcher of a case. One of several is named in the scenario's id and columns.
+fn launched(case: &Case, init: Init) -> Vec<(Launcher, Init)> {
+    let local = [Launcher::Local];
+    let launchers = case.program.as_ref();
+    let launchers = launchers.map_or(&local[..], |program| program.launcher.as_slice());
+    let named = |launcher: &Launcher| {
+        let mut init = init.clone();
+        if launchers.len() > 1 {
+            let name = launcher.name().to_owned();
+            init.swept.insert("launcher".to_owned(), name);
+        }
+        (*launcher, init)
+    };
+    launchers.iter().map(named).collect()
+}
+
+/// Why a scenario of the case is not what the command line asks for, if so.
+fn unasked(case: &Case, launcher: Launcher, selection: &Selection) -> Option<&'static str> {
+    let is_program = case.program.is_some();
+    match (selection.programs, selection.launcher) {
+        (Some(true), _) if !is_program => Some("only `program:` cases have the driver `program`"),
+        (Some(false), _) if is_program => Some("a `program:` case has a driver of its own"),
+        (_, Some(Launcher::Torchrun)) if !is_program => {
+            Some("only `program:` cases run under torchrun yet")
+        }
+        (_, Some(asked)) if asked != launcher => Some("its launcher is another one"),
+        _ => None,
+    }
 }
 
 fn wants(case: &Case, target: &Target) -> bool {
@@ -187,9 +231,10 @@ fn add(
     case: &Arc<Case>,
     target: &Target,
     world_size: WorldSize,
-    init: Init,
+    how: How,
     selection: &Selection,
 ) {
+    let How { init, launcher } = how;
     let recipe: String = init
         .swept
         .iter()
@@ -207,6 +252,10 @@ fn add(
     {
         plan.too_large
             .push((id, format!("needs {world_size} devices, found {devices}")));
+        return;
+    }
+    if let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking()) {
+        plan.too_large.push((id, lack));
         return;
     }
     let groups = groups(case, &target.platform, &target.backend, world_size);
@@ -231,8 +280,11 @@ fn add(
     let (mut checks, mut left_out) = (Vec::new(), Vec::new());
     let profile = selection.profile.as_ref();
     let takes = |step: &StepSpec| profile.is_none_or(|profile| profile.takes(step.profile()));
-    if !case.steps.iter().any(takes) {
+    if case.program.is_none() && !case.steps.iter().any(takes) {
         return;
+    }
+    if let Some(program) = &case.program {
+        checks = program_checks(&place, program, launcher);
     }
     for (number, step) in case.steps.iter().enumerate() {
         if takes(step) {
@@ -247,6 +299,7 @@ fn add(
         devices: target.devices,
         world_size,
         init,
+        launcher,
         groups,
         checks,
         refused,
@@ -254,6 +307,15 @@ fn add(
     let Some(scenario) = narrow(scenario, &selection.filters) else {
         return;
     };
+    if let Some(reason) = unasked(case, launcher, selection) {
+        plan.left_out.push(LeftOut {
+            scenario: scenario.id.clone(),
+            step: 0,
+            reason: reason.to_owned(),
+            points: scenario.check_count(),
+        });
+        return;
+    }
     plan.left_out.extend(left_out);
     plan.scenarios.push(scenario);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Script;
+use super::{Demand, Script};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,10 @@ pub enum Op {
     /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
     #[schemars(skip)]
     Script,
+    /// What a program is asked for, see [`Demand`]. Written as `program:` of a case.
+    #[serde(skip_deserializing)]
+    #[schemars(skip)]
+    Program,
 }
 
 /// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
@@ -471,6 +475,12 @@ impl Check {
     /// windows are compared.
     pub const LARGE: u64 = 1 << 26;
 
+    /// Whether it is a point of an op's sweep.
+    #[must_use]
+    pub fn is_of_sweep(&self) -> bool {
+        self.script.is_none() && self.demand.is_none()
+    }
+
     /// Whether its tensors are too large to travel.
     #[must_use]
     pub fn is_large(&self) -> bool {
@@ -560,4 +570,7 @@ pub struct Check {
     /// What the ranks do, if it is a script.
     #[serde(skip)]
     pub script: Option<Arc<Script>>,
+    /// What is asked, if the ranks run a program.
+    #[serde(skip)]
+    pub demand: Option<Demand>,
 }

@@ -604,6 +604,7 @@ fn check(
         params: Vec::new(),
         at: format!("{}:{}", place.case.source.display(), step.line),
         script: None,
+        demand: None,
     };
     check.params = params(step, &check);
     let words: Vec<String> = check

@@ -3,7 +3,7 @@
 //! An expression is words separated by blanks; a check must match all of them.
 //! - `dtype=float32,int8`: the parameter has one of the values. Parameters are those of the check's step
 //!   (`call`, `dtype`, `op`, `numel`, `root`, ...), of the scenario (`case`, `platform`, `backend`, `size`,
-//!   `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
+//!   `launcher`, `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
 //! - `all_gather`: the check's id contains the text; `*` stands for any text.
 //! - `collectives/all_reduce@cpu.gloo.ws4#0.all_reduce.float32.sum.33`: a text with a `#` is a whole id.
 //! - `!WORD`: not that.
@@ -126,6 +126,7 @@ impl Test {
                     "platform" => has(&scenario.platform.name),
                     "backend" => has(&scenario.backend),
                     "size" => has(&scenario.world_size.to_string()),
+                    "launcher" => has(scenario.launcher.name()),
                     "covers" => match check {
                         Some(check) => check.covers.iter().any(|id| has(id.as_str())),
                         None => scenario.case.covers.iter().any(|id| has(id.as_str())),

@@ -5,6 +5,7 @@ mod check;
 mod expand;
 mod filter;
 mod op;
+mod program;
 mod random;
 mod script;
 mod sequence;
@@ -14,6 +15,7 @@ mod sweep;
 pub use build::{LeftOut, Plan, Selection, Target, plan};
 pub use expand::{groups, replay};
 pub use filter::{Filter, FilterError};
+pub use program::{Demand, Launcher, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, What};
 pub use shard::{Shard, ShardError};
@@ -49,6 +51,8 @@ pub struct Scenario {
     pub world_size: WorldSize,
     /// How the ranks initialise.
     pub init: Init,
+    /// What starts them.
+    pub launcher: Launcher,
     /// Groups, `world` first, then in the case's order (the order in which every rank creates them).
     pub groups: Vec<Arc<Group>>,
     /// Its checks, in order.

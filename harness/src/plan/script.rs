@@ -139,7 +139,12 @@ pub enum Act {
     /// Aborts a group's backend.
     Abort(String),
     /// Runs Python.
-    Python(String),
+    Python {
+        /// The statements.
+        source: String,
+        /// Whether other ranks notice nothing of them, whatever they mention.
+        unnoticed: bool,
+    },
     /// Moves on threads of their own.
     Together(Vec<Vec<Move>>),
 }
@@ -348,7 +353,10 @@ impl Author<'_> {
                 }
             }
             Verb::Abort(of) => Act::Abort(of.group.clone()),
-            Verb::Python(python) => Act::Python(python.run.clone()),
+            Verb::Python(python) => Act::Python {
+                source: python.run.clone(),
+                unnoticed: python.unnoticed,
+            },
             Verb::Together(together) => {
                 let threads: Result<Vec<_>, _> = together
                     .threads

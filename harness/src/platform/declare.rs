@@ -2,7 +2,7 @@
 
 use super::{Backend, Support};
 use crate::case::OneOrMany;
-use crate::plan::{Check, Declared, Extent, Pairs};
+use crate::plan::{Check, Declared, Extent, Layout, LayoutOf, Pairs};
 
 /// One aspect of a check that an entry of `supports:` may restrict.
 struct Facet {
@@ -13,7 +13,7 @@ struct Facet {
 }
 
 /// In the order in which a sentence names them: the first beginning that no entry has is what is not declared.
-const FACETS: [Facet; 12] = [
+const FACETS: [Facet; 13] = [
     Facet {
         has: |support, check| allows(&support.ops, &check.op),
         words: |check| Some(check.op.name().to_owned()),
@@ -42,6 +42,22 @@ const FACETS: [Facet; 12] = [
                 || allows(&support.layouts, &check.layout)
         },
         words: |check| Some(format!("with {} tensors", word(&check.layout))),
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("layout")
+                || check.layout == Layout::Contiguous
+                || allows(&support.layouts_of, &check.layout_of)
+        },
+        words: |check| {
+            let which = match check.layout_of {
+                LayoutOf::Input => "for its inputs only",
+                LayoutOf::Output => "for its outputs only",
+                LayoutOf::All => "for all of its tensors",
+                LayoutOf::OddRanks => "on some ranks only",
+            };
+            Some(format!("with {} tensors {which}", word(&check.layout)))
+        },
     },
     Facet {
         has: |support, check| !check.op.takes("tensor") || allows(&support.tensors, &check.tensor),
@@ -197,6 +213,7 @@ pub(crate) mod tests {
             params: Vec::new(),
             at: String::new(),
             script: None,
+            demand: None,
         }
     }
 

@@ -25,7 +25,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::OneOrMany;
 use crate::dtype::{DType, ReduceOp};
-use crate::plan::{Joined, Layout, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind};
+use crate::plan::{
+    Joined, Layout, LayoutOf, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind,
+};
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +58,13 @@ pub struct Platform {
     /// Dotted name of the function that waits for the device.
     #[serde(default)]
     pub synchronize: Option<String>,
+    /// Whether a tensor and its views stay one piece of memory on the device. `false`: an op may give a view a new value
+    /// that the tensor it was made of never sees, so what each tensor holds is read back, and nothing around it.
+    #[serde(default = "yes")]
+    pub shares_memory: bool,
+    /// Whether it runs only if it is named on the command line, as what needs an environment of its own.
+    #[serde(default)]
+    pub only_if_named: bool,
     /// The variable that hides devices from a process.
     #[serde(default)]
     pub visible_devices: Option<String>,
@@ -73,6 +82,10 @@ pub struct Platform {
     pub env: BTreeMap<String, String>,
     /// The backends it has, by c10d name.
     pub backends: BTreeMap<String, Backend>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What a result proves; always shown.
@@ -181,6 +194,8 @@ pub struct Support {
     pub modes: Option<OneOrMany<Mode>>,
     /// Layouts.
     pub layouts: Option<OneOrMany<Layout>>,
+    /// The tensors that have these layouts, where not all of an op's tensors do.
+    pub layouts_of: Option<OneOrMany<LayoutOf>>,
     /// Kinds of tensors.
     pub tensors: Option<OneOrMany<TensorKind>>,
     /// Shapes of tensors that hold all ranks' contributions.

@@ -19,6 +19,18 @@ pub enum DeviceArgument {
     Device(String),
 }
 
+fn yes() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 /// How ranks find each other: the `init_method` or store handed to `init_process_group`.
 #[derive(
     Clone,
@@ -54,6 +66,18 @@ impl StoreMethod {
             Self::Tcp => "tcp",
             Self::File => "file",
             Self::Store => "store",
+        }
+    }
+
+    /// What a rank is told of the place: a URL, or `host:port` of the store that it makes itself; nothing if the
+    /// environment says it.
+    #[must_use]
+    pub fn url(self, host: &str, port: u16, file: &str) -> Option<String> {
+        match self {
+            Self::Env => None,
+            Self::Tcp => Some(format!("tcp://{host}:{port}")),
+            Self::File => Some(format!("file://{file}")),
+            Self::Store => Some(format!("{host}:{port}")),
         }
     }
 }
@@ -144,6 +168,10 @@ pub enum Call {
         /// Dotted name of the function that waits for the device, called before tensors are read back.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         synchronize: Option<String>,
+        /// Whether a tensor and its views stay one piece of memory there; `false`: what the tensors of a step hold is read
+        /// back in place of their storages.
+        #[serde(default = "yes", skip_serializing_if = "is_yes")]
+        shares_memory: bool,
     },
     /// `init_process_group`. Value: `{"rank": r, "world_size": n, "backend": name}` as the library tells them afterwards.
     InitProcessGroup {
@@ -320,6 +348,9 @@ pub enum Call {
     Python {
         /// The statements.
         source: String,
+        /// Whether other ranks notice nothing of them; the harness's own business, and not told to the rank.
+        #[serde(skip)]
+        unnoticed: bool,
     },
     /// `all_reduce(tensors[tensor], op)`.
     AllReduce {

@@ -6,7 +6,7 @@ use super::record::{CheckRecord, RankLine, RankRecord, RunRecord, ScenarioRecord
 use super::repeat::repeat_command;
 use super::results::evidence_word;
 use super::text::{clip, grouped, one_line};
-use crate::diagnose::headline;
+use crate::diagnose::{fold, headline};
 use crate::names::Rank;
 
 /// Longest value of a line, in bytes; whole logs are in their files.
@@ -182,14 +182,7 @@ fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
 
 /// `rank 3`, `ranks 0–3, 7`.
 fn rank_list(ranks: &[Rank]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
-            _ => runs.push((rank.0, rank.0)),
-        }
-    }
-    let parts: Vec<String> = runs
+    let parts: Vec<String> = fold::runs(ranks)
         .iter()
         .map(|(first, last)| {
             if first == last {

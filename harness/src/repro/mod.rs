@@ -93,6 +93,9 @@ pub enum ReproError {
     /// It is a script that contradicts itself.
     #[error("{0}")]
     Unstaged(String),
+    /// Its ranks run a program of the user's.
+    #[error("the program itself is the reproduction")]
+    Program,
     /// Its tensors are made large while it runs.
     #[error("its tensors are too large for a script")]
     Grown,
@@ -111,6 +114,9 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
         check,
         seed,
     } = *subject;
+    if scenario.case.program.is_some() {
+        return Err(ReproError::Program);
+    }
     if let Some((check, script)) = check.and_then(|check| Some((check, check.script.as_ref()?))) {
         let written = play::play(scenario, check, script, seed, |play, parts, passed| {
             played(subject, notes, play, &Tables::new(parts, passed))

@@ -82,6 +82,7 @@ pub(super) fn play<T>(
 ) -> Result<T, ReproError> {
     let points = Points {
         all: vec![(0, String::new()); 64],
+        ..Points::default()
     };
     let staged =
         Staged::new(scenario, check, script, &points, seed).map_err(ReproError::Unstaged)?;
@@ -317,6 +318,9 @@ impl<'a> Play<'a> {
         if is_used("device") {
             out.push_str("device = DEVICE\n");
         }
+        if self.scenario.platform.device_type != "cpu" && !self.functions.is_empty() {
+            out.push_str("torch.set_default_device(DEVICE)\n");
+        }
         if is_used("world_size") {
             out.push_str("world_size = int(os.environ[\"WORLD_SIZE\"])\n");
         }
@@ -547,7 +551,7 @@ impl<'a> Play<'a> {
                 "world" => "dist.group.WORLD.abort()".to_owned(),
                 name => format!("{}.abort()", group(name)),
             }),
-            Act::Python(source) => {
+            Act::Python { source, .. } => {
                 let call = self.python(source);
                 if call.starts_with("dist.") {
                     what = call.split('(').next().unwrap_or_default().to_owned();

@@ -94,10 +94,7 @@ fn ranks_that_hold_what_the_exhibits_say_pass() {
     let plan = whole(&[2, 3]);
     let mut checks = 0;
     for scenario in &plan.scenarios {
-        let plain = scenario
-            .checks
-            .iter()
-            .filter(|check| check.script.is_none());
+        let plain = scenario.checks.iter().filter(|check| check.is_of_sweep());
         for check in plain
             .step_by(3)
             .filter(|check| is_small(check) && can_pass(check))
@@ -117,10 +114,7 @@ fn ranks_that_hold_what_the_exhibits_say_pass() {
 #[test]
 fn every_check_has_a_script_without_allranks_in_its_code() {
     for scenario in &whole(&[2]).scenarios {
-        let plain = scenario
-            .checks
-            .iter()
-            .filter(|check| check.script.is_none());
+        let plain = scenario.checks.iter().filter(|check| check.is_of_sweep());
         for check in plain.step_by(5).filter(|check| is_small(check)) {
             let subject = Subject {
                 scenario,

@@ -4,10 +4,12 @@
 //! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel; who
 //! renders them has no say in the run.
 
+mod budget;
 mod loss;
 mod pending;
 mod play;
 mod probe;
+mod program;
 mod recording;
 mod scenario;
 mod setup;
@@ -15,6 +17,7 @@ mod shrink;
 mod steps;
 mod story;
 
+pub use program::{command_lines, program_of_rank};
 pub use recording::point;
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
@@ -24,7 +27,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
+
+use budget::{Budget, Permit};
 
 use crate::judge::Expectations;
 use crate::names::RequirementId;
@@ -97,7 +102,7 @@ struct Shared {
     expectations: Arc<Expectations>,
     launcher: Arc<LocalLauncher>,
     worlds: u32,
-    budget: Arc<Semaphore>,
+    budget: Arc<Budget>,
     interrupt: watch::Receiver<bool>,
     started: Instant,
     base_environment: BTreeMap<String, String>,
@@ -119,11 +124,6 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 #[derive(Clone)]
 pub struct Session(Arc<Shared>);
 
-/// The right to have a scenario's ranks running.
-struct Permit {
-    _permits: OwnedSemaphorePermit,
-}
-
 impl Session {
     /// Makes the run's folder and the socket that ranks dial.
     ///
@@ -143,7 +143,7 @@ impl Session {
             settings.import_patience,
         )?;
         Ok(Self(Arc::new(Shared {
-            budget: Arc::new(Semaphore::new(settings.ranks_at_once)),
+            budget: Arc::new(Budget::new(settings.ranks_at_once)),
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
             base_environment: setup::base_environment(),
@@ -208,19 +208,14 @@ impl Session {
 
     /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
-        let permit = self.permit(&scenario).await;
+        let permit = self.admit(&scenario).await;
         self.play(permit, scenario, round).await
     }
 
-    /// Waits until the scenario's ranks fit in the budget. First come, first served.
-    async fn permit(&self, scenario: &Scenario) -> Permit {
-        let ranks = scenario.world_size.count();
-        let ranks = ranks.min(self.0.settings.ranks_at_once) as u32;
-        let budget = Arc::clone(&self.0.budget);
-        let Ok(permits) = budget.acquire_many_owned(ranks).await else {
-            unreachable!("the budget is never closed");
-        };
-        Permit { _permits: permits }
+    async fn admit(&self, scenario: &Scenario) -> Permit {
+        let kind = &scenario.platform.device_type;
+        let devices = scenario.devices.map(|present| (kind.as_str(), present));
+        self.0.budget.admit(scenario.world_size, devices).await
     }
 
     async fn play(&self, _permit: Permit, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
@@ -258,12 +253,42 @@ pub async fn run(
     };
     // Whoever takes the records may be gone; the run goes on to its end all the same.
     let _ = records.send(Record::Run(session.opening(planned)));
-    let scenarios: Vec<_> = plan.scenarios.iter().cloned().map(Arc::new).collect();
+    let mut running = tokio::task::JoinSet::new();
+    for queue in queues(&plan) {
+        running.spawn(run_queue(session.clone(), queue, rounds, records.clone()));
+    }
+    while running.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
+/// waits for devices that he does not need. On devices worlds of one size follow one another: they fill them.
+fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
+    let mut queues: BTreeMap<Option<&str>, Vec<Arc<Scenario>>> = BTreeMap::new();
+    for scenario in &plan.scenarios {
+        let device_type = scenario.devices.map(|_| &*scenario.platform.device_type);
+        let queue = queues.entry(device_type).or_default();
+        queue.push(Arc::new(scenario.clone()));
+    }
+    for (device_type, queue) in &mut queues {
+        if device_type.is_some() {
+            queue.sort_by_key(|scenario| scenario.world_size);
+        }
+    }
+    queues.into_values().collect()
+}
+
+async fn run_queue(
+    session: Session,
+    queue: Vec<Arc<Scenario>>,
+    rounds: u32,
+    records: mpsc::UnboundedSender<Record>,
+) {
     let mut running = tokio::task::JoinSet::new();
     for round in 0..rounds {
-        for scenario in &scenarios {
-            // Before the task, so that scenarios start in the plan's order.
-            let permit = session.permit(scenario).await;
+        for scenario in &queue {
+            // Before the task, so that scenarios start in the queue's order.
+            let permit = session.admit(scenario).await;
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
             running.spawn(async move {
@@ -274,5 +299,4 @@ pub async fn run(
         }
     }
     while running.join_next().await.is_some() {}
-    Ok(())
 }

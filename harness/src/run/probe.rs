@@ -6,12 +6,18 @@ use crate::plan::{
     Values,
 };
 
-/// A small sum on the same group, after a refusal.
+/// A small sum on the same group, after a refusal. A sum of one changes nothing, so it would not show whether it was made:
+/// a group of one gathers.
 pub fn probe(check: &Check) -> Check {
+    let is_alone = check.group.ranks.len() == 1;
     Check {
-        op: Op::AllReduce,
+        op: if is_alone {
+            Op::AllGatherIntoTensor
+        } else {
+            Op::AllReduce
+        },
         dtype: DType::Float32,
-        reduce: Some(ReduceOp::Sum),
+        reduce: (!is_alone).then_some(ReduceOp::Sum),
         extent: Extent::Flat(5),
         root: None,
         layout: Layout::Contiguous,

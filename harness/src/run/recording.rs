@@ -12,8 +12,10 @@ use crate::plan::{Check, Declared, Scenario};
 use crate::report::recipe::REFUSED;
 use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
 
-/// The launcher's name in records.
-const LAUNCHER: &str = "local";
+/// The driver's name in records of a user's own program.
+const PROGRAM: &str = "program";
+/// What the two checks of every scenario prove of a program.
+const PROGRAM_COVERS: [&str; 1] = ["PROG-001"];
 
 /// What every scenario's opening and closing prove, whatever its case is about.
 const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
@@ -23,12 +25,16 @@ const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
 /// The matrix column of a scenario.
 fn column(shared: &Shared, scenario: &Scenario, torch: &str) -> Column {
+    let driver = match scenario.case.program {
+        Some(_) => PROGRAM,
+        None => shared.settings.driver.name(),
+    };
     Column {
         platform: scenario.platform.name.clone(),
         backend: scenario.backend.clone(),
         world_size: scenario.world_size,
-        driver: shared.settings.driver.name().to_owned(),
-        launcher: LAUNCHER.to_owned(),
+        driver: driver.to_owned(),
+        launcher: scenario.launcher.name().to_owned(),
         evidence: scenario.platform.evidence,
         torch: torch.to_owned(),
     }
@@ -39,8 +45,8 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
     let torch = run
         .ranks
         .iter()
-        .find_map(|rank| rank.hello.as_ref())
-        .map_or("", |hello| hello.torch.as_str());
+        .find_map(RankStory::torch)
+        .unwrap_or_default();
     let column = column(shared, scenario, torch);
     let mut writer = Writer {
         shared,
@@ -50,7 +56,9 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
         records: Vec::with_capacity(run.checks.len() + 3),
     };
     let [init, end] = scenario.frame_checks();
-    let (opening, closing): (&[&str], &[&str]) = match scenario.case.world.starts {
+    let starts = scenario.case.world.starts;
+    let (opening, closing): (&[&str], &[&str]) = match starts {
+        _ if scenario.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
         Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
         // Its scripts initialise and destroy, and say themselves what that covers.
         Starts::Bare => (&[], &[]),
@@ -223,7 +231,7 @@ fn rank_records(
         .zip(stories)
         .map(|(rank, story)| RankRecord {
             rank,
-            pid: story.hello.as_ref().map_or(0, |hello| hello.pid),
+            pid: story.pid(),
             end: match (&story.end, story.killed) {
                 (_, true) => "killed by allranks".to_owned(),
                 (Some(end), false) => end.to_string(),

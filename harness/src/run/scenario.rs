@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use super::Shared;
 use super::play::{Played, Player};
+use super::program;
 use super::recording::point;
-use super::setup::{MeetingPoint, SPARE, device, environment, opening};
+use super::setup::{MeetingPoint, SPARE, device, environment, opening, present};
 use super::shrink::shrink;
 use super::story::RankStory;
 use crate::case::Starts;
@@ -77,6 +78,9 @@ pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
 /// Runs it. Never fails: what goes wrong is a finding.
 pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
+    if let Some(program) = &scenario.case.program {
+        return program::run(shared, scenario, program, run).await;
+    }
     let mut initialised = false;
     loop {
         if *shared.interrupt.borrow() {
@@ -124,8 +128,8 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
 
 /// Random sequences that failed, and are not known to, are cut down.
 async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
-    let torch = run.ranks.iter().find_map(|rank| rank.hello.as_ref());
-    let torch = torch.map_or_else(String::new, |hello| hello.torch.clone());
+    let torch = run.ranks.iter().find_map(RankStory::torch);
+    let torch = torch.unwrap_or_default().to_owned();
     let logs = log_folder(scenario, round).join("shrinking");
     for (index, check) in scenario.checks.iter().enumerate() {
         let known = shared.expectations.find(&point(scenario, &torch, check));
@@ -161,7 +165,7 @@ fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
 }
 
 /// Everything without a finding is not run.
-fn give_up(run: &mut ScenarioRun, why: &str) {
+pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
     for check in &mut run.checks {
         check.get_or_insert_with(|| not_run(why));
@@ -192,8 +196,8 @@ pub(super) async fn world(
     logs: &[PathBuf],
 ) -> Result<Played, LaunchError> {
     let size = scenario.world_size;
-    let devices = match scenario.devices {
-        Some(present) => lease_devices(&scenario.platform.device_type, present, size.0).await?,
+    let devices = match present(scenario, &shared.base_environment) {
+        Some(present) => lease_devices(&scenario.platform.device_type, &present, size.0).await?,
         None => DeviceLease::none(),
     };
     let port = lease_port()?;
@@ -219,7 +223,13 @@ pub(super) async fn world(
         ranks: size
             .ranks()
             .map(|rank| RankOrder {
-                env: environment(scenario, &at, &shared.base_environment, rank),
+                env: environment(
+                    scenario,
+                    &at,
+                    &shared.base_environment,
+                    devices.devices(),
+                    rank,
+                ),
                 log: absolute(shared, &logs[rank.index()]),
             })
             .collect(),
@@ -230,7 +240,7 @@ pub(super) async fn world(
             opening(
                 scenario,
                 &at,
-                device(scenario, devices.indices(), rank),
+                device(scenario, devices.devices(), rank),
                 rank,
             )
         })
@@ -253,7 +263,7 @@ pub(super) async fn world(
 }
 
 /// Cuts what is too much out of the middle of a log that a rank has flooded.
-fn cap(log: &Path) -> io::Result<()> {
+pub(super) fn cap(log: &Path) -> io::Result<()> {
     let Ok(mut file) = File::options().read(true).write(true).open(log) else {
         // A rank that never started has none.
         return Ok(());
@@ -272,7 +282,7 @@ fn cap(log: &Path) -> io::Result<()> {
     file.write_all(&tail)
 }
 
-fn absolute(shared: &Shared, log: &Path) -> PathBuf {
+pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
     let path = shared.settings.out.join(log);
     std::path::absolute(&path).unwrap_or(path)
 }

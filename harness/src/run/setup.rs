@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::program;
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
-use crate::protocol::{Call, CallResult, DeviceArgument, Step, StoreMethod};
+use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
+use crate::world::{Device, devices};
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ impl MeetingPoint {
         });
         let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
         Points {
+            host: HOST.to_owned(),
             all: ports.zip(files).collect(),
         }
     }
@@ -47,15 +50,27 @@ impl MeetingPoint {
 /// Points besides the first that a world has whose scripts initialise.
 pub const SPARE: usize = 2;
 
-const HOST: &str = "127.0.0.1";
+/// Where the ranks of a world meet.
+pub const HOST: &str = "127.0.0.1";
 
-/// Where a rank finds its device.
+/// Where a rank finds its device: at its own index where a world sees its devices only, as under every launcher that
+/// hands out devices. Some libraries take the rank for the index where nobody told them.
 #[must_use]
-pub fn device(scenario: &Scenario, indices: &[u32], rank: Rank) -> String {
-    match indices.get(rank.index()) {
-        Some(index) => format!("{}:{index}", scenario.platform.device_type),
-        None => scenario.platform.device_type.clone(),
+pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
+    let platform = &scenario.platform;
+    match (devices.get(rank.index()), &platform.visible_devices) {
+        (Some(_), Some(_)) => format!("{}:{rank}", platform.device_type),
+        (Some(device), None) => format!("{}:{}", platform.device_type, device.index),
+        (None, _) => platform.device_type.clone(),
     }
+}
+
+/// The devices of a scenario's platform; none on a host.
+#[must_use]
+pub fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<Device>> {
+    let mask = scenario.platform.visible_devices.as_ref();
+    let mask = mask.and_then(|name| base.get(name)).map(String::as_str);
+    Some(devices(scenario.devices?, mask))
 }
 
 /// The first step: import, init, every group in the case's order.
@@ -63,12 +78,7 @@ pub fn device(scenario: &Scenario, indices: &[u32], rank: Rank) -> String {
 pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Rank) -> Step {
     let world = &scenario.case.world;
     let platform = &scenario.platform;
-    let url = match scenario.init.method {
-        StoreMethod::Env => None,
-        StoreMethod::Tcp => Some(format!("tcp://{HOST}:{}", at.port)),
-        StoreMethod::File => Some(format!("file://{}", at.file)),
-        StoreMethod::Store => Some(format!("{HOST}:{}", at.port)),
-    };
+    let url = scenario.init.method.url(HOST, at.port, &at.file);
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
         DeviceId::Index => {
@@ -92,6 +102,7 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
             .clone()
             .filter(|_| scenario.init.set_device == set_at),
         synchronize: platform.synchronize.clone(),
+        shares_memory: platform.shares_memory,
     };
     if world.starts == Starts::Bare {
         return Step {
@@ -286,9 +297,16 @@ pub fn environment(
     scenario: &Scenario,
     at: &MeetingPoint,
     base: &BTreeMap<String, String>,
+    devices: &[Device],
     rank: Rank,
 ) -> BTreeMap<String, String> {
     let mut env = base.clone();
+    if let Some(name) = &scenario.platform.visible_devices
+        && !devices.is_empty()
+    {
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        env.insert(name.clone(), names.join(","));
+    }
     let size = scenario.world_size.to_string();
     env.extend(
         [
@@ -332,12 +350,18 @@ pub fn base_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What the harness itself puts into a rank's environment, for people; the port is chosen when the world starts.
+/// What the harness itself puts into a rank's environment, or into that of a launcher which adds the rest, for people; the
+/// port is chosen when the world starts.
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
     let at = MeetingPoint::nowhere();
-    let mut env = environment(scenario, &at, &BTreeMap::new(), rank);
-    env.insert("MASTER_PORT".to_owned(), "(leased)".to_owned());
+    let mut env = match scenario.case.program {
+        Some(_) => program::distinctive_environment(scenario, &at, rank),
+        None => environment(scenario, &at, &BTreeMap::new(), &[], rank),
+    };
+    if let Some(port) = env.get_mut("MASTER_PORT") {
+        "(leased)".clone_into(port);
+    }
     env
 }
 

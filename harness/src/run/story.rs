@@ -9,11 +9,22 @@ use crate::world::End;
 /// Spans kept for each rank's timeline; those that end badly are always kept.
 const SPANS: usize = 240;
 
+/// What is known of a rank that says nothing of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Outside {
+    /// Its process; 0 if it was never started.
+    pub pid: u32,
+    /// The version of torch it has imported, if that was seen.
+    pub torch: Option<String>,
+}
+
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStory {
     /// What it said of itself.
     pub hello: Option<Hello>,
+    /// What was seen of it, if it runs a program.
+    pub outside: Option<Outside>,
     /// How its process ended.
     pub end: Option<End>,
     /// Whether the harness killed it.
@@ -35,6 +46,19 @@ pub struct RankStory {
 }
 
 impl RankStory {
+    /// Its process; 0 if none is known.
+    pub fn pid(&self) -> u32 {
+        let outside = self.outside.as_ref().map_or(0, |outside| outside.pid);
+        self.hello.as_ref().map_or(outside, |hello| hello.pid)
+    }
+
+    /// Its version of torch, if it is known.
+    pub fn torch(&self) -> Option<&str> {
+        let outside = || self.outside.as_ref()?.torch.as_deref();
+        let said = self.hello.as_ref().map(|hello| hello.torch.as_str());
+        said.or_else(outside)
+    }
+
     /// What is wrong with the rank's farewell: its token, its count of steps, its exit code, its remains.
     pub fn farewell_fault(&self, steps: u32) -> Option<String> {
         let (said, token) = self.said_bye.as_ref()?;

@@ -400,7 +400,13 @@ mod tests {
             value: Some(json!(true)),
             ..ExpectSpec::default()
         };
-        let told = kind(&Act::Python(String::new()), asked);
+        let told = kind(
+            &Act::Python {
+                source: String::new(),
+                unnoticed: false,
+            },
+            asked,
+        );
         assert_eq!(
             class(&told, &result(1.0, json!(false)), false),
             "wrong-value"

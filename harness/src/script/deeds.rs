@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
             Call::Irecv {
                 group, peer, tag, ..
             } => self.message(group, false, Some(*peer), *tag),
-            Call::Python { source } if !touches_groups(source) => {
+            Call::Python { source, unnoticed } if *unnoticed || !touches_groups(source) => {
                 What::Own("statements".to_owned())
             }
             Call::Python { .. } | Call::Together { .. } => {

@@ -35,6 +35,8 @@ use crate::world::End;
 /// Where the ranks of a world may meet, for scripts that initialise.
 #[derive(Clone, Debug, Default)]
 pub struct Points {
+    /// The host of all of them.
+    pub host: String,
     /// Port and file of each.
     pub all: Vec<(u16, String)>,
 }

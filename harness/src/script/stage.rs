@@ -337,8 +337,9 @@ impl<'a> Stage<'a> {
             Act::Abort(group) => out.push(plain(Call::Abort {
                 group: group.clone(),
             })),
-            Act::Python(source) => out.push(plain(Call::Python {
+            Act::Python { source, unnoticed } => out.push(plain(Call::Python {
                 source: source.clone(),
+                unnoticed: *unnoticed,
             })),
             Act::Steady(_) | Act::Together(_) => {
                 return Err("not on a thread".to_owned());
@@ -474,12 +475,7 @@ impl<'a> Stage<'a> {
                 .clone()
                 .unwrap_or_else(|| declared.unwrap_or_else(|| backend.clone())),
             method,
-            url: match method {
-                StoreMethod::Env => None,
-                StoreMethod::Tcp => Some(format!("tcp://127.0.0.1:{port}")),
-                StoreMethod::File => Some(format!("file://{file}")),
-                StoreMethod::Store => Some(format!("127.0.0.1:{port}")),
-            },
+            url: method.url(&self.points.host, *port, file),
             rank: init.rank.map_or(rank, Rank),
             world_size: init.world_size.unwrap_or(self.size.0),
             timeout_s: init.timeout_s.unwrap_or(self.scenario.case.world.timeout_s),

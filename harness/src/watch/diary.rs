@@ -34,6 +34,9 @@ pub struct Diary {
     /// Errors that it has not got over.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// The version of torch.
+    #[serde(default)]
+    pub torch: Option<String>,
     /// Whether Python has come to its end.
     #[serde(default)]
     pub ended: bool,

@@ -1,7 +1,6 @@
 //! From processes and diaries to what is known of each rank.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use super::diary::{Call, Diary, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use crate::diagnose::{
-    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
+    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, What, list,
 };
-use crate::host::{self, Activity, Voice};
+use crate::host::{self, Activity, Stranger};
 use crate::names::Rank;
 
 /// An interpreter that does not get to write for that long is not believed to be where it was last.
@@ -38,6 +37,7 @@ pub fn evidence(
         ranks: sights,
         is_whole: is_whole(&ranks, assume_whole),
         strangers: Vec::new(),
+        deserted: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
@@ -360,26 +360,5 @@ fn strangers(job: &Job, evidence: &Evidence) -> Vec<Stranger> {
     let mut ports: Vec<u16> = meetings.map(|(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
-    if ports.is_empty() {
-        return Vec::new();
-    }
-    let listeners = host::listeners(&ports);
-    let is_ours = |pid: Option<u32>| pid.is_some_and(|pid| job.pids.contains(&pid));
-    // A port may have several listeners, one for each address family: if one of them is ours, ranks meet there.
-    let ours: Vec<u16> = listeners
-        .iter()
-        .filter(|one| is_ours(one.pid))
-        .map(|one| one.port)
-        .collect();
-    listeners
-        .into_iter()
-        .filter(|one| !ours.contains(&one.port))
-        .map(|one| Stranger {
-            port: one.port,
-            owner: one
-                .pid
-                .map_or_else(|| "a process of another user".to_owned(), host::describe),
-            is_silent: host::voice((Ipv4Addr::LOCALHOST, one.port).into()) == Some(Voice::Silent),
-        })
-        .collect()
+    host::strangers(&ports, |pid| job.pids.contains(&pid))
 }

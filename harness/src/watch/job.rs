@@ -154,6 +154,24 @@ impl Job {
         self.forget_replaced();
     }
 
+    /// The version of torch in any diary: a process may end before it is known to be a rank.
+    pub fn torch(&self) -> Option<String> {
+        let names = std::fs::read_dir(&self.folder).ok()?.flatten();
+        let mut pids: Vec<u32> = names
+            .filter_map(|entry| {
+                entry
+                    .file_name()
+                    .to_str()?
+                    .strip_suffix(".json")?
+                    .parse()
+                    .ok()
+            })
+            .collect();
+        pids.sort_unstable();
+        let mut diaries = pids.into_iter();
+        diaries.find_map(|pid| Diary::read(&self.folder, pid, None)?.torch)
+    }
+
     /// A program that starts a rank again, or does one thing after another, has several processes for it in turn: those
     /// that are gone count no more once there is another.
     fn forget_replaced(&mut self) {

@@ -15,6 +15,8 @@
 //! | `evidence` | what all that says of each rank |
 //! | `vigil` | when to speak |
 //!
+//! [`Lookout`] is the part of it that a run of the suite uses for the programs it starts itself.
+//!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
 mod diary;
@@ -29,7 +31,7 @@ mod vigil;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -38,12 +40,15 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use guard::guard;
 pub use vigil::Event;
 
+pub(crate) use program::{FOLDER, unpack_modules};
+
+use crate::diagnose::Diagnosis;
 use job::Job;
 use program::Program;
 use vigil::Vigil;
 
 /// From one look to the next.
-const PERIOD: Duration = Duration::from_millis(250);
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 
 /// What to watch, and how.
 #[derive(Clone, Debug)]
@@ -71,6 +76,39 @@ pub enum Ending {
     Interrupted(u8),
 }
 
+/// Looks at the processes of one program from outside.
+#[derive(Debug)]
+pub(crate) struct Lookout {
+    job: Job,
+    vigil: Vigil,
+}
+
+impl Lookout {
+    /// Looks at the processes that carry this token, whose Python processes keep diaries in that folder.
+    pub(crate) fn new(token: &str, diaries: &Path, patience: Duration) -> Self {
+        Self {
+            job: Job::new(token, diaries),
+            vigil: Vigil::new(patience),
+        }
+    }
+
+    /// Looks again: what there is to say. To be called every [`PERIOD`]; takes milliseconds.
+    pub(crate) fn look(&mut self) -> Vec<Event> {
+        self.job.look();
+        self.vigil.consider(&mut self.job)
+    }
+
+    /// What can be said of it now, whether anything is proved or not; none of a program without ranks.
+    pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
+        self.vigil.diagnosis(&self.job)
+    }
+
+    /// The version of torch that some process has imported, as its diary says.
+    pub(crate) fn torch(&self) -> Option<String> {
+        self.job.torch()
+    }
+}
+
 /// Runs the command to its end and tells what is seen of it.
 ///
 /// # Errors
@@ -82,8 +120,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         (Signal::HUP, signal(SignalKind::hangup())?),
     ];
     let mut program = Program::start(settings)?;
-    let mut job = Job::new(program.token(), program.diaries());
-    let mut vigil = Vigil::new(settings.patience);
+    let mut lookout = Lookout::new(program.token(), program.diaries(), settings.patience);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_asked = false;
@@ -105,12 +142,11 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             program.pass_on(asked);
             continue;
         }
-        job.look();
         // Who is about to end by a signal is no news.
         if is_asked {
             continue;
         }
-        for event in vigil.consider(&mut job) {
+        for event in lookout.look() {
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);
             if is_verdict && settings.kill_on_verdict {

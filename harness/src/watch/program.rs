@@ -19,7 +19,7 @@ static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch"
 /// Marks all processes of the command.
 pub const TOKEN: &str = "ALLRANKS_TOKEN";
 /// Where diaries go.
-const FOLDER: &str = "ALLRANKS_WATCH";
+pub const FOLDER: &str = "ALLRANKS_WATCH";
 
 /// A command that runs. Dropping it kills it and all it started.
 #[derive(Debug)]
@@ -50,8 +50,7 @@ impl Program {
             .env(TOKEN, &token);
         if settings.stacks {
             let modules = folder.path().join("python");
-            std::fs::create_dir(&modules)?;
-            DIARY.extract(&modules)?;
+            unpack_modules(&modules)?;
             command
                 .env(FOLDER, &diaries)
                 .env("PYTHONPATH", search_path(&modules));
@@ -122,6 +121,15 @@ fn code(status: ExitStatus) -> u8 {
         (None, Some(signal)) => 128 + signal as u8,
         (None, None) => 1,
     }
+}
+
+/// Puts the modules that keep diaries into a folder, for PYTHONPATH.
+///
+/// # Errors
+/// They cannot be written.
+pub fn unpack_modules(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    DIARY.extract(folder)
 }
 
 /// The folder, before those that Python is to search already.

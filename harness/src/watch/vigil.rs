@@ -196,6 +196,30 @@ impl Vigil {
         if job.ranks().is_empty() {
             return None;
         }
+        let mut verdict = self.best(job, still)?;
+        Some(match verdict.kind {
+            Kind::Slow | Kind::Unknown => Event::Still(verdict, still),
+            _ => {
+                verdict.confidence = Confidence::Likely;
+                Event::Verdict(verdict)
+            }
+        })
+    }
+
+    /// What can be said now, whatever it proves; none of a job without ranks.
+    pub fn diagnosis(&mut self, job: &Job) -> Option<Diagnosis> {
+        let since = match held(job).next() {
+            None => self.moved,
+            Some(_) => self.called,
+        };
+        if job.ranks().is_empty() {
+            return None;
+        }
+        self.best(job, since.elapsed())
+    }
+
+    /// The verdict that fits best.
+    fn best(&mut self, job: &Job, still: Duration) -> Option<Diagnosis> {
         let evidence = evidence(job, &mut self.hosts, still, true)?;
         let mut verdict = diagnose(&evidence);
         if verdict.kind == Kind::Unknown
@@ -211,13 +235,7 @@ impl Vigil {
                 };
             }
         }
-        Some(match verdict.kind {
-            Kind::Slow | Kind::Unknown => Event::Still(verdict, still),
-            _ => {
-                verdict.confidence = Confidence::Likely;
-                Event::Verdict(verdict)
-            }
-        })
+        Some(verdict)
     }
 }
 

@@ -6,26 +6,51 @@ use std::time::Duration;
 
 use super::port::{lock_folder, try_lock};
 
-/// Device indices nobody else has, for as long as this lives.
+/// Devices nobody else has, for as long as this lives.
 #[derive(Debug)]
 pub struct DeviceLease {
     /// Not to be taken out: without the locks they are anybody's.
-    indices: Vec<u32>,
+    devices: Vec<Device>,
     _locks: Vec<File>,
 }
 
+/// A device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its index among those that this process sees.
+    pub index: u32,
+    /// What it is called in the variable that hides devices from a process: `2`, `GPU-be34df87`.
+    pub name: String,
+}
+
+/// The devices that this process sees, when it sees so many and `mask` is what the variable that hides some says.
+#[must_use]
+pub fn devices(count: u32, mask: Option<&str>) -> Vec<Device> {
+    let names: Vec<&str> = mask.map_or_else(Vec::new, |mask| mask.split(',').collect());
+    let name = |index: u32| match names.get(index as usize) {
+        Some(name) => name.trim().to_owned(),
+        None => index.to_string(),
+    };
+    (0..count)
+        .map(|index| Device {
+            index,
+            name: name(index),
+        })
+        .collect()
+}
+
 impl DeviceLease {
-    /// One index for each rank, ascending; none on a host.
+    /// One for each rank, in order; none on a host.
     #[must_use]
-    pub fn indices(&self) -> &[u32] {
-        &self.indices
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
     }
 
     /// A lease of nothing, for a world of the host.
     #[must_use]
     pub fn none() -> Self {
         Self {
-            indices: Vec::new(),
+            devices: Vec::new(),
             _locks: Vec::new(),
         }
     }
@@ -36,26 +61,27 @@ impl DeviceLease {
 /// All or none: a world that held some while waiting for more could wait for ever for one that does the same.
 ///
 /// # Errors
-/// Fails if the folder of locks cannot be written. Never succeeds if `wanted` exceeds `present`: the plan leaves
-/// such worlds out.
+/// Fails if the folder of locks cannot be written. Never succeeds if there are fewer than `wanted`: the plan leaves such
+/// worlds out.
 pub async fn lease_devices(
     device_type: &str,
-    present: u32,
+    present: &[Device],
     wanted: u32,
 ) -> io::Result<DeviceLease> {
     let folder = lock_folder()?;
     loop {
         let mut lease = DeviceLease::none();
-        for index in 0..present {
-            if lease.indices.len() as u32 == wanted {
+        for device in present {
+            if lease.devices.len() as u32 == wanted {
                 break;
             }
-            if let Some(lock) = try_lock(&folder.join(format!("device-{device_type}-{index}")))? {
-                lease.indices.push(index);
+            let file = format!("device-{device_type}-{}", device.name.replace('/', "-"));
+            if let Some(lock) = try_lock(&folder.join(file))? {
+                lease.devices.push(device.clone());
                 lease._locks.push(lock);
             }
         }
-        if lease.indices.len() as u32 == wanted {
+        if lease.devices.len() as u32 == wanted {
             return Ok(lease);
         }
         drop(lease);
@@ -70,12 +96,24 @@ mod tests {
     #[tokio::test]
     async fn worlds_side_by_side_have_different_devices() {
         let kind = format!("test{}", std::process::id());
-        let one = lease_devices(&kind, 4, 2).await.unwrap();
-        let two = lease_devices(&kind, 4, 2).await.unwrap();
-        assert_eq!((one.indices(), two.indices()), (&[0, 1][..], &[2, 3][..]));
-        let third = tokio::time::timeout(Duration::from_millis(200), lease_devices(&kind, 4, 1));
+        let all = devices(4, None);
+        let one = lease_devices(&kind, &all, 2).await.unwrap();
+        let two = lease_devices(&kind, &all, 2).await.unwrap();
+        assert_eq!((one.devices(), two.devices()), (&all[..2], &all[2..]));
+        let third = tokio::time::timeout(Duration::from_millis(200), lease_devices(&kind, &all, 1));
         assert!(third.await.is_err(), "a fifth device came from nowhere");
         drop(one);
-        assert_eq!(lease_devices(&kind, 4, 2).await.unwrap().indices(), [0, 1]);
+        let again = lease_devices(&kind, &all, 2).await.unwrap();
+        assert_eq!(again.devices(), &all[..2]);
+    }
+
+    #[test]
+    fn a_device_keeps_its_name_where_only_some_are_seen() {
+        let seen = devices(2, Some("3, GPU-be34df87"));
+        let told: Vec<_> = seen
+            .iter()
+            .map(|one| (one.index, one.name.as_str()))
+            .collect();
+        assert_eq!(told, [(0, "3"), (1, "GPU-be34df87")]);
     }
 }

@@ -4,9 +4,13 @@
 //! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
 //! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
 //!
+//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`witness`] beside each rank writes
+//! down how it began and ended.
+//!
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
 //! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
 
+mod commands;
 mod devices;
 mod driver;
 mod end;
@@ -16,16 +20,20 @@ mod port;
 mod remains;
 mod supervise;
 mod switchboard;
+mod witness;
 mod zygote;
 
-pub use devices::{DeviceLease, lease_devices};
+pub use commands::Commands;
+pub use devices::{Device, DeviceLease, devices, lease_devices};
 pub use driver::Driver;
 pub use end::End;
+pub(crate) use launcher::prepend_path;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
 pub use remains::kill_remains;
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
+pub use witness::{Testimony, witness};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;

@@ -8,6 +8,7 @@ mod both_drivers;
 mod disk;
 mod faults;
 mod launcher;
+mod programs;
 mod prove;
 mod repro;
 mod sets;
@@ -16,6 +17,7 @@ mod stage;
 mod usage;
 mod vices;
 mod watch;
+mod xla;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,8 @@ struct Test {
     needs_torch: bool,
     /// Needs the libtorch driver beside the binary: `ci/test` builds it, `cargo build` alone does not.
     needs_libtorch: bool,
+    /// Whether it needs torch_xla, which has an environment of its own.
+    needs_xla: bool,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -40,6 +44,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
         name: name.into(),
         needs_torch: false,
         needs_libtorch: false,
+        needs_xla: false,
         is_slow: false,
         body: Box::new(body),
     }
@@ -49,6 +54,14 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
 fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
     Test {
         needs_torch: true,
+        ..plain(name, body)
+    }
+}
+
+/// A trial that needs torch_xla.
+fn with_xla(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        needs_xla: true,
         ..plain(name, body)
     }
 }
@@ -71,8 +84,13 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_libtorch {
         tell("the libtorch driver", reason);
     }
+    let has_xla = xla::python().is_some();
+    if !has_xla {
+        tell_of_xla();
+    }
     let tests = [
         launcher::tests(),
+        programs::tests(),
         prove::tests(),
         vices::tests(),
         usage::tests(),
@@ -83,6 +101,7 @@ fn main() -> ExitCode {
         repro::tests(),
         sets::tests(),
         watch::tests(),
+        xla::tests(),
     ];
     let trials = tests
         .into_iter()
@@ -97,6 +116,8 @@ fn main() -> ExitCode {
             });
             if test.is_slow {
                 trial.with_kind("slow").with_ignored_flag(true)
+            } else if test.needs_xla && !has_xla {
+                trial.with_kind("no torch_xla").with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
             } else if has_no_driver {
@@ -124,4 +145,12 @@ fn why_no_torch() -> Option<String> {
 )]
 fn tell(what: &str, reason: &str) {
     eprintln!("trials that need {what} are not run: {}", reason.trim());
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "this is a program; its output is the test runner's"
+)]
+fn tell_of_xla() {
+    eprintln!("trials that need torch_xla are not run: `ci/setup --with xla` makes .venv-xla");
 }

@@ -74,7 +74,7 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> Work {
         Op::BroadcastObjectList => objects::broadcast(desk),
         Op::ScatterObjectList => objects::scatter(desk),
         // Refused before: the ops it issues are checks of their own.
-        Op::Script => {}
+        Op::Script | Op::Program => {}
     }
     choose_tensors(&mut desk.work);
     std::mem::take(&mut desk.work)

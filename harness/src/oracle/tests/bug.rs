@@ -70,6 +70,8 @@ pub enum Bug {
     Saturates,
     /// NaNs lose their payload.
     QuietNan,
+    /// Values are moved by adding them to zeros: denormals and the signs of zeros are lost, NaNs become the adder's.
+    Added,
     /// Bools become 0 or 1.
     CleanBool,
     Zero,
@@ -222,7 +224,7 @@ impl Bug {
                 let value = scalar::scale(scalar::decode(dtype, bytes), 1.0 + 1e-5);
                 *bytes = scalar::encode(dtype, value);
             }),
-            Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan => {
+            Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan | Self::Added => {
                 list.iter_mut().for_each(|bytes| self.touch(dtype, bytes));
             }
             Self::CleanBool => list.iter_mut().for_each(|bytes| bytes[0] = bytes[0].min(1)),
@@ -256,9 +258,9 @@ impl Bug {
         };
         let other = match self {
             Self::NoInfinity if value.is_infinite() => largest.copysign(value),
-            Self::Flushes if value.abs() < tiny => 0.0,
+            Self::Flushes | Self::Added if value.abs() < tiny => 0.0,
             Self::PlusZero if value == 0.0 => 0.0,
-            Self::QuietNan if value.is_nan() => f64::NAN,
+            Self::QuietNan | Self::Added if value.is_nan() => f64::NAN,
             _ => return,
         };
         *bytes = scalar::encode(dtype, Scalar::Float(other));

@@ -58,6 +58,7 @@ fn check(op: Op, ranks: u32) -> Check {
         params: vec![],
         at: String::new(),
         script: None,
+        demand: None,
     }
 }
 

@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::Player;
 use crate::diagnose::{
-    Ahead, Collective, Confidence, Deed, Diagnosis, Evidence, Kind, Process, Sight, Stranger, What,
-    diagnose, list,
+    Ahead, Collective, Confidence, Deed, Diagnosis, Evidence, Kind, Process, Sight, What, diagnose,
+    list,
 };
-use crate::host::{Activity, Voice, activity, describe, listeners, voice};
+use crate::host::{Activity, Stranger, activity, is_asleep, listeners, resolves, strangers};
 use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::plan::Hang;
 use crate::protocol::{CallResult, CallStatus};
 use crate::run::pending::{Pending, Purpose};
-use crate::script::Answer;
+use crate::script::{Answer, raised_in};
 
 /// How long nothing must move before the first look, and then between looks.
 const QUIET: Duration = Duration::from_millis(600);
@@ -140,6 +140,7 @@ impl Player<'_> {
             .collect();
         Evidence {
             strangers: self.strangers(&ranks),
+            deserted: self.deserted(&ranks),
             ranks,
             is_whole: true,
             still: self.progress.elapsed(),
@@ -169,7 +170,8 @@ impl Player<'_> {
                 let failed = calls.iter().any(|call| call.status == CallStatus::Error);
                 sight.done = deeds;
                 // What comes after a step that all make alike is the next one, in which nobody waits yet.
-                if !failed && pending.script().is_some() {
+                let is_seen = !sight.done.iter().any(hides);
+                if !failed && is_seen && pending.script().is_some() {
                     sight.ahead = Ahead::Known(Vec::new());
                 }
             }
@@ -184,7 +186,7 @@ impl Player<'_> {
                 let coming = deeds.split_off(entered);
                 let since = here.map_or(Duration::ZERO, |(.., since)| since.elapsed());
                 // Leaving takes a while, and who is on his way out leaves nothing out.
-                sight.ahead = match deeds.last().is_some_and(leaves) {
+                sight.ahead = match deeds.last().is_some_and(leaves) || deeds.iter().any(hides) {
                     true => Ahead::Unknown,
                     false => ahead(coming),
                 };
@@ -271,28 +273,47 @@ impl Player<'_> {
                 _ => None,
             })
             .collect();
-        if ports.is_empty() {
-            return Vec::new();
-        }
-        let own: Vec<u32> = self
-            .played
-            .ranks
-            .iter()
-            .filter_map(|story| story.hello.as_ref().map(|hello| hello.pid))
-            .collect();
-        listeners(&ports)
-            .into_iter()
-            .filter(|one| one.pid.is_none_or(|pid| !own.contains(&pid)))
-            .map(|one| Stranger {
-                port: one.port,
-                owner: one
-                    .pid
-                    .map_or_else(|| "a process of another user".to_owned(), describe),
-                is_silent: voice(([127, 0, 0, 1], one.port).into()) == Some(Voice::Silent),
+        let hellos = || {
+            self.played
+                .ranks
+                .iter()
+                .filter_map(|story| story.hello.as_ref())
+        };
+        strangers(&ports, |pid| hellos().any(|hello| hello.pid == pid))
+    }
+
+    /// Places of rank 0 at which nobody can be met: on this machine nobody listens, or the name means nothing. Whoever
+    /// waits for the processor has not come to listen yet.
+    fn deserted(&self, ranks: &[Sight]) -> Vec<(String, String)> {
+        let waits = |sight: &Sight| {
+            let story = &self.played.ranks[sight.rank.index()];
+            let hello = story.hello.as_ref();
+            hello.is_some_and(|hello| is_asleep(hello.pid))
+        };
+        let places = ranks.iter().filter_map(|sight| match sight.now() {
+            Some(What::Init(meeting)) if meeting.rank == 0 && meeting.method != "file" => {
+                Some(meeting).filter(|_| waits(sight))
+            }
+            _ => None,
+        });
+        places
+            .filter_map(|meeting| {
+                let (host, port) = meeting.address()?;
+                let why = if LOCAL.contains(&host) {
+                    let is_heard = cfg!(not(target_os = "linux")) || !listeners(&[port]).is_empty();
+                    (!is_heard).then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+                } else {
+                    let is_known = resolves(host) != Some(false);
+                    (!is_known).then(|| format!("`{host}` means no address on this machine"))
+                }?;
+                Some((meeting.place.clone(), why))
             })
             .collect()
     }
 }
+
+/// Names of this machine for itself.
+const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// Known as far as nothing in it takes the rank away: that a rank is going to die is nothing anybody could know.
 fn ahead(coming: Vec<Deed>) -> Ahead {
@@ -306,6 +327,11 @@ fn leaves(deed: &Deed) -> bool {
     matches!(&deed.what, What::Own(name) if LEAVES.contains(&name.as_str()))
 }
 
+/// Whether what comes after it is not what it seems: statements and threads may have called anything.
+fn hides(deed: &Deed) -> bool {
+    matches!(&deed.what, What::Own(name) if ["python", "together"].contains(&name.as_str()))
+}
+
 /// Calls after which a rank may not be there any more, or does what nobody sees.
 const LEAVES: [&str; 5] = ["die", "exit", "pause", "python", "together"];
 
@@ -314,10 +340,5 @@ fn raised(call: &CallResult) -> Option<String> {
     if let Some(error) = &call.error {
         return Some(format!("{}: {}", error.kind, error.message));
     }
-    let attempted = call
-        .value
-        .get("raised")
-        .filter(|raised| !raised.is_null())?;
-    let part = |key| attempted.get(key).and_then(serde_json::Value::as_str);
-    Some(format!("{}: {}", part("type")?, part("message")?))
+    raised_in(&call.value)
 }
