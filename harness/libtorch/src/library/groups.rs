@@ -406,7 +406,12 @@ fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
         })?;
         Ok((host.trim_matches(['[', ']']).to_owned(), port))
     };
-    let shared = |host: &str, port: u16| Store::tcp(host, port, size, rank == 0, how.timeout, true);
+    // Under torchrun the agent keeps the store, and no rank does.
+    let is_agents = env::var("TORCHELASTIC_USE_AGENT_STORE").is_ok_and(|value| value == "True");
+    let shared = |host: &str, port: u16| {
+        let hosts = rank == 0 && !is_agents;
+        Store::tcp(host, port, size, hosts, how.timeout, !is_agents)
+    };
     let store = match how.method {
         StoreMethod::Env => {
             let host: String = from_environment("MASTER_ADDR")?;
