@@ -6,6 +6,7 @@
 
 mod both_drivers;
 mod disk;
+mod environments;
 mod faults;
 mod launcher;
 mod programs;
@@ -17,11 +18,11 @@ mod stage;
 mod usage;
 mod vices;
 mod watch;
-mod xla;
 
 use std::process::ExitCode;
 
 use allranks::platform;
+use environments::Environment;
 use libtest_mimic::{Arguments, Trial};
 use stage::Stage;
 
@@ -31,8 +32,8 @@ struct Test {
     needs_torch: bool,
     /// Needs the libtorch driver beside the binary: `ci/test` builds it, `cargo build` alone does not.
     needs_libtorch: bool,
-    /// Whether it needs torch_xla, which has an environment of its own.
-    needs_xla: bool,
+    /// The environment that it needs besides.
+    environment: Option<Environment>,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -44,7 +45,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
         name: name.into(),
         needs_torch: false,
         needs_libtorch: false,
-        needs_xla: false,
+        environment: None,
         is_slow: false,
         body: Box::new(body),
     }
@@ -58,10 +59,14 @@ fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> 
     }
 }
 
-/// A trial that needs torch_xla.
-fn with_xla(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+/// A trial that needs an environment of its own.
+fn within(
+    environment: Environment,
+    name: impl Into<String>,
+    body: impl FnOnce() + Send + 'static,
+) -> Test {
     Test {
-        needs_xla: true,
+        environment: Some(environment),
         ..plain(name, body)
     }
 }
@@ -84,10 +89,12 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_libtorch {
         tell("the libtorch driver", reason);
     }
-    let has_xla = xla::python().is_some();
-    if !has_xla {
-        tell_of_xla();
-    }
+    let is_lacking = |one: &Environment| one.python().is_none();
+    let lacking: Vec<Environment> = [Environment::Xla, Environment::Layouts]
+        .into_iter()
+        .filter(is_lacking)
+        .collect();
+    tell_of_environments(&lacking);
     let tests = [
         launcher::tests(),
         programs::tests(),
@@ -97,11 +104,11 @@ fn main() -> ExitCode {
         signals::tests(),
         both_drivers::tests(),
         disk::tests(),
+        environments::tests(),
         faults::tests(),
         repro::tests(),
         sets::tests(),
         watch::tests(),
-        xla::tests(),
     ];
     let trials = tests
         .into_iter()
@@ -116,8 +123,9 @@ fn main() -> ExitCode {
             });
             if test.is_slow {
                 trial.with_kind("slow").with_ignored_flag(true)
-            } else if test.needs_xla && !has_xla {
-                trial.with_kind("no torch_xla").with_ignored_flag(true)
+            } else if let Some(lacks) = test.environment.filter(|one| lacking.contains(one)) {
+                let kind = format!("no {}", lacks.name());
+                trial.with_kind(kind).with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
             } else if has_no_driver {
@@ -151,6 +159,8 @@ fn tell(what: &str, reason: &str) {
     clippy::print_stderr,
     reason = "this is a program; its output is the test runner's"
 )]
-fn tell_of_xla() {
-    eprintln!("trials that need torch_xla are not run: `ci/setup --with xla` makes .venv-xla");
+fn tell_of_environments(lacking: &[Environment]) {
+    for name in lacking.iter().map(|one| one.name()) {
+        eprintln!("a trial is not run: `ci/setup --with {name}` makes the environment it needs");
+    }
 }
