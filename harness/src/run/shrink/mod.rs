@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A replay never takes anything away from the finding, which stands as the run made it. A replay in which nothing moves
-//! for [`PATIENCE`] is called hung before the case's own deadline would; on a slow machine that may be wrong, so a hang is
-//! cut down only if the shortest sequence hangs once more with the whole deadline. Where it does not, the sequence is not
-//! shown.
+//! for [`PATIENCE`], or for as long as the error took to come, is called hung before the case's own deadline would; on a
+//! slow machine that may be wrong, so a hang is cut down only if the shortest sequence hangs once more with the whole
+//! deadline. Where it does not, the sequence is not shown.
 //!
 //! Bugs that come and go make the search keep more than it must; they never make it show what has not failed.
 
@@ -114,6 +114,7 @@ impl Shrinking<'_> {
     async fn search(&mut self) -> Result<Shrunk, LaunchError> {
         let began = Instant::now();
         let whole = Duration::from_secs_f64(self.scenario.case.world.deadline_s);
+        let patience = self.patience().min(whole);
         let mut search = Search::new(self.sequence.units.len());
         let mut reproduced = false;
         while let Some(units) = search.next() {
@@ -121,7 +122,7 @@ impl Shrinking<'_> {
             if spent || *self.shared.interrupt.borrow() {
                 break;
             }
-            let fails = self.fails(&units, PATIENCE.min(whole)).await?;
+            let fails = self.fails(&units, patience).await?;
             reproduced |= fails;
             search.tell(fails);
         }
@@ -133,6 +134,23 @@ impl Shrinking<'_> {
             return Ok(Shrunk::Not("what seemed to hang was slow"));
         }
         Ok(Shrunk::To(self.sequence.only(search.best())))
+    }
+
+    /// How long nothing may move in a replay. An error that came after others had waited for it comes no sooner again.
+    fn patience(&self) -> Duration {
+        match self.finding.outcome {
+            Outcome::Hang => PATIENCE,
+            Outcome::Pass
+            | Outcome::Mismatch
+            | Outcome::Error
+            | Outcome::Crash
+            | Outcome::InitFailed
+            | Outcome::Unsupported
+            | Outcome::HarnessError
+            | Outcome::NotRun => {
+                PATIENCE.max(Duration::from_micros(self.finding.duration_us).mul_f64(1.25))
+            }
+        }
     }
 
     /// Whether these units fail in a fresh world as the whole did.
