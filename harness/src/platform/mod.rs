@@ -3,7 +3,7 @@
 
 mod declare;
 mod load;
-mod probe;
+pub(crate) mod probe;
 mod python;
 mod version;
 
