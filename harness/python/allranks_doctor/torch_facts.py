@@ -10,6 +10,7 @@ import faulthandler
 import importlib.metadata
 import json
 import re
+import signal
 import sys
 import traceback
 
@@ -126,6 +127,8 @@ def describe(torch, peers):
 
 
 def main(wanted):
+    # Nobody is left to end this process if the harness is killed.
+    signal.alarm(int(wanted["patience"]) + 5)
     faulthandler.enable()
     faulthandler.dump_traceback_later(wanted["patience"] * 0.9)
     say(packages=packages(), entry_points=entry_points())

@@ -35,7 +35,8 @@ pub struct Facts {
     pub cores: usize,
     /// The interpreter and its torch; none if no interpreter is used.
     pub torch: Option<TorchFacts>,
-    /// Every platform that was looked for.
+    /// Every platform that was looked for; empty in the record of a run, which says it in its own words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<PlatformFacts>,
     /// Variables that change how collectives behave, by an allow-list, secrets redacted.
     pub variables: BTreeMap<String, String>,
