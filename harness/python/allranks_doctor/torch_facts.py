@@ -130,7 +130,7 @@ def main(wanted):
     # Nobody is left to end this process if the harness is killed.
     signal.alarm(int(wanted["patience"]) + 5)
     faulthandler.enable()
-    faulthandler.dump_traceback_later(wanted["patience"] * 0.9)
+    faulthandler.dump_traceback_later(wanted["patience"] * 0.5)
     say(packages=packages(), entry_points=entry_points())
     say(trying="import torch")
     import torch

@@ -5,6 +5,7 @@
 //! where there is none; the others need `python3` only.
 
 mod disk;
+mod doctor;
 mod faults;
 mod launcher;
 mod programs;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         usage::tests(),
         signals::tests(),
         disk::tests(),
+        doctor::tests(),
         faults::tests(),
         repro::tests(),
         sets::tests(),
