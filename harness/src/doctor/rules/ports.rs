@@ -17,7 +17,8 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
         .master
         .as_ref()
         .is_some_and(|one| !one.addresses.is_empty() && !one.is_here);
-    if !port.owners.is_empty() && !is_elsewhere && !(joins && port.is_store) {
+    let is_welcome = is_elsewhere || (joins && port.is_store);
+    if !port.owners.is_empty() && !is_welcome {
         let owner = port.owners.join(", ");
         found.push(Finding::new(
             Fault,
