@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Question, torch};
-use crate::host::describe;
+use super::{Question, torch, who};
 
 /// How long the tool may take; it is slow where the driver has to be woken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,7 +60,7 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
         Err(trouble) => (Vec::new(), Some(format!("{TOOL}: {trouble}"))),
         Ok(devices) => {
             let users = ask("--query-compute-apps=gpu_uuid,pid,used_gpu_memory");
-            (read(&devices, &users.unwrap_or_default(), describe), None)
+            (read(&devices, &users.unwrap_or_default(), who), None)
         }
     }
 }

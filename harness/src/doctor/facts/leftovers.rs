@@ -28,7 +28,7 @@ pub(super) fn look() -> Vec<Leftover> {
     use procfs::process::all_processes;
     use procfs::{Current, Uptime};
 
-    use crate::host::describe;
+    use super::who;
 
     let all: HashMap<i32, _> = all_processes()
         .into_iter()
@@ -66,7 +66,7 @@ pub(super) fn look() -> Vec<Leftover> {
             let pid = stat.pid.cast_unsigned();
             let started = stat.starttime as f64 / procfs::ticks_per_second() as f64;
             Some(Leftover {
-                who: describe(pid),
+                who: who(pid),
                 pid,
                 place: format!("rank {rank} of {world}"),
                 port: text("MASTER_PORT"),

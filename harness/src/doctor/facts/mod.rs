@@ -26,6 +26,7 @@ pub use platforms::{PlatformFacts, platforms};
 pub use ports::Port;
 pub use torch::{Build, Died, EntryPoint, Import, TorchFacts};
 
+use crate::host::describe;
 use crate::platform::Interpreter;
 
 /// Everything that is known of a machine. Serialised, it is a part of `environment.json`.
@@ -102,6 +103,17 @@ impl Question {
     }
 }
 
+/// A process, for reports that leave this machine: its program and at most its script, for arguments may be secrets.
+fn who(pid: u32) -> String {
+    let whole = describe(pid);
+    let Some((command, _)) = whole.rsplit_once(" (pid ") else {
+        return whole;
+    };
+    let is_plain = |word: &&str| !word.starts_with('-') && !word.contains('=');
+    let words: Vec<_> = command.split(' ').take_while(is_plain).take(2).collect();
+    format!("{} (pid {pid})", words.join(" "))
+}
+
 /// Looks at everything but platforms, which need their files: see [`platforms`].
 #[must_use]
 pub fn collect(question: &Question) -> Facts {
@@ -121,5 +133,36 @@ pub fn collect(question: &Question) -> Facts {
         devices,
         tool_trouble,
         leftovers: leftovers::look(),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::who;
+
+    #[test]
+    fn arguments_of_others_are_not_shown() {
+        let script = "import time; time.sleep(60)";
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", script, "--token", "hunter2"])
+            .spawn()
+            .unwrap();
+        let shown = loop {
+            let shown = who(child.id());
+            // Between fork and exec it is still this program.
+            if shown.contains("python") {
+                break shown;
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            shown.ends_with(&format!(" (pid {})", child.id())),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("import"),
+            "{shown}"
+        );
     }
 }

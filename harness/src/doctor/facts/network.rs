@@ -11,8 +11,10 @@ use serde::Serialize;
 
 use super::{Depth, Question, torch};
 
-/// How long a name may take.
+/// How long a name may take, longer than a name server that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(12);
+/// The same for the record of a run, which waits for it.
+const HASTE: Duration = Duration::from_secs(2);
 /// What Gloo's and torch's sockets do with their peers' addresses: torch logs them by name.
 const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0), 0)";
 
@@ -67,11 +69,11 @@ pub(super) fn look(question: &Question) -> Network {
         .to_string_lossy()
         .into_owned();
     let interfaces = interfaces();
-    // What costs seconds where a name server does not answer is left out of the record of a run.
-    let ask = |name: &str| match question.depth {
-        Depth::Everything => resolve(name),
-        Depth::Record => Lookup::default(),
+    let patience = match question.depth {
+        Depth::Everything => PATIENCE,
+        Depth::Record => HASTE,
     };
+    let ask = |name: &str| resolve(name, patience);
     let host = ask(&name);
     let master = question
         .environment
@@ -147,13 +149,13 @@ fn choose(
 }
 
 /// Looks a name up, for so long.
-fn resolve(name: &str) -> Lookup {
+fn resolve(name: &str, patience: Duration) -> Lookup {
     let (sender, answer) = channel();
     let asked = name.to_owned();
     let began = Instant::now();
     // It cannot be interrupted: a thread that is late is left to end with the process.
     thread::spawn(move || sender.send((asked.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
-    let answer = answer.recv_timeout(PATIENCE);
+    let answer = answer.recv_timeout(patience);
     let seconds = began.elapsed().as_secs_f64();
     let (addresses, error) = match answer {
         Ok(Ok(found)) => {
@@ -163,7 +165,7 @@ fn resolve(name: &str) -> Lookup {
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => (
             Vec::new(),
-            Some(format!("no answer within {} s", PATIENCE.as_secs())),
+            Some(format!("no answer within {} s", patience.as_secs())),
         ),
     };
     Lookup {

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 
-use crate::host::{Voice, describe, listeners, voice};
+use super::who;
+use crate::host::{Voice, listeners, voice};
 
 /// Where torchrun's ranks and agents meet if nobody says otherwise.
 const DEFAULTS: [u16; 2] = [29400, 29500];
@@ -54,7 +55,7 @@ pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
                 .filter(|one| one.port == port)
                 .map(|one| {
                     let stranger = || "a process of another user".to_owned();
-                    one.pid.map_or_else(stranger, describe)
+                    one.pid.map_or_else(stranger, who)
                 })
                 .collect();
             Port {
