@@ -43,8 +43,8 @@ Exit codes:
   10  the harness failed
 
 Examples:
-  allranks doctor                                  in the shell, container or job that the ranks are started from
-  allranks doctor --platform cuda                  what keeps this platform from being used is then a fault
+  allranks doctor                                  where the ranks are to be started
+  allranks doctor --platform cuda                  a fault if it cannot be used
   allranks doctor --platforms my.yaml --platform mine
   srun -N2 allranks doctor --json                  what each machine of a job has";
 
