@@ -26,6 +26,7 @@
 //! | [`report`]   | `results.jsonl` and everything rendered from it                           |
 //! | [`repro`]    | one check as a Python file that needs only torch, for a vendor's tracker  |
 //! | [`diagnose`] | the verdict on a job that hangs, from what is known of every rank             |
+//! | [`doctor`]   | what this machine has, what is wrong with it, and the fix for each        |
 //! | [`host`]     | this machine from outside: processes, and who listens at a port           |
 //! | [`watch`]    | any distributed program under the hang diagnosis                          |
 //! | [`yaml`]     | strict YAML for every file people write: places, excerpts, hints             |
@@ -35,6 +36,7 @@
 pub mod case;
 pub mod cli;
 pub mod diagnose;
+pub mod doctor;
 pub mod dtype;
 pub mod host;
 pub mod judge;

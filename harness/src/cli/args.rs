@@ -35,6 +35,19 @@ Examples:
   allranks diagnose logs/                          a folder, also torchrun's --log-dir
   kubectl logs -l job=train --prefix=false | allranks diagnose -";
 
+const DOCTOR_EXIT_CODES: &str = "\
+Exit codes:
+  0   no fault; there may be warnings and notes
+  1   at least one fault
+  2   usage, or a bad platform file
+  10  the harness failed
+
+Examples:
+  allranks doctor                                  where the ranks are to be started
+  allranks doctor --platform cuda                  a fault if it cannot be used
+  allranks doctor --platforms my.yaml --platform mine
+  srun -N2 allranks doctor --json                  what each machine of a job has";
+
 /// Conformance suite for torch.distributed backends: every rank initialises, every rank votes.
 #[derive(Debug, Parser)]
 #[command(name = "allranks", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -74,6 +87,13 @@ pub enum Command {
     /// the file's name or folder, else from the order of the files.
     #[command(after_help = DIAGNOSE_EXIT_CODES)]
     Diagnose(DiagnoseArguments),
+    /// Say what this machine has for collectives, what is wrong with it, and the fix for each.
+    ///
+    /// Looks at Python and torch (in processes of their own with a time limit: an import may raise, kill or hang), at
+    /// packages that torch loads by itself, platforms, masks, variables that contradict each other or that nobody reads,
+    /// names and interfaces, ports, memory, limits, devices and who uses them. Changes nothing, and needs no torch.
+    #[command(after_help = DOCTOR_EXIT_CODES)]
+    Doctor(DoctorArguments),
     /// Print the JSON schema of case files, or of platform files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.
@@ -315,6 +335,26 @@ pub struct DiagnoseArguments {
     /// Print the diagnosis as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Print facts and findings as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Look for these platforms only, and call it a fault if one of them cannot be used.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub platform: Vec<String>,
+    /// More platform files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub platforms: Vec<PathBuf>,
+    /// Seconds that an `import torch` may take before it counts as one that hangs.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub patience: u64,
 }
 
 /// `schema`.

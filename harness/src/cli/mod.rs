@@ -3,6 +3,7 @@
 
 mod args;
 mod diagnose;
+mod doctor;
 mod environment;
 mod explain;
 mod list;
@@ -130,6 +131,7 @@ pub fn main(
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),
+        Command::Doctor(arguments) => doctor::doctor(&arguments, out),
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),

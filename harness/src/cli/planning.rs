@@ -114,12 +114,7 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
     )?;
     let selection = selection(arguments, &suite)?;
     let wanted = wanted(arguments, &suite)?;
-    let python = match &arguments.driver {
-        None | Some(DriverChoice::Python | DriverChoice::Program) => {
-            Some(platform::python(arguments.python.as_deref()))
-        }
-        Some(DriverChoice::Libtorch | DriverChoice::Command(_)) => None,
-    };
+    let python = interpreter(arguments);
     let libtorch = match &arguments.driver {
         Some(DriverChoice::Libtorch) => Some(libtorch()?),
         None | Some(DriverChoice::Python | DriverChoice::Program | DriverChoice::Command(_)) => {
@@ -136,6 +131,16 @@ pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, F
         absent,
         targets,
     })
+}
+
+/// The interpreter, with a driver that needs one.
+pub fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
+    match &arguments.driver {
+        None | Some(DriverChoice::Python | DriverChoice::Program) => {
+            Some(platform::python(arguments.python.as_deref()))
+        }
+        Some(DriverChoice::Libtorch | DriverChoice::Command(_)) => None,
+    }
 }
 
 fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Failure> {

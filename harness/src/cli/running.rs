@@ -34,6 +34,7 @@ pub fn run(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = planning::make_out(arguments.out.as_deref())?;
+    let machine = environment::look(planning::interpreter(&arguments.select));
     let planned = planning::prepare(&arguments.select, &folder)?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
@@ -47,7 +48,10 @@ pub fn run(
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
     planning::write_absent(&planned, err)?;
-    environment::write(&folder, &planned)?;
+    let facts = machine
+        .join()
+        .map_err(|_| Failure::Trouble("looking at the machine broke off".to_owned()))?;
+    environment::write(&folder, &planned, &facts)?;
     let settings = Settings {
         driver: driver(arguments.select.driver.as_ref(), &planned, &folder)?,
         seed: arguments.select.seed,

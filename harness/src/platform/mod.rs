@@ -4,7 +4,7 @@
 mod declare;
 mod libtorch;
 mod load;
-mod probe;
+pub(crate) mod probe;
 mod python;
 mod version;
 

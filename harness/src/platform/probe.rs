@@ -175,7 +175,7 @@ fn start(python: &Path, platform: &Platform, output: &File) -> io::Result<Child>
 }
 
 /// Waits for the end, and ends whatever is left of the process group; none if the time was over.
-pub(super) fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+pub(crate) fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let group = rustix::process::Pid::from_child(&child);
     let deadline = Instant::now() + limit;
     let status = loop {
@@ -196,7 +196,7 @@ pub(super) fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitS
 }
 
 /// What a child has written, from the beginning.
-pub(super) fn read(output: &mut File) -> io::Result<String> {
+pub(crate) fn read(output: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
     output.rewind()?;
     output.take(MAX_OUTPUT).read_to_end(&mut bytes)?;

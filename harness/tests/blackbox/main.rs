@@ -6,6 +6,7 @@
 
 mod both_drivers;
 mod disk;
+mod doctor;
 mod environments;
 mod faults;
 mod launcher;
@@ -104,6 +105,7 @@ fn main() -> ExitCode {
         signals::tests(),
         both_drivers::tests(),
         disk::tests(),
+        doctor::tests(),
         environments::tests(),
         faults::tests(),
         repro::tests(),

@@ -1,0 +1,100 @@
+//! `allranks doctor`: what this machine has, what is wrong with it, and the fix for each.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::args::DoctorArguments;
+use super::{Exit, Failure};
+use crate::doctor::{self, Depth, Facts, Question, Severity, text};
+use crate::platform::{self, Platform};
+use crate::suite::{Request, Suite};
+
+/// Version of the JSON.
+const FORMAT: u32 = 1;
+
+/// Looks, judges and prints.
+pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let scratch = tempfile::tempdir()?;
+    let request = Request {
+        platforms: arguments.platforms.clone(),
+        ..Request::default()
+    };
+    let wanted = wanted(arguments, &Suite::load(&request, scratch.path())?)?;
+    let python = platform::python(arguments.python.as_deref());
+    let mut question = Question::here(Some(python), Depth::Everything);
+    question.patience = Duration::from_secs(arguments.patience);
+    let mut facts = doctor::collect(&question);
+    facts.platforms = doctor::platforms(&wanted, &facts, &question);
+    let findings = doctor::findings(&facts);
+    if arguments.json {
+        let mut whole =
+            json!({"format": FORMAT, "allranks": env!("CARGO_PKG_VERSION"), "findings": findings});
+        merge(&mut whole, &facts)?;
+        serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "this machine")?;
+        let lines = text::facts(&facts).into_iter();
+        let gap = (!findings.is_empty()).then(String::new);
+        for line in lines.chain(gap).chain(text::findings(&findings)) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out, "\n{}", text::summary(&findings))?;
+    }
+    let is_faulty = findings.iter().any(|finding| match finding.severity {
+        Severity::Fault => true,
+        Severity::Warning | Severity::Note => false,
+    });
+    Ok(if is_faulty {
+        Exit::Unexpected
+    } else {
+        Exit::AsExpected
+    })
+}
+
+/// Adds facts to a map, each under its own name.
+///
+/// # Errors
+/// They cannot be written as JSON.
+pub fn merge(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
+    if let (Some(whole), serde_json::Value::Object(facts)) =
+        (whole.as_object_mut(), serde_json::to_value(facts)?)
+    {
+        whole.extend(facts);
+    }
+    Ok(())
+}
+
+/// The platforms to look for, each with whether somebody named it.
+fn wanted(
+    arguments: &DoctorArguments,
+    suite: &Suite,
+) -> Result<Vec<(Arc<Platform>, bool)>, Failure> {
+    let all = || suite.platforms.iter();
+    if let Some(unknown) = arguments
+        .platform
+        .iter()
+        .find(|name| !all().any(|one| one.name == **name))
+    {
+        let known: Vec<_> = all().map(|one| one.name.as_str()).collect();
+        return Err(Failure::Usage(
+            format!("there is no platform `{unknown}`"),
+            format!(
+                "platforms are {}; add your own with --platforms FILE",
+                known.join(", ")
+            ),
+        ));
+    }
+    let found = all().filter_map(|platform| {
+        let is_wanted = arguments.platform.contains(&platform.name);
+        let is_looked_for = match arguments.platform.is_empty() {
+            true => !suite.on_request.contains(&platform.name),
+            false => is_wanted,
+        };
+        is_looked_for.then(|| (Arc::clone(platform), is_wanted))
+    });
+    Ok(found.collect())
+}

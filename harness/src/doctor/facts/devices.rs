@@ -1,0 +1,125 @@
+//! Devices as their vendor's tool lists them, and who uses them. NVIDIA's so far: asking torch would make a context on
+//! each, and change what is asked for.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Question, torch, who};
+
+/// How long the tool may take; it is slow where the driver has to be woken.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TOOL: &str = "nvidia-smi";
+
+/// A device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Its number on this machine, whatever a mask makes of it.
+    pub index: u32,
+    /// Its vendor's name for this very one.
+    pub uuid: String,
+    /// What it is.
+    pub name: String,
+    /// Its driver's version.
+    pub driver: String,
+    /// Its memory.
+    pub total_mib: u64,
+    /// What of it is not in use.
+    pub free_mib: u64,
+    /// Who uses it.
+    pub users: Vec<Use>,
+}
+
+/// Somebody who uses a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Use {
+    /// `python train.py (pid 4711)`.
+    pub who: String,
+    /// Memory on the device, if the tool tells.
+    pub used_mib: Option<u64>,
+}
+
+/// The devices, and what the tool complained of.
+pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
+    let Some(tool) = question.program(TOOL) else {
+        return (Vec::new(), None);
+    };
+    let ask = |query: &str| {
+        let mut command = Command::new(&tool);
+        command.args([query, "--format=csv,noheader,nounits"]);
+        match torch::run(command, PATIENCE) {
+            Err(error) => Err(error.to_string()),
+            Ok((_, None)) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
+            Ok((text, Some(status))) if status.success() => Ok(text),
+            Ok((text, Some(_))) => Err(text.split_whitespace().collect::<Vec<_>>().join(" ")),
+        }
+    };
+    let devices = ask("--query-gpu=index,uuid,name,driver_version,memory.total,memory.free");
+    match devices {
+        Err(trouble) => (Vec::new(), Some(format!("{TOOL}: {trouble}"))),
+        Ok(devices) => {
+            let users = ask("--query-compute-apps=gpu_uuid,pid,used_gpu_memory");
+            (read(&devices, &users.unwrap_or_default(), who), None)
+        }
+    }
+}
+
+/// Reads the tool's two tables.
+fn read(devices: &str, users: &str, who: impl Fn(u32) -> String) -> Vec<Device> {
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect();
+        text.lines().map(cells).collect()
+    };
+    let users = rows(users);
+    rows(devices)
+        .iter()
+        .filter_map(|row| {
+            let [index, uuid, name, driver, total, free] = row.as_slice() else {
+                return None;
+            };
+            let users = users.iter().filter_map(|row| match row.as_slice() {
+                [device, pid, used] if device == uuid => Some(Use {
+                    who: pid.parse().map_or_else(|_| format!("pid {pid}"), &who),
+                    used_mib: used.parse().ok(),
+                }),
+                _ => None,
+            });
+            Some(Device {
+                index: index.parse().ok()?,
+                uuid: uuid.clone(),
+                name: name.clone(),
+                driver: driver.clone(),
+                total_mib: total.parse().ok()?,
+                free_mib: free.parse().ok()?,
+                users: users.collect(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tools_tables_are_joined() {
+        let devices = "0, GPU-a, NVIDIA H200, 580.95.05, 143771, 143163\n1, GPU-b, NVIDIA H200, 580.95.05, 143771, 1000\n\
+                       warning, this is no device\n";
+        let users = "GPU-b, 77, 142000\nGPU-b, 78, [N/A]\n";
+        let found = read(devices, users, |pid| format!("x (pid {pid})"));
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            (found[0].total_mib, found[0].free_mib, found[0].users.len()),
+            (143_771, 143_163, 0)
+        );
+        let who = |who: &str, used_mib| Use {
+            who: who.to_owned(),
+            used_mib,
+        };
+        assert_eq!(
+            found[1].users,
+            [who("x (pid 77)", Some(142_000)), who("x (pid 78)", None)]
+        );
+    }
+}

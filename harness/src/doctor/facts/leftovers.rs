@@ -1,0 +1,86 @@
+//! Ranks that run here now, whoever started them: processes whose environments say `RANK` and `WORLD_SIZE`. Linux only.
+
+use serde::Serialize;
+
+/// A rank that runs here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    /// `python train.py (pid 4711)`.
+    pub who: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its rank and the size of its world, as its environment has them.
+    pub place: String,
+    /// Where its world meets, if its environment says.
+    pub port: Option<String>,
+    /// Whether what started it is gone.
+    pub is_orphan: bool,
+    /// Its age in seconds, if known.
+    pub seconds: Option<u64>,
+}
+
+/// All of them but this process and those it comes from.
+#[cfg(target_os = "linux")]
+pub(super) fn look() -> Vec<Leftover> {
+    use std::collections::{HashMap, HashSet};
+    use std::ffi::OsStr;
+
+    use procfs::process::all_processes;
+    use procfs::{Current, Uptime};
+
+    use super::who;
+
+    let all: HashMap<i32, _> = all_processes()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|process| Some((process.pid(), (process.stat().ok()?, process))))
+        .collect();
+    let mut line = HashSet::new();
+    let mut next = std::process::id().cast_signed();
+    while line.insert(next)
+        && let Some((stat, _)) = all.get(&next)
+    {
+        next = stat.ppid;
+    }
+    let uptime = Uptime::current().ok().map(|uptime| uptime.uptime);
+    let mut found: Vec<Leftover> = all
+        .values()
+        .filter(|(stat, _)| !line.contains(&stat.pid))
+        .filter_map(|(stat, process)| {
+            let environment = process.environ().ok()?;
+            let text = |name: &str| {
+                let value = environment.get(OsStr::new(name))?;
+                Some(value.to_string_lossy().into_owned())
+            };
+            let (rank, world) = (text("RANK")?, text("WORLD_SIZE")?);
+            // A helper that a rank has started inherits its environment; the rank is enough.
+            let has_parent = all.get(&stat.ppid).is_some_and(|(_, parent)| {
+                parent
+                    .environ()
+                    .is_ok_and(|of| of.get(OsStr::new("RANK")).is_some_and(|one| **one == *rank))
+            });
+            if has_parent {
+                return None;
+            }
+            let pid = stat.pid.cast_unsigned();
+            let started = stat.starttime as f64 / procfs::ticks_per_second() as f64;
+            Some(Leftover {
+                who: who(pid),
+                pid,
+                place: format!("rank {rank} of {world}"),
+                port: text("MASTER_PORT"),
+                is_orphan: stat.ppid <= 1,
+                seconds: uptime.map(|now| (now - started).max(0.0) as u64),
+            })
+        })
+        .collect();
+    found.sort_by_key(|one| one.pid);
+    found
+}
+
+/// All of them but this process and those it comes from.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn look() -> Vec<Leftover> {
+    Vec::new()
+}

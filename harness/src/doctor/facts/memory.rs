@@ -1,0 +1,79 @@
+//! Memory and disks.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Memory and disks.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Memory {
+    /// Memory of the machine, or of the control group this process is in, if that is less, in MiB.
+    pub total_mib: Option<u64>,
+    /// What of it is to be had, in MiB.
+    pub available_mib: Option<u64>,
+    /// Memory that processes share through files.
+    pub shm: Option<Space>,
+    /// Temporary files.
+    pub temporary: Option<Space>,
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// Where it is mounted, or a folder on it.
+    pub path: String,
+    /// Its size.
+    pub total_mib: u64,
+    /// What of it this user may fill.
+    pub free_mib: u64,
+}
+
+pub(super) fn look() -> Memory {
+    let (mut total, mut available) = (meminfo("MemTotal:"), meminfo("MemAvailable:"));
+    if let Some((limit, used)) = group() {
+        let left = limit.saturating_sub(used);
+        total = Some(total.map_or(limit, |total| total.min(limit)));
+        available = Some(available.map_or(left, |available| available.min(left)));
+    }
+    Memory {
+        total_mib: total,
+        available_mib: available,
+        shm: space(Path::new("/dev/shm")),
+        temporary: space(&std::env::temp_dir()),
+    }
+}
+
+fn space(path: &Path) -> Option<Space> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    let mib = |blocks: u64| blocks.saturating_mul(found.f_frsize) >> 20;
+    Some(Space {
+        path: path.display().to_string(),
+        total_mib: mib(found.f_blocks),
+        free_mib: mib(found.f_bavail),
+    })
+}
+
+fn meminfo(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib >> 10)
+}
+
+/// Limit and use of this process's control group as a container sees it, if there is a limit, in MiB. What files
+/// occupy in its cache is given back on demand, and counts as free.
+fn group() -> Option<(u64, u64)> {
+    let number = |name: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    let cached = || {
+        let text = std::fs::read_to_string("/sys/fs/cgroup/memory.stat").ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("inactive_file "))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let used = number("memory.current")?.saturating_sub(cached().unwrap_or(0));
+    Some((number("memory.max")? >> 20, used >> 20))
+}

@@ -1,0 +1,268 @@
+//! Names and interfaces, and which of them backends would choose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::{Depth, Question, torch};
+
+/// How long a name may take, longer than a name server that does not answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// The same for the record of a run, which waits for it.
+const HASTE: Duration = Duration::from_secs(2);
+/// What Gloo's and torch's sockets do with their peers' addresses: torch logs them by name.
+const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0), 0)";
+
+/// Names and interfaces.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Network {
+    /// This machine's name.
+    pub hostname: String,
+    /// What it resolves to.
+    pub host: Lookup,
+    /// What `MASTER_ADDR` resolves to, if it is set.
+    pub master: Option<Lookup>,
+    /// Interfaces, in the system's order.
+    pub interfaces: Vec<Interface>,
+    /// Interfaces of RDMA devices; empty: there are none.
+    pub rdma: Vec<String>,
+    /// The interface or address each backend would choose, by the backend's name; absent: it is not known.
+    pub chosen: BTreeMap<String, String>,
+    /// Seconds to find the name of `::ffff:127.0.0.1`, as torch does when it connects to a store on this machine; absent: not tried.
+    pub reverse_seconds: Option<f64>,
+}
+
+/// What a name resolves to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lookup {
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Why there are none.
+    pub error: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether one of them is this machine's.
+    pub is_here: bool,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interface {
+    /// `eth0`.
+    pub name: String,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// Whether it reaches this machine only.
+    pub is_loopback: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+pub(super) fn look(question: &Question) -> Network {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let interfaces = interfaces();
+    let patience = match question.depth {
+        Depth::Everything => PATIENCE,
+        Depth::Record => HASTE,
+    };
+    let ask = |name: &str| resolve(name, patience);
+    let host = ask(&name);
+    let master = question
+        .environment
+        .get("MASTER_ADDR")
+        .map(|name| ask(name));
+    let reverse_seconds = match (question.depth, &question.python) {
+        (Depth::Everything, Some(python)) => {
+            let mut command = Command::new(&python.path);
+            command.args(["-S", "-c", REVERSE]);
+            let began = Instant::now();
+            let ran = torch::run(command, PATIENCE);
+            ran.is_ok().then(|| began.elapsed().as_secs_f64())
+        }
+        (Depth::Record, _) | (_, None) => None,
+    };
+    Network {
+        chosen: choose(&question.environment, &interfaces, &host),
+        hostname: name,
+        host,
+        master,
+        interfaces,
+        rdma: names_in("/sys/class/infiniband"),
+        reverse_seconds,
+    }
+}
+
+/// Which interface backends would choose: by their variables, else as their sources say. Gloo takes the address that
+/// the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
+/// `ib*`, then anything but `docker*` and `lo`, then `docker*`, then `lo` (`ncclFindInterfaces`).
+fn choose(
+    environment: &BTreeMap<String, String>,
+    interfaces: &[Interface],
+    host: &Lookup,
+) -> BTreeMap<String, String> {
+    let usable = || {
+        let up = interfaces.iter().filter(|one| one.is_up);
+        up.filter(|one| !one.addresses.is_empty())
+    };
+    let named = |variable: &str| {
+        let value = environment.get(variable).filter(|value| !value.is_empty());
+        value.map(|value| format!("{value} ({variable})"))
+    };
+    let of_host = host.addresses.iter().find_map(|address| {
+        let found = interfaces
+            .iter()
+            .find(|one| one.addresses.contains(address));
+        let is_loopback = address.is_loopback();
+        let found = found.or_else(|| interfaces.iter().find(|one| is_loopback && one.is_loopback));
+        found.map(|one| format!("{} ({address}, what the hostname resolves to)", one.name))
+    });
+    let gloo = named("GLOO_SOCKET_IFNAME").or(of_host).or_else(|| {
+        let is_known = host.error.is_some() || !host.addresses.is_empty();
+        is_known.then(|| {
+            "loopback (the hostname does not resolve to an address of this machine)".to_owned()
+        })
+    });
+    let rank = |name: &str| match name {
+        _ if name.starts_with("ib") => 0,
+        _ if name.starts_with("docker") => 2,
+        _ if name.starts_with("lo") => 3,
+        _ => 1,
+    };
+    let nccl = named("NCCL_SOCKET_IFNAME").or_else(|| {
+        usable()
+            .min_by_key(|one| rank(&one.name))
+            .map(|one| one.name.clone())
+    });
+    let ccl = named("CCL_KVS_IFACE");
+    [("gloo", gloo), ("nccl", nccl), ("oneccl", ccl)]
+        .into_iter()
+        .filter_map(|(name, chosen)| Some((name.to_owned(), chosen?)))
+        .collect()
+}
+
+/// Looks a name up, for so long.
+fn resolve(name: &str, patience: Duration) -> Lookup {
+    let (sender, answer) = channel();
+    let asked = name.to_owned();
+    let began = Instant::now();
+    // It cannot be interrupted: a thread that is late is left to end with the process.
+    thread::spawn(move || sender.send((asked.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
+    let answer = answer.recv_timeout(patience);
+    let seconds = began.elapsed().as_secs_f64();
+    let (addresses, error) = match answer {
+        Ok(Ok(found)) => {
+            let found: BTreeSet<IpAddr> = found.iter().map(|address| address.ip()).collect();
+            (found.into_iter().collect(), None)
+        }
+        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+        Err(_) => (
+            Vec::new(),
+            Some(format!("no answer within {} s", patience.as_secs())),
+        ),
+    };
+    Lookup {
+        is_here: addresses
+            .iter()
+            .any(|one: &IpAddr| TcpListener::bind((*one, 0)).is_ok()),
+        addresses,
+        error,
+        seconds,
+    }
+}
+
+fn interfaces() -> Vec<Interface> {
+    use nix::net::if_::InterfaceFlags;
+
+    let mut all: Vec<Interface> = Vec::new();
+    for one in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+        let position = all
+            .iter()
+            .position(|known| known.name == one.interface_name);
+        let index = position.unwrap_or(all.len());
+        if position.is_none() {
+            all.push(Interface {
+                name: one.interface_name.clone(),
+                is_up: one.flags.contains(InterfaceFlags::IFF_UP),
+                is_loopback: one.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+                addresses: Vec::new(),
+            });
+        }
+        let address = one.address.and_then(|address| {
+            let v4 = address.as_sockaddr_in().map(|found| IpAddr::V4(found.ip()));
+            v4.or_else(|| {
+                address
+                    .as_sockaddr_in6()
+                    .map(|found| IpAddr::V6(found.ip()))
+            })
+        });
+        all[index].addresses.extend(address);
+    }
+    all
+}
+
+fn names_in(folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, address: &str) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            is_up: true,
+            is_loopback: name == "lo",
+            addresses: vec![address.parse().unwrap()],
+        }
+    }
+
+    #[test]
+    fn backends_choose_as_their_sources_say() {
+        let interfaces = [
+            interface("lo", "127.0.0.1"),
+            interface("docker0", "172.17.0.1"),
+            interface("eth0", "10.0.0.7"),
+        ];
+        let host = |address: &str| Lookup {
+            addresses: vec![address.parse().unwrap()],
+            ..Lookup::default()
+        };
+        let none = BTreeMap::new();
+        let chosen = choose(&none, &interfaces, &host("127.0.1.1"));
+        assert_eq!(
+            chosen["gloo"],
+            "lo (127.0.1.1, what the hostname resolves to)"
+        );
+        assert_eq!(chosen["nccl"], "eth0");
+        let chosen = choose(&none, &interfaces, &host("10.0.0.7"));
+        assert_eq!(
+            chosen["gloo"],
+            "eth0 (10.0.0.7, what the hostname resolves to)"
+        );
+        let chosen = choose(&none, &interfaces[..2], &host("10.9.9.9"));
+        assert!(chosen["gloo"].starts_with("loopback"), "{chosen:?}");
+        assert_eq!(chosen["nccl"], "docker0");
+        let named = [
+            ("NCCL_SOCKET_IFNAME", "lo"),
+            ("GLOO_SOCKET_IFNAME", "docker0"),
+        ];
+        let named = named.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let chosen = choose(&named.into(), &interfaces, &host("10.0.0.7"));
+        assert_eq!(chosen["nccl"], "lo (NCCL_SOCKET_IFNAME)");
+        assert_eq!(chosen["gloo"], "docker0 (GLOO_SOCKET_IFNAME)");
+    }
+}

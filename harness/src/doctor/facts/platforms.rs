@@ -1,0 +1,87 @@
+//! Platforms: found, or why not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{Facts, Question};
+use crate::platform::{Evidence, Observed, Platform, probe};
+
+/// A platform that was looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PlatformFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether somebody named it on the command line.
+    pub is_wanted: bool,
+    /// Whether it is a device of its own, not the host.
+    pub has_devices: bool,
+    /// Why it cannot be used; none if it can.
+    pub trouble: Option<String>,
+    /// Number of devices, if known.
+    pub devices: Option<u64>,
+    /// Its backends, and whether this torch has them; empty if that could not be asked.
+    pub backends: BTreeMap<String, bool>,
+    /// The variable that hides devices from a process.
+    pub mask: Option<String>,
+    /// The vendor's tool.
+    pub tool: Option<String>,
+    /// Whether that is installed.
+    pub has_tool: bool,
+}
+
+/// Looks for platforms, in the interpreter of the question. Where torch can be imported only without the packages that load
+/// themselves, they are looked for without.
+#[must_use]
+pub fn platforms(
+    wanted: &[(Arc<Platform>, bool)],
+    facts: &Facts,
+    question: &Question,
+) -> Vec<PlatformFacts> {
+    let Some(python) = &question.python else {
+        return Vec::new();
+    };
+    let torch = facts.torch.as_ref();
+    let without = torch.and_then(|torch| torch.without_autoload.as_ref());
+    let is_alone = without.is_some_and(|import| import.build().is_some());
+    let is_there = is_alone || torch.is_some_and(|torch| torch.import.build().is_some());
+    wanted
+        .par_iter()
+        .map(|(platform, is_wanted)| {
+            let mut asked = Platform::clone(platform);
+            if is_alone {
+                asked
+                    .env
+                    .insert("TORCH_DEVICE_BACKEND_AUTOLOAD".to_owned(), "0".to_owned());
+            }
+            let observed = match is_there {
+                true => probe(&python.path, &asked),
+                false => Observed {
+                    usable: Err("torch cannot be imported".to_owned()),
+                    torch: None,
+                    count: None,
+                    backends: BTreeMap::new(),
+                },
+            };
+            let tool = platform.tool.as_ref();
+            PlatformFacts {
+                name: platform.name.clone(),
+                is_wanted: *is_wanted,
+                has_devices: match platform.evidence {
+                    Evidence::Hardware => true,
+                    Evidence::Host | Evidence::Simulated => false,
+                },
+                trouble: observed.usable.err(),
+                devices: observed.count,
+                backends: observed.backends,
+                mask: platform.visible_devices.clone(),
+                tool: tool.cloned(),
+                has_tool: tool
+                    .and_then(|tool| tool.split_whitespace().next())
+                    .is_some_and(|tool| question.program(tool).is_some()),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,105 @@
+//! Ports at which jobs meet: free, or whose.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde::Serialize;
+
+use super::who;
+use crate::host::{Voice, listeners, voice};
+
+/// Where torchrun's ranks and agents meet if nobody says otherwise.
+const DEFAULTS: [u16; 2] = [29400, 29500];
+/// Below it only the administrator listens, where the system does not say.
+const PRIVILEGED: u16 = 1024;
+
+/// A port at which jobs meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Port {
+    /// Its number.
+    pub port: u16,
+    /// Whether it is `MASTER_PORT`.
+    pub is_master: bool,
+    /// Who listens there: `python train.py (pid 4711)`, `a process of another user`. Empty: it is free.
+    pub owners: Vec<String>,
+    /// Whether a store of PyTorch's answers there.
+    pub is_store: bool,
+    /// Whether this user may listen there.
+    pub is_allowed: bool,
+    /// Whether the system gives it to outgoing connections.
+    pub is_ephemeral: bool,
+}
+
+pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
+    let master = environment
+        .get("MASTER_PORT")
+        .and_then(|text| text.trim().parse().ok());
+    let mut numbers: Vec<u16> = DEFAULTS
+        .into_iter()
+        .chain(master)
+        .filter(|port| *port != 0)
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let there = listeners(&numbers);
+    let first_open =
+        number("/proc/sys/net/ipv4/ip_unprivileged_port_start", 0).unwrap_or(PRIVILEGED);
+    let is_root = rustix::process::geteuid().is_root();
+    let range = "/proc/sys/net/ipv4/ip_local_port_range";
+    let ephemeral = number(range, 0).zip(number(range, 1));
+    numbers
+        .into_iter()
+        .map(|port| {
+            let owners: Vec<String> = there
+                .iter()
+                .filter(|one| one.port == port)
+                .map(|one| {
+                    let stranger = || "a process of another user".to_owned();
+                    one.pid.map_or_else(stranger, who)
+                })
+                .collect();
+            Port {
+                port,
+                is_master: master == Some(port),
+                is_store: !owners.is_empty()
+                    && voice((Ipv4Addr::LOCALHOST, port).into()) == Some(Voice::Store),
+                owners,
+                is_allowed: is_root || port >= first_open,
+                is_ephemeral: ephemeral.is_some_and(|(low, high)| (low..=high).contains(&port)),
+            }
+        })
+        .collect()
+}
+
+fn number(file: &str, index: usize) -> Option<u16> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.split_whitespace().nth(index)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_port_has_an_owner_while_somebody_listens() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let environment = BTreeMap::from([("MASTER_PORT".to_owned(), port.to_string())]);
+        let master = || {
+            look(&environment)
+                .into_iter()
+                .find(|one| one.is_master)
+                .unwrap()
+        };
+        let busy = master();
+        let pid = format!("(pid {})", std::process::id());
+        assert!(
+            busy.owners.iter().any(|owner| owner.ends_with(&pid)),
+            "{busy:?}"
+        );
+        assert!(!busy.is_store && busy.is_allowed);
+        drop(socket);
+        assert_eq!(master().owners, Vec::<String>::new());
+    }
+}

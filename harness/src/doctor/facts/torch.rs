@@ -1,0 +1,327 @@
+//! The interpreter's torch: whether it can be imported, and if not, whose fault that is. In a process of its own with a
+//! time limit, with the backends that load themselves and, if that fails, without them and with each of them alone.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Depth, Question};
+use crate::platform::Interpreter;
+use crate::platform::probe::{read, wait};
+
+const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
+const MARK: &str = "ALLRANKS-DOCTOR ";
+/// The variable that keeps packages from loading themselves when torch is imported.
+const AUTOLOAD: &str = "TORCH_DEVICE_BACKEND_AUTOLOAD";
+
+/// An interpreter and its torch.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TorchFacts {
+    /// The interpreter.
+    pub python: String,
+    /// Why it is that one.
+    pub why: String,
+    /// Versions of the packages that matter, by name.
+    pub packages: BTreeMap<String, String>,
+    /// Packages that torch loads when it is imported.
+    pub entry_points: Vec<EntryPoint>,
+    /// What `import torch` comes to.
+    pub import: Import,
+    /// The same with `TORCH_DEVICE_BACKEND_AUTOLOAD=0`; none if the first was well, or if nothing loads itself.
+    pub without_autoload: Option<Import>,
+    /// Of the entry points, those that fail when they are loaded alone, and how.
+    pub broken: BTreeMap<String, Import>,
+}
+
+/// An entry point of the group `torch.backends`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryPoint {
+    /// Its name.
+    pub name: String,
+    /// `module:function`.
+    pub value: String,
+    /// Its package, if known.
+    pub package: Option<String>,
+}
+
+/// What an `import torch` comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Import {
+    /// Torch is there.
+    Works(Box<Build>),
+    /// The interpreter cannot be started, or is none: why.
+    NoPython(String),
+    /// There is no torch.
+    NoTorch,
+    /// It raises.
+    Raises {
+        /// Its words.
+        error: String,
+        /// `FILE:LINE` of what raised, if that is not torch itself.
+        at: Option<String>,
+    },
+    /// It ends the interpreter.
+    Dies {
+        /// How.
+        how: Died,
+        /// What was being tried.
+        trying: String,
+        /// `FILE:LINE`, if Python could tell.
+        at: Option<String>,
+    },
+    /// It does not return.
+    Hangs {
+        /// What was being tried.
+        trying: String,
+        /// `FILE:LINE`, if Python could tell.
+        at: Option<String>,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+}
+
+impl Default for Import {
+    fn default() -> Self {
+        Self::Works(Box::default())
+    }
+}
+
+impl Import {
+    /// The torch, if there is one.
+    #[must_use]
+    pub fn build(&self) -> Option<&Build> {
+        match self {
+            Self::Works(build) => Some(build),
+            Self::NoPython(_)
+            | Self::NoTorch
+            | Self::Raises { .. }
+            | Self::Dies { .. }
+            | Self::Hangs { .. } => None,
+        }
+    }
+}
+
+/// How an interpreter ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Died {
+    /// A signal.
+    Signal(i32),
+    /// An exit code, and the last thing it said.
+    Code(i32, String),
+}
+
+/// What a torch is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Build {
+    /// `2.11.0+cu130`.
+    pub version: String,
+    /// CUDA it was built for.
+    pub cuda: Option<String>,
+    /// ROCm it was built for.
+    pub hip: Option<String>,
+    /// oneAPI it was built for.
+    pub xpu: Option<String>,
+    /// Whether it has `torch.distributed`.
+    pub distributed: bool,
+    /// Backends and whether they are built in.
+    pub backends: BTreeMap<String, bool>,
+    /// NCCL's version.
+    pub nccl: Option<String>,
+    /// The type of its accelerator, whether there is one or not.
+    pub device_type: Option<String>,
+    /// How many of them it sees.
+    pub devices: u64,
+    /// Their names.
+    pub device_names: Vec<String>,
+    /// Whether one says it can reach another's memory, by rows.
+    pub peers: Option<Vec<Vec<bool>>>,
+    /// Why it could not be asked for devices.
+    pub trouble: Option<String>,
+}
+
+/// One of the script's lines.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    packages: Option<BTreeMap<String, String>>,
+    entry_points: Option<Vec<EntryPoint>>,
+    trying: Option<String>,
+    found: Option<Build>,
+    failed: Option<Failed>,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    error: String,
+    missing: Option<String>,
+    at: Option<String>,
+}
+
+/// One start of the interpreter.
+struct Answer {
+    packages: BTreeMap<String, String>,
+    entry_points: Vec<EntryPoint>,
+    import: Import,
+}
+
+/// Looks; takes as long as `import torch`, and up to `patience` for each entry point and twice more if that hangs.
+pub(super) fn look(python: &Interpreter, question: &Question) -> TorchFacts {
+    let first = ask(python, question, false, None);
+    let mut facts = TorchFacts {
+        python: python.path.display().to_string(),
+        why: python.why.clone(),
+        packages: first.packages,
+        entry_points: first.entry_points,
+        import: first.import,
+        ..TorchFacts::default()
+    };
+    let can_be_theirs = match facts.import {
+        Import::Works(_) | Import::NoPython(_) | Import::NoTorch => false,
+        Import::Raises { .. } | Import::Dies { .. } | Import::Hangs { .. } => true,
+    };
+    if can_be_theirs && !facts.entry_points.is_empty() && question.depth == Depth::Everything {
+        let without = ask(python, question, true, None).import;
+        if without.build().is_some() {
+            for point in &facts.entry_points {
+                let alone = ask(python, question, true, Some(&point.name)).import;
+                if alone.build().is_none() {
+                    facts.broken.insert(point.name.clone(), alone);
+                }
+            }
+        }
+        facts.without_autoload = Some(without);
+    }
+    facts
+}
+
+fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str>) -> Answer {
+    let mut answer = Answer {
+        packages: BTreeMap::new(),
+        entry_points: Vec::new(),
+        import: Import::NoTorch,
+    };
+    let wanted = serde_json::json!({
+        "load": load,
+        "peers": question.depth == Depth::Everything,
+        "patience": question.patience.as_secs_f64(),
+    });
+    let mut command = Command::new(&python.path);
+    command.args(["-c", SCRIPT, &wanted.to_string()]);
+    if alone {
+        command.env(AUTOLOAD, "0");
+    }
+    let (text, end) = match run(command, question.patience) {
+        Ok(ran) => ran,
+        Err(error) => {
+            answer.import = Import::NoPython(error.to_string());
+            return answer;
+        }
+    };
+    let mut trying = None;
+    for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
+        let line: Line = serde_json::from_str(line).unwrap_or_default();
+        answer.packages.extend(line.packages.unwrap_or_default());
+        answer
+            .entry_points
+            .extend(line.entry_points.unwrap_or_default());
+        trying = line.trying.or(trying);
+        if let Some(found) = line.found {
+            answer.import = Import::Works(Box::new(found));
+            return answer;
+        }
+        if let Some(failed) = line.failed {
+            answer.import = match failed.missing.as_deref() {
+                Some("torch") => Import::NoTorch,
+                Some(_) | None => Import::Raises {
+                    error: failed.error,
+                    at: failed.at,
+                },
+            };
+            return answer;
+        }
+    }
+    answer.import = match (end, trying) {
+        (None, trying) => Import::Hangs {
+            trying: trying.unwrap_or_else(|| "the start of the interpreter".to_owned()),
+            at: innermost(&text),
+            seconds: question.patience.as_secs(),
+        },
+        (Some(status), Some(trying)) => Import::Dies {
+            how: died(status, &text),
+            trying,
+            at: innermost(&text),
+        },
+        (Some(status), None) => Import::NoPython(match died(status, &text) {
+            Died::Signal(signal) => format!("it was killed by signal {signal}"),
+            Died::Code(code, last) => format!("it ended with code {code}: {last}"),
+        }),
+    };
+    answer
+}
+
+/// Runs a command in a process group of its own; all that it wrote, and how it ended: none if the time was over.
+pub(super) fn run(
+    mut command: Command,
+    patience: Duration,
+) -> std::io::Result<(String, Option<std::process::ExitStatus>)> {
+    let mut output = tempfile::tempfile()?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let end = wait(child, patience)?;
+    Ok((read(&mut output)?, end))
+}
+
+fn died(status: std::process::ExitStatus, text: &str) -> Died {
+    match status.signal() {
+        Some(signal) => Died::Signal(signal),
+        None => {
+            let mut lines = text.lines().rev().map(str::trim);
+            let last = lines.find(|line| !line.is_empty() && !line.starts_with(MARK));
+            Died::Code(
+                status.code().unwrap_or_default(),
+                last.unwrap_or_default().to_owned(),
+            )
+        }
+    }
+}
+
+/// The innermost place that faulthandler wrote down and that is in a file of somebody's: `  File "x.py", line 3 in f`.
+fn innermost(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (file, rest) = line
+            .trim()
+            .strip_prefix("File \"")?
+            .split_once("\", line ")?;
+        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let is_pythons = file.starts_with('<') || file.contains("importlib");
+        (!is_pythons && !number.is_empty()).then(|| format!("{file}:{number}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_place_is_that_of_a_file() {
+        let text = "noise\nFatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n  \
+                    File \"<frozen importlib._bootstrap>\", line 241 in _call\n  \
+                    File \"/x/site-packages/vena/core.py\", line 7 in _autoload\n  \
+                    File \"/x/site-packages/torch/__init__.py\", line 2800 in _import\n";
+        assert_eq!(
+            innermost(text).as_deref(),
+            Some("/x/site-packages/vena/core.py:7")
+        );
+        assert_eq!(innermost("nothing"), None);
+    }
+}

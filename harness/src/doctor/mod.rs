@@ -1,0 +1,24 @@
+//! What this machine has, what is wrong with it, and how to get past it.
+//!
+//! Data flows one way: collectors look and judge nothing, rules judge [`Facts`] and look at nothing, [`text`] shows both.
+//!
+//! ```text
+//! machine ──► facts ──► rules ──► findings ──► text, JSON, exit code
+//!               └─────────────────────────────► environment.json of every run
+//! ```
+//!
+//! To add a rule: a function from [`Facts`] to [`Finding`]s in the file of `rules` that has its noun, an entry in
+//! `rules::RULES`, and beside it a test with the fault and one without. If it needs a fact that is not there, a field in
+//! the file of `facts` that has its noun. Rules see no machine, so their tests need none.
+
+mod facts;
+mod finding;
+mod rules;
+pub mod text;
+
+pub use facts::{
+    Build, Depth, Device, Died, EntryPoint, Facts, Import, Interface, Leftover, Limits, Lookup,
+    Memory, Network, PlatformFacts, Port, Question, Space, TorchFacts, Use, collect, platforms,
+};
+pub use finding::{Finding, Severity};
+pub use rules::findings;

@@ -1,0 +1,158 @@
+//! Devices, and who uses them.
+
+use super::super::Severity::{Fault, Note, Warning};
+use super::super::{Device, Facts, Finding};
+
+/// The most of anything that is listed.
+const SHOWN: usize = 4;
+
+/// The vendor's tool is there and does not work.
+pub(super) fn tool(facts: &Facts) -> Vec<Finding> {
+    let found = facts.tool_trouble.as_ref().map(|trouble| {
+        Finding::new(
+            Fault,
+            "tool-broken",
+            format!("the vendor's tool does not work: {trouble}"),
+            "mostly the driver's kernel module is not loaded, or of another version than its libraries",
+            "load the module or restart the machine; in a container, pass the devices in",
+        )
+    });
+    found.into_iter().collect()
+}
+
+/// Devices differ in free memory, or somebody uses them.
+pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let free = || facts.devices.iter().map(|device| device.free_mib);
+    if let (Some(least), Some(most)) = (free().min(), free().max())
+        && least * 10 < most * 9
+    {
+        let row = |device: &Device| {
+            format!(
+                "{}: {} of {} MiB",
+                device.index, device.free_mib, device.total_mib
+            )
+        };
+        let table: Vec<String> = facts.devices.iter().map(row).collect();
+        found.push(Finding::new(
+            Warning,
+            "memory-unbalanced",
+            format!("free memory differs between devices, {least} to {most} MiB"),
+            format!(
+                "{}; programs that size their caches alike on every rank run out on one",
+                table.join("; ")
+            ),
+            "end what uses the fuller ones, or leave these out with a mask",
+        ));
+    }
+    let users: Vec<String> = facts
+        .devices
+        .iter()
+        .flat_map(|device| {
+            device.users.iter().map(|user| {
+                let used = user
+                    .used_mib
+                    .map_or(String::new(), |mib| format!(", {mib} MiB"));
+                format!("device {}: {}{used}", device.index, user.who)
+            })
+        })
+        .collect();
+    if !users.is_empty() {
+        found.push(Finding::new(
+            Warning,
+            "devices-in-use",
+            format!("{} process(es) use the devices", users.len()),
+            list(&users),
+            "end them if they are left over; else take other devices, with a mask",
+        ));
+    }
+    found
+}
+
+/// Devices cannot reach each other's memory.
+pub(super) fn peers(facts: &Facts) -> Vec<Finding> {
+    let build = facts.torch.as_ref().and_then(|torch| torch.import.build());
+    let Some(matrix) = build.and_then(|build| build.peers.as_ref()) else {
+        return Vec::new();
+    };
+    let apart: Vec<String> = matrix
+        .iter()
+        .enumerate()
+        .flat_map(|(one, row)| {
+            let apart = row.iter().enumerate().filter(|(_, reaches)| !**reaches);
+            apart.map(move |(other, _)| format!("{one} to {other}"))
+        })
+        .collect();
+    if apart.is_empty() {
+        return Vec::new();
+    }
+    vec![Finding::new(
+        Warning,
+        "no-peer-access",
+        format!(
+            "{} pair(s) of devices have no access to each other's memory",
+            apart.len()
+        ),
+        format!(
+            "{}; collectives between them go by way of the host",
+            list(&apart)
+        ),
+        "nvidia-smi topo -m shows what is between them; IOMMU and ACS settings of the machine forbid it, or containers that hide devices",
+    )]
+}
+
+/// Ranks that run here now.
+pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let (orphans, others): (Vec<_>, Vec<_>) = facts.leftovers.iter().partition(|one| one.is_orphan);
+    let shown = |all: &[&super::super::Leftover]| {
+        let line = |one: &&super::super::Leftover| {
+            let port = one
+                .port
+                .as_ref()
+                .map_or(String::new(), |port| format!(" at port {port}"));
+            let age = one
+                .seconds
+                .map_or(String::new(), |age| format!(", {age} s old"));
+            format!("{}: {}{port}{age}", one.who, one.place)
+        };
+        list(&all.iter().map(line).collect::<Vec<_>>())
+    };
+    if !orphans.is_empty() {
+        let pids: Vec<_> = orphans.iter().map(|one| one.pid.to_string()).collect();
+        found.push(Finding::new(
+            Warning,
+            "leftover-ranks",
+            format!(
+                "{} rank(s) live on without what started them",
+                orphans.len()
+            ),
+            format!("{}; they hold ports, memory and devices", shown(&orphans)),
+            format!("unless they are meant to: kill {}", pids.join(" ")),
+        ));
+    }
+    if !others.is_empty() {
+        found.push(Finding::new(
+            Note,
+            "ranks-running",
+            format!("{} rank(s) of other jobs run here", others.len()),
+            shown(&others),
+            "nothing, if that is known; measured times are theirs too",
+        ));
+    }
+    found
+}
+
+/// The first few, and how many more.
+fn list(all: &[String]) -> String {
+    let shown = all
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("; ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}

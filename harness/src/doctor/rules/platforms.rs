@@ -1,0 +1,118 @@
+//! Platforms that cannot be used. That a platform is not on this machine is no fault, unless somebody named it.
+
+use super::super::Severity::{Fault, Note, Warning};
+use super::super::{Facts, Finding, PlatformFacts};
+
+/// What the probe's words amount to. It writes one line for people; the words it uses are tried in
+/// `platform::probe`'s tests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Missing,
+    Broken,
+    Version,
+    NoDevices,
+    NoBackend,
+    Uncountable,
+}
+
+fn kind(reason: &str) -> Kind {
+    let has = |words: &[&str]| words.iter().any(|words| reason.contains(words));
+    if has(&["is not installed for", "is required, and"]) {
+        Kind::Missing
+    } else if has(&["0 devices"]) {
+        Kind::NoDevices
+    } else if reason.starts_with('`') {
+        Kind::Uncountable
+    } else if has(&["this build of torch has no"]) {
+        Kind::NoBackend
+    } else if has(&["failed: ", "killed by", "ended with code", "did not answer"]) {
+        Kind::Broken
+    } else {
+        Kind::Version
+    }
+}
+
+/// A platform cannot be used, and somebody wants it, or half of it is there.
+pub(super) fn trouble(facts: &Facts) -> Vec<Finding> {
+    let has_torch = facts.torch.as_ref().is_some_and(|torch| {
+        let without = torch.without_autoload.as_ref();
+        torch.import.build().is_some() || without.is_some_and(|import| import.build().is_some())
+    });
+    if !has_torch {
+        // One fault is enough; it has its own finding.
+        return Vec::new();
+    }
+    let found = facts.platforms.iter().filter_map(|platform| {
+        let reason = platform.trouble.as_deref()?;
+        one(platform, reason)
+    });
+    found.collect()
+}
+
+fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
+    let what = format!("platform {} cannot be used: {reason}", platform.name);
+    let wanted = |otherwise| {
+        if platform.is_wanted {
+            Some(Fault)
+        } else {
+            otherwise
+        }
+    };
+    let tool = match (&platform.tool, platform.has_tool) {
+        (Some(tool), true) => format!("`{tool}` is installed"),
+        (Some(tool), false) => format!("`{tool}` is not in PATH either"),
+        (None, _) => "no tool of its vendor is known".to_owned(),
+    };
+    let (severity, id, fix) = match kind(reason) {
+        Kind::Missing => (
+            wanted(None)?,
+            "platform-missing",
+            "install the vendor's package for this torch version into this Python",
+        ),
+        Kind::Broken => (
+            Fault,
+            "platform-broken",
+            "the package is installed and unusable: mend its driver or uninstall it",
+        ),
+        Kind::Version => (
+            wanted(Some(Warning))?,
+            "platform-old",
+            "install the version that is asked for",
+        ),
+        Kind::NoDevices => (
+            wanted(None)?,
+            "no-devices",
+            "see whether the vendor's tool lists devices; in a container, they must be passed in; look at its mask",
+        ),
+        Kind::NoBackend => (
+            wanted(platform.has_tool.then_some(Warning))?,
+            "backend-missing",
+            "install a torch that has the backend built in, or the vendor's package that registers it",
+        ),
+        Kind::Uncountable => (
+            wanted(Some(Warning))?,
+            "devices-uncountable",
+            "the package is of another version than the platform's file, or its driver does not answer",
+        ),
+    };
+    Some(Finding::new(severity, id, what, tool, fix))
+}
+
+/// A platform can be used without some of its backends.
+pub(super) fn backends(facts: &Facts) -> Vec<Finding> {
+    let usable = facts.platforms.iter().filter(|one| one.trouble.is_none());
+    let lacking = usable.flat_map(|platform| {
+        let lacking = platform.backends.iter().filter(|(_, is_there)| !**is_there);
+        lacking.map(move |(backend, _)| (platform, backend))
+    });
+    let found = lacking.map(|(platform, backend)| {
+        Finding::new(
+            if platform.is_wanted { Fault } else { Note },
+            "backend-not-built",
+            format!("this torch has no {backend} for {}", platform.name),
+            "asked with torch.distributed.is_backend_available; names in dir(torch.distributed.Backend) prove nothing",
+            "install a torch that has it built in, or the vendor's package that registers it",
+        )
+    });
+    found.collect()
+}

@@ -1,0 +1,77 @@
+//! Ports at which jobs meet.
+
+use super::super::Severity::{Fault, Note, Warning};
+use super::super::{Facts, Finding};
+
+/// `MASTER_PORT`.
+pub(super) fn master(facts: &Facts) -> Vec<Finding> {
+    let Some(port) = facts.ports.iter().find(|port| port.is_master) else {
+        return Vec::new();
+    };
+    let number = port.port;
+    let mut found = Vec::new();
+    // A rank that joins wants a store there; only who makes the store wants the port free.
+    let joins = facts.number("RANK").is_some_and(|rank| rank > 0);
+    let is_elsewhere = facts
+        .network
+        .master
+        .as_ref()
+        .is_some_and(|one| !one.addresses.is_empty() && !one.is_here);
+    let is_welcome = is_elsewhere || (joins && port.is_store);
+    if !port.owners.is_empty() && !is_welcome {
+        let owner = port.owners.join(", ");
+        found.push(Finding::new(
+            Fault,
+            "master-port-busy",
+            format!("MASTER_PORT={number} is taken by {owner}"),
+            match port.is_store {
+                true => "a store of another job answers there: rank 0 gets EADDRINUSE, the other ranks join that job",
+                false => "rank 0 gets EADDRINUSE, and the other ranks wait there for ever, whatever their timeout",
+            },
+            "end that process, or set another MASTER_PORT on every rank",
+        ));
+    }
+    if !port.is_allowed {
+        found.push(Finding::new(
+            Fault,
+            "master-port-privileged",
+            format!("MASTER_PORT={number} is for the administrator"),
+            "rank 0 gets EACCES, and the other ranks time out",
+            "use a port above 1023, the same one on every rank",
+        ));
+    }
+    if port.is_ephemeral {
+        found.push(Finding::new(
+            Note,
+            "master-port-ephemeral",
+            format!(
+                "MASTER_PORT={number} is one of those the system gives to outgoing connections"
+            ),
+            "now and then somebody's connection has it when rank 0 wants it",
+            "use one outside of /proc/sys/net/ipv4/ip_local_port_range, such as 29500",
+        ));
+    }
+    found
+}
+
+/// The ports torchrun takes if nobody says otherwise.
+pub(super) fn defaults(facts: &Facts) -> Vec<Finding> {
+    let busy = facts
+        .ports
+        .iter()
+        .filter(|port| !port.is_master && !port.owners.is_empty());
+    let found = busy.map(|port| {
+        Finding::new(
+            Warning,
+            "default-port-busy",
+            format!(
+                "port {}, torchrun's default, is taken by {}",
+                port.port,
+                port.owners.join(", ")
+            ),
+            "a second torchrun on this machine gets EADDRINUSE, or its ranks join the wrong job",
+            "torchrun --standalone, or --master-port with another one",
+        )
+    });
+    found.collect()
+}

@@ -1,0 +1,273 @@
+//! The interpreter and its torch.
+
+use super::super::Severity::{Fault, Note};
+use super::super::{Build, Died, Facts, Finding, Import, TorchFacts};
+use crate::platform::torch_version;
+
+/// The oldest torch the driver works with.
+const OLDEST: semver::Version = semver::Version::new(2, 4, 0);
+
+/// Torch cannot be imported.
+pub(super) fn import(facts: &Facts) -> Vec<Finding> {
+    let Some(torch) = &facts.torch else {
+        return Vec::new();
+    };
+    let python = &torch.python;
+    let other = "name a Python that has torch with --python or ALLRANKS_PYTHON";
+    match &torch.import {
+        Import::Works(_) => Vec::new(),
+        Import::NoPython(why) => vec![Finding::new(
+            Fault,
+            "no-python",
+            format!("{python} is no Python that runs: {why}"),
+            format!("it was chosen because of {}", torch.why),
+            other,
+        )],
+        Import::NoTorch => vec![Finding::new(
+            Fault,
+            "no-torch",
+            format!("{python} has no torch"),
+            format!("it was chosen because of {}", torch.why),
+            format!("{python} -m pip install torch; or {other}"),
+        )],
+        // The rule about that variable says it better.
+        Import::Raises { error, .. } if error.contains("TORCH_DISTRIBUTED_DEBUG") => Vec::new(),
+        Import::Raises { .. } | Import::Dies { .. } | Import::Hangs { .. } => {
+            let without = torch.without_autoload.as_ref();
+            if without.is_some_and(|import| import.build().is_some()) {
+                autoload(torch)
+            } else {
+                vec![Finding::new(
+                    Fault,
+                    ids(&torch.import).0,
+                    format!("`import torch` {}", ends(&torch.import)),
+                    place(&torch.import),
+                    "mend or uninstall what the place names; if it is torch itself: pip install --force-reinstall torch",
+                )]
+            }
+        }
+    }
+}
+
+/// Torch works, and what loads itself into it does not.
+fn autoload(torch: &TorchFacts) -> Vec<Finding> {
+    let past = "TORCH_DEVICE_BACKEND_AUTOLOAD=0 lets torch be imported without it";
+    if torch.broken.is_empty() {
+        let names: Vec<_> = torch
+            .entry_points
+            .iter()
+            .map(|point| point.name.as_str())
+            .collect();
+        return vec![Finding::new(
+            Fault,
+            "autoload-fails",
+            format!("`import torch` {}", ends(&torch.import)),
+            format!(
+                "each of {} can be loaded alone, and together they cannot: {}",
+                names.join(", "),
+                place(&torch.import)
+            ),
+            format!("uninstall all but the one that is wanted; {past}"),
+        )];
+    }
+    let broken = torch.broken.iter().map(|(name, import)| {
+        let point = torch.entry_points.iter().find(|point| point.name == *name);
+        let package = point
+            .and_then(|point| point.package.as_deref())
+            .unwrap_or(name);
+        let value = point.map_or("", |point| point.value.as_str());
+        Finding::new(
+            Fault,
+            ids(import).1,
+            format!(
+                "`import torch` {} because of the package {package}",
+                ends(import)
+            ),
+            format!(
+                "torch loads it by itself (entry point {name} = {value} of torch.backends): {}",
+                place(import)
+            ),
+            format!(
+                "{past}; for good: mend its driver, or {} -m pip uninstall {package}",
+                torch.python
+            ),
+        )
+    });
+    broken.collect()
+}
+
+/// Ids of a failed import: torch's own, and a package's that loads itself.
+fn ids(import: &Import) -> (&'static str, &'static str) {
+    match import {
+        Import::Dies { .. } => ("import-dies", "autoload-dies"),
+        Import::Hangs { .. } => ("import-hangs", "autoload-hangs"),
+        Import::Works(_) | Import::NoPython(_) | Import::NoTorch | Import::Raises { .. } => {
+            ("import-raises", "autoload-raises")
+        }
+    }
+}
+
+fn ends(import: &Import) -> String {
+    match import {
+        Import::Works(_) => "works".to_owned(),
+        Import::NoPython(why) => format!("finds no Python: {why}"),
+        Import::NoTorch => "finds no torch".to_owned(),
+        Import::Raises { error, .. } => format!("raises {error}"),
+        Import::Dies {
+            how: Died::Signal(signal),
+            ..
+        } => {
+            format!("kills the interpreter by signal {signal}")
+        }
+        Import::Dies {
+            how: Died::Code(code, last),
+            ..
+        } => {
+            let last = if last.is_empty() {
+                ""
+            } else {
+                &format!(" ({last})")
+            };
+            format!("ends the interpreter with code {code}{last}")
+        }
+        Import::Hangs { seconds, .. } => format!("does not return within {seconds} s"),
+    }
+}
+
+fn place(import: &Import) -> String {
+    match import {
+        Import::Raises { at, .. } => at.as_ref().map_or_else(
+            || "it is raised in torch itself".to_owned(),
+            |at| format!("raised at {at}"),
+        ),
+        Import::Dies { trying, at, .. } | Import::Hangs { trying, at, .. } => {
+            at.as_ref().map_or_else(
+                || format!("in `{trying}`; Python could not tell where"),
+                |at| format!("in `{trying}`, at {at}"),
+            )
+        }
+        Import::Works(_) | Import::NoPython(_) | Import::NoTorch => String::new(),
+    }
+}
+
+/// The torch there is, with or without what loads itself.
+fn build(facts: &Facts) -> Option<&Build> {
+    let torch = facts.torch.as_ref()?;
+    let without = || torch.without_autoload.as_ref()?.build();
+    torch.import.build().or_else(without)
+}
+
+/// Torch is too old.
+pub(super) fn version(facts: &Facts) -> Vec<Finding> {
+    let old = build(facts)
+        .filter(|build| torch_version(&build.version).is_some_and(|version| version < OLDEST));
+    let found = old.map(|build| {
+        Finding::new(
+            Fault,
+            "torch-old",
+            format!("torch is {}, older than {OLDEST}", build.version),
+            "ranks use calls that came with that version",
+            "pip install --upgrade torch",
+        )
+    });
+    found.into_iter().collect()
+}
+
+/// Torch lacks what collectives need.
+pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
+    let Some(build) = build(facts) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    if !build.distributed {
+        found.push(Finding::new(
+            Fault,
+            "no-distributed",
+            format!("torch {} has no torch.distributed", build.version),
+            "it was built with USE_DISTRIBUTED=0",
+            "install a wheel from pytorch.org or PyPI, or build with USE_DISTRIBUTED=1",
+        ));
+    }
+    if let Some(trouble) = &build.trouble {
+        found.push(Finding::new(
+            Fault,
+            "devices-unasked",
+            format!("torch cannot ask for its devices: {trouble}"),
+            "the driver or the runtime of the vendor is not as torch expects it",
+            "see whether the vendor's own tool lists the devices; install the driver this torch was built for",
+        ));
+    }
+    found
+}
+
+/// Torch was built for something else than what is here.
+pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
+    let Some(build) = build(facts) else {
+        return Vec::new();
+    };
+    let gpus = facts.devices.len();
+    let is_masked = facts.variables.contains_key("CUDA_VISIBLE_DEVICES");
+    let found = match &build.cuda {
+        Some(cuda) if gpus == 0 && build.devices == 0 && !is_masked => Finding::new(
+            Note,
+            "cuda-wheel-without-gpu",
+            format!(
+                "torch {} is built for CUDA {cuda}, and no GPU is seen",
+                build.version
+            ),
+            "torch.accelerator.current_accelerator() says cuda all the same, unless it is asked with check_available=True",
+            "nothing, if this machine has none; a wheel for CPUs is smaller: pip install torch --index-url https://download.pytorch.org/whl/cpu",
+        ),
+        Some(cuda) if gpus > 0 && build.devices == 0 && !is_masked => Finding::new(
+            Fault,
+            "gpu-not-seen",
+            format!(
+                "nvidia-smi lists {gpus} GPU(s), and torch {} sees none",
+                build.version
+            ),
+            format!(
+                "mostly the driver ({}) is too old for CUDA {cuda}, or a container was started without the GPUs",
+                facts.devices[0].driver
+            ),
+            "update the driver, install a torch built for an older CUDA, or start the container with --gpus all",
+        ),
+        None if gpus > 0 && build.hip.is_none() => Finding::new(
+            Fault,
+            "cpu-wheel-with-gpu",
+            format!(
+                "nvidia-smi lists {gpus} GPU(s), and torch {} is built without CUDA",
+                build.version
+            ),
+            "such a build has no cuda devices and no NCCL",
+            "install a torch built for CUDA: see pytorch.org/get-started",
+        ),
+        Some(_) | None => return Vec::new(),
+    };
+    vec![found]
+}
+
+/// Packages that would load themselves are kept from it.
+pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
+    let Some(torch) = &facts.torch else {
+        return Vec::new();
+    };
+    if facts.variable("TORCH_DEVICE_BACKEND_AUTOLOAD") != Some("0") || torch.entry_points.is_empty()
+    {
+        return Vec::new();
+    }
+    let names: Vec<_> = torch
+        .entry_points
+        .iter()
+        .map(|point| point.name.as_str())
+        .collect();
+    vec![Finding::new(
+        Note,
+        "autoload-off",
+        format!(
+            "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading {}",
+            names.join(", ")
+        ),
+        "their devices and backends are there only after an import of their own",
+        "unset it, or import them before init_process_group",
+    )]
+}

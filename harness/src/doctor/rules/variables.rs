@@ -1,0 +1,318 @@
+//! Variables that contradict each other, that nobody reads, or that somebody reads otherwise than they were meant.
+
+use super::super::Severity::{Fault, Note, Warning};
+use super::super::{Facts, Finding};
+
+/// What launchers other than torchrun tell ranks: rank, size.
+const LAUNCHERS: [(&str, &str, &str); 4] = [
+    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("a PMI launcher (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE"),
+    ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+/// Who a rank is: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`.
+pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"] {
+        if let Some(value) = facts.variable(name)
+            && facts.number(name).is_none()
+        {
+            found.push(Finding::new(
+                Fault,
+                "rank-not-a-number",
+                format!("{name}={value} is not a number"),
+                "init_process_group raises ValueError on this rank, and the others wait for it",
+                format!("set {name} to a number, or use torchrun"),
+            ));
+        }
+    }
+    let has = |name| facts.variable(name).is_some();
+    match (has("RANK"), has("WORLD_SIZE")) {
+        (true, false) => found.push(Finding::new(
+            Fault,
+            "rank-without-world",
+            "RANK is set, and WORLD_SIZE is not",
+            "programs that fill in a default of 1 initialise alone on rank 0, print success, and the other ranks wait for ever",
+            "set both, on every rank; torchrun does",
+        )),
+        (false, true) if facts.number("WORLD_SIZE") != Some(1) => found.push(Finding::new(
+            Fault,
+            "world-without-rank",
+            "WORLD_SIZE is set, and RANK is not",
+            "every process would be rank 0, or init_process_group raises",
+            "set both, on every rank; torchrun does",
+        )),
+        (true, true) | (false, _) => {}
+    }
+    let too_large = |one: &str, of: &str| {
+        let (rank, size) = (facts.number(one)?, facts.number(of)?);
+        (rank >= size).then(|| format!("{one}={rank} is not below {of}={size}"))
+    };
+    if let Some(what) = too_large("RANK", "WORLD_SIZE") {
+        found.push(Finding::new(
+            Fault,
+            "rank-beyond-world",
+            what,
+            "the store accepts it, and somebody else's place stays empty: init fails or hangs on every rank",
+            "ranks are 0 to WORLD_SIZE - 1",
+        ));
+    }
+    if let Some(what) = too_large("LOCAL_RANK", "LOCAL_WORLD_SIZE") {
+        found.push(Finding::new(
+            Fault,
+            "local-rank-beyond",
+            what,
+            "a program that uses it as the number of its device takes one that is not there, or another rank's",
+            "local ranks are 0 to LOCAL_WORLD_SIZE - 1 on every machine",
+        ));
+    }
+    if has("RANK") && has("WORLD_SIZE") && !has("LOCAL_RANK") {
+        found.push(Finding::new(
+            Warning,
+            "local-rank-missing",
+            "RANK and WORLD_SIZE are set, and LOCAL_RANK is not",
+            "programs that fill in a default of 0 put every rank on the first device",
+            "set LOCAL_RANK to the number of the rank on its machine",
+        ));
+    }
+    found
+}
+
+/// What a launcher says and what the environment says.
+pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (launcher, rank, size) in LAUNCHERS {
+        // In a batch script Slurm sets its own, and starts one process only.
+        let Some(ranks) = facts.number(size).filter(|ranks| *ranks > 1) else {
+            continue;
+        };
+        if let Some(world) = facts.number("WORLD_SIZE")
+            && world != ranks
+        {
+            found.push(Finding::new(
+                Fault,
+                "world-contradicts-launcher",
+                format!("WORLD_SIZE={world}, and {launcher} started {ranks} ranks ({size})"),
+                "ranks that believe in different worlds wait for each other, or finish alone with wrong sums",
+                format!("WORLD_SIZE=${size} and RANK=${rank} on every rank; or unset WORLD_SIZE in the shell it comes from"),
+            ));
+        } else if let (Some(own), Some(theirs)) = (facts.number("RANK"), facts.number(rank))
+            && own != theirs
+        {
+            found.push(Finding::new(
+                Fault,
+                "rank-contradicts-launcher",
+                format!("RANK={own}, and {launcher} says {theirs} ({rank})"),
+                "a RANK from the shell is the same on every rank: one place is taken twice, the others stay empty",
+                format!("RANK=${rank} on every rank"),
+            ));
+        } else if facts.variable("RANK").is_none()
+            && facts.number(rank).is_some()
+            && launcher != "Slurm"
+        {
+            found.push(Finding::new(
+                Warning,
+                "launcher-unread",
+                format!("{launcher} started this process ({rank}), and RANK is not set"),
+                "torch's env:// rendezvous reads RANK and WORLD_SIZE, and no launcher's own variables",
+                format!("export RANK=${rank} WORLD_SIZE=${size} in the ranks"),
+            ));
+        }
+    }
+    found
+}
+
+/// Where ranks meet.
+pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(value) = facts.variable("MASTER_PORT")
+        && !value.parse::<u16>().is_ok_and(|port| port > 0)
+    {
+        found.push(Finding::new(
+            Fault,
+            "master-port-invalid",
+            format!("MASTER_PORT={value} is no port"),
+            "ports are 1 to 65535; 0 would give rank 0 some free port, and nobody else would know it",
+            "set MASTER_PORT to a free port, the same one on every rank",
+        ));
+    }
+    if facts.variable("RANK").is_some() {
+        for name in ["MASTER_ADDR", "MASTER_PORT"] {
+            if facts.variable(name).is_none() {
+                found.push(Finding::new(
+                    Fault,
+                    "master-missing",
+                    format!("RANK is set, and {name} is not"),
+                    "init_process_group raises on this rank, and ranks that have it wait for this one",
+                    format!("set {name} on every rank; torchrun does"),
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// Variables that are read by nobody.
+pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
+    const UNREAD: [(&str, &str); 6] = [
+        (
+            "TORCH_DISTRIBUTED_BACKEND",
+            "name the backend in init_process_group(backend=...)",
+        ),
+        (
+            "TORCH_DISTRIBUTED_TIMEOUT",
+            "give init_process_group and new_group timeout=...; the latter does not inherit it",
+        ),
+        ("NCCL_TIMEOUT", "give init_process_group(timeout=...)"),
+        ("GLOO_TIMEOUT", "give init_process_group(timeout=...)"),
+        (
+            "NCCL_ASYNC_ERROR_HANDLING",
+            "it is now TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        ),
+        ("NCCL_BLOCKING_WAIT", "it is now TORCH_NCCL_BLOCKING_WAIT"),
+    ];
+    let set = UNREAD
+        .iter()
+        .filter(|(name, _)| facts.variable(name).is_some());
+    let found = set.map(|(name, fix)| {
+        let is_old = fix.starts_with("it is now");
+        Finding::new(
+            Warning,
+            "variable-unread",
+            format!(
+                "{name} is set, and {}",
+                if is_old {
+                    "its name is deprecated"
+                } else {
+                    "nobody reads it"
+                }
+            ),
+            if is_old {
+                "torch 2.2 renamed it and warns; later versions may not read it"
+            } else {
+                "neither torch nor the backend has such a variable"
+            },
+            *fix,
+        )
+    });
+    found.collect()
+}
+
+/// `TORCH_DISTRIBUTED_DEBUG`.
+pub(super) fn debug(facts: &Facts) -> Vec<Finding> {
+    let Some(value) = facts.variable("TORCH_DISTRIBUTED_DEBUG") else {
+        return Vec::new();
+    };
+    match value.to_uppercase().as_str() {
+        "OFF" | "INFO" => Vec::new(),
+        "DETAIL" => vec![Finding::new(
+            Note,
+            "debug-detail",
+            "TORCH_DISTRIBUTED_DEBUG=DETAIL wraps every group",
+            "it checks that ranks call alike, costs time, and in torch 2.11 makes coalesced functional collectives raise",
+            "unset it for anything but the search for a mismatch",
+        )],
+        _ => vec![Finding::new(
+            Fault,
+            "debug-invalid",
+            format!("TORCH_DISTRIBUTED_DEBUG={value} is none of OFF, INFO, DETAIL"),
+            "import torch.distributed raises ValueError",
+            "set it to OFF, INFO or DETAIL, or unset it",
+        )],
+    }
+}
+
+/// oneCCL's variables, as oneCCL itself takes them.
+pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(value) = facts.variable("CCL_LOG_LEVEL")
+        && !["error", "warn", "info", "debug", "trace"].contains(&value)
+    {
+        found.push(Finding::new(
+            Fault,
+            "ccl-log-level-invalid",
+            format!("CCL_LOG_LEVEL={value} is none of error, warn, info, debug, trace"),
+            "oneCCL ends the process at start",
+            "use one of these; error says least",
+        ));
+    }
+    match facts.variable("CCL_ATL_TRANSPORT") {
+        Some("mpi") => {
+            let is_mpi = |name: &str| {
+                ["PMI_", "OMPI_COMM_WORLD_"]
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
+            };
+            if !facts.variables.keys().any(|name| is_mpi(name)) {
+                found.push(Finding::new(
+                    Fault,
+                    "ccl-mpi-without-mpirun",
+                    "CCL_ATL_TRANSPORT=mpi, and no mpirun has started this process",
+                    "oneCCL then initialises MPI by itself and fails",
+                    "CCL_ATL_TRANSPORT=ofi with torchrun, or start the ranks with mpirun",
+                ));
+            }
+        }
+        Some("ofi") | None => {}
+        Some(value) => found.push(Finding::new(
+            Fault,
+            "ccl-transport-invalid",
+            format!("CCL_ATL_TRANSPORT={value} is none of ofi, mpi"),
+            "oneCCL ends the process at start",
+            "CCL_ATL_TRANSPORT=ofi",
+        )),
+    }
+    found
+}
+
+/// `PJRT_DEVICE`.
+pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
+    const KNOWN: [&str; 7] = ["CPU", "CUDA", "GPU", "ROCM", "TPU", "NEURON", "XPU"];
+    let unknown = facts
+        .variable("PJRT_DEVICE")
+        .filter(|value| !KNOWN.contains(value));
+    let found = unknown.map(|value| {
+        Finding::new(
+            Fault,
+            "pjrt-device-unknown",
+            format!("PJRT_DEVICE={value} is none of {}", KNOWN.join(", ")),
+            "torch_xla raises at the first use of a device, unless a plugin of that name is registered",
+            "write it in capitals, as one of these",
+        )
+    });
+    found.into_iter().collect()
+}
+
+/// Threads of many ranks on one machine.
+pub(super) fn threads(facts: &Facts) -> Vec<Finding> {
+    let local = facts
+        .number("LOCAL_WORLD_SIZE")
+        .or_else(|| facts.number("WORLD_SIZE"));
+    let Some(ranks) = local.filter(|ranks| *ranks > 1) else {
+        return Vec::new();
+    };
+    let cores = facts.cores as u64;
+    match (
+        facts.variable("OMP_NUM_THREADS"),
+        facts.number("OMP_NUM_THREADS"),
+    ) {
+        (None, _) => vec![Finding::new(
+            Note,
+            "threads-unset",
+            format!("OMP_NUM_THREADS is not set, with {ranks} ranks on {cores} cores"),
+            "every rank starts a thread for each core; torchrun sets 1 for that reason",
+            format!("OMP_NUM_THREADS={}", (cores / ranks).max(1)),
+        )],
+        (Some(_), Some(threads)) if threads.saturating_mul(ranks) > cores.max(ranks) => {
+            vec![Finding::new(
+                Warning,
+                "threads-too-many",
+                format!("OMP_NUM_THREADS={threads} with {ranks} ranks on {cores} cores"),
+                "ranks take the cores from each other, and collectives wait for the last",
+                format!("OMP_NUM_THREADS={}", (cores / ranks).max(1)),
+            )]
+        }
+        (Some(_), _) => Vec::new(),
+    }
+}
