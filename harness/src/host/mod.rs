@@ -3,10 +3,12 @@
 //!
 //! In: process ids and ports. Out: facts, or none. Nothing here knows ranks or worlds.
 
+mod command;
 mod family;
 mod listener;
 mod process;
 
+pub use command::ask;
 pub use family::{Member, members};
 pub use listener::{Listener, Stranger, Voice, listeners, resolves, strangers, voice};
 pub use process::{Activity, activity, describe, is_asleep};

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
 
 use serde::Deserialize;
 
-use super::probe::{LIMIT, read, wait};
+use super::probe::LIMIT;
 use super::{Observed, Platform, torch_version};
+use crate::host;
 
 /// The binary's name.
 const NAME: &str = "allranks-libtorch";
@@ -151,7 +150,10 @@ fn judge(
 
 fn ask(program: &Path) -> Result<Offered, String> {
     let shown = program.display();
-    let (text, end) = run(program).map_err(|error| format!("{shown} cannot be run: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg("probe");
+    let (text, end) =
+        host::ask(command, LIMIT).map_err(|error| format!("{shown} cannot be run: {error}"))?;
     match end {
         None => Err(format!(
             "{shown} did not answer within {} s",
@@ -170,19 +172,6 @@ fn ask(program: &Path) -> Result<Offered, String> {
                 .map_err(|error| format!("the answer of {shown} makes no sense: {error}"))
         }
     }
-}
-
-fn run(program: &Path) -> io::Result<(String, Option<ExitStatus>)> {
-    let mut output = tempfile::tempfile()?;
-    let child = Command::new(program)
-        .arg("probe")
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0)
-        .spawn()?;
-    let end = wait(child, LIMIT)?;
-    Ok((read(&mut output)?, end))
 }
 
 #[cfg(test)]

@@ -2,27 +2,21 @@
 //! signal, print, fork, or never return, and the harness goes on.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::{Platform, torch_version};
+use crate::host;
 
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
 /// What our lines of the probe's output begin with.
 const MARK: &str = "ALLRANKS-PROBE ";
 /// Longer than any `import torch` that is going to return.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
-/// How often a running probe is looked at.
-const PERIOD: Duration = Duration::from_millis(5);
-/// The most output that is read back, in bytes.
-const MAX_OUTPUT: u64 = 1 << 20;
 
 /// What a probe found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,13 +101,8 @@ struct Line {
 
 fn ask(python: &Path, platform: &Platform, limit: Duration) -> Result<Found, String> {
     let shown = python.display();
-    let mut output = tempfile::tempfile().map_err(|error| format!("no temporary file: {error}"))?;
-    let end = start(python, platform, &output)
-        .map_err(|error| format!("{shown} cannot be started: {error}"))
-        .map(|child| wait(child, limit))?
-        .map_err(|error| format!("{shown} cannot be waited for: {error}"))?;
-    let text =
-        read(&mut output).map_err(|error| format!("the probe's output cannot be read: {error}"))?;
+    let (text, end) = host::ask(command(python, platform), limit)
+        .map_err(|error| format!("{shown} cannot be started: {error}"))?;
     let mut trying = String::from("the start of the interpreter");
     for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
         match serde_json::from_str(line) {
@@ -150,8 +139,8 @@ fn ask(python: &Path, platform: &Platform, limit: Duration) -> Result<Found, Str
     })
 }
 
-/// Starts the script in a process group of its own, all its output going to one file.
-fn start(python: &Path, platform: &Platform, output: &File) -> io::Result<Child> {
+/// The script, and what it is asked for.
+fn command(python: &Path, platform: &Platform) -> Command {
     let backends: Vec<_> = platform
         .backends
         .iter()
@@ -164,43 +153,11 @@ fn start(python: &Path, platform: &Platform, output: &File) -> io::Result<Child>
         "count": platform.count,
         "backends": backends,
     });
-    Command::new(python)
+    let mut command = Command::new(python);
+    command
         .args(["-c", SCRIPT, &wanted.to_string()])
-        .envs(&platform.env)
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0)
-        .spawn()
-}
-
-/// Waits for the end, and ends whatever is left of the process group; none if the time was over.
-pub(crate) fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let group = rustix::process::Pid::from_child(&child);
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if Instant::now() >= deadline {
-            break None;
-        }
-        thread::sleep(PERIOD);
-    };
-    // It fails if nothing is left, and that is well.
-    let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    if status.is_none() {
-        child.wait()?;
-    }
-    Ok(status)
-}
-
-/// What a child has written, from the beginning.
-pub(crate) fn read(output: &mut File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    output.rewind()?;
-    output.take(MAX_OUTPUT).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+        .envs(&platform.env);
+    command
 }
 
 /// Whether what was found is enough.
@@ -257,6 +214,8 @@ fn judge(python: &Path, platform: &Platform, found: &Found) -> Result<(), String
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use std::time::Instant;
 
     use super::*;
     use crate::platform;
@@ -408,7 +367,7 @@ class t:
         let patience = Instant::now() + Duration::from_secs(5);
         while !ended() {
             assert!(Instant::now() < patience, "process {child} lives on");
-            thread::sleep(PERIOD);
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

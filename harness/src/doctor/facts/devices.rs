@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Question, torch, who};
+use super::{Question, who};
+use crate::host;
 
 /// How long the tool may take; it is slow where the driver has to be woken.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +49,7 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
     let ask = |query: &str| {
         let mut command = Command::new(&tool);
         command.args([query, "--format=csv,noheader,nounits"]);
-        match torch::run(command, PATIENCE) {
+        match host::ask(command, PATIENCE) {
             Err(error) => Err(error.to_string()),
             Ok((_, None)) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
             Ok((text, Some(status))) if status.success() => Ok(text),

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{Depth, Question, torch};
+use super::{Depth, Question};
+use crate::host;
 
 /// How long a name may take, longer than a name server that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(12);
@@ -84,7 +85,7 @@ pub(super) fn look(question: &Question) -> Network {
             let mut command = Command::new(&python.path);
             command.args(["-S", "-c", REVERSE]);
             let began = Instant::now();
-            let ran = torch::run(command, PATIENCE);
+            let ran = host::ask(command, PATIENCE);
             ran.is_ok().then(|| began.elapsed().as_secs_f64())
         }
         (Depth::Record, _) | (_, None) => None,

@@ -2,15 +2,14 @@
 //! time limit, with the backends that load themselves and, if that fails, without them and with each of them alone.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Depth, Question};
+use crate::host;
 use crate::platform::Interpreter;
-use crate::platform::probe::{read, wait};
 
 const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
 const MARK: &str = "ALLRANKS-DOCTOR ";
@@ -216,7 +215,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
     if alone {
         command.env(AUTOLOAD, "0");
     }
-    let (text, end) = match run(command, question.patience) {
+    let (text, end) = match host::ask(command, question.patience) {
         Ok(ran) => ran,
         Err(error) => {
             answer.import = Import::NoPython(error.to_string());
@@ -263,22 +262,6 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
         }),
     };
     answer
-}
-
-/// Runs a command in a process group of its own; all that it wrote, and how it ended: none if the time was over.
-pub(super) fn run(
-    mut command: Command,
-    patience: Duration,
-) -> std::io::Result<(String, Option<std::process::ExitStatus>)> {
-    let mut output = tempfile::tempfile()?;
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0)
-        .spawn()?;
-    let end = wait(child, patience)?;
-    Ok((read(&mut output)?, end))
 }
 
 fn died(status: std::process::ExitStatus, text: &str) -> Died {
