@@ -4,8 +4,9 @@
 //! Profile `simulated` runs besides on the suite's own simulated devices.
 //!
 //! What cannot run here, because there is no torch or no such device, is listed as ignored, with the reason on
-//! standard error. That is decided when trials are listed, never while they run: cargo-nextest counts a trial that
-//! ignores itself as passed.
+//! standard error: one trial for each platform that is not here, one for each scenario that one here is too small for.
+//! That is decided when trials are listed, never while they run: cargo-nextest counts a trial that ignores itself as
+//! passed.
 //!
 //! `cargo test` runs all trials in one process, cargo-nextest each in a process of its own. Every process that runs
 //! one leaves its results in a folder of its own below `target/allranks`, and `allranks merge` makes one report of
@@ -47,7 +48,9 @@ struct Choice {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // The session knows how many ranks may run at once; its trials mostly wait.
+    arguments.test_threads.get_or_insert(cli::ranks_at_once());
     match conformance(&arguments) {
         Ok(exit) => exit,
         Err(failure) => {
@@ -134,18 +137,17 @@ fn ignored(planned: &Planned) -> Vec<Trial> {
         let trial = Trial::test(name, move || Err(Failed::from(reason)));
         trials.push(trial.with_kind("not run").with_ignored_flag(true));
     };
-    for (plan, reason) in planned.not_run() {
-        for scenario in &plan.scenarios {
-            ignore(scenario.id.as_str(), reason);
+    for (absent, plan) in planned.absent.iter().zip(planned.not_run()) {
+        if plan.scenarios.is_empty() {
+            continue;
         }
-        if let Some(first) = plan.scenarios.first() {
-            tell(&format!(
-                "not run: {} scenarios of {}/{}: {reason}",
-                plan.scenarios.len(),
-                first.platform.name,
-                first.backend,
-            ));
-        }
+        let what = format!("{}.{}", absent.platform.name, absent.backends.join("+"));
+        ignore(&format!("platform@{what}"), &absent.reason);
+        tell(&format!(
+            "not run: {} scenarios of {what}: {}",
+            plan.scenarios.len(),
+            absent.reason,
+        ));
     }
     for (id, reason) in &planned.plan.too_large {
         ignore(id.as_str(), reason);

@@ -16,6 +16,8 @@ import traceback
 
 MARK = "ALLRANKS-DOCTOR "
 GROUP = "torch.backends"
+#: Loaded when a process group of the entry point's name is made, by a torch that knows of it.
+LAZY = "torch.distributed.backends"
 BACKENDS = ["gloo", "nccl", "xccl", "mpi", "ucc"]
 # Whose versions matter to collectives.
 PACKAGES = re.compile(
@@ -31,12 +33,64 @@ def say(**line):
     sys.stdout.flush()
 
 
-def entry_points():
-    found = importlib.metadata.entry_points(group=GROUP)
+def entry_points(group):
+    found = importlib.metadata.entry_points(group=group)
     return [
         {"name": point.name, "value": point.value, "package": point.dist.name if point.dist else None}
         for point in found
     ]
+
+
+def registry():
+    """Torch's class of backends, if it has been imported."""
+    return getattr(sys.modules.get("torch.distributed.distributed_c10d"), "Backend", None)
+
+
+class Registered:
+    """Which package registered which backend: whatever changes while torch loads an entry point is that package's."""
+
+    def __init__(self):
+        self.packages = {}
+        load = importlib.metadata.EntryPoint.load
+
+        def watched(point):
+            function = load(point)
+            return (lambda: self._call(point, function)) if point.group == GROUP else function
+
+        importlib.metadata.EntryPoint.load = watched
+
+    def _call(self, point, function):
+        before = dict(getattr(registry(), "_plugins", {}))
+        function()
+        for name, plugin in getattr(registry(), "_plugins", {}).items():
+            if before.get(name) is not plugin:
+                package = point.dist.name if point.dist else point.name
+                self.packages.setdefault(name.lower(), []).append(package)
+
+
+def plugins(registered):
+    """Backends that were registered from outside of torch."""
+    backend = registry()
+    return [
+        {
+            "name": name.lower(),
+            "extended": bool(plugin.extended_api),
+            "devices": [str(device) for device in backend.backend_capability.get(name.lower(), [])],
+            "creator": f"{getattr(plugin.creator_fn, '__module__', None)}.{getattr(plugin.creator_fn, '__qualname__', '')}",
+            "packages": registered.packages.get(name.lower(), []),
+        }
+        for name, plugin in getattr(backend, "_plugins", {}).items()
+    ]
+
+
+def reads_lazily():
+    """Whether this torch looks for backends in entry points; the only sign of it is its text."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    try:
+        with open(module.__file__) as file:
+            return LAZY in file.read()
+    except (AttributeError, OSError):
+        return None
 
 
 def packages():
@@ -93,7 +147,7 @@ def devices(torch, peers):
     return kind.type, count, names, matrix
 
 
-def describe(torch, peers):
+def describe(torch, peers, registered):
     say(trying="asking torch.distributed for its backends")
     dist = torch.distributed
     has = dist.is_available()
@@ -123,6 +177,9 @@ def describe(torch, peers):
         "device_names": names,
         "peers": matrix,
         "trouble": trouble,
+        "plugins": plugins(registered),
+        "defaults": dict(getattr(registry(), "default_device_backend_map", {})),
+        "reads_lazily": reads_lazily(),
     }
 
 
@@ -131,7 +188,8 @@ def main(wanted):
     signal.alarm(int(wanted["patience"]) + 5)
     faulthandler.enable()
     faulthandler.dump_traceback_later(wanted["patience"] * 0.5)
-    say(packages=packages(), entry_points=entry_points())
+    say(packages=packages(), entry_points=entry_points(GROUP), lazy_entry_points=entry_points(LAZY))
+    registered = Registered()
     say(trying="import torch")
     import torch
 
@@ -140,7 +198,7 @@ def main(wanted):
         for point in importlib.metadata.entry_points(group=GROUP):
             if point.name == wanted["load"]:
                 point.load()()  # as torch does
-    say(found=describe(torch, wanted["peers"]))
+    say(found=describe(torch, wanted["peers"], registered))
 
 
 if __name__ == "__main__":

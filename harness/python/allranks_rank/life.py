@@ -43,19 +43,27 @@ def die_with_parent(parent=None, only_if_asked=False):
 class Watch:
     """A thread that ends the process as soon as the control connection is closed at the other end.
 
-    It polls for hang-up only, so it takes no byte from the main thread and never wakes up in vain.
+    It polls for hang-up only, so it takes no byte from the main thread. In between it calls ``look``, a few times a second.
     """
 
+    #: Milliseconds from one look to the next.
+    PERIOD = 300
+
     def __init__(self, sock):
+        self.look = lambda: None
         self._over = False
         self._sock = sock
-        threading.Thread(target=self._look, name="allranks-watch", daemon=True).start()
+        threading.Thread(target=self._watch, name="allranks-watch", daemon=True).start()
 
-    def _look(self):
+    def _watch(self):
         poll = select.poll()
         # POLLHUP and POLLERR are always reported; POLLRDHUP is Linux's word for "no more to read".
         poll.register(self._sock, getattr(select, "POLLRDHUP", 0))
-        poll.poll()
+        while not poll.poll(self.PERIOD):
+            try:
+                self.look()
+            except Exception:
+                pass  # what it looks for is a help and no more
         if not self._over:
             os._exit(ORPHANED)
 

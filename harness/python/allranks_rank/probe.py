@@ -1,8 +1,13 @@
-"""What a Python interpreter offers of a platform. Run as `python -c PROBE JSON`; standard library and torch only.
+"""What a Python interpreter offers of platforms that need the same imports. Run as `python -c PROBE JSON`; standard library
+and torch only.
 
-The one argument: {"python_path", "import", "requires": [package...], "count": expression or null, "backends": [...]}.
+The one argument: {"python_path", "import", "load": whether to load, one by one, the packages that torch would load by
+itself, "platforms": [{"device_type", "requires": [package...], "count": expression or null, "backends": [...]}...]}.
 Every line of ours on stdout begins with MARK and is JSON: first what is about to be tried, so that an import which
-kills the interpreter or never returns is named, and at last {"found": ...}. Other output is somebody else's.
+kills the interpreter or never returns is named, and at last {"found": [...]}, one for each platform. Other output is
+somebody else's.
+
+Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...]}: what needs no import.
 """
 
 import importlib
@@ -12,6 +17,8 @@ import json
 import sys
 
 MARK = "ALLRANKS-PROBE "
+#: The group of entry points that torch loads when it is imported.
+AUTOLOAD = "torch.backends"
 
 
 def say(**line):
@@ -36,29 +43,57 @@ def available(dist, backend):
     return all(dist.is_backend_available(part.split(":")[-1]) for part in backend.split(","))
 
 
-def probe(wanted):
-    found = {"trouble": None, "torch": None, "versions": {}, "count": None, "backends": {}}
+def load(point):
+    say(loading={"name": point.name, "value": point.value, "package": point.dist.name if point.dist else None})
+    point.load()()  # as torch does
+
+
+def absent(modules):
+    """The first package that is not there. Importing torch takes seconds, and this does not."""
+    packages = (module.split(".")[0] for module in ["torch", *modules])
+    return next((package for package in packages if importlib.util.find_spec(package) is None), None)
+
+
+def absent_from(path, modules):
+    """The same with folders put in front of ``sys.path``."""
+    before = sys.path[:]
+    try:
+        sys.path[:0] = path
+        return absent(modules)
+    finally:
+        sys.path[:] = before
+
+
+def imports(wanted):
+    """The modules by the names of their packages, and what is wrong with them if they cannot be imported."""
     names = {}
-    # Importing torch takes seconds; a package that is not there needs none.
-    for module in ["torch", *wanted["import"]]:
-        package = module.split(".")[0]
-        if importlib.util.find_spec(package) is None:
-            found["trouble"] = {"missing": package}
-            return found
+    if (package := absent(wanted["import"])) is not None:
+        return names, {"missing": package}
     for module in ["torch", *wanted["import"]]:
         say(trying=f"import {module}")
         try:
             names[module.split(".")[0]] = importlib.import_module(module) and sys.modules[module.split(".")[0]]
+            if module == "torch" and wanted["load"]:
+                for point in importlib.metadata.entry_points(group=AUTOLOAD):
+                    load(point)
+                say(loading=None)
         except ModuleNotFoundError as error:
             missing = error.name == module.split(".")[0]
-            found["trouble"] = {"missing": error.name} if missing else {"import": module, "error": explain(error)}
-            return found
+            return names, {"missing": error.name} if missing else {"import": module, "error": explain(error)}
         except BaseException as error:  # a module may call sys.exit
-            found["trouble"] = {"import": module, "error": explain(error)}
-            return found
+            return names, {"import": module, "error": explain(error)}
+    return names, None
+
+
+def probe(wanted, names, trouble):
+    """What is there of one platform."""
+    found = {"trouble": trouble, "torch": None, "versions": {}, "count": None, "backends": {}}
+    if trouble is not None:
+        return found
     torch = names["torch"]
     found["torch"] = str(torch.__version__)
     found["versions"] = {package: version(package) for package in wanted["requires"]}
+    found["simulated"] = bool(getattr(getattr(torch, wanted["device_type"], None), "is_simulated", False))
     dist = torch.distributed
     found["distributed"] = dist.is_available()
     if found["distributed"]:
@@ -67,7 +102,7 @@ def probe(wanted):
     if wanted["count"] is not None:
         say(trying=wanted["count"])
         try:
-            found["count"] = int(eval(wanted["count"], names))
+            found["count"] = int(eval(wanted["count"], dict(names)))
         except Exception as error:
             found["trouble"] = {"count": wanted["count"], "error": explain(error)}
     return found
@@ -76,5 +111,10 @@ def probe(wanted):
 if __name__ == "__main__":
     wanted = json.loads(sys.argv[1])
     # A folder named like a package in the current folder is not that package.
-    sys.path[:] = wanted["python_path"] + [folder for folder in sys.path if folder]
-    say(found=probe(wanted))
+    sys.path[:] = [folder for folder in sys.path if folder]
+    if "absent" in wanted:
+        say(absent=[absent_from(one["python_path"], one["import"]) for one in wanted["absent"]])
+        sys.exit()
+    sys.path[:0] = wanted["python_path"]
+    names, trouble = imports(wanted)
+    say(found=[probe(platform, names, trouble) for platform in wanted["platforms"]])

@@ -12,6 +12,9 @@ from .errors import describe
 from .life import Watch
 from .wire import dial
 
+#: Nanoseconds after which a call takes long. Communicators of devices take their time, and must not be asked meanwhile.
+SLOW = 300_000_000
+SLOW_ON_A_DEVICE = 3_000_000_000
 NOT_REACHED = {"status": "not_reached"}
 
 
@@ -28,7 +31,7 @@ class Rank:
     """The state of one rank: its connection, and what its calls have made so far."""
 
     def __init__(self, wire):
-        from . import calls, tensors  # torch is imported here, after the connection stands
+        from . import calls, recorder, tensors  # torch is imported here, after the connection stands
 
         self.wire = wire
         self.token = os.environ["ALLRANKS_TOKEN"]
@@ -37,7 +40,10 @@ class Rank:
         self.calls = calls.CALLS
         self.make = calls.make
         self.Storages = tensors.Storages
+        self.pending = recorder.pending
         self.steps = 0
+        #: The step and the moment of the last call entered; none between steps.
+        self.entered = self.told = None
 
     def hello(self):
         """The first frame: who is calling, and what it can do."""
@@ -83,6 +89,7 @@ class Rank:
         if library.mode is not None:
             library.mode.__exit__(None, None, None)
             library.mode = None
+        self.entered = None
         self.wire.send(
             {"frame": "result", "step": number, "calls": results, "storages": step["storages"]},
             storages.views,
@@ -94,10 +101,22 @@ class Rank:
 
     def call(self, number, index, call):
         """Makes one call. The harness is told before, should it never return."""
-        self.wire.send(
-            b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, monotonic_ns())
-        )
+        now = monotonic_ns()
+        self.entered = number, now
+        self.wire.send(b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, now))
         return self.make(self.library, call, index)
+
+    def look(self):
+        """Once for each call that takes long, on the watch thread: tells what the flight recorder has under way."""
+        entered = self.entered
+        if entered is None or entered == self.told:
+            return
+        step, since = entered
+        if monotonic_ns() - since < (SLOW_ON_A_DEVICE if self.library.synchronize else SLOW):
+            return
+        self.told = entered
+        if ops := self.pending():
+            self.wire.send({"frame": "recorder", "step": step, "ops": ops})
 
     def wait_for_go(self):
         """Reads one frame, in the middle of a step: it must be `go`."""
@@ -140,6 +159,7 @@ def run():
     wire = dial()
     watch = Watch(wire.sock)
     rank = Rank(wire)
+    watch.look = rank.look
     rank.converse()
     watch.stop()
     wire.send({"frame": "bye", "steps": rank.steps, "token": rank.token})

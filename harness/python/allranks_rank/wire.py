@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import struct
+import threading
 
 FRONT = struct.Struct("<IQ")
 MAX_HEADER = 16 << 20
@@ -32,6 +33,7 @@ class Wire:
         self._buffer = bytearray(JOIN)
         self._start = 0
         self._end = 0
+        self._sending = threading.Lock()  # the watch thread has something to say now and then
 
     def fill(self):
         """Reads once, at least one byte, into the buffer."""
@@ -92,12 +94,16 @@ class Wire:
         length = sum(map(len, parts))
         front = FRONT.pack(len(header), length) + header
         try:
-            if length <= JOIN:
-                self.sock.sendall(b"".join((front, *parts)))
-            else:
-                self._gather([front, *parts])
+            with self._sending:
+                self._send(front, parts, length)
         except (BrokenPipeError, ConnectionResetError):
             raise Closed from None
+
+    def _send(self, front, parts, length):
+        if length <= JOIN:
+            self.sock.sendall(b"".join((front, *parts)))
+        else:
+            self._gather([front, *parts])
 
     def _gather(self, parts):
         parts = [memoryview(part) for part in parts if len(part)]

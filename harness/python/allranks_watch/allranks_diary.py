@@ -70,6 +70,8 @@ class Diary:
         self.local = threading.local()
         self.thread = None
         self.lock = threading.Lock()
+        #: Held by whoever writes the diary down: the thread, and the main thread at the end.
+        self.pen = threading.Lock()
         self.ended = False
 
     # --- what the wrapped calls say -------------------------------------------------------------------------------
@@ -137,7 +139,9 @@ class Diary:
                 if now == written:
                     os.utime(path)
                 else:
-                    self.write(path, place)
+                    with self.pen:
+                        if not self.ended:
+                            self.write(path, place)
                     written = now
             except FileNotFoundError:
                 # Whoever read the diary is gone.
@@ -215,9 +219,10 @@ class Diary:
         return (line[:80] or frame.f_code.co_name, where(frame))
 
     def end(self):
-        self.ended = True
-        if self.thread is not None and os.path.isdir(self.folder):
-            self.write(os.path.join(self.folder, f"{os.getpid()}.json"), None)
+        with self.pen:
+            self.ended = True
+            if self.thread is not None and os.path.isdir(self.folder):
+                self.write(os.path.join(self.folder, f"{os.getpid()}.json"), None)
 
 
 _FOREIGN = tuple({os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep})
@@ -312,6 +317,18 @@ def describe_collective(diary, module, name, args, kwargs, read):
     return {"what": "collective", "group": key, "number": number, "name": name, "nature": nature}
 
 
+def describe_meeting(diary, rank, ranks):
+    """A group that only its members make: they meet, and nobody else."""
+    if rank not in ranks:
+        return None
+    called = "ranks " + ", ".join(map(str, ranks))
+    key = f"{diary.epoch}.{called}"
+    diary.groups.setdefault(key, (called, ranks))
+    number = diary.counts.get(key, 0)
+    diary.counts[key] = number + 1
+    return {"what": "collective", "group": key, "number": number, "name": "new_group", "nature": {}}
+
+
 def peer(diary, key, args, kwargs, read, name, default):
     """The global rank of the other side, given as such or as a rank of the group."""
     inner = read(args, kwargs, "group_" + name)
@@ -336,12 +353,13 @@ def describe(diary, module, name, args, kwargs, read):
         other = peer(diary, key, args, kwargs, read, other, None)
         return {"what": "message", "group": key, "sends": sends, "peer": other, "tag": read(args, kwargs, "tag", 0)}
     if name == "new_group":
-        if read(args, kwargs, "use_local_synchronization", False):
-            return {"what": "own", "text": "new_group among its members only"}
         ranks = read(args, kwargs, "ranks")
         if ranks is None:
             ranks = range(module.get_world_size())
-        return {"what": "new_group", "ranks": sorted(int(rank) for rank in ranks)}
+        ranks = sorted(int(rank) for rank in ranks)
+        if read(args, kwargs, "use_local_synchronization", False):
+            return describe_meeting(diary, module.get_rank(), ranks)
+        return {"what": "new_group", "ranks": ranks}
     group = read(args, kwargs, "group")
     is_world = group is None or group is module._world.default_pg
     return {"what": "destroy", "group": "world" if is_world else diary.group(module, group) or ""}

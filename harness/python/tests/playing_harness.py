@@ -27,6 +27,13 @@ def free_port():
                 pass
 
 
+def said(wire):
+    """A rank's next frame, but for what it tells of a call that takes long, which may come at any time."""
+    while (frame := wire.receive())[0]["frame"] == "recorder":
+        pass
+    return frame
+
+
 def environment(**more):
     """A small environment for a rank or a zygote."""
     base = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
@@ -165,7 +172,7 @@ class World:
         wire = self.wires[rank]
         entered = []
         while True:
-            header, length = wire.receive()
+            header, length = said(wire)
             if header["frame"] == "enter":
                 entered.append(header)
                 continue
@@ -211,7 +218,7 @@ class World:
         for wire in self.wires:
             wire.send({"frame": "finish"})
         for wire in self.wires:
-            header, _ = wire.receive()
+            header, _ = said(wire)
             assert header == {"frame": "bye", "steps": self.steps, "token": TOKEN}, header
         ends = self.zygote.ended(self.names)
         self.close()

@@ -56,6 +56,20 @@ class LifeTest(unittest.TestCase):
         Path(self.folder.path(f"{name}.py")).write_text(text)
         return {"call": "prepare", "import": [name], "python_path": [self.folder.name], "device": "cpu"}
 
+    def test_a_rank_that_waits_tells_once_what_it_has_under_way(self):
+        world = self.world(self.zygote(), 2)
+        world.init()
+        blocked(world)
+        step = world.wires[1].receive()[0]
+        self.assertEqual(step["frame"], "recorder")
+        [op] = step["ops"]
+        self.assertEqual((op["op"], op["number"], op["inputs"]), ("all_reduce", 1, ["float[1]"]))
+        # Rank 0 sleeps, and has nothing under way.
+        for wire in world.wires:
+            wire.sock.settimeout(0.7)
+            with self.assertRaises(TimeoutError):
+                wire.receive()
+
     def test_two_hundred_worlds_leave_nothing_behind(self):
         zygote = self.zygote()
         pid = zygote.hello["pid"]

@@ -26,7 +26,7 @@ pub use load::{Library, load, root_of};
 pub use profile::{Profile, load_profiles};
 pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
 pub use random::{RANDOM, RandomSpec};
-pub use recipe::{CpuBackend, DeviceId, Expected, Fail, FailOn, InitSpec, SetDevice, When};
+pub use recipe::{CpuBackend, DeviceId, Expected, Fail, FailOn, InitSpec, Recipe, SetDevice, When};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 pub use script::{

@@ -15,38 +15,52 @@ use super::OneOrMany;
 use crate::plan::Group;
 use crate::protocol::StoreMethod;
 
-/// The init matrix of a world.
+/// The init matrix of a world. What it does not name is as the platform's `recipe` has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitSpec {
     /// How ranks find each other.
     pub method: OneOrMany<StoreMethod>,
     /// What `init_process_group` is told of the rank's device. Platforms without a device take `absent` only.
-    pub device_id: OneOrMany<DeviceId>,
+    pub device_id: Option<OneOrMany<DeviceId>>,
     /// When the rank's device is made the current one. Platforms that name no such function take `before` only.
-    pub set_device: OneOrMany<SetDevice>,
+    pub set_device: Option<OneOrMany<SetDevice>>,
     /// The backend for the host's tensors in the world itself. Platforms without a device take `absent` only.
-    pub cpu_backend: OneOrMany<CpuBackend>,
+    pub cpu_backend: Option<OneOrMany<CpuBackend>>,
 }
 
 impl Default for InitSpec {
     fn default() -> Self {
         Self {
             method: OneOrMany::One(StoreMethod::Env),
-            device_id: OneOrMany::One(DeviceId::Absent),
-            set_device: OneOrMany::One(SetDevice::Before),
-            cpu_backend: OneOrMany::One(CpuBackend::Absent),
+            device_id: None,
+            set_device: None,
+            cpu_backend: None,
         }
     }
 }
 
+/// How a world initialises on a platform where its case does not say: the way that the vendor recommends, or that was
+/// found to work (`cases/platforms/recipes`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Recipe {
+    /// What `init_process_group` is told of the rank's device.
+    pub device_id: DeviceId,
+    /// When the rank's device is made the current one.
+    pub set_device: SetDevice,
+    /// What the world has for the host's tensors; a backend that names its own `init` has what that says.
+    pub cpu_backend: CpuBackend,
+}
+
 /// The argument `device_id` of `init_process_group`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceId {
     /// It is not passed.
+    #[default]
     Absent,
     /// A number.
     Index,
@@ -68,11 +82,12 @@ impl DeviceId {
 
 /// When a rank calls the platform's `set_device`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum SetDevice {
     /// Before `init_process_group`.
+    #[default]
     Before,
     /// After it.
     After,
@@ -94,11 +109,12 @@ impl SetDevice {
 
 /// What a world on a device has for tensors of the host.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum CpuBackend {
     /// Nothing: it is initialised with the backend's name.
+    #[default]
     Absent,
     /// Gloo: it is initialised with `cpu:gloo,DEVICE:BACKEND`.
     Gloo,

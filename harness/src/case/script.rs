@@ -397,6 +397,9 @@ pub struct NewGroupMove {
     /// `timeout=`, seconds; absent: the case's.
     #[serde(default)]
     pub timeout_s: Option<f64>,
+    /// With `use_local_synchronization=True`: only members make it.
+    #[serde(default)]
+    pub local_sync: bool,
 }
 
 /// Python statements. They see `torch`, `dist`, `rank`, `world_size`, `device` and `group(name)`, and may leave a value in `result`.

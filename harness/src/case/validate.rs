@@ -258,18 +258,15 @@ impl Checker<'_> {
             world.init.method.as_slice(),
         );
         let init = &world.init;
-        self.distinct(
-            way!["world", "init", "device_id"],
-            init.device_id.as_slice(),
-        );
-        self.distinct(
-            way!["world", "init", "set_device"],
-            init.set_device.as_slice(),
-        );
-        self.distinct(
-            way!["world", "init", "cpu_backend"],
-            init.cpu_backend.as_slice(),
-        );
+        if let Some(values) = &init.device_id {
+            self.distinct(way!["world", "init", "device_id"], values.as_slice());
+        }
+        if let Some(values) = &init.set_device {
+            self.distinct(way!["world", "init", "set_device"], values.as_slice());
+        }
+        if let Some(values) = &init.cpu_backend {
+            self.distinct(way!["world", "init", "cpu_backend"], values.as_slice());
+        }
         if let Some(platforms) = &world.platform {
             self.names(
                 way!["world", "platform"],

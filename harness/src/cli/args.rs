@@ -278,6 +278,9 @@ pub struct ExplainArguments {
     /// Where to look.
     #[command(flatten)]
     pub select: ExplainSelect,
+    /// What would run its ranks: `python`, `libtorch`, or `command:PROGRAM ARGUMENT...`. Default: `python`.
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<DriverChoice>,
 }
 
 /// The options of `explain` and `repro` that find the suite.

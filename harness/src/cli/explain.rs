@@ -1,8 +1,9 @@
 //! `allranks explain ID`: everything known of one scenario or check before it runs.
 
 use std::io::Write;
+use std::path::PathBuf;
 
-use super::args::ExplainArguments;
+use super::args::{DriverChoice, ExplainArguments};
 use super::{Exit, Failure, locate};
 use crate::case::{LineSpec, ProgramSpec};
 use crate::diagnose;
@@ -11,6 +12,7 @@ use crate::plan::{Check, Declared, Demand, Launcher, Scenario, hang};
 use crate::platform::{self, Start};
 use crate::run;
 use crate::suite::{Request, Suite};
+use crate::world::Driver;
 
 /// Explains. Needs no torch: the plan of *every* platform file is searched, found or not.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -26,7 +28,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
     let plan = locate::everything(&suite, None);
     let id = arguments.id.as_str();
     let scenario = locate::scenario(&plan, id)?;
-    write_scenario(&suite, scenario, out)?;
+    write_scenario(&suite, scenario, arguments.driver.as_ref(), out)?;
     if id == scenario.id.as_str() {
         writeln!(out, "\nchecks:")?;
         for check in scenario.frame_checks() {
@@ -64,7 +66,12 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
     Ok(Exit::AsExpected)
 }
 
-fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> std::io::Result<()> {
+fn write_scenario(
+    suite: &Suite,
+    scenario: &Scenario,
+    driver: Option<&DriverChoice>,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     let case = &scenario.case;
     writeln!(out, "scenario   {}", scenario.id)?;
     writeln!(out, "case       {} ({})", case.title, case.source.display())?;
@@ -115,15 +122,14 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
             );
         }
     } else {
-        writeln!(
-            out,
-            "argv       {} -m allranks_rank{}",
-            python.display(),
-            match scenario.platform.start {
-                Start::Fork => ", forked from a process that has imported torch",
-                Start::Fresh => "",
+        let driver = self::driver(driver, python);
+        let how = match scenario.platform.start {
+            Start::Fork if driver.zygote().is_some() => {
+                ", forked from a process that has loaded torch"
             }
-        )?;
+            Start::Fork | Start::Fresh => "",
+        };
+        writeln!(out, "argv       {}{how}", quoted(&driver.rank().0))?;
     }
     for (rank, (name, value)) in scenario.world_size.ranks().flat_map(|rank| {
         run::distinctive_environment(scenario, rank)
@@ -133,6 +139,20 @@ fn write_scenario(suite: &Suite, scenario: &Scenario, out: &mut impl Write) -> s
         writeln!(out, "env rank {rank} {name}={value}")?;
     }
     Ok(())
+}
+
+/// What a run would start: nothing is unpacked, and the libtorch driver goes by its name where it is not built.
+fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
+    match choice {
+        Some(DriverChoice::Libtorch) => {
+            Driver::Libtorch(platform::libtorch().unwrap_or_else(|_| "allranks-libtorch".into()))
+        }
+        Some(DriverChoice::Command(argv)) => Driver::Command(argv.clone()),
+        None | Some(DriverChoice::Python | DriverChoice::Program) => Driver::Python {
+            python,
+            package: PathBuf::new(),
+        },
+    }
 }
 
 /// What is asked of each rank.

@@ -13,7 +13,7 @@ use crate::case::PYTHON;
 use crate::names::RequirementId;
 use crate::oracle;
 use crate::plan::{Launcher, Plan, Selection, Target, plan};
-use crate::platform::{self, Interpreter, Observed, Platform};
+use crate::platform::{self, Evidence, Interpreter, Observed, Platform};
 use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
 use crate::suite::{Request, Suite};
@@ -66,9 +66,9 @@ impl Planned {
             .collect()
     }
 
-    /// What would run on what is absent if it were there, with the reason why it is not.
+    /// What would run on each that is absent if it were there, in the order of [`absent`](Self::absent).
     #[must_use]
-    pub fn not_run(&self) -> Vec<(Plan, &str)> {
+    pub fn not_run(&self) -> Vec<Plan> {
         self.absent
             .iter()
             .map(|absent| {
@@ -81,8 +81,7 @@ impl Planned {
                         devices: None,
                     })
                     .collect();
-                let plan = plan(&self.suite.cases, &targets, &self.selection);
-                (plan, absent.reason.as_str())
+                plan(&self.suite.cases, &targets, &self.selection)
             })
             .collect()
     }
@@ -234,23 +233,25 @@ pub fn libtorch() -> Result<PathBuf, Failure> {
 }
 
 fn find(wanted: &[Wanted], python: Option<&Interpreter>, libtorch: Option<&Path>) -> Found {
-    let observed: Vec<Observed> = wanted
-        .par_iter()
-        .map(|(platform, _)| match (python, libtorch) {
-            (Some(python), _) => platform::probe(&python.path, platform),
-            (None, Some(program)) => platform::probe_libtorch(program, platform),
-            // A driver of its own knows its devices; only the host needs none.
-            (None, None) => Observed {
+    let platforms: Vec<&Platform> = wanted.iter().map(|(platform, _)| &**platform).collect();
+    let observed: Vec<Observed> = match (python, libtorch) {
+        (Some(python), _) => platform::probe_all(&python.path, &platforms),
+        (None, Some(program)) => {
+            let ask = |platform: &&Platform| platform::probe_libtorch(program, platform);
+            platforms.par_iter().map(ask).collect()
+        }
+        // A driver of its own knows its devices; only the host needs none.
+        (None, None) => {
+            let told = |platform: &&Platform| Observed {
                 usable: match &platform.count {
                     None => Ok(()),
                     Some(_) => Err("only the Python driver can count its devices".to_owned()),
                 },
-                torch: None,
-                count: None,
-                backends: BTreeMap::new(),
-            },
-        })
-        .collect();
+                ..Observed::unusable(String::new())
+            };
+            platforms.iter().map(told).collect()
+        }
+    };
     let (mut targets, mut absent) = (Vec::new(), Vec::new());
     for ((platform, backends), observed) in wanted.iter().zip(observed) {
         if let Err(reason) = observed.usable {
@@ -261,7 +262,12 @@ fn find(wanted: &[Wanted], python: Option<&Interpreter>, libtorch: Option<&Path>
             });
             continue;
         }
-        let present = Arc::new(platform.with_torch(observed.torch.as_deref()));
+        let mut present = platform.with_torch(observed.torch.as_deref());
+        // Whatever its file says: nothing that happens on a made-up device proves anything of a real one.
+        if observed.is_simulated {
+            present.evidence = Evidence::Simulated;
+        }
+        let present = Arc::new(present);
         for backend in backends {
             if observed.backends.get(backend) == Some(&false) {
                 absent.push(Absent {
@@ -412,9 +418,13 @@ pub fn nothing(planned: &Planned) -> Failure {
             .iter()
             .map(|absent| format!("{}: {}", absent.platform.name, absent.reason))
             .collect();
+        let hint = match planned.python {
+            Some(_) => "name a Python that has torch with --python or ALLRANKS_PYTHON",
+            None => "`--driver python` can use any torch; see above what this driver wants",
+        };
         (
             format!("no platform was found ({})", reasons.join("; ")),
-            "name a Python that has torch with --python or ALLRANKS_PYTHON",
+            hint,
         )
     } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
         && planned

@@ -13,11 +13,22 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     let parting = parting(&lists)?;
     let nth = parting.place + 1;
     let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
-    let how = parting.others.iter().map(|(.., how)| *how);
-    let kind = match how.clone().next()? {
+    let sights = || {
+        let sights = evidence.ranks.iter();
+        sights.filter(|sight| culprits.contains(&sight.rank))
+    };
+    let (_, _, how) = parting.others.first()?;
+    let kind = match how {
+        // What it seems to leave out may be what it makes next: all that is known is that it makes another one first.
+        Change::Skips if sights().any(is_making) => Kind::GroupOrder,
         Change::Skips => Kind::GroupSkipped,
         Change::Reorders => Kind::GroupOrder,
         Change::Replaces => Kind::GroupMembersDiffer,
+    };
+    let confidence = match kind {
+        Kind::GroupOrder => Confidence::Proved,
+        _ if sights().any(is_between) => Confidence::Likely,
+        _ => Confidence::Proved,
     };
     let said = |entry: &Option<Vec<Rank>>| match entry {
         Some(members) => format!("new_group({})", list(members)),
@@ -30,8 +41,14 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
             said(&Some(common.clone()))
         ));
     }
-    for (rank, entry, _) in &parting.others {
+    for (rank, entry, how) in &parting.others {
         facts.push(format!("that of rank {rank} is {}", said(entry)));
+        if kind == Kind::GroupOrder && *how == Change::Skips {
+            facts.push(format!(
+                "rank {rank} has not made {}, and makes another group first: whether it makes it later or never is not known",
+                said(&parting.common)
+            ));
+        }
     }
     let who = list(&culprits);
     let summary = match kind {
@@ -46,7 +63,18 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
         }
         _ => format!("rank {who} makes group number {nth} with other members than the others"),
     };
-    Some(Diagnosis::new(evidence, kind, Confidence::Proved, culprits, summary).because(facts))
+    Some(Diagnosis::new(evidence, kind, confidence, culprits, summary).because(facts))
+}
+
+/// Whether it is making a group, and may make more.
+fn is_making(sight: &Sight) -> bool {
+    sight.coming().is_none() && matches!(sight.now(), Some(What::NewGroup(_)))
+}
+
+/// Whether it is on its way, and may make more groups before it meets anybody.
+fn is_between(sight: &Sight) -> bool {
+    let is_free = sight.is_there() && matches!(sight.now(), None | Some(What::Own(_)));
+    sight.coming().is_none() && is_free
 }
 
 /// The groups a rank makes.

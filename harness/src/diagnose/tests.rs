@@ -1,5 +1,6 @@
 //! Rules against small jobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -178,6 +179,52 @@ fn groups_in_another_order() {
     assert_eq!(
         with(made(2, &[&group(&[0, 2]), &b])),
         Some((Kind::GroupMembersDiffer, vec![2]))
+    );
+}
+
+#[test]
+fn a_group_that_may_yet_be_made_is_not_skipped() {
+    let group = |members: &[u32]| deed(What::NewGroup(members.iter().copied().map(Rank).collect()));
+    let (a, b) = (group(&[0, 1]), group(&[2, 3]));
+    let with = |odd: Sight| {
+        let made = |number: u32| Sight {
+            done: vec![a.clone(), b.clone()],
+            ..rank(number)
+        };
+        let mut ranks: Vec<Sight> = (0..4).map(made).collect();
+        ranks[2] = Sight {
+            process: Process::Running,
+            ..odd
+        };
+        contradiction(&job(ranks)).map(|one| (one.kind, one.confidence))
+    };
+    let in_barrier = deed(What::Collective(Collective {
+        group: "world".into(),
+        members: world(4),
+        name: "barrier".into(),
+        nature: BTreeMap::new(),
+    }));
+    let after = |done: &[&Deed]| Sight {
+        done: done.iter().map(|deed| (*deed).clone()).collect(),
+        ..rank(2)
+    };
+    let within = |done: &[&Deed], deed: &Deed| Sight {
+        doing: Some((deed.clone(), Duration::from_secs(1))),
+        ..after(done)
+    };
+    // It has gone on, and waits for the others.
+    assert_eq!(
+        with(within(&[&b], &in_barrier)),
+        Some((Kind::GroupSkipped, Confidence::Proved))
+    );
+    // It has made the second one first, whatever comes.
+    assert_eq!(
+        with(within(&[], &b)),
+        Some((Kind::GroupOrder, Confidence::Proved))
+    );
+    assert_eq!(
+        with(after(&[&b])),
+        Some((Kind::GroupSkipped, Confidence::Likely))
     );
 }
 

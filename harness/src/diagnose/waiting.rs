@@ -225,7 +225,8 @@ fn counts(evidence: &Evidence) -> Vec<String> {
     told.collect()
 }
 
-/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks; all of them if no order is.
+/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
+/// all of them if no order is.
 fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
     let order = |sight: &Sight| -> Vec<String> {
         let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
@@ -241,18 +242,31 @@ fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
         .iter()
         .map(|sight| (sight.rank, order(sight)))
         .collect();
-    let Some(common) = majority(orders.iter().map(|(_, order)| order)) else {
-        return circle.to_vec();
+    let all = || orders.iter().map(|(_, order)| order);
+    let among_all = majority(all());
+    let is_against = |one: &Vec<String>| {
+        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
+        common.is_some_and(|common| common != one)
     };
     let against: Vec<Rank> = orders
         .iter()
-        .filter(|(rank, one)| circle.contains(rank) && one != common)
+        .filter(|(rank, one)| circle.contains(rank) && is_against(one))
         .map(|(rank, _)| *rank)
         .collect();
     match against.is_empty() {
         true => circle.to_vec(),
         false => against,
     }
+}
+
+/// Whether two lists hold the same things, in whatever order.
+fn has_same(one: &[String], other: &[String]) -> bool {
+    let sorted = |list: &[String]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    sorted(one) == sorted(other)
 }
 
 /// Who waits for whom.

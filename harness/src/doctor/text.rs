@@ -1,6 +1,8 @@
 //! Facts and findings as lines for people.
 
-use super::{Facts, Finding, Import, Port, Severity, TorchFacts};
+use std::collections::BTreeMap;
+
+use super::{Device, Facts, Finding, Import, Plugin, Port, Severity, TorchFacts};
 
 /// The column at which facts begin.
 const INDENT: usize = 12;
@@ -17,6 +19,17 @@ pub fn facts(facts: &Facts) -> Vec<String> {
         let vendors: Vec<_> = vendors.collect();
         if !vendors.is_empty() {
             line("autoload", vendors.join(", "));
+        }
+        let lazy = torch.lazy_entry_points.iter().map(|one| one.name.as_str());
+        let lazy: Vec<_> = lazy.collect();
+        if !lazy.is_empty() {
+            line(
+                "by name",
+                format!("{} (torch.distributed.backends)", lazy.join(", ")),
+            );
+        }
+        for plugin in torch.build().iter().flat_map(|build| &build.plugins) {
+            line("backend", backend(plugin));
         }
     }
     for platform in &facts.platforms {
@@ -40,6 +53,9 @@ pub fn facts(facts: &Facts) -> Vec<String> {
                 device.index, device.name, device.driver
             ),
         );
+    }
+    if facts.devices.len() > 1 && facts.devices.iter().all(|one| !one.links.is_empty()) {
+        line("links", links(&facts.devices));
     }
     network(facts, &mut line);
     let ports: Vec<String> = facts.ports.iter().map(port).collect();
@@ -84,6 +100,25 @@ pub fn facts(facts: &Facts) -> Vec<String> {
         line("variable", format!("{name}={value}"));
     }
     lines
+}
+
+/// `hccl for npu, of torch-npu, made by torch_npu.create(options)`.
+fn backend(plugin: &Plugin) -> String {
+    let of = match plugin.packages.as_slice() {
+        [] => String::new(),
+        packages => format!(", of {}", packages.join(" and of ")),
+    };
+    let takes = if plugin.extended {
+        "options"
+    } else {
+        "store, rank, size, timeout"
+    };
+    format!(
+        "{} for {}{of}, made by {}({takes})",
+        plugin.name,
+        plugin.devices.join(", "),
+        plugin.creator
+    )
 }
 
 fn import(torch: &TorchFacts) -> String {
@@ -194,4 +229,42 @@ pub fn summary(findings: &[Finding]) -> String {
     [Severity::Fault, Severity::Warning, Severity::Note]
         .map(count)
         .join(", ")
+}
+
+/// How devices are connected, the same ways together: `NV18 between 0-1, 2-3; SYS between 0-2, 0-3, 1-2, 1-3`.
+fn links(devices: &[Device]) -> String {
+    let mut pairs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (row, one) in devices.iter().enumerate() {
+        for (way, other) in one.links.iter().zip(devices).skip(row + 1) {
+            let pair = format!("{}-{}", one.index, other.index);
+            pairs.entry(way).or_default().push(pair);
+        }
+    }
+    let told = pairs
+        .iter()
+        .map(|(way, pairs)| format!("{way} between {}", pairs.join(", ")));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_of_devices_is_told_once() {
+        let rows = [
+            ["X", "NV18", "SYS"],
+            ["NV18", "X", "SYS"],
+            ["SYS", "SYS", "X"],
+        ];
+        let devices: Vec<Device> = (0..)
+            .zip(rows)
+            .map(|(index, row)| Device {
+                index,
+                links: row.map(str::to_owned).to_vec(),
+                ..Device::default()
+            })
+            .collect();
+        assert_eq!(links(&devices), "NV18 between 0-1; SYS between 0-2, 1-2");
+    }
 }

@@ -1,7 +1,8 @@
 //! Who listens at a port, and whether it is a store of PyTorch's.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -15,6 +16,14 @@ pub struct Listener {
     pub port: u16,
     /// Its process; none if that belongs to another user.
     pub pid: Option<u32>,
+}
+
+impl Listener {
+    /// Who it is, in the caller's words for a process.
+    pub fn owner(&self, describe: impl Fn(u32) -> String) -> String {
+        self.pid
+            .map_or_else(|| "a process of another user".to_owned(), describe)
+    }
 }
 
 /// Somebody else who listens where a job wants to meet.
@@ -45,9 +54,7 @@ pub fn strangers(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<Stranger> 
         .filter(|one| !is_met(one.port))
         .map(|one| Stranger {
             port: one.port,
-            owner: one
-                .pid
-                .map_or_else(|| "a process of another user".to_owned(), describe),
+            owner: one.owner(describe),
             is_silent: voice((Ipv4Addr::LOCALHOST, one.port).into()) == Some(Voice::Silent),
         })
         .collect()
@@ -59,17 +66,11 @@ pub fn strangers(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<Stranger> 
 pub fn listeners(ports: &[u16]) -> Vec<Listener> {
     use std::collections::HashMap;
 
-    use procfs::net::{TcpState, tcp, tcp6};
     use procfs::process::{FDTarget, all_processes};
 
-    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
-    let mut found: HashMap<u64, Listener> = sockets
-        .filter(|socket| socket.state == TcpState::Listen)
-        .filter(|socket| ports.contains(&socket.local_address.port()))
-        .map(|socket| {
-            let port = socket.local_address.port();
-            (socket.inode, Listener { port, pid: None })
-        })
+    let mut found: HashMap<u64, Listener> = sockets()
+        .filter(|(port, _)| ports.contains(port))
+        .map(|(port, inode)| (inode, Listener { port, pid: None }))
         .collect();
     if found.is_empty() {
         return Vec::new();
@@ -97,21 +98,54 @@ pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
     Vec::new()
 }
 
+/// Whether anybody listens for TCP connections at a port; none if this machine does not tell. Whoever wants to know who it
+/// is asks for [`listeners`], which looks through all processes.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_heard(port: u16) -> Option<bool> {
+    Some(sockets().any(|(other, _)| other == port))
+}
+
+/// Whether anybody listens for TCP connections at a port; none if this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_heard(_port: u16) -> Option<bool> {
+    None
+}
+
+/// Ports at which somebody listens, each with its socket's inode.
+#[cfg(target_os = "linux")]
+fn sockets() -> impl Iterator<Item = (u16, u64)> {
+    use procfs::net::{TcpState, tcp, tcp6};
+
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    sockets
+        .filter(|socket| socket.state == TcpState::Listen)
+        .map(|socket| (socket.local_address.port(), socket.inode))
+}
+
 /// How long a name server may take to answer.
 const NAMING: Duration = Duration::from_millis(500);
 
 /// Whether a host's name or number means an address here; none if nobody knows in time.
 #[must_use]
 pub fn resolves(host: &str) -> Option<bool> {
+    let found = addresses(host.trim_matches(['[', ']']), NAMING)?;
+    Some(found.is_ok_and(|found| !found.is_empty()))
+}
+
+/// The addresses of a host, in order and each once; none if nobody has answered within `patience`.
+#[must_use]
+pub fn addresses(host: &str, patience: Duration) -> Option<io::Result<Vec<IpAddr>>> {
     let host = host.to_owned();
     let (answer, answered) = mpsc::channel();
-    // A name server that does not answer is waited for by that thread alone.
-    thread::spawn(move || {
-        let found = (host.trim_matches(['[', ']']), 0).to_socket_addrs();
-        // Whoever asked may have gone.
-        let _ = answer.send(found.is_ok_and(|mut found| found.next().is_some()));
-    });
-    answered.recv_timeout(NAMING).ok()
+    // It cannot be interrupted: a thread that is late is left to end with the process, and nobody hears it.
+    thread::spawn(move || answer.send((host.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
+    let found = answered.recv_timeout(patience).ok()?;
+    Some(found.map(|found| {
+        let found: BTreeSet<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+        found.into_iter().collect()
+    }))
 }
 
 /// How long a store may take to answer.

@@ -10,5 +10,7 @@ mod process;
 
 pub use command::ask;
 pub use family::{Member, members};
-pub use listener::{Listener, Stranger, Voice, listeners, resolves, strangers, voice};
+pub use listener::{
+    Listener, Stranger, Voice, addresses, is_heard, listeners, resolves, strangers, voice,
+};
 pub use process::{Activity, activity, describe, is_asleep};

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 
 use super::Outcome;
-use crate::case::OneOrMany;
+use crate::case::{DeviceId, OneOrMany};
 use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
@@ -80,6 +80,8 @@ pub struct Match {
     pub mode: Option<OneOrMany<Mode>>,
     /// Sizes of the world.
     pub world_size: Option<OneOrMany<Size>>,
+    /// What init is told of the device.
+    pub device_id: Option<OneOrMany<DeviceId>>,
     /// Sizes of the check's group.
     pub group_size: Option<OneOrMany<Size>>,
     /// Names of the check's group.
@@ -135,6 +137,8 @@ pub struct Point<'a> {
     pub case: &'a CaseId,
     /// Size of the world.
     pub world_size: WorldSize,
+    /// What init is told of the device.
+    pub device_id: DeviceId,
     /// The check.
     pub check: &'a Check,
 }
@@ -218,6 +222,7 @@ impl Entry {
             placement,
             mode,
             world_size,
+            device_id,
             group_size,
             group,
             numel,
@@ -248,6 +253,7 @@ impl Entry {
             })
             && lists(mode, |mode| takes("mode") && *mode == check.mode)
             && lists(world_size, |size| size.is(point.world_size.0.into()))
+            && lists(device_id, |told| *told == point.device_id)
             && lists(group_size, |size| size.is(check.group.size() as u64))
             && lists(group, |name| *name == check.group.name)
             && lists(numel, |size| takes("numel") && size.has(check.extent))
@@ -328,6 +334,7 @@ mod tests {
             torch: "2.11.0+cu130",
             case,
             world_size: WorldSize(4),
+            device_id: DeviceId::Absent,
             check,
         }
     }
@@ -342,6 +349,7 @@ mod tests {
             ("platform", "cpu", "cuda"),
             ("backend", "[nccl, gloo]", "nccl"),
             ("case", "a/b", "a"),
+            ("device_id", "absent", "[index, device]"),
             ("op", "all_reduce", "broadcast"),
             ("dtype", "int8", "[int16, uint8]"),
             ("reduce", "max", "min"),

@@ -7,7 +7,8 @@ use super::expand::{Place, expand};
 use super::program::checks as program_checks;
 use super::{Filter, Init, Launcher, Scenario, Shard, groups};
 use crate::case::{
-    Case, CpuBackend, DeviceId, Fail, InitSpec, OneOrMany, Profile, SetDevice, StepSpec, When,
+    Case, CpuBackend, DeviceId, Fail, InitSpec, OneOrMany, Profile, Recipe, SetDevice, StepSpec,
+    When,
 };
 use crate::names::{ScenarioId, WorldSize};
 use crate::platform::Platform;
@@ -169,11 +170,25 @@ fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
     // string for init it says for good.
     let on_device = is_on_device(platform);
     let is_plain = platform.backends[&target.backend].init.is_none();
+    let usual = Recipe {
+        cpu_backend: match is_plain {
+            true => platform.recipe.cpu_backend,
+            false => CpuBackend::Absent,
+        },
+        set_device: match &platform.set_device {
+            Some(_) => platform.recipe.set_device,
+            None => SetDevice::Before,
+        },
+        device_id: platform.recipe.device_id,
+    };
+    let device_ids = named(&spec.device_id, &usual.device_id);
+    let set_devices = named(&spec.set_device, &usual.set_device);
+    let cpu_backends = named(&spec.cpu_backend, &usual.cpu_backend);
     let mut recipes = Vec::new();
     for method in spec.method.as_slice() {
-        for cpu_backend in spec.cpu_backend.as_slice() {
-            for device_id in spec.device_id.as_slice() {
-                for set_device in spec.set_device.as_slice() {
+        for cpu_backend in cpu_backends {
+            for device_id in device_ids {
+                for set_device in set_devices {
                     let there = (*device_id == DeviceId::Absent || on_device)
                         && (*cpu_backend == CpuBackend::Absent || on_device && is_plain)
                         && (*set_device == SetDevice::Before || platform.set_device.is_some());
@@ -190,10 +205,12 @@ fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
             }
         }
     }
-    let mut swept = vec![("method", spec.method.as_slice().len())];
-    swept.push(("cpu_backend", spec.cpu_backend.as_slice().len()));
-    swept.push(("device_id", spec.device_id.as_slice().len()));
-    swept.push(("set_device", spec.set_device.as_slice().len()));
+    let swept = [
+        ("method", spec.method.as_slice().len()),
+        ("cpu_backend", cpu_backends.len()),
+        ("device_id", device_ids.len()),
+        ("set_device", set_devices.len()),
+    ];
     for init in &mut recipes {
         for (axis, _) in swept.iter().filter(|(_, values)| *values > 1) {
             let value = match *axis {
@@ -206,6 +223,12 @@ fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
         }
     }
     recipes
+}
+
+/// What a case names, or else what is usual.
+fn named<'a, T>(list: &'a Option<OneOrMany<T>>, usual: &'a T) -> &'a [T] {
+    list.as_ref()
+        .map_or(std::slice::from_ref(usual), OneOrMany::as_slice)
 }
 
 /// What a case expects to fail at a point of its matrix.
@@ -381,6 +404,51 @@ mod tests {
         assert_eq!(last.init_backend(), "cpu:gloo,simxpu:simxccl");
         assert_eq!(ways[0].init_backend(), "simxccl");
         assert!(scenarios("cases/platforms/recipes.yaml", "cpu").is_empty());
+    }
+
+    #[test]
+    fn a_world_that_does_not_say_how_is_initialised_as_the_platform_recommends() {
+        let file = checkout("fixtures/sim/platforms/simxpu.yaml");
+        let mut text = std::fs::read_to_string(&file).unwrap();
+        text.push_str("recipe: {device_id: device, set_device: after, cpu_backend: gloo}\n");
+        let text = text.replace("made_of: {platform: cpu, backend: gloo, except: [monitored_barrier, all_reduce_sparse]}", "supports: [{ops: barrier}]");
+        let source = crate::yaml::Source::new("simxpu.yaml", &text);
+        let platform = crate::platform::parse(source, Path::new("")).unwrap();
+        let target = Target {
+            backend: "simxccl".to_owned(),
+            platform: Arc::new(platform),
+            devices: Some(8),
+        };
+        let planned = |init: &InitSpec, target: &Target| -> Vec<_> {
+            let ways = recipes(init, target).into_iter();
+            ways.map(|way| {
+                (
+                    way.device_id,
+                    way.set_device,
+                    way.cpu_backend,
+                    way.swept.len(),
+                )
+            })
+            .collect()
+        };
+        let recommended = (DeviceId::Device, SetDevice::After, CpuBackend::Gloo, 0);
+        assert_eq!(planned(&InitSpec::default(), &target), [recommended]);
+        // What the case names, it has.
+        let plain = InitSpec {
+            device_id: Some(OneOrMany::One(DeviceId::Absent)),
+            ..InitSpec::default()
+        };
+        let absent = (DeviceId::Absent, SetDevice::After, CpuBackend::Gloo, 0);
+        assert_eq!(planned(&plain, &target), [absent]);
+        // A backend's own string for init says what the host's tensors have.
+        let mut platform = Platform::clone(&target.platform);
+        platform.backends.get_mut("simxccl").unwrap().init = Some("simxpu:simxccl".to_owned());
+        let whole = Target {
+            platform: Arc::new(platform),
+            ..target
+        };
+        let said = (DeviceId::Device, SetDevice::After, CpuBackend::Absent, 0);
+        assert_eq!(planned(&InitSpec::default(), &whole), [said]);
     }
 
     #[test]

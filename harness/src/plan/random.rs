@@ -74,6 +74,7 @@ pub(super) fn sequence(
             turns: Vec::new(),
         },
         pending: Vec::new(),
+        has_messages: true,
     };
     if drawing.groups.is_empty() {
         return Err("its groups have no members in this world".to_owned());
@@ -93,6 +94,8 @@ struct Drawing<'a> {
     sequence: Sequence,
     /// Units under way, and which ranks have yet to wait for them.
     pending: Vec<Pending>,
+    /// Whether the platform has messages, as far as is known: looking for them in vain takes long.
+    has_messages: bool,
 }
 
 struct Pending {
@@ -106,7 +109,11 @@ impl Drawing<'_> {
     fn draw(&mut self) -> Result<(), String> {
         for _ in 0..self.spec.length {
             let messages = self.spec.messages;
-            if !(self.dice.percent(messages) && self.message()) {
+            let is_message = self.dice.percent(messages) && self.has_messages;
+            if !is_message {
+                self.op()?;
+            } else if !self.message() {
+                self.has_messages = false;
                 self.op()?;
             }
             while self.pending.len() > MOST_PENDING || self.dice.percent(35) {

@@ -135,6 +135,8 @@ pub enum Act {
         backend: Option<String>,
         /// Timeout, seconds.
         timeout_s: Option<f64>,
+        /// Whether only its members make it.
+        local_sync: bool,
     },
     /// Aborts a group's backend.
     Abort(String),
@@ -350,6 +352,7 @@ impl Author<'_> {
                     ranks: members,
                     backend: group.backend.clone(),
                     timeout_s: group.timeout_s,
+                    local_sync: group.local_sync,
                 }
             }
             Verb::Abort(of) => Act::Abort(of.group.clone()),

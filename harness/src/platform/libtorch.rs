@@ -20,6 +20,8 @@ const VARIABLE: &str = "ALLRANKS_LIBTORCH";
 const WANTED: &str = "2.11";
 /// The one Python module that needs no Python to be there.
 const TORCH: &str = "torch";
+/// What hides devices from CUDA, and from no other runtime whose devices torch calls `cuda`.
+const CUDA_MASK: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The driver's binary: `ALLRANKS_LIBTORCH`, else beside this program.
 ///
@@ -69,12 +71,7 @@ struct Offered {
 pub fn probe_libtorch(program: &Path, platform: &Platform) -> Observed {
     match ask(program) {
         Ok(offered) => observe(&offered, platform),
-        Err(reason) => Observed {
-            usable: Err(reason),
-            torch: None,
-            count: None,
-            backends: BTreeMap::new(),
-        },
+        Err(reason) => Observed::unusable(reason),
     }
 }
 
@@ -104,6 +101,7 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
         torch: Some(offered.torch.clone()),
         count,
         backends,
+        is_simulated: false,
     }
 }
 
@@ -117,6 +115,11 @@ fn judge(
         return Err(format!(
             "the libtorch driver cannot import the Python module {module}"
         ));
+    }
+    // AMD's GPUs have the device type `cuda` too, and the driver is built for NVIDIA's.
+    let mask = platform.visible_devices.as_deref();
+    if platform.device_type == "cuda" && mask.is_some_and(|mask| mask != CUDA_MASK) {
+        return Err("the libtorch driver is built for CUDA".to_owned());
     }
     for (package, wanted) in &platform.requires {
         if package != TORCH {
@@ -162,7 +165,7 @@ fn ask(program: &Path) -> Result<Offered, String> {
         Some(status) if !status.success() => {
             let last = text.lines().rev().find(|line| !line.trim().is_empty());
             Err(format!(
-                "{shown} fails: {}; it runs with libtorch {WANTED}, the very one that `ci/libtorch` built it against",
+                "{shown} fails: {}; it runs with libtorch {WANTED}, the very one that `ci/libtorch` built it against, or one that LD_LIBRARY_PATH finds",
                 last.unwrap_or("it says nothing")
             ))
         }

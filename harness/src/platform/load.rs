@@ -7,7 +7,9 @@ use std::{fs, io};
 use serde_yaml::Value;
 
 use super::{Backend, Platform, Support};
-use crate::case::{OneOrMany, is_backend_string, is_env_name, is_name};
+use crate::case::{
+    CpuBackend, DeviceId, OneOrMany, SetDevice, is_backend_string, is_env_name, is_name,
+};
 use crate::plan::Op;
 use crate::yaml::{self, Diagnostic, Document, Focus, Segment, Source, way};
 
@@ -229,6 +231,7 @@ impl Checker<'_> {
                 "such as `CUDA_VISIBLE_DEVICES`",
             );
         }
+        self.recipe(platform);
         for name in platform.env.keys().filter(|name| !is_env_name(name)) {
             let message = format!("`{name}` is not a variable's name");
             self.report(
@@ -263,6 +266,27 @@ impl Checker<'_> {
                 self.report(way!["backends", name.as_str()], Focus::Key, message, NAME);
             }
             self.backend(name, backend);
+        }
+    }
+
+    /// A recipe asks for nothing that the platform does not have.
+    fn recipe(&mut self, platform: &Platform) {
+        let recipe = &platform.recipe;
+        let is_host = platform.device_type == "cpu";
+        if is_host && recipe.device_id != DeviceId::Absent {
+            let message = "a `device_id` on the host";
+            let hint = "leave it out: torch refuses to bind a world to a CPU";
+            self.report(way!["recipe", "device_id"], Focus::Value, message, hint);
+        }
+        if is_host && recipe.cpu_backend != CpuBackend::Absent {
+            let message = "a backend for the host beside that of the host";
+            let hint = "leave it out: the world has one as it is";
+            self.report(way!["recipe", "cpu_backend"], Focus::Value, message, hint);
+        }
+        if recipe.set_device == SetDevice::After && platform.set_device.is_none() {
+            let message = "no function makes a device the current one";
+            let hint = "name it: `set_device: torch.xpu.set_device`";
+            self.report(way!["recipe", "set_device"], Focus::Value, message, hint);
         }
     }
 
@@ -359,13 +383,44 @@ mod tests {
 
     #[test]
     fn the_platforms_of_the_repository_are_valid() {
-        let platforms = load(&[fixtures()]).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let folders = [fixtures(), fixtures().join("../backends")];
+        let platforms = load(&folders).unwrap_or_else(|problems| panic!("{}", problems[0]));
         assert!(platforms.iter().any(|platform| platform.name == "cpu"));
         for platform in platforms {
             for (name, backend) in &platform.backends {
                 assert_eq!(backend.name, *name);
             }
         }
+    }
+
+    #[test]
+    fn a_recipe_asks_for_nothing_that_is_not_there() {
+        let problems = |device: &str, fields: &str| {
+            let text = format!(
+                "name: t\ndevice_type: {device}\nevidence: host\n{fields}\nbackends: {{gloo: {{supports: [{{ops: barrier}}]}}}}\n"
+            );
+            let parsed = parse(Source::new("t.yaml", &text), Path::new(""));
+            let problems = parsed.err().unwrap_or_default();
+            problems
+                .into_iter()
+                .map(|one| one.message)
+                .collect::<Vec<_>>()
+        };
+        let all = "recipe: {device_id: device, set_device: after, cpu_backend: gloo}";
+        assert_eq!(
+            problems("cpu", all),
+            [
+                "a `device_id` on the host",
+                "no function makes a device the current one",
+                "a backend for the host beside that of the host",
+            ]
+        );
+        let with = format!("{all}\nset_device: torch.t.set_device");
+        assert_eq!(problems("t", &with), Vec::<String>::new());
+        assert_eq!(
+            problems("cpu", "recipe: {set_device: before}"),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! A platform: a kind of device and how to use it. One YAML file each in `fixtures/platforms/`; a vendor adds one
 //! with such a file and no code.
 
+mod autoload;
 mod declare;
+#[cfg(test)]
+mod installations;
 mod libtorch;
 mod load;
 pub(crate) mod probe;
 mod python;
 mod version;
 
+pub use autoload::{AUTOLOAD, EntryPoint, remedy};
 #[cfg(test)]
 pub(crate) use declare::tests::check as example_check;
 pub use libtorch::{libtorch, probe_libtorch};
 pub(crate) use load::yaml_files;
 pub use load::{load, parse};
-pub use probe::{Observed, probe};
+pub use probe::{Observed, probe, probe_all};
 pub use python::{Interpreter, python};
 pub use version::torch_version;
 
@@ -23,7 +27,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::OneOrMany;
+use crate::case::{OneOrMany, Recipe};
 use crate::dtype::{DType, ReduceOp};
 use crate::plan::{
     Joined, Layout, LayoutOf, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind,
@@ -41,7 +45,8 @@ pub struct Platform {
     pub name: String,
     /// `cpu`, `cuda`, `xpu`: the type in `torch.device(type, index)`.
     pub device_type: String,
-    /// What a green result on it proves.
+    /// What a green result on it proves. Where its device says of itself that it is simulated, that is what it is,
+    /// whatever stands here: `torch.TYPE.is_simulated`.
     pub evidence: Evidence,
     /// Python modules imported before use, in order.
     #[serde(default)]
@@ -58,6 +63,13 @@ pub struct Platform {
     /// Dotted name of the function that waits for the device.
     #[serde(default)]
     pub synchronize: Option<String>,
+    /// Whether a process has any of the devices and tells them apart by an index (`cuda:1`). `false`: it has one, which the
+    /// vendor's library finds by the local rank, and calls it by its type alone (`hpu`).
+    #[serde(default = "yes")]
+    pub indexed: bool,
+    /// How a world initialises where its case does not say.
+    #[serde(default)]
+    pub recipe: Recipe,
     /// Whether a tensor and its views stay one piece of memory on the device. `false`: an op may give a view a new value
     /// that the tensor it was made of never sees, so what each tensor holds is read back, and nothing around it.
     #[serde(default = "yes")]

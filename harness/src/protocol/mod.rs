@@ -15,6 +15,8 @@ pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef, StoreMethod, T
 pub use frame::{Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, read_frame, write_frame};
 pub use zygote::{Fork, FromZygote, ToZygote};
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
@@ -87,6 +89,13 @@ pub enum FromRank {
     },
     /// The step is over. The payload is the final bytes of every storage, in the step's order.
     Result(StepResult),
+    /// What torch's flight recorder has under way in a call that takes long. May come at any time, and asks for nothing.
+    Recorder {
+        /// The step the rank is in.
+        step: u32,
+        /// Oldest first.
+        ops: Vec<RecordedOp>,
+    },
     /// The answer to `finish`: the rank's positive token.
     Bye {
         /// How many steps it finished.
@@ -94,6 +103,38 @@ pub enum FromRank {
         /// The run's token, once more.
         token: String,
     },
+}
+
+/// An op that a rank has issued and that has not ended, as the backend's own records have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedOp {
+    /// `all_reduce`.
+    pub op: String,
+    /// The group, by the backend's name for it: `0 default_pg`.
+    pub group: String,
+    /// Its number among the group's collectives, or messages, from 1.
+    pub number: u64,
+    /// Dtype and shape of each input: `float[33]`.
+    pub inputs: Vec<String>,
+    /// `scheduled`, `started`.
+    pub state: String,
+}
+
+impl fmt::Display for RecordedOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            op,
+            group,
+            number,
+            inputs,
+            state,
+        } = self;
+        write!(f, "{op} number {number} of group {group}")?;
+        if !inputs.is_empty() {
+            write!(f, ", {}", inputs.join(" and "))?;
+        }
+        write!(f, ", is {state}")
+    }
 }
 
 /// Who is calling.

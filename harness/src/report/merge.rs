@@ -275,10 +275,11 @@ fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
         troubles: Vec::new(),
         exit_code: 3,
     };
+    let mut spans = Vec::new();
     for set in sets {
         let end = set.end.as_ref()?;
-        let ended_ms = late_ms(set, started).saturating_add(end.duration_ms);
-        merged.duration_ms = merged.duration_ms.max(ended_ms);
+        let began = late_ms(set, started);
+        spans.push((began, began.saturating_add(end.duration_ms)));
         merged.exit_code = more_serious(merged.exit_code, end.exit_code);
         for trouble in &end.troubles {
             if !merged.troubles.contains(trouble) {
@@ -286,7 +287,20 @@ fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
             }
         }
     }
+    merged.duration_ms = covered(spans);
     Some(merged)
+}
+
+/// For how long at least one of them lasted: of runs side by side the whole span, of runs days apart not the days between.
+fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let mut until = 0;
+    let lasted = spans.into_iter().map(|(began, ended)| {
+        let more = ended.saturating_sub(began.max(until));
+        until = until.max(ended);
+        more
+    });
+    lasted.sum()
 }
 
 /// How long after the first set this one started.
@@ -328,6 +342,13 @@ fn rebased(from: &Path, path: &str, to: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_between_runs_does_not_count() {
+        assert_eq!(covered(vec![(0, 10), (5, 30), (7, 8)]), 30);
+        assert_eq!(covered(vec![(1000, 1010), (0, 10)]), 20);
+        assert_eq!(covered(Vec::new()), 0);
+    }
 
     #[test]
     fn logs_are_found_from_the_new_folder() {

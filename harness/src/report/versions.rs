@@ -1,11 +1,12 @@
 //! What differs between versions of torch, where runs with several of them were merged.
 //!
 //! In: results. Out: for each kind of check (its case and its call) whose standing is not the same with every version,
-//! a row with a cell for each version. Checks that stand alike everywhere are counted.
+//! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one version
+//! only are left out: nothing of theirs can be compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::record::CheckRecord;
+use super::record::{CheckRecord, Column};
 use super::results::Results;
 use super::standing::Standing;
 use super::story::sentence;
@@ -36,16 +37,25 @@ pub struct Row {
 }
 
 impl Versions {
-    /// The versions of some results; none if there are fewer than two.
+    /// The versions of some results; none if nothing ran with more than one.
     #[must_use]
     pub fn of(results: &Results) -> Option<Self> {
-        let torch = results.torch_versions();
-        if torch.len() < 2 {
+        let mut ran = BTreeMap::<[&str; 3], BTreeSet<&str>>::new();
+        for column in results.checks.iter().map(|check| &check.column) {
+            if !column.torch.is_empty() {
+                ran.entry(target(column)).or_default().insert(&column.torch);
+            }
+        }
+        ran.retain(|_, versions| versions.len() > 1);
+        let mut torch = results.torch_versions();
+        torch.retain(|version| ran.values().any(|versions| versions.contains(version)));
+        if torch.is_empty() {
             return None;
         }
         // A check that several drivers made is several checks here.
         let mut checks = BTreeMap::<(&CheckId, &str), Vec<Option<&CheckRecord>>>::new();
-        for check in &results.checks {
+        let compared = |check: &&CheckRecord| ran.contains_key(&target(&check.column));
+        for check in results.checks.iter().filter(compared) {
             // What never ran has no version, and stands in the list of what was not run.
             if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
                 let row = checks
@@ -89,4 +99,9 @@ impl Versions {
             rows: rows.collect(),
         })
     }
+}
+
+/// What is the same with every version: platform, backend and driver.
+fn target(column: &Column) -> [&str; 3] {
+    [&column.platform, &column.backend, &column.driver].map(String::as_str)
 }

@@ -11,6 +11,21 @@ use crate::dtype::ReduceOp;
 use crate::oracle::{Answer, Exhibit};
 use crate::protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor, TensorKind};
 
+/// The call that makes a group.
+pub(super) fn new_group(
+    ranks: &str,
+    timeout_s: f64,
+    backend: Option<&str>,
+    local_sync: bool,
+) -> String {
+    let backend = backend.map_or_else(String::new, |name| format!(", backend={}", text(name)));
+    let local = match local_sync {
+        true => ", use_local_synchronization=True",
+        false => "",
+    };
+    format!("dist.new_group({ranks}, timeout=timedelta(seconds={timeout_s}){backend}{local})")
+}
+
 /// What one rank does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Code {

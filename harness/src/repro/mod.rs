@@ -33,7 +33,7 @@ use thiserror::Error;
 pub use shrink::{smaller, with_numel};
 pub use trial::{Ended, trial};
 
-use self::calls::{Code, Scene};
+use self::calls::{Code, Scene, new_group};
 use self::literal::{list, text};
 use self::play::Play;
 use self::tables::{Part, Passed, Tables};
@@ -372,20 +372,13 @@ fn init(out: &mut String, subject: &Subject<'_>) {
             true => list(&group.ranks),
             false => list(&how.given),
         };
-        let backend = group.backend.as_ref().map_or_else(String::new, |backend| {
-            format!(", backend={}", text(backend))
-        });
-        let local = match how.local_sync {
-            true => ", use_local_synchronization=True",
-            false => "",
-        };
-        let timeout = format!("timeout=timedelta(seconds={timeout})");
-        let line = match how.split {
+        let made = match how.split {
             true => format!(
-                "{name} = dist.split_group(split_ranks=[{ranks}], {timeout}) or dist.GroupMember.NON_GROUP_MEMBER\n"
+                "dist.split_group(split_ranks=[{ranks}], timeout=timedelta(seconds={timeout})) or dist.GroupMember.NON_GROUP_MEMBER"
             ),
-            false => format!("{name} = dist.new_group({ranks}, {timeout}{backend}{local})\n"),
+            false => new_group(&ranks, timeout, group.backend.as_deref(), how.local_sync),
         };
+        let line = format!("{name} = {made}\n");
         if scenario.refuses(group) {
             // It must raise on members, and later lines have no use for it.
             put(

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::calls::{Scene, Writer, is_too_large};
+use super::calls::{Scene, Writer, is_too_large, new_group};
 use super::literal::{Objects, list, text};
 use super::tables::{Part, Passed};
 use super::{ReproError, put_line};
@@ -535,17 +535,11 @@ impl<'a> Play<'a> {
                 ranks,
                 backend,
                 timeout_s,
+                local_sync,
             } => {
                 let timeout = timeout_s.unwrap_or(self.scenario.case.world.timeout_s);
-                let backend = backend
-                    .as_ref()
-                    .map(|backend| format!(", backend={}", text(backend)))
-                    .unwrap_or_default();
-                plain(format!(
-                    "groups[{}] = dist.new_group({}, timeout=timedelta(seconds={timeout}){backend})",
-                    text(name),
-                    list(ranks)
-                ));
+                let made = new_group(&list(ranks), timeout, backend.as_deref(), *local_sync);
+                plain(format!("groups[{}] = {made}", text(name)));
             }
             Act::Abort(name) => plain(match name.as_str() {
                 "world" => "dist.group.WORLD.abort()".to_owned(),

@@ -61,6 +61,14 @@ impl Pending {
         }
     }
 
+    /// The check it is, by its place in the scenario, if it is one.
+    pub fn check(&self) -> Option<usize> {
+        match &self.purpose {
+            Purpose::Check(index, ..) | Purpose::Script(index, _) => Some(*index),
+            Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => None,
+        }
+    }
+
     /// Whether the rank has.
     pub fn is_answered_by(&self, rank: Rank) -> bool {
         self.reply_of(rank).is_some()

@@ -6,7 +6,7 @@ use super::Shared;
 use super::scenario::ScenarioRun;
 use super::story::RankStory;
 use crate::case::Starts;
-use crate::judge::{Entry, Finding, Point, Verdict, judge};
+use crate::judge::{Entry, Finding, Outcome, Point, Verdict, judge};
 use crate::names::{CheckId, RequirementId};
 use crate::plan::{Check, Declared, Scenario};
 use crate::report::recipe::REFUSED;
@@ -209,8 +209,24 @@ pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Po
         torch,
         case: &scenario.case.id,
         world_size: scenario.world_size,
+        device_id: scenario.init.device_id,
         check,
     }
+}
+
+/// Whether an expectation says that the check at this place may end so.
+pub fn is_foretold(
+    shared: &Shared,
+    scenario: &Scenario,
+    ranks: &[RankStory],
+    index: usize,
+    outcome: Outcome,
+) -> bool {
+    let torch = ranks.iter().find_map(RankStory::torch);
+    let check = &scenario.checks[index];
+    let point = point(scenario, torch.unwrap_or_default(), check);
+    let entry = shared.expectations.find(&point);
+    entry.is_some_and(|entry| entry.outcomes.contains(&outcome))
 }
 
 /// Times become relative to the earliest span of the world: ranks of one host share a clock.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Shared;
 use super::play::{Played, Player};
 use super::program;
-use super::recording::point;
+use super::recording::{is_foretold, point};
 use super::setup::{MeetingPoint, SPARE, device, environment, opening, present};
 use super::shrink::shrink;
 use super::story::RankStory;
@@ -37,7 +37,7 @@ pub struct ScenarioRun {
     pub logs: Vec<PathBuf>,
     /// Worlds started.
     pub worlds: u32,
-    /// Worlds lost, which a script that gives up its world is not.
+    /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
     lost: u32,
     /// When it began.
     pub began: Instant,
@@ -107,14 +107,17 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             }
         };
         let interrupted = *shared.interrupt.borrow();
+        if played.lost.is_some() && !is_known_loss(shared, scenario, &played) {
+            run.lost += 1;
+        }
         absorb(&mut run, played, &mut initialised);
         if run.init.outcome != Outcome::Pass {
-            let why = if interrupted {
-                "the run was interrupted"
-            } else {
-                "its world did not initialise"
+            let why = match run.init.outcome {
+                _ if interrupted => "the run was interrupted".to_owned(),
+                Outcome::NotRun => run.init.summary.clone(),
+                _ => "its world did not initialise".to_owned(),
             };
-            give_up(&mut run, why);
+            give_up(&mut run, &why);
             break;
         }
         if run.checks.iter().all(Option::is_some) && run.end.outcome != Outcome::NotRun {
@@ -139,6 +142,14 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
     }
 }
 
+/// Whether a known failure took the world with it.
+fn is_known_loss(shared: &Shared, scenario: &Scenario, played: &Played) -> bool {
+    let last = played.checks.last_key_value();
+    last.is_some_and(|(index, finding)| {
+        is_foretold(shared, scenario, &played.ranks, *index, finding.outcome)
+    })
+}
+
 /// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
 /// the checks that are left have no world.
 fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
@@ -158,7 +169,6 @@ fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
         run.end = end;
     }
     if let Some(lost) = played.lost {
-        run.lost += 1;
         run.trouble = Some(lost);
     }
     run.ranks = played.ranks;
@@ -246,15 +256,7 @@ pub(super) async fn world(
         })
         .collect();
     let world = shared.launcher.launch(order).await?;
-    let player = Player::new(
-        scenario,
-        todo,
-        openings,
-        at.points(),
-        shared.settings.seed,
-        shared.interrupt.clone(),
-        world,
-    );
+    let player = Player::new(scenario, todo, openings, at.points(), shared, world);
     let played = player.play().await;
     for log in logs {
         cap(&shared.settings.out.join(log))?;

@@ -6,6 +6,7 @@ use super::program;
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
+use crate::platform::Platform;
 use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
 use crate::world::{Device, devices};
@@ -57,8 +58,12 @@ pub const HOST: &str = "127.0.0.1";
 /// hands out devices. Some libraries take the rank for the index where nobody told them.
 #[must_use]
 pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
-    let platform = &scenario.platform;
+    device_of(&scenario.platform, devices, rank)
+}
+
+fn device_of(platform: &Platform, devices: &[Device], rank: Rank) -> String {
     match (devices.get(rank.index()), &platform.visible_devices) {
+        (Some(_), _) if !platform.indexed => platform.device_type.clone(),
         (Some(_), Some(_)) => format!("{}:{rank}", platform.device_type),
         (Some(device), None) => format!("{}:{}", platform.device_type, device.index),
         (None, _) => platform.device_type.clone(),
@@ -372,6 +377,24 @@ mod tests {
     use super::*;
     use crate::case::OneOrMany;
     use crate::plan::Creation;
+
+    #[test]
+    fn a_rank_s_device_is_called_as_its_platform_calls_it() {
+        let load = |name: &str| {
+            let files = ["cpu", "cuda", "hpu"].map(|name| {
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .join(format!("../fixtures/platforms/{name}.yaml"))
+            });
+            let platforms = crate::platform::load(&files).unwrap();
+            platforms.into_iter().find(|one| one.name == name).unwrap()
+        };
+        let leased = devices(8, Some("4,5,6,7,0,1,2,3"));
+        for (name, called) in [("cpu", "cpu"), ("cuda", "cuda:1"), ("hpu", "hpu")] {
+            let platform = load(name);
+            let leased = if name == "cpu" { &[][..] } else { &leased[..2] };
+            assert_eq!(device_of(&platform, leased, Rank(1)), called);
+        }
+    }
 
     #[test]
     fn a_group_that_must_fail_fails_exactly_so() {

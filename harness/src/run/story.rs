@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::protocol::{Hello, StepResult};
+use crate::protocol::{Call, Hello, RecordedOp, Step, StepResult};
 use crate::report::Span;
 use crate::world::End;
 
@@ -35,6 +35,8 @@ pub struct RankStory {
     pub position: Option<(u32, usize, Instant)>,
     /// When it entered that, in nanoseconds of its own clock.
     pub entered_at: u64,
+    /// What it had under way in a step, by its flight recorder.
+    pub recorded: Option<(u32, Vec<RecordedOp>)>,
     /// Steps it has answered.
     pub answered: u32,
     /// Calls it has entered of the step it is at.
@@ -50,6 +52,15 @@ impl RankStory {
     pub fn pid(&self) -> u32 {
         let outside = self.outside.as_ref().map_or(0, |outside| outside.pid);
         self.hello.as_ref().map_or(outside, |hello| hello.pid)
+    }
+
+    /// What it says of a call of the step that its driver has not got; none if there is no such call.
+    pub fn lacks(&self, step: &Step) -> Option<String> {
+        let hello = self.hello.as_ref()?;
+        let mut names = step.calls.iter().flat_map(Call::names);
+        let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
+        let driver = &hello.driver;
+        Some(format!("the {driver} driver has no call `{name}`"))
     }
 
     /// Its version of torch, if it is known.

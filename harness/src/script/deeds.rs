@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::diagnose::{Collective, Deed, Meeting, Message, What};
+use crate::diagnose::{Collective, Deed, Meeting, Message, What, list};
 use crate::names::Rank;
 use crate::oracle::RankStep;
 use crate::plan::Group;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
                 members.sort_unstable();
                 self.members.insert(name.clone(), members.clone().into());
                 match local_sync {
-                    true => own(call),
+                    true => What::Collective(self.meeting_of(members)),
                     false => What::NewGroup(members),
                 }
             }
@@ -161,6 +161,18 @@ impl<'a> Reader<'a> {
                 }
                 None => own(call),
             },
+        }
+    }
+
+    /// Making a group among its members only: they meet, and nobody else.
+    fn meeting_of(&mut self, members: Vec<Rank>) -> Collective {
+        let group = format!("ranks {}", list(&members));
+        *self.issued.entry(group.clone()).or_default() += 1;
+        Collective {
+            group,
+            members: members.into(),
+            name: "new_group".to_owned(),
+            nature: BTreeMap::new(),
         }
     }
 

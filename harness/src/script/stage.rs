@@ -327,12 +327,13 @@ impl<'a> Stage<'a> {
                 ranks,
                 backend,
                 timeout_s,
+                local_sync,
             } => out.push(plain(Call::NewGroup {
                 name: name.clone(),
                 ranks: ranks.clone(),
                 backend: backend.clone(),
                 timeout_s: timeout_s.unwrap_or(self.scenario.case.world.timeout_s),
-                local_sync: false,
+                local_sync: *local_sync,
             })),
             Act::Abort(group) => out.push(plain(Call::Abort {
                 group: group.clone(),

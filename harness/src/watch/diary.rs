@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
@@ -43,9 +43,9 @@ pub struct Diary {
     /// The last beat.
     #[serde(skip)]
     pub(super) beat: Option<SystemTime>,
-    /// The file: another one after each change.
+    /// What the file said.
     #[serde(skip)]
-    file: u64,
+    text: Arc<[u8]>,
 }
 
 /// A group.
@@ -162,20 +162,20 @@ impl Diary {
     #[must_use]
     pub fn read(folder: &Path, pid: u32, known: Option<&Self>) -> Option<Self> {
         let mut file = File::open(folder.join(format!("{pid}.json"))).ok()?;
-        let data = file.metadata().ok()?;
-        let beat = data.modified().ok();
-        if let Some(known) = known.filter(|known| known.file == data.ino()) {
+        let beat = file.metadata().ok()?.modified().ok();
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
+        // Nothing but the text tells whether it has changed: a file system gives the number of a replaced file to the next.
+        if let Some(known) = known.filter(|known| *known.text == *text) {
             return Some(Self {
                 beat,
                 ..known.clone()
             });
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).ok()?;
         let diary: Self = serde_json::from_slice(&text).ok()?;
         Some(Self {
             beat,
-            file: data.ino(),
+            text: text.into(),
             ..diary
         })
     }
@@ -201,5 +201,25 @@ impl Inside {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seconds = now.unwrap_or_default().as_secs_f64() - self.since;
         Duration::from_secs_f64(seconds.max(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_later_is_read_though_the_file_has_the_same_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |ended: bool| {
+            let text = format!(r#"{{"moves": 1, "epoch": 0, "ended": {ended}}}"#);
+            std::fs::write(folder.path().join("7.json"), text).unwrap();
+        };
+        write(false);
+        let first = Diary::read(folder.path(), 7, None).unwrap();
+        assert!(!first.ended);
+        assert!(!Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
+        write(true);
+        assert!(Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
     }
 }

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::diary::{Call, Diary};
-use super::program::TOKEN;
 use crate::host::{self, Activity, Member};
 use crate::names::Rank;
+use crate::world::TOKEN;
 
 /// The ranks of a program, over time.
 #[derive(Debug)]

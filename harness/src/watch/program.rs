@@ -12,12 +12,10 @@ use tokio::process::{Child, Command};
 
 use super::Settings;
 use crate::host;
-use crate::world::kill_remains;
+use crate::world::{TOKEN, kill_remains};
 
 static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
 
-/// Marks all processes of the command.
-pub const TOKEN: &str = "ALLRANKS_TOKEN";
 /// Where diaries go.
 pub const FOLDER: &str = "ALLRANKS_WATCH";
 

@@ -7,12 +7,9 @@ use tokio::sync::mpsc;
 
 use super::fresh::{self, FreshProcesses};
 use super::launcher::RankOrder;
-use super::{EVENTS, End, Event, Processes, SIGKILL};
+use super::{EVENTS, End, Event, Processes, SIGKILL, TOKEN};
 use crate::host::{self, Member};
 use crate::names::Rank;
-
-/// The variable that marks every process of a world.
-pub const TOKEN: &str = "ALLRANKS_TOKEN";
 
 /// Commands that run. Dropping it kills them and all they started.
 #[derive(Debug)]

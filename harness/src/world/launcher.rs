@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::switchboard::Switchboard;
 use super::zygote::{Zygote, ZygoteError};
-use super::{Driver, EVENTS, Processes, World, fresh};
+use super::{Driver, EVENTS, Processes, TOKEN, World, fresh};
 use crate::names::Rank;
 use crate::platform::Start;
 
@@ -93,7 +93,7 @@ impl LocalLauncher {
             let token = place.rank_token(Rank(index as u32));
             let control = self.switchboard.address().to_owned();
             rank.env.insert("ALLRANKS_CONTROL".into(), control);
-            rank.env.insert("ALLRANKS_TOKEN".into(), token);
+            rank.env.insert(TOKEN.into(), token);
         }
         let size = order.ranks.len();
         let zygote = match order.start {

@@ -30,7 +30,7 @@ pub use end::End;
 pub(crate) use launcher::prepend_path;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
-pub use remains::kill_remains;
+pub use remains::{TOKEN, kill_remains};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 pub use witness::{Testimony, witness};

@@ -4,11 +4,14 @@
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// Kills every process, but for this one, whose environment holds an `ALLRANKS_TOKEN` that begins with this one; the
+/// The variable that marks every process of a world, and of a watched command.
+pub const TOKEN: &str = "ALLRANKS_TOKEN";
+
+/// Kills every process, but for this one, whose environment holds a [`TOKEN`] that begins with this one; the
 /// number found. Linux only; elsewhere 0.
 #[must_use]
 pub fn kill_remains(token: &str) -> u32 {
-    let needle = format!("ALLRANKS_TOKEN={token}");
+    let needle = format!("{TOKEN}={token}");
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return 0;
     };

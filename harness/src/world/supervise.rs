@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit, setsid};
 
-use super::remains::kill_remains;
+use super::remains::{TOKEN, kill_remains};
 
 /// Exit code after the harness has gone.
 pub(crate) const ORPHANED: i32 = 70;
@@ -74,7 +74,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
 /// Kills the rank, then everything that carries its token, until nothing does.
 pub(crate) fn kill_all(rank: Pid) {
     let _ = kill_process(rank, Signal::KILL);
-    if let Ok(token) = std::env::var("ALLRANKS_TOKEN") {
+    if let Ok(token) = std::env::var(TOKEN) {
         while kill_remains(&token) > 0 {
             thread::sleep(AGAIN);
         }

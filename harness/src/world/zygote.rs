@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::launcher::{RankOrder, prepend_path};
 use super::switchboard::Switchboard;
-use super::{End, Event, Processes};
+use super::{End, Event, Processes, TOKEN};
 use crate::names::Rank;
 use crate::protocol::{Fork, FromZygote, ToZygote, VERSION, read_frame, write_frame};
 
@@ -96,7 +96,7 @@ impl Zygote {
             .env_clear()
             .envs(env)
             .env("ALLRANKS_CONTROL", switchboard.address())
-            .env("ALLRANKS_TOKEN", &place.token)
+            .env(TOKEN, &place.token)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("OMP_NUM_THREADS", "1")
             .env("OPENBLAS_NUM_THREADS", "1")

@@ -12,56 +12,24 @@ use serde::Deserialize;
 use super::Test;
 use super::stage::{Stage, checkout};
 
-/// Everything of every kind of op once, and all ways to initialise.
-const SMOKE: &[&str] = &["--profile", "smoke"];
-/// Data: every op, dtype, operator, layout and size of one world.
-const DATA: &[&str] = &[
-    "cases/collectives",
-    "cases/p2p",
-    "cases/edges",
-    "cases/numerics",
-    "--world-size",
-    "3",
-];
-/// Scripts: works, errors, groups, teardown, faults.
-const SCRIPTS: &[&str] = &[
-    "cases/work",
-    "cases/errors",
-    "cases/groups",
-    "cases/teardown",
-    "cases/rendezvous",
-    "cases/robustness",
-    "--world-size",
-    "2",
-];
 /// Profile core is run in so many parts, because no command may take as long as all of it.
 const PARTS: usize = 4;
 
 pub fn tests() -> Vec<Test> {
-    let with_both = |name: &str, selection: &'static [&'static str]| Test {
+    let with_both = |name: &str, run: fn()| Test {
         needs_libtorch: true,
-        ..super::with_torch(format!("drivers::agree_on_{name}"), move || {
-            agree(selection)
-        })
-    };
-    let core = Test {
-        is_slow: true,
-        ..super::with_torch("drivers::agree_on_core", || {
-            for part in 1..=PARTS {
-                agree(&["--profile", "core", "--shard", &format!("{part}/{PARTS}")]);
-            }
-        })
+        ..super::with_torch(format!("drivers::{name}"), run)
     };
     vec![
-        with_both("smoke", SMOKE),
-        with_both("data", DATA),
-        with_both("scripts", SCRIPTS),
-        core,
-        Test {
-            needs_libtorch: true,
-            ..super::with_torch("drivers::a_difference_is_found", a_difference_is_found)
-        },
+        with_both("agree_on_core", agree_on_core),
+        with_both("a_difference_is_found", a_difference_is_found),
     ]
+}
+
+fn agree_on_core() {
+    for part in 1..=PARTS {
+        agree(&["--profile", "core", "--shard", &format!("{part}/{PARTS}")]);
+    }
 }
 
 /// What is known of where the drivers part.

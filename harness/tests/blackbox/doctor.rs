@@ -163,6 +163,7 @@ pub fn tests() -> Vec<Test> {
         plain("doctor::text_and_usage", text_and_usage),
         plain("doctor::environment_of_a_run", environment_of_a_run),
         with_torch("doctor::real_torch", real_torch),
+        with_torch("doctor::registrations", registrations),
     ];
     for (name, code, words) in [
         (
@@ -285,16 +286,9 @@ fn autoload(name: &str, code: &str, words: &str) {
     let id = format!("autoload-{name}");
     let stage = stage(TORCH);
     for (package, code) in [("vena", "pass"), ("venb", code)] {
-        stage.write(
-            &format!("lib/{package}.py"),
+        stage.install(
+            package,
             &format!("def start():\n    {code}\n"),
-        );
-        stage.write(
-            &format!("lib/{package}_wheel-1.0.dist-info/METADATA"),
-            &format!("Metadata-Version: 2.1\nName: {package}-wheel\nVersion: 1.0\n"),
-        );
-        stage.write(
-            &format!("lib/{package}_wheel-1.0.dist-info/entry_points.txt"),
             &format!("[torch.backends]\n{package} = {package}:start\n"),
         );
     }
@@ -615,16 +609,9 @@ fn real_torch() {
     let loud = ask(&[("TORCH_DISTRIBUTED_DEBUG", "loud")]);
     loud.names("debug-invalid", &["import torch.distributed raises"]);
     loud.lacks("import-raises");
-    stage.write(
-        "lib/venb.py",
+    stage.install(
+        "venb",
         "def start():\n    raise OSError('libvenb.so: no such file')\n",
-    );
-    stage.write(
-        "lib/venb-1.0.dist-info/METADATA",
-        "Metadata-Version: 2.1\nName: venb-wheel\nVersion: 1.0\n",
-    );
-    stage.write(
-        "lib/venb-1.0.dist-info/entry_points.txt",
         "[torch.backends]\nvenb = venb:start\n",
     );
     let said = ask(&[]);
@@ -636,5 +623,71 @@ fn real_torch() {
             "venb.py:2",
             "TORCH_DEVICE_BACKEND_AUTOLOAD=0",
         ],
+    );
+}
+
+/// Packages that register backends with the real torch, each in a way of its own.
+fn registrations() {
+    let stage = Stage::new("doctor");
+    let register = |name: &str, devices: &str, extended: &str| {
+        format!(
+            "def create(*given):\n    return None\n\ndef start():\n    import torch.distributed as dist\n    \
+             dist.Backend.register_backend({name:?}, create, {extended}, {devices})\n"
+        )
+    };
+    let ask = || {
+        let mut command = stage.command(&["doctor", "--json", "--platform", "cpu"]);
+        command.env("PYTHONPATH", stage.path("lib"));
+        look(&stage, command)
+    };
+    let ids = [
+        "backend-registered-twice",
+        "backend-devices-string",
+        "fake-is-default",
+        "backends-unread",
+        "entry-points-collide",
+    ];
+    // One that is as it should be is told, and nothing is wrong with it.
+    stage.install(
+        "vena",
+        &register("venacl", "['vena']", "True"),
+        "[torch.backends]\nvena = vena:start\n",
+    );
+    let well = ask();
+    ids.iter().for_each(|id| well.lacks(id));
+    let plugin = &well.all["torch"]["import"]["works"]["plugins"][0];
+    assert_eq!(
+        *plugin,
+        serde_json::json!({
+            "name": "venacl", "extended": true, "devices": ["vena"], "creator": "vena.create",
+            "packages": ["vena-wheel"],
+        })
+    );
+    stage.install(
+        "venb",
+        &register("venacl", "['venb']", "False"),
+        "[torch.backends]\nvenb = venb:start\n",
+    );
+    stage.install(
+        "venc",
+        &register("venccl", "'venc'", "False"),
+        "[torch.backends]\nvenc = venc:start\n[torch.distributed.backends]\nmccl = venc:start\n",
+    );
+    stage.install(
+        "vend",
+        "def start():\n    import torch.testing._internal.distributed.fake_pg\n",
+        "[torch.backends]\nvend = vend:start\n[torch.distributed.backends]\nmccl = vend:start\n",
+    );
+    let said = ask();
+    said.names(ids[0], &["venacl", "vena-wheel", "venb-wheel"]);
+    said.names(
+        ids[1],
+        &["c, e, n, v", "devices=\"venc\"", "backend=\"venccl\""],
+    );
+    said.names(ids[2], &["hpu", "fake_pg"]);
+    said.names(ids[3], &["vend-wheel", "mccl"]);
+    said.names(
+        ids[4],
+        &["mccl of torch.distributed.backends", "vend-wheel"],
     );
 }

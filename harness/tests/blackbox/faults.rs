@@ -15,6 +15,7 @@ pub fn tests() -> Vec<Test> {
             for rank in [
                 "rank 0: in all_reduce of 1.all_reduce",
                 "rank 1: in all_reduce of 1.all_reduce",
+                "flight recorder of rank 0: all_reduce number ",
             ] {
                 assert!(told.contains(rank), "{told}");
             }
@@ -99,6 +100,10 @@ fn fault(fault: &str, outcome: Outcome, words: &str) -> String {
     let mut told = spoilt.summary.clone();
     for line in &spoilt.ranks {
         told.push_str(&format!("\nrank {}: {}", line.rank, line.text));
+    }
+    let evidence = spoilt.diagnosis.iter().flat_map(|told| &told.evidence);
+    for line in evidence {
+        told.push_str(&format!("\nwhy: {line}"));
     }
     assert!(told.contains(words), "{told}");
     told

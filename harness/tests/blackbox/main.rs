@@ -10,6 +10,7 @@ mod doctor;
 mod environments;
 mod faults;
 mod launcher;
+mod platforms;
 mod programs;
 mod prove;
 mod repro;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         doctor::tests(),
         environments::tests(),
         faults::tests(),
+        platforms::tests(),
         repro::tests(),
         sets::tests(),
         watch::tests(),

@@ -149,19 +149,6 @@ fn case(stage: &Stage, vice: &str, launcher: &str, asked: &str) -> String {
     stage.write("case.yaml", &text)
 }
 
-/// Starts a run with its temporary files on the stage.
-fn start(stage: &Stage, arguments: &[&str]) -> Running {
-    let temporary = stage.path("tmp");
-    fs::create_dir_all(&temporary).unwrap();
-    let out = stage.out().display().to_string();
-    let mut all = vec!["run"];
-    all.extend(arguments);
-    all.extend(["--out", &out]);
-    let mut command = stage.command(&all);
-    command.env("TMPDIR", temporary);
-    stage.start(command)
-}
-
 /// Nothing is left: no process, no file outside the run's folder but locks, and in it what a run has.
 #[track_caller]
 fn assert_gone(stage: &Stage) {
@@ -187,7 +174,7 @@ fn seen(row: &Row, launcher: &str) {
     let within = if row.outcome == Outcome::Hang { 6 } else { 90 };
     let asked = format!("{LINES}\nnever: [WARNING]\nwithin: {within}s");
     let case = case(&stage, row.vice, launcher, &asked);
-    let ran = start(&stage, &[&case]).end();
+    let ran = stage.start_run(&[&case]).end();
     ran.assert_code(1);
     assert_gone(&stage);
     assert_tidy(&stage);
@@ -215,7 +202,7 @@ fn goes_well(launcher: &str) {
     let stage = Stage::new("well");
     let asked = format!("{LINES}\nnever: [WARNING]");
     let case = case(&stage, "goes_well", launcher, &asked);
-    start(&stage, &[&case]).end().assert_code(0);
+    stage.start_run(&[&case]).end().assert_code(0);
     assert_gone(&stage);
     assert_tidy(&stage);
     let results = stage.results("out");
@@ -242,12 +229,12 @@ fn fails_as_it_is_to(launcher: &str) {
         let exit = format!("exit: [{{on: last, is: {is}}}, {{on: first, is: any}}]");
         let asked = format!("lines: [{{on: last, line: done}}]\n{exit}");
         let case = case(&stage, vice, launcher, &asked);
-        let ran = start(&stage, &[&case]).end();
+        let ran = stage.start_run(&[&case]).end();
         ran.assert_code(2)
             .assert_says("nothing shows that rank 0 of a world of 2 has done anything");
         let asked = asked.replace("{on: last, line: done}", "ready");
         let case = self::case(&stage, vice, launcher, &asked);
-        start(&stage, &[&case]).end().assert_code(0);
+        stage.start_run(&[&case]).end().assert_code(0);
         assert_gone(&stage);
         let results = stage.results("out");
         assert!(
@@ -271,11 +258,11 @@ fn absent(launcher: &str) {
          program: {{run: [./no-such-program], launcher: {launcher}, lines: [ready]}}\n"
     );
     let case = stage.write("case.yaml", &text);
-    let ran = start(&stage, &[&case]).end();
+    let ran = stage.start_run(&[&case]).end();
     ran.assert_code(2)
         .assert_says("there is no file `./no-such-program`");
     let case = stage.write("case.yaml", &text.replace("./no-such", "no-such"));
-    start(&stage, &[&case]).end().assert_code(1);
+    stage.start_run(&[&case]).end().assert_code(1);
     assert_gone(&stage);
     let results = stage.results("out");
     assert_reported(&results);
@@ -296,7 +283,7 @@ fn absent(launcher: &str) {
 fn start_busy(stage: &Stage, launcher: &str) -> Running {
     let asked = format!("{LINES}\nwithin: 1h");
     let case = case(stage, "busy", launcher, &asked);
-    let running = start(stage, &[&case]);
+    let running = stage.start_run(&[&case]);
     stage.wait("both ranks have children", || {
         let sleeps = stage.processes();
         sleeps
@@ -335,7 +322,7 @@ fn interrupted(launcher: &str) {
 fn floods() {
     let stage = Stage::new("floods");
     let case = case(&stage, "floods", "local", LINES);
-    start(&stage, &[&case]).end().assert_code(0);
+    stage.start_run(&[&case]).end().assert_code(0);
     let results = stage.results("out");
     let log = stage.out().join(&results.scenarios[0].ranks[1].log);
     assert!(fs::metadata(log).unwrap().len() < 5 << 20);
@@ -349,7 +336,7 @@ fn verdict() {
          run: [python, fixtures/programs/staged.py, --goes-wrong, skips]\n  lines: [sum is right]\n",
     );
     // It hangs, and nobody said so.
-    let ran = start(&stage, &[&case]).end();
+    let ran = stage.start_run(&[&case]).end();
     ran.assert_code(1);
     assert_gone(&stage);
     let results = stage.results("out");
@@ -379,7 +366,8 @@ fn verdict() {
 fn diagnosed() {
     let stage = Stage::new("diagnosed");
     let case = "cases/programs/killed.yaml";
-    start(&stage, &[case, "--platform", "cpu"])
+    stage
+        .start_run(&[case, "--platform", "cpu"])
         .end()
         .assert_code(0);
     let results = stage.results("out");

@@ -27,7 +27,7 @@ pub fn tests() -> Vec<Test> {
         with_torch("repro::a_script_of_moves_fails", || {
             script_fails(
                 "work/withheld@cpu.gloo.ws2#0.script.peer.reduce_scatter",
-                "FAILED: work.is_completed(): expected True, got False",
+                "FAILED: work_a.is_completed(): expected True, got False",
             );
         }),
         with_torch("repro::what_did_not_raise_fails", || {

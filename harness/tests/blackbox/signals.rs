@@ -5,7 +5,7 @@ use std::path::Path;
 use allranks::judge::{Outcome, Verdict};
 use rustix::process::{Signal, kill_process};
 
-use super::stage::{Running, Stage, assert_reported};
+use super::stage::{Stage, assert_reported};
 use super::{Test, plain, with_torch};
 
 /// A run that would take minutes.
@@ -54,19 +54,6 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Starts a run whose files all go onto the stage, temporary ones too.
-fn start(stage: &Stage, arguments: &[&str]) -> Running {
-    let temporary = stage.path("tmp");
-    std::fs::create_dir(&temporary).unwrap();
-    let out = stage.out().display().to_string();
-    let mut all = vec!["run"];
-    all.extend(arguments);
-    all.extend(["--out", &out]);
-    let mut command = stage.command(&all);
-    command.env("TMPDIR", temporary);
-    stage.start(command)
-}
-
 /// Outside the run's folder there is nothing but the locks, which are empty files.
 fn assert_no_litter(stage: &Stage) {
     for entry in std::fs::read_dir(stage.path("tmp")).unwrap().flatten() {
@@ -90,7 +77,7 @@ fn is_ended(results: &Path) -> bool {
 fn kill_fresh(driver: &str, word: &str) {
     let stage = Stage::new("kill");
     let driver = format!("command:python3 {driver}");
-    let running = start(&stage, &[CASE, "--driver", &driver, "--world-size", "2"]);
+    let running = stage.start_run(&[CASE, "--driver", &driver, "--world-size", "2"]);
     stage.wait("both ranks run", || {
         let is_rank = |line: &str| line.contains(word) && !line.contains("allranks ");
         let processes = stage.processes();
@@ -105,7 +92,7 @@ fn kill_fresh(driver: &str, word: &str) {
 fn kill_zygote(driver: &str) {
     let stage = Stage::new("kill");
     let arguments = [&LONG_RUN[..], &["--platform", "cpu", "--driver", driver]].concat();
-    let running = start(&stage, &arguments);
+    let running = stage.start_run(&arguments);
     stage.wait("a scenario has ended", || {
         is_ended(&stage.path("out/results.jsonl"))
     });
@@ -130,7 +117,7 @@ fn kill_zygote(driver: &str) {
 
 fn interrupt(signal: Signal) {
     let stage = Stage::new("interrupt");
-    let running = start(&stage, &LONG_RUN);
+    let running = stage.start_run(&LONG_RUN);
     stage.wait("a scenario has ended", || {
         is_ended(&stage.path("out/results.jsonl"))
     });
@@ -176,7 +163,7 @@ fn assert_interrupted(stage: &Stage) {
 /// A zygote that is stopped cannot kill its ranks: the harness waits for it, and a second signal ends the wait.
 fn interrupt_twice() {
     let stage = Stage::new("interrupt");
-    let running = start(&stage, &LONG_RUN);
+    let running = stage.start_run(&LONG_RUN);
     stage.wait("a scenario has ended", || {
         is_ended(&stage.path("out/results.jsonl"))
     });
@@ -205,7 +192,7 @@ fn parent(pid: i32) -> i32 {
 fn interrupt_silence() {
     let stage = Stage::new("interrupt");
     let driver = "command:python3 fixtures/drivers/silent.py";
-    let running = start(&stage, &[CASE, "--driver", driver]);
+    let running = stage.start_run(&[CASE, "--driver", driver]);
     stage.wait("ranks run", || stage.processes().len() > 2);
     running.signal(Signal::INT);
     running.end().assert_code(4);

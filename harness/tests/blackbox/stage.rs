@@ -88,6 +88,15 @@ impl Stage {
         path.display().to_string()
     }
 
+    /// Installs a package `NAME-wheel` of one module in `lib`, with these entry points.
+    pub fn install(&self, name: &str, code: &str, points: &str) {
+        let info = format!("lib/{name}_wheel-1.0.dist-info");
+        let metadata = format!("Metadata-Version: 2.1\nName: {name}-wheel\nVersion: 1.0\n");
+        self.write(&format!("lib/{name}.py"), code);
+        self.write(&format!("{info}/METADATA"), &metadata);
+        self.write(&format!("{info}/entry_points.txt"), points);
+    }
+
     /// The binary, to be run in the checkout.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allranks"));
@@ -107,6 +116,19 @@ impl Stage {
             .env(MARK, &self.mark)
             .stdin(Stdio::null());
         command
+    }
+
+    /// Starts `allranks run`, whose files all go onto the stage, temporary ones too.
+    pub fn start_run(&self, arguments: &[&str]) -> Running {
+        let temporary = self.path("tmp");
+        fs::create_dir_all(&temporary).unwrap();
+        let out = self.out().display().to_string();
+        let mut all = vec!["run"];
+        all.extend(arguments);
+        all.extend(["--out", &out]);
+        let mut command = self.command(&all);
+        command.env("TMPDIR", temporary);
+        self.start(command)
     }
 
     /// Starts a command.

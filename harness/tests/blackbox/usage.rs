@@ -252,6 +252,14 @@ fn no_torch() {
 fn explain() {
     let id = "collectives/all_reduce@cpu.gloo.ws3";
     let stage = Stage::new("explain");
+    for (driver, argv) in [
+        ("command:./mine --fast", "argv       ./mine --fast\n"),
+        ("libtorch", "allranks-libtorch, forked from"),
+        ("python", " -m allranks_rank, forked from"),
+    ] {
+        let ran = stage.run(&["explain", id, "--driver", driver]);
+        assert!(ran.stdout.contains(argv), "{}", ran.stdout);
+    }
     let ran = stage.run(&["explain", id]);
     ran.assert_code(0);
     let check = ran

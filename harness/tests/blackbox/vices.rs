@@ -204,6 +204,7 @@ pub fn tests() -> Vec<Test> {
             one_of_two("signal=11", "signal 11 (SIGSEGV)")
         }),
         plain("rank::one_of_two_lies", one_of_two_lies),
+        plain("rank::lost_worlds_are_too_many", lost_worlds),
         plain("rank::nothing_to_check_is_said", nothing_to_check),
         plain("rank::a_driver_that_is_not_there", no_driver),
     ]);
@@ -308,6 +309,40 @@ fn one_of_two(how: &str, words: &str) {
     assert_eq!(check(&results, SUM).outcome, Outcome::Pass);
 }
 
+/// A scenario gives up after so many lost worlds, those apart that known failures took with them.
+fn lost_worlds() {
+    const LIMIT: usize = 24;
+    let stage = Stage::new("dies_in_sums");
+    let numels: Vec<String> = (1..=LIMIT + 2).map(|numel| numel.to_string()).collect();
+    let case = stage.write(
+        "case.yaml",
+        &format!(
+            "id: case\ntitle: sums that end the process\ncovers: [COLL-001]\n\
+             world: {{platform: cpu, backend: gloo, size: 1}}\n\
+             steps:\n  - all_reduce: {{dtype: float32, op: sum, numel: [{}], sweep: full}}\n  - barrier: {{}}\n",
+            numels.join(", ")
+        ),
+    );
+    let driver = own_driver("dies_in_sums.py");
+    let count = |outcome: Outcome| {
+        let checks = stage.results("out").checks;
+        checks.iter().filter(|one| one.outcome == outcome).count()
+    };
+    stage.run_out(&[&case, "--driver", &driver]).assert_code(1);
+    assert_eq!(count(Outcome::Crash), LIMIT);
+    assert!(count(Outcome::NotRun) > 0);
+
+    let known = stage.write(
+        "known.yaml",
+        "- match: {op: all_reduce}\n  outcome: crash\n  reason: It ends the process.\n  local: true\n",
+    );
+    let arguments = [&case, "--driver", &driver, "--expectations", &known];
+    std::fs::remove_dir_all(stage.path("out")).unwrap();
+    stage.run_out(&arguments).assert_code(0);
+    assert_eq!(count(Outcome::Crash), numels.len());
+    assert_eq!(count(Outcome::NotRun), 0);
+}
+
 fn one_of_two_lies() {
     let stage = Stage::new("one_liar");
     let case = case(&stage, LONG);
@@ -358,7 +393,11 @@ fn no_driver() {
     ran.assert_code(1);
     let results = stage.results("out");
     assert_reported(&results);
-    let log = stage.out().join(&results.scenarios[0].ranks[0].log);
-    let log = std::fs::read_to_string(log).unwrap();
-    assert!(log.contains("cannot run /no/such/driver"), "{log}");
+    // The first to fail ends the world, maybe before the other has tried.
+    let ranks = results.scenarios[0].ranks.iter();
+    let logs: Vec<String> = ranks
+        .map(|rank| std::fs::read_to_string(stage.out().join(&rank.log)).unwrap())
+        .collect();
+    let told = |log: &String| log.contains("cannot run /no/such/driver");
+    assert!(logs.iter().any(told), "{logs:?}");
 }

@@ -15,7 +15,7 @@ const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
 const JOB: &str = "fixtures/hangs/programs/job.py";
 
 /// Programs that hang: what goes wrong, ranks, the verdict, whose fault it is, and a word that must be said.
-const HANGS: [(&str, u32, &str, &[u32], &str); 16] = [
+const HANGS: [(&str, u32, &str, &[u32], &str); 18] = [
     (
         "port_mismatch",
         3,
@@ -68,7 +68,28 @@ const HANGS: [(&str, u32, &str, &[u32], &str); 16] = [
         "reduce op (max, not sum)",
     ),
     ("groups_swapped", 3, "group-order", &[2], "in another order"),
-    ("group_skipped", 3, "group-skipped", &[2], "new_group(0, 1)"),
+    (
+        "group_skipped",
+        3,
+        "group-skipped",
+        &[2],
+        "does not make group number 1, new_group(0)",
+    ),
+    // Nobody outside can tell whether the other group comes later or never.
+    (
+        "group_before_another",
+        3,
+        "group-order",
+        &[2],
+        "rank 2 has not made new_group(0, 1), and makes another group first",
+    ),
+    (
+        "local_groups_swapped",
+        3,
+        "cyclic-wait",
+        &[2],
+        "new_group on ranks 1, 2",
+    ),
     ("circle", 3, "cyclic-wait", &[2], "all_reduce on group 2"),
     (
         "circle_of_messages",

@@ -29,7 +29,9 @@ struct Live {
 static LIVE: OnceLock<Result<Live, String>> = OnceLock::new();
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // The session knows how many ranks may run at once; its trials mostly wait.
+    arguments.test_threads.get_or_insert(cli::ranks_at_once());
     // The checkout's own cases, .venv and target; cargo starts tests in the package's folder.
     if let Err(error) = std::env::set_current_dir(checkout()) {
         panic!("there is no checkout: {error}");

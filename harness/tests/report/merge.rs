@@ -149,6 +149,25 @@ fn versions_of_torch_stand_side_by_side() {
 }
 
 #[test]
+fn what_ran_with_one_version_only_is_not_compared() {
+    let mut elsewhere = with_torch("2.12.0", "/runs/elsewhere");
+    for check in &mut elsewhere.checks {
+        check.id = format!("elsewhere/{}", check.id).as_str().into();
+        check.column.platform = "elsewhere".to_owned();
+    }
+    elsewhere.scenarios.clear();
+    let sets = vec![
+        with_torch("2.9.1", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+        elsewhere,
+    ];
+    let both = sets[0].checks.len() as u64;
+    let versions = Versions::of(&merge(sets, Path::new(INTO)).unwrap()).unwrap();
+    assert_eq!(versions.torch, ["2.9.1", "2.11.0"]);
+    assert_eq!((versions.alike, versions.rows.len()), (both, 0));
+}
+
+#[test]
 fn what_one_version_did_not_run_is_not_covered_by_another() {
     let mut sets = vec![
         with_torch("2.9.1", "/runs/old"),

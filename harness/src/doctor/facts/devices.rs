@@ -30,6 +30,9 @@ pub struct Device {
     pub free_mib: u64,
     /// Who uses it.
     pub users: Vec<Use>,
+    /// How it is connected to each device, in their order, in the tool's words: `X` to itself, `NV18` by as many links of
+    /// NVLink, `PIX` to `SYS` by ever longer ways over PCIe. Empty if the tool does not tell.
+    pub links: Vec<String>,
 }
 
 /// Somebody who uses a device.
@@ -46,9 +49,9 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
     let Some(tool) = question.program(TOOL) else {
         return (Vec::new(), None);
     };
-    let ask = |query: &str| {
+    let run = |arguments: &[&str]| {
         let mut command = Command::new(&tool);
-        command.args([query, "--format=csv,noheader,nounits"]);
+        command.args(arguments);
         match host::ask(command, PATIENCE) {
             Err(error) => Err(error.to_string()),
             Ok((_, None)) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
@@ -56,12 +59,18 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
             Ok((text, Some(_))) => Err(text.split_whitespace().collect::<Vec<_>>().join(" ")),
         }
     };
+    let ask = |query: &str| run(&[query, "--format=csv,noheader,nounits"]);
     let devices = ask("--query-gpu=index,uuid,name,driver_version,memory.total,memory.free");
     match devices {
         Err(trouble) => (Vec::new(), Some(format!("{TOOL}: {trouble}"))),
         Ok(devices) => {
             let users = ask("--query-compute-apps=gpu_uuid,pid,used_gpu_memory");
-            (read(&devices, &users.unwrap_or_default(), who), None)
+            let mut devices = read(&devices, &users.unwrap_or_default(), who);
+            let links = links(&run(&["topo", "-m"]).unwrap_or_default(), devices.len());
+            for (device, links) in devices.iter_mut().zip(links) {
+                device.links = links;
+            }
+            (devices, None)
         }
     }
 }
@@ -94,9 +103,23 @@ fn read(devices: &str, users: &str, who: impl Fn(u32) -> String) -> Vec<Device> 
                 total_mib: total.parse().ok()?,
                 free_mib: free.parse().ok()?,
                 users: users.collect(),
+                links: Vec::new(),
             })
         })
         .collect()
+}
+
+/// Reads the tool's matrix of connections: of so many devices, for each its way to every one.
+fn links(matrix: &str, count: usize) -> Vec<Vec<String>> {
+    let row = |index: usize| {
+        let name = format!("GPU{index}");
+        let mut rows = matrix.lines().map(|line| line.split('\t').map(str::trim));
+        // The first line has the names too, behind an empty cell.
+        let mut cells = rows.find_map(|mut cells| (cells.next()? == name).then_some(cells))?;
+        let ways: Vec<String> = cells.by_ref().take(count).map(str::to_owned).collect();
+        (ways.len() == count).then_some(ways)
+    };
+    (0..count).map_while(row).collect()
 }
 
 #[cfg(test)]
@@ -122,5 +145,13 @@ mod tests {
             found[1].users,
             [who("x (pid 77)", Some(142_000)), who("x (pid 78)", None)]
         );
+    }
+
+    #[test]
+    fn the_matrix_of_connections_is_read() {
+        let matrix = "\t\u{1b}[4mGPU0\tGPU1\tNIC0\tCPU Affinity\u{1b}[0m\n\
+                      GPU0\t X \tNV18\tPIX\t0-47\nGPU1\tNV18\t X \tSYS\t48-95\n\nLegend:\n\n  X    = Self\n";
+        assert_eq!(links(matrix, 2), [["X", "NV18"], ["NV18", "X"]]);
+        assert!(links("topology is not supported\n", 2).is_empty());
     }
 }

@@ -24,7 +24,7 @@ pub use memory::{Memory, Space};
 pub use network::{Interface, Lookup, Network};
 pub use platforms::{PlatformFacts, platforms};
 pub use ports::Port;
-pub use torch::{Build, Died, EntryPoint, Import, TorchFacts};
+pub use torch::{Build, Died, Import, Plugin, TorchFacts};
 
 use crate::host::describe;
 use crate::platform::Interpreter;

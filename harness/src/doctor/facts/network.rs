@@ -1,10 +1,8 @@
 //! Names and interfaces, and which of them backends would choose.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, TcpListener};
 use std::process::Command;
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -151,20 +149,13 @@ fn choose(
 
 /// Looks a name up, for so long.
 fn resolve(name: &str, patience: Duration) -> Lookup {
-    let (sender, answer) = channel();
-    let asked = name.to_owned();
     let began = Instant::now();
-    // It cannot be interrupted: a thread that is late is left to end with the process.
-    thread::spawn(move || sender.send((asked.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
-    let answer = answer.recv_timeout(patience);
+    let answer = host::addresses(name, patience);
     let seconds = began.elapsed().as_secs_f64();
     let (addresses, error) = match answer {
-        Ok(Ok(found)) => {
-            let found: BTreeSet<IpAddr> = found.iter().map(|address| address.ip()).collect();
-            (found.into_iter().collect(), None)
-        }
-        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
-        Err(_) => (
+        Some(Ok(found)) => (found, None),
+        Some(Err(error)) => (Vec::new(), Some(error.to_string())),
+        None => (
             Vec::new(),
             Some(format!("no answer within {} s", patience.as_secs())),
         ),

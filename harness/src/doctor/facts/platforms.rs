@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{Facts, Question};
-use crate::platform::{Evidence, Observed, Platform, probe};
+use crate::platform::{AUTOLOAD, Evidence, Observed, Platform, probe_all};
 
 /// A platform that was looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -47,30 +46,29 @@ pub fn platforms(
     let without = torch.and_then(|torch| torch.without_autoload.as_ref());
     let is_alone = without.is_some_and(|import| import.build().is_some());
     let is_there = is_alone || torch.is_some_and(|torch| torch.import.build().is_some());
+    let mut asked: Vec<Platform> = wanted
+        .iter()
+        .map(|(platform, _)| Platform::clone(platform))
+        .collect();
+    if is_alone {
+        for platform in &mut asked {
+            platform.env.insert(AUTOLOAD.to_owned(), "0".to_owned());
+        }
+    }
+    let observed = match is_there {
+        true => probe_all(&python.path, &asked.iter().collect::<Vec<_>>()),
+        false => vec![Observed::unusable("torch cannot be imported".to_owned()); wanted.len()],
+    };
     wanted
-        .par_iter()
-        .map(|(platform, is_wanted)| {
-            let mut asked = Platform::clone(platform);
-            if is_alone {
-                asked
-                    .env
-                    .insert("TORCH_DEVICE_BACKEND_AUTOLOAD".to_owned(), "0".to_owned());
-            }
-            let observed = match is_there {
-                true => probe(&python.path, &asked),
-                false => Observed {
-                    usable: Err("torch cannot be imported".to_owned()),
-                    torch: None,
-                    count: None,
-                    backends: BTreeMap::new(),
-                },
-            };
+        .iter()
+        .zip(observed)
+        .map(|((platform, is_wanted), observed)| {
             let tool = platform.tool.as_ref();
             PlatformFacts {
                 name: platform.name.clone(),
                 is_wanted: *is_wanted,
                 has_devices: match platform.evidence {
-                    Evidence::Hardware => true,
+                    Evidence::Hardware => !observed.is_simulated,
                     Evidence::Host | Evidence::Simulated => false,
                 },
                 trouble: observed.usable.err(),

@@ -53,10 +53,7 @@ pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
             let owners: Vec<String> = there
                 .iter()
                 .filter(|one| one.port == port)
-                .map(|one| {
-                    let stranger = || "a process of another user".to_owned();
-                    one.pid.map_or_else(stranger, who)
-                })
+                .map(|one| one.owner(who))
                 .collect();
             Port {
                 port,

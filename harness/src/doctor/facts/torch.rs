@@ -9,12 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Depth, Question};
 use crate::host;
-use crate::platform::Interpreter;
+use crate::platform::{AUTOLOAD, EntryPoint, Interpreter};
 
 const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
 const MARK: &str = "ALLRANKS-DOCTOR ";
-/// The variable that keeps packages from loading themselves when torch is imported.
-const AUTOLOAD: &str = "TORCH_DEVICE_BACKEND_AUTOLOAD";
 
 /// An interpreter and its torch.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -27,6 +25,8 @@ pub struct TorchFacts {
     pub packages: BTreeMap<String, String>,
     /// Packages that torch loads when it is imported.
     pub entry_points: Vec<EntryPoint>,
+    /// Backends that a newer torch loads when a process group of that name is made: `torch.distributed.backends`.
+    pub lazy_entry_points: Vec<EntryPoint>,
     /// What `import torch` comes to.
     pub import: Import,
     /// The same with `TORCH_DEVICE_BACKEND_AUTOLOAD=0`; none if the first was well, or if nothing loads itself.
@@ -35,15 +35,13 @@ pub struct TorchFacts {
     pub broken: BTreeMap<String, Import>,
 }
 
-/// An entry point of the group `torch.backends`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryPoint {
-    /// Its name.
-    pub name: String,
-    /// `module:function`.
-    pub value: String,
-    /// Its package, if known.
-    pub package: Option<String>,
+impl TorchFacts {
+    /// The torch there is, with or without what loads itself.
+    #[must_use]
+    pub fn build(&self) -> Option<&Build> {
+        let without = || self.without_autoload.as_ref()?.build();
+        self.import.build().or_else(without)
+    }
 }
 
 /// What an `import torch` comes to.
@@ -142,6 +140,28 @@ pub struct Build {
     pub peers: Option<Vec<Vec<bool>>>,
     /// Why it could not be asked for devices.
     pub trouble: Option<String>,
+    /// Backends that were registered from outside of torch.
+    pub plugins: Vec<Plugin>,
+    /// The backend for a device's tensors where none is named, by device type.
+    pub defaults: BTreeMap<String, String>,
+    /// Whether it looks for backends in `torch.distributed.backends`, if that is known.
+    pub reads_lazily: Option<bool>,
+}
+
+/// A backend that was registered with `Backend.register_backend`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Plugin {
+    /// Its name.
+    pub name: String,
+    /// The shape of its creator: `(DistributedBackendOptions, options)`, and not `(store, rank, size, timeout)`.
+    pub extended: bool,
+    /// The devices it says it is for.
+    pub devices: Vec<String>,
+    /// Its creator, `module.function`.
+    pub creator: String,
+    /// Packages that registered it while torch loaded them by itself, in order; the last one counts.
+    pub packages: Vec<String>,
 }
 
 /// One of the script's lines.
@@ -150,6 +170,7 @@ pub struct Build {
 struct Line {
     packages: Option<BTreeMap<String, String>>,
     entry_points: Option<Vec<EntryPoint>>,
+    lazy_entry_points: Option<Vec<EntryPoint>>,
     trying: Option<String>,
     found: Option<Build>,
     failed: Option<Failed>,
@@ -166,6 +187,7 @@ struct Failed {
 struct Answer {
     packages: BTreeMap<String, String>,
     entry_points: Vec<EntryPoint>,
+    lazy_entry_points: Vec<EntryPoint>,
     import: Import,
 }
 
@@ -177,6 +199,7 @@ pub(super) fn look(python: &Interpreter, question: &Question) -> TorchFacts {
         why: python.why.clone(),
         packages: first.packages,
         entry_points: first.entry_points,
+        lazy_entry_points: first.lazy_entry_points,
         import: first.import,
         ..TorchFacts::default()
     };
@@ -203,6 +226,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
     let mut answer = Answer {
         packages: BTreeMap::new(),
         entry_points: Vec::new(),
+        lazy_entry_points: Vec::new(),
         import: Import::NoTorch,
     };
     let wanted = serde_json::json!({
@@ -229,6 +253,8 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
         answer
             .entry_points
             .extend(line.entry_points.unwrap_or_default());
+        let lazy = line.lazy_entry_points;
+        answer.lazy_entry_points.extend(lazy.unwrap_or_default());
         trying = line.trying.or(trying);
         if let Some(found) = line.found {
             answer.import = Import::Works(Box::new(found));

@@ -1,6 +1,7 @@
 //! Rules: from facts to findings. Each looks at nothing but its argument; what a machine must be like for a rule to speak
 //! stands beside it, in `tests`.
 
+mod backends;
 mod devices;
 mod masks;
 mod network;
@@ -18,12 +19,17 @@ use super::{Facts, Finding};
 type Rule = fn(&Facts) -> Vec<Finding>;
 
 /// All of them; a new one is added here.
-const RULES: [Rule; 32] = [
+const RULES: [Rule; 37] = [
     torch::import,
     torch::version,
     torch::distributed,
     torch::wheel,
     torch::entry_points,
+    backends::entry_points,
+    backends::registered_twice,
+    backends::letters,
+    backends::fake,
+    backends::unread,
     platforms::trouble,
     platforms::backends,
     masks::entries,

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use regex::Regex;
 
 use super::super::{
-    Build, Device, Died, EntryPoint, Facts, Import, Interface, Leftover, Limits, Lookup, Memory,
-    Network, PlatformFacts, Port, Severity, Space, TorchFacts, Use,
+    Build, Device, Died, Facts, Import, Interface, Leftover, Limits, Lookup, Memory, Network,
+    PlatformFacts, Plugin, Port, Severity, Space, TorchFacts, Use,
 };
 use super::findings;
+use crate::platform::EntryPoint;
 use Severity::{Fault, Note, Warning};
 
 fn interface(name: &str, address: &str) -> Interface {
@@ -52,6 +53,15 @@ fn build() -> Build {
         version: "2.11.0+cu130".to_owned(),
         cuda: Some("13.0".to_owned()),
         distributed: true,
+        // A backend of somebody's that is as it should be, and one of a device whose name is a letter.
+        plugins: vec![
+            plugin("venacl", "vena", &["vena", "vena"]),
+            plugin("xcl", "x", &[]),
+        ],
+        defaults: [("vena", "venacl"), ("x", "xcl"), ("cpu", "gloo")]
+            .map(|(device, backend)| (device.to_owned(), backend.to_owned()))
+            .into(),
+        reads_lazily: Some(true),
         backends: [("gloo".to_owned(), true), ("nccl".to_owned(), true)].into(),
         devices: 2,
         peers: Some(vec![vec![true, true], vec![true, true]]),
@@ -183,6 +193,29 @@ fn torch(change: impl Fn(&mut Build) + 'static) -> Box<dyn Fn(&mut Facts)> {
     })
 }
 
+/// A backend that packages register for a device.
+fn plugin(name: &str, device: &str, packages: &[&str]) -> Plugin {
+    Plugin {
+        name: name.to_owned(),
+        devices: vec![device.to_owned()],
+        creator: format!("{name}.create"),
+        packages: packages.iter().map(|one| (*one).to_owned()).collect(),
+        ..Plugin::default()
+    }
+}
+
+/// Entry points that a newer torch loads by their names.
+fn lazy(names: &'static [&'static str]) -> Box<dyn Fn(&mut Facts)> {
+    set(move |facts| {
+        let point = |name: &&str| EntryPoint {
+            name: (*name).to_owned(),
+            value: format!("{name}:create"),
+            package: None,
+        };
+        facts.torch.as_mut().unwrap().lazy_entry_points = names.iter().map(point).collect();
+    })
+}
+
 /// What keeps cuda from being used, and whether somebody wants it.
 fn cuda(trouble: &'static str, is_wanted: bool) -> Box<dyn Fn(&mut Facts)> {
     set(move |facts| {
@@ -269,6 +302,41 @@ fn planted() -> Vec<Planted> {
             both(
                 import(Import::Works(Box::new(build())), &["vena"], &[]),
                 with("TORCH_DEVICE_BACKEND_AUTOLOAD=0"),
+            ),
+        ),
+        (
+            "entry-points-collide",
+            Warning,
+            import(Import::Works(Box::new(build())), &["mccl", "mccl"], &[]),
+        ),
+        (
+            "backend-registered-twice",
+            Warning,
+            torch(|build| build.plugins = vec![plugin("hccl", "npu", &["torch-npu", "habana"])]),
+        ),
+        (
+            "backend-devices-string",
+            Warning,
+            torch(|build| {
+                build.plugins = vec![plugin("mccl", "musa", &["torch-musa"])];
+                for letter in ["m", "u", "s", "a"] {
+                    build.defaults.insert(letter.to_owned(), "mccl".to_owned());
+                }
+            }),
+        ),
+        (
+            "fake-is-default",
+            Warning,
+            torch(|build| {
+                build.defaults.insert("hpu".to_owned(), "fake".to_owned());
+            }),
+        ),
+        (
+            "backends-unread",
+            Note,
+            both(
+                lazy(&["mccl"]),
+                torch(|build| build.reads_lazily = Some(false)),
             ),
         ),
         (

@@ -2,7 +2,7 @@
 
 use super::super::Severity::{Fault, Note};
 use super::super::{Build, Died, Facts, Finding, Import, TorchFacts};
-use crate::platform::torch_version;
+use crate::platform::{AUTOLOAD, EntryPoint, remedy, torch_version};
 
 /// The oldest torch the driver works with.
 const OLDEST: semver::Version = semver::Version::new(2, 4, 0);
@@ -51,8 +51,8 @@ pub(super) fn import(facts: &Facts) -> Vec<Finding> {
 
 /// Torch works, and what loads itself into it does not.
 fn autoload(torch: &TorchFacts) -> Vec<Finding> {
-    let past = "TORCH_DEVICE_BACKEND_AUTOLOAD=0 lets torch be imported without it";
     if torch.broken.is_empty() {
+        let past = format!("{AUTOLOAD}=0 lets torch be imported without them");
         let names: Vec<_> = torch
             .entry_points
             .iter()
@@ -72,9 +72,8 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
     }
     let broken = torch.broken.iter().map(|(name, import)| {
         let point = torch.entry_points.iter().find(|point| point.name == *name);
-        let package = point
-            .and_then(|point| point.package.as_deref())
-            .unwrap_or(name);
+        let package = point.map_or(name.as_str(), EntryPoint::culprit);
+        let [past, for_good] = remedy(package, &torch.python);
         let value = point.map_or("", |point| point.value.as_str());
         Finding::new(
             Fault,
@@ -87,10 +86,7 @@ fn autoload(torch: &TorchFacts) -> Vec<Finding> {
                 "torch loads it by itself (entry point {name} = {value} of torch.backends): {}",
                 place(import)
             ),
-            format!(
-                "{past}; for good: mend its driver, or {} -m pip uninstall {package}",
-                torch.python
-            ),
+            format!("{past}; for good: mend its driver, or {for_good}"),
         )
     });
     broken.collect()
@@ -152,9 +148,7 @@ fn place(import: &Import) -> String {
 
 /// The torch there is, with or without what loads itself.
 fn build(facts: &Facts) -> Option<&Build> {
-    let torch = facts.torch.as_ref()?;
-    let without = || torch.without_autoload.as_ref()?.build();
-    torch.import.build().or_else(without)
+    facts.torch.as_ref()?.build()
 }
 
 /// Torch is too old.
@@ -251,8 +245,7 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
     };
-    if facts.variable("TORCH_DEVICE_BACKEND_AUTOLOAD") != Some("0") || torch.entry_points.is_empty()
-    {
+    if facts.variable(AUTOLOAD) != Some("0") || torch.entry_points.is_empty() {
         return Vec::new();
     }
     let names: Vec<_> = torch
@@ -263,10 +256,7 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
     vec![Finding::new(
         Note,
         "autoload-off",
-        format!(
-            "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from loading {}",
-            names.join(", ")
-        ),
+        format!("{AUTOLOAD}=0 keeps torch from loading {}", names.join(", ")),
         "their devices and backends are there only after an import of their own",
         "unset it, or import them before init_process_group",
     )]

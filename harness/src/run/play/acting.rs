@@ -41,7 +41,13 @@ impl Player<'_> {
         self.drain(0).await?;
         let check = &self.scenario.checks[index];
         let label = short(check).to_owned();
-        let staged = Staged::new(self.scenario, check, script, &self.points, self.seed);
+        let staged = Staged::new(
+            self.scenario,
+            check,
+            script,
+            &self.points,
+            self.shared.settings.seed,
+        );
         let mut staged = match staged {
             Ok(staged) => staged,
             Err(why) => {

@@ -14,7 +14,7 @@ use crate::diagnose::{
     Ahead, Collective, Confidence, Deed, Diagnosis, Evidence, Kind, Process, Sight, What, diagnose,
     list,
 };
-use crate::host::{Activity, Stranger, activity, is_asleep, listeners, resolves, strangers};
+use crate::host::{Activity, Stranger, activity, is_asleep, is_heard, resolves, strangers};
 use crate::judge::{Finding, Outcome};
 use crate::names::Rank;
 use crate::plan::Hang;
@@ -73,7 +73,29 @@ impl Player<'_> {
 
     /// What can be said now of ranks that are in this step.
     pub(super) fn diagnosis(&self, pending: Option<&Pending>) -> Diagnosis {
-        tokio::task::block_in_place(|| diagnose(&self.evidence(pending)))
+        let mut told = tokio::task::block_in_place(|| diagnose(&self.evidence(pending)));
+        told.evidence.extend(self.recorded(pending));
+        told
+    }
+
+    /// What the flight recorders of ranks that are in this step have under way: who has the same is named together.
+    fn recorded(&self, pending: Option<&Pending>) -> Vec<String> {
+        let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
+        for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
+            let here = story.position.map(|(step, ..)| step);
+            let here = here.filter(|step| pending.is_some_and(|pending| pending.number == *step));
+            let recorded = story
+                .recorded
+                .iter()
+                .filter(|(step, _)| Some(*step) == here);
+            for op in recorded.flat_map(|(_, ops)| ops) {
+                lines.entry(op.to_string()).or_default().push(rank);
+            }
+        }
+        let said = |(line, ranks): (String, Vec<Rank>)| {
+            format!("flight recorder of rank {}: {line}", list(&ranks))
+        };
+        lines.into_iter().map(said).collect()
     }
 
     /// Holds the verdict that a script must come to against the one it comes to.
@@ -300,8 +322,8 @@ impl Player<'_> {
             .filter_map(|meeting| {
                 let (host, port) = meeting.address()?;
                 let why = if LOCAL.contains(&host) {
-                    let is_heard = cfg!(not(target_os = "linux")) || !listeners(&[port]).is_empty();
-                    (!is_heard).then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+                    let is_silent = is_heard(port) == Some(false);
+                    is_silent.then(|| "rank 0 waits in init, and nobody listens there".to_owned())
                 } else {
                     let is_known = resolves(host) != Some(false);
                     (!is_known).then(|| format!("`{host}` means no address on this machine"))

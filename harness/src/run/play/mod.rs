@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::Shared;
 use super::loss::Loss;
 use super::pending::{Pending, Purpose, check_form};
 use super::probe::{probe, probe_after};
+use super::recording::is_foretold;
 use super::setup::{closing, disagreement};
 use super::story::RankStory;
 use crate::case::Starts;
@@ -61,13 +63,20 @@ pub struct Played {
 /// How a check ends a world although every rank answered: what follows could be poisoned.
 const POISONED: &str = "a check failed in a way that may poison the group";
 
+/// What the driver on libtorch calls itself.
+const LIBTORCH: &str = "libtorch";
+
+/// How long nothing may move while a check is under way that is known to hang. If the hang is gone, it ends much sooner; if
+/// it merely takes longer than this, it is a known failure for one more run.
+const KNOWN_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Plays one world.
 pub struct Player<'a> {
     scenario: &'a Scenario,
     todo: Vec<usize>,
     openings: Vec<Step>,
-    seed: u64,
     deadline: Duration,
+    shared: &'a Shared,
     interrupted: tokio::sync::watch::Receiver<bool>,
     world: World,
     pending: VecDeque<Pending>,
@@ -89,17 +98,16 @@ impl<'a> Player<'a> {
         todo: Vec<usize>,
         openings: Vec<Step>,
         points: Points,
-        seed: u64,
-        interrupted: tokio::sync::watch::Receiver<bool>,
+        shared: &'a Shared,
         world: World,
     ) -> Self {
         Self {
             scenario,
             todo,
             openings,
-            seed,
             deadline: Duration::from_secs_f64(scenario.case.world.deadline_s),
-            interrupted,
+            shared,
+            interrupted: shared.interrupt.clone(),
             world,
             pending: VecDeque::new(),
             aside: VecDeque::new(),
@@ -142,6 +150,14 @@ impl<'a> Player<'a> {
     async fn acts(&mut self) -> Result<(), Stop> {
         self.gather().await?;
         let openings = std::mem::take(&mut self.openings);
+        if let Some(why) = self.cannot_open(&openings) {
+            let finding = Finding::bare(Outcome::NotRun, None, why);
+            let checks = std::mem::take(&mut self.todo);
+            let left_out = checks.into_iter().map(|index| (index, finding.clone()));
+            self.played.checks.extend(left_out);
+            self.played.init = Some(finding);
+            return self.part().await;
+        }
         let steps = openings
             .into_iter()
             .map(|step| RankStep {
@@ -178,6 +194,20 @@ impl<'a> Player<'a> {
         self.send("teardown".to_owned(), Purpose::Closing, farewell);
         self.drain(0).await?;
         self.part().await
+    }
+
+    /// Why the ranks' driver cannot show what this scenario is about, before anything is asked of it.
+    fn cannot_open(&self, openings: &[Step]) -> Option<String> {
+        let mut stories = self.played.ranks.iter().zip(openings);
+        let lacking = stories.find_map(|(story, step)| story.lacks(step));
+        let hello = self.played.ranks[0].hello.as_ref()?;
+        match lacking {
+            Some(why) => Some(why),
+            None if self.scenario.refused.is_some() && hello.driver == LIBTORCH => Some(format!(
+                "what must be refused here is refused by torch's Python layer, which the {LIBTORCH} driver does without"
+            )),
+            None => None,
+        }
     }
 
     /// Waits until every rank has said hello.
@@ -229,7 +259,7 @@ impl<'a> Player<'a> {
             return;
         }
         let label = short(check).to_owned();
-        let prepared = match Prepared::new(check, self.size(), self.seed) {
+        let prepared = match Prepared::new(check, self.size(), self.shared.settings.seed) {
             Ok(prepared) => prepared,
             Err(error) => {
                 // The plan refuses such checks before a run; reaching this is the harness's own mistake.
@@ -244,7 +274,7 @@ impl<'a> Player<'a> {
         }
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
         if let Some(probe) = probe_after(check)
-            && let Ok(prepared) = Prepared::new(&probe, self.size(), self.seed)
+            && let Ok(prepared) = Prepared::new(&probe, self.size(), self.shared.settings.seed)
         {
             let steps = prepared.steps().to_vec();
             let label = format!("{label} (probe)");
@@ -254,21 +284,10 @@ impl<'a> Player<'a> {
 
     /// Whether some rank's driver has not got a call that the check needs: then it is not run.
     fn leaves_out(&mut self, index: usize, steps: &[RankStep]) -> bool {
-        let lacking = self
-            .played
-            .ranks
-            .iter()
-            .zip(steps)
-            .find_map(|(story, own)| {
-                let hello = story.hello.as_ref()?;
-                let mut names = own.step.calls.iter().flat_map(Call::names);
-                let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
-                Some((hello.driver.clone(), name))
-            });
-        let Some((driver, name)) = lacking else {
+        let mut stories = self.played.ranks.iter().zip(steps);
+        let Some(why) = stories.find_map(|(story, own)| story.lacks(&own.step)) else {
             return false;
         };
-        let why = format!("the {driver} driver has no call `{name}`");
         let finding = Finding::bare(Outcome::NotRun, None, why);
         self.played.checks.insert(index, finding);
         true
@@ -339,12 +358,26 @@ impl<'a> Player<'a> {
 
     /// Waits for one event and handles it.
     async fn step(&mut self) -> Result<(), Stop> {
-        match self.event(self.progress + self.deadline).await? {
+        let known = self.deadline.min(KNOWN_PATIENCE);
+        let event = match self.event(self.progress + known).await? {
+            None if !self.is_known_to_hang() => self.event(self.progress + self.deadline).await?,
+            event => event,
+        };
+        match event {
             Some(event) => self.handle(event).await,
             None => Err(Stop::Lost(Loss::Hang(Box::new(
                 self.diagnosis(self.pending.front()),
             )))),
         }
+    }
+
+    /// Whether the check that is under way is: it is not waited for as long as what is not.
+    fn is_known_to_hang(&self) -> bool {
+        let under_way = self.pending.front().and_then(Pending::check);
+        under_way.is_some_and(|index| {
+            let ranks = &self.played.ranks;
+            is_foretold(self.shared, self.scenario, ranks, index, Outcome::Hang)
+        })
     }
 
     /// The next event; none if there is none in time.
@@ -377,10 +410,13 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Handles one event, which is progress whatever it is.
+    /// Handles one event, which is progress whatever it is, but for what a rank tells of its waiting.
     async fn handle(&mut self, event: Event) -> Result<(), Stop> {
-        self.progress = Instant::now();
-        self.looks.reset();
+        let is_waiting = matches!(&event, Event::Frame(_, frame) if matches!(frame.header, FromRank::Recorder { .. }));
+        if !is_waiting {
+            self.progress = Instant::now();
+            self.looks.reset();
+        }
         match event {
             Event::Hello(rank, hello) => {
                 self.played.ranks[rank.index()].hello = Some(hello);
@@ -458,6 +494,10 @@ impl<'a> Player<'a> {
             .find(|pending| !pending.is_answered_by(rank));
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
+            FromRank::Recorder { step, ops } => {
+                story.recorded = Some((step, ops));
+                Ok(())
+            }
             FromRank::Enter { step, call, ns } => {
                 let is_next = due.is_some_and(|due| {
                     due.number == step

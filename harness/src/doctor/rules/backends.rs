@@ -1,0 +1,152 @@
+//! Backends that packages register: names that collide, and registrations that do not say what they mean.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::Severity::{Note, Warning};
+use super::super::{Build, Facts, Finding, Plugin};
+use crate::platform::{AUTOLOAD, EntryPoint};
+
+/// Torch's own group that completes without communicating.
+const FAKE: &str = "fake";
+
+/// Two packages have entry points of one name.
+pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
+    let Some(torch) = &facts.torch else {
+        return Vec::new();
+    };
+    let groups = [
+        ("torch.backends", &torch.entry_points),
+        ("torch.distributed.backends", &torch.lazy_entry_points),
+    ];
+    let collide = groups.into_iter().flat_map(|(group, points)| {
+        let mut named: BTreeMap<&str, Vec<&EntryPoint>> = BTreeMap::new();
+        for point in points {
+            named.entry(&point.name).or_default().push(point);
+        }
+        let several = named.into_iter().filter(|(_, points)| points.len() > 1);
+        several.map(move |(name, points)| {
+            let who: Vec<_> = points.iter().map(|point| point.culprit()).collect();
+            Finding::new(
+                Warning,
+                "entry-points-collide",
+                format!(
+                    "{} have an entry point {name} of {group} each",
+                    who.join(" and ")
+                ),
+                "which of them is meant by the name depends on the order in which Python finds them",
+                format!("uninstall all but one: {} -m pip uninstall {}", torch.python, who[0]),
+            )
+        })
+    });
+    collide.collect()
+}
+
+/// A backend is registered by more than one package while torch is imported.
+pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
+    let collide = plugins(facts).filter_map(|plugin| {
+        let (last, others) = plugin.packages.split_last()?;
+        let first = others.iter().find(|other| *other != last)?;
+        Some(Finding::new(
+            Warning,
+            "backend-registered-twice",
+            format!(
+                "the backend {} is registered by {first} and by {last}",
+                plugin.name
+            ),
+            format!(
+                "torch says nothing and takes the last one, {}",
+                plugin.creator
+            ),
+            format!("uninstall one of them, or set {AUTOLOAD}=0 and import the one that is wanted"),
+        ))
+    });
+    collide.collect()
+}
+
+/// A backend was registered for a device by a bare string, whose letters torch took for devices.
+pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
+    let Some(build) = build(facts) else {
+        return Vec::new();
+    };
+    let found = plugins(facts).filter_map(|plugin| {
+        let [device] = plugin.devices.as_slice() else {
+            return None;
+        };
+        let letters: BTreeSet<String> = device.chars().map(String::from).collect();
+        let is_its = |letter: &&String| build.defaults.get(*letter) == Some(&plugin.name);
+        let taken: Vec<_> = letters.iter().filter(is_its).map(String::as_str).collect();
+        if taken.is_empty() || taken == [device] {
+            return None;
+        }
+        Some(Finding::new(
+            Warning,
+            "backend-devices-string",
+            format!(
+                "{} is the default backend of the devices {}, which there are not",
+                plugin.name,
+                taken.join(", ")
+            ),
+            format!(
+                "it is registered with devices=\"{device}\", and torch {} takes a string for a list of its letters; \
+                 init_process_group without a backend finds none for {device}",
+                build.version
+            ),
+            format!(
+                "name it: init_process_group(backend=\"{}\"); its package is to pass devices=[\"{device}\"]",
+                plugin.name
+            ),
+        ))
+    });
+    found.collect()
+}
+
+/// The group that does nothing is some device's default.
+pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
+    let defaults = build(facts).into_iter().flat_map(|build| &build.defaults);
+    let faked = defaults.filter(|(_, backend)| *backend == FAKE);
+    let found = faked.map(|(device, _)| {
+        Finding::new(
+            Warning,
+            "fake-is-default",
+            format!("the default backend for {device} is {FAKE}, which sends nothing and reports success"),
+            "a package imports torch.testing._internal.distributed.fake_pg, and the first to register for a device stays its \
+             default",
+            "name the backend in init_process_group; import the vendor's package before the one that imports fake_pg",
+        )
+    });
+    found.collect()
+}
+
+/// Packages offer backends by entry points that this torch does not look at.
+pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
+    let Some(torch) = &facts.torch else {
+        return Vec::new();
+    };
+    let reads = build(facts).and_then(|build| build.reads_lazily);
+    if reads != Some(false) || torch.lazy_entry_points.is_empty() {
+        return Vec::new();
+    }
+    let points = torch.lazy_entry_points.iter();
+    let names: Vec<_> = points.clone().map(|point| point.name.as_str()).collect();
+    let who: BTreeSet<_> = points.map(EntryPoint::culprit).collect();
+    let who: Vec<_> = who.into_iter().collect();
+    vec![Finding::new(
+        Note,
+        "backends-unread",
+        format!(
+            "this torch does not look into torch.distributed.backends, where {} offers {}",
+            who.join(", "),
+            names.join(", ")
+        ),
+        "a newer one (2.15 does) loads what it finds there when a group of that name is made",
+        "register it before init_process_group, by the import that its package names for that, or update torch",
+    )]
+}
+
+fn build(facts: &Facts) -> Option<&Build> {
+    facts.torch.as_ref()?.build()
+}
+
+fn plugins(facts: &Facts) -> impl Iterator<Item = &Plugin> {
+    build(facts).into_iter().flat_map(|build| &build.plugins)
+}

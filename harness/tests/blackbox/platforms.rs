@@ -1,0 +1,246 @@
+//! Platform files meet installations: a vendor's own file with simulated devices in place of the vendor's, and packages that
+//! keep torch from being imported.
+
+use allranks::judge::{Outcome, Verdict};
+use allranks::platform::Evidence;
+
+use super::stage::{Ran, Stage, checkout};
+use super::{Test, plain, with_torch};
+
+/// Platforms whose vendor's package `fixtures/sim/vendors` stands in for, with a backend of theirs.
+const VENDORS: [(&str, &str); 5] = [
+    ("hpu", "hccl"),
+    ("mlu", "cncl"),
+    ("musa", "mccl"),
+    ("npu", "hccl"),
+    ("tpu", "tpu_dist"),
+];
+
+/// A torch that loads packages as the real one does, and can do nothing else.
+const TORCH: &str = r#"
+import os
+from importlib.metadata import entry_points
+__version__ = "2.11.0"
+class distributed:
+    is_available = staticmethod(lambda: True)
+    is_backend_available = staticmethod(lambda name: name == "gloo")
+if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
+    for point in entry_points(group="torch.backends"):
+        point.load()()
+"#;
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let mut tests = vec![
+        plain("platforms::autoload", autoload),
+        with_torch("platforms::autoload_of_real_torch", autoload_of_real_torch),
+        with_torch("platforms::every_shape_of_a_backend", shapes),
+        with_torch("platforms::kernels_without_a_device_are_not_run", kernels),
+        with_torch("platforms::a_backend_that_does_nothing", fake),
+    ];
+    for (platform, backend) in VENDORS {
+        let name = format!("platforms::simulated_{platform}");
+        tests.push(with_torch(name, move || simulated(platform, backend)));
+    }
+    tests
+}
+
+/// A vendor's file runs unchanged, and nothing it shows is taken for hardware.
+fn simulated(platform: &str, backend: &str) {
+    let stage = Stage::new("platforms");
+    let out = stage.out().display().to_string();
+    let mut command = stage.command(&[
+        "run",
+        "cases/collectives/all_reduce.yaml",
+        "cases/collectives/broadcast.yaml",
+        "--platform",
+        platform,
+        "--world-size",
+        "2",
+        "--filter",
+        "dtype=float32",
+        "--out",
+        &out,
+    ]);
+    let sim = std::path::absolute(checkout().join("fixtures/sim")).unwrap();
+    let folders = [sim.clone(), sim.join("vendors").join(platform)];
+    command.env("PYTHONPATH", std::env::join_paths(folders).unwrap());
+    let ran = stage.start(command).end();
+    stage.assert_nothing_remains();
+    let results = stage.results("out");
+    assert!(
+        results.scenarios.len() == 2,
+        "{}\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+    for check in &results.checks {
+        let column = &check.column;
+        assert_eq!(
+            (column.platform.as_str(), column.backend.as_str()),
+            (platform, backend)
+        );
+        assert_eq!(column.evidence, Evidence::Simulated);
+        // What the vendor does not declare, Gloo does in its place.
+        let fits = [Verdict::Expected, Verdict::UnexpectedPass];
+        assert!(
+            fits.contains(&check.verdict),
+            "{}: {:?}",
+            check.id,
+            check.verdict
+        );
+    }
+    let expected = |verdict| {
+        results
+            .checks
+            .iter()
+            .filter(|one| one.verdict == verdict)
+            .count()
+    };
+    assert!(expected(Verdict::Expected) > 4);
+    let text = std::fs::read_to_string(stage.out().join("results.jsonl")).unwrap();
+    assert!(!text.contains("hardware"), "{text}");
+    let said = format!("{platform}/{backend}/ws2 (simulated)");
+    assert!(ran.stdout.contains(&said), "{}", ran.stdout);
+}
+
+/// A backend in each of the shapes that torch takes does what it is declared to do.
+fn shapes() {
+    let stage = Stage::new("platforms");
+    let arguments = ["--platforms", "fixtures/backends", "--platform", "tiny"];
+    let ran =
+        stage.run_out(&[&arguments[..], &["--profile", "smoke", "--world-size", "2"]].concat());
+    ran.assert_code(0);
+    let results = stage.results("out");
+    let passed = |backend: &str| {
+        let passed = results
+            .checks
+            .iter()
+            .filter(|one| one.outcome == Outcome::Pass);
+        passed.filter(|one| one.column.backend == backend).count()
+    };
+    let all = results.checks.len() / 3;
+    assert_eq!((passed("tiny"), passed("tiny_extended")), (all, all));
+    // A group in Python refuses what it does not define.
+    let group = passed("tiny_group");
+    assert!(group > all / 2 && group < all, "{group} of {all}");
+}
+
+/// What stands in front of a device's backend is not run where there is none, and fails if it is required.
+fn kernels() {
+    let stage = Stage::new("platforms");
+    let mut arguments = vec!["--platforms", "fixtures/kernels"];
+    arguments.extend(["--expectations", "fixtures/kernels/expectations"]);
+    for kernel in ["one_shot", "two_shot", "intra_node"] {
+        let required = format!("{kernel}/nccl");
+        let own = ["--platform", kernel, "--require", &required];
+        let cases = ["fixtures/kernels/cases", "cases/collectives/repeated.yaml"];
+        let mut command = stage.command(&["run"]);
+        command.args(&arguments).args(own).args(cases);
+        command.arg("--out").arg(stage.path(kernel));
+        command.env("CUDA_VISIBLE_DEVICES", "");
+        let ran = stage.start(command).end();
+        ran.assert_code(4);
+        ran.assert_says(&format!(
+            "`{required}` is required and was not run: 0 devices"
+        ));
+    }
+}
+
+/// A backend that reports success and sends nothing passes no check of content.
+fn fake() {
+    let stage = Stage::new("platforms");
+    let arguments = ["--platforms", "fixtures/backends", "--platform", "fake"];
+    let ran =
+        stage.run_out(&[&arguments[..], &["--profile", "smoke", "--world-size", "2"]].concat());
+    ran.assert_code(1);
+    let results = stage.results("out");
+    for check in &results.checks {
+        let id = check.id.as_str();
+        let is_frame = id.ends_with("#init") || id.ends_with("#end") || id.contains("barrier");
+        assert!(is_frame || check.outcome != Outcome::Pass, "{id} passed");
+    }
+    let classes: Vec<_> = results
+        .checks
+        .iter()
+        .filter_map(|one| one.class.as_deref())
+        .collect();
+    assert!(classes.contains(&"no-op"), "{classes:?}");
+}
+
+/// A package that torch loads by itself and that fails, in the words of `plan`, `run` and `list`.
+fn autoload() {
+    let stage = Stage::new("platforms");
+    stage.write("lib/torch.py", TORCH);
+    plant(&stage);
+    let ask = |arguments: &[&str], autoload: &str| {
+        let mut command = stage.command(arguments);
+        command
+            .env("PYTHONPATH", stage.path("lib"))
+            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", autoload);
+        stage.start(command).end()
+    };
+    let case = "cases/collectives/barrier.yaml";
+    let python = ["--python", "python3", "--platform", "cpu"];
+    let plan = |autoload| ask(&[&["plan", case], &python[..]].concat(), autoload);
+    let failed = plan("1");
+    failed.assert_code(3);
+    names(&failed, "python3");
+    let past = plan("0");
+    past.assert_code(0);
+    assert!(!past.stdout.contains("not found"), "{}", past.stdout);
+    stage.assert_nothing_remains();
+}
+
+fn autoload_of_real_torch() {
+    let stage = Stage::new("platforms");
+    plant(&stage);
+    let run = |autoload: &str| {
+        let out = stage.path(autoload).display().to_string();
+        let mut command = stage.command(&[
+            "run",
+            "cases/collectives/barrier.yaml",
+            "--platform",
+            "cpu",
+            "--world-size",
+            "2",
+            "--out",
+            &out,
+        ]);
+        command
+            .env("PYTHONPATH", stage.path("lib"))
+            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", autoload);
+        stage.start(command).end()
+    };
+    let failed = run("1");
+    failed.assert_code(3);
+    names(&failed, "python");
+    assert!(
+        failed
+            .stderr
+            .contains("Failed to load the backend extension: venb")
+    );
+    run("0").assert_code(0);
+    stage.assert_nothing_remains();
+}
+
+/// An entry point that raises.
+fn plant(stage: &Stage) {
+    stage.install(
+        "venb",
+        "def start():\n    raise OSError('libvenb.so: no such file')\n",
+        "[torch.backends]\nvenb = venb:start\n",
+    );
+}
+
+/// It says whose fault it is and both ways past it.
+#[track_caller]
+fn names(ran: &Ran, python: &str) {
+    for words in [
+        "torch loads venb-wheel (entry point venb = venb:start of torch.backends) by itself",
+        "TORCH_DEVICE_BACKEND_AUTOLOAD=0 lets torch be imported without it",
+        &format!("{python} -m pip uninstall venb-wheel"),
+    ] {
+        ran.assert_says(words);
+    }
+}
