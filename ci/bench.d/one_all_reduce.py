@@ -1,11 +1,16 @@
-"""What the worlds of `world4` and `world64` do, as a script for torchrun."""
+"""What the worlds of `world4` and `world64` do, as a script for torchrun: on Gloo, or on CUDA devices with `nccl`."""
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
 
-dist.init_process_group("gloo")
+backend = sys.argv[1] if len(sys.argv) > 1 else "gloo"
+if backend == "nccl":
+    torch.set_default_device(torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group(backend)
 tensor = torch.full((33,), float(os.environ["RANK"]))
 dist.all_reduce(tensor)
 size = dist.get_world_size()
