@@ -10,6 +10,7 @@ mod pending;
 mod play;
 mod probe;
 mod program;
+mod queue;
 mod recording;
 mod scenario;
 mod setup;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 
 use budget::{Budget, Permit};
+use queue::queues;
 
 use crate::judge::Expectations;
 use crate::names::RequirementId;
@@ -259,23 +261,6 @@ pub async fn run(
     }
     while running.join_next().await.is_some() {}
     Ok(())
-}
-
-/// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
-/// waits for devices that he does not need. On devices worlds of one size follow one another: they fill them.
-fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
-    let mut queues: BTreeMap<Option<&str>, Vec<Arc<Scenario>>> = BTreeMap::new();
-    for scenario in &plan.scenarios {
-        let device_type = scenario.devices.map(|_| &*scenario.platform.device_type);
-        let queue = queues.entry(device_type).or_default();
-        queue.push(Arc::new(scenario.clone()));
-    }
-    for (device_type, queue) in &mut queues {
-        if device_type.is_some() {
-            queue.sort_by_key(|scenario| scenario.world_size);
-        }
-    }
-    queues.into_values().collect()
 }
 
 async fn run_queue(

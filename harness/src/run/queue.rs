@@ -1,0 +1,95 @@
+//! In which order scenarios start.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::names::WorldSize;
+use crate::plan::{Plan, Scenario};
+
+/// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
+/// waits for devices that he does not need. The host's are in the plan's order; those on devices fill them.
+pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
+    let mut queues: BTreeMap<_, Vec<Arc<Scenario>>> = BTreeMap::new();
+    for scenario in &plan.scenarios {
+        let devices = scenario
+            .devices
+            .map(|present| (&*scenario.platform.device_type, present));
+        queues
+            .entry(devices)
+            .or_default()
+            .push(Arc::new(scenario.clone()));
+    }
+    queues
+        .into_iter()
+        .map(|(devices, queue)| match devices {
+            Some((_, present)) => filling(queue, present, |scenario| scenario.world_size),
+            None => queue,
+        })
+        .collect()
+}
+
+/// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are enough for it and
+/// none passes another: the smallest left, and beside it the largest ones that fit. So a world of one is beside one of
+/// three, and small ones come early: what fails there fails in larger ones too.
+fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> WorldSize) -> Vec<T> {
+    let mut left: BTreeMap<u32, VecDeque<T>> = BTreeMap::new();
+    for world in worlds {
+        left.entry(size(&world).0).or_default().push_back(world);
+    }
+    let mut filled = Vec::new();
+    let mut free = devices;
+    loop {
+        let fits = left.range(..=free).map(|(size, _)| *size);
+        let next = match free == devices {
+            true => left.keys().next().copied(),
+            false => fits.max(),
+        };
+        let Some(size) = next else {
+            if left.is_empty() {
+                return filled;
+            }
+            free = devices;
+            continue;
+        };
+        if let Some(same) = left.get_mut(&size) {
+            filled.extend(same.pop_front());
+            if same.is_empty() {
+                left.remove(&size);
+            }
+        }
+        free = free.saturating_sub(size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(sizes: &[u32], devices: u32) -> Vec<u32> {
+        filling(sizes.to_vec(), devices, |size| WorldSize(*size))
+    }
+
+    #[test]
+    fn small_worlds_are_beside_large_ones() {
+        assert_eq!(
+            order(&[1, 1, 2, 2, 2, 3, 3, 3, 4], 4),
+            [1, 3, 1, 3, 2, 2, 2, 3, 4]
+        );
+        assert_eq!(order(&[1, 1, 1, 2, 4], 4), [1, 2, 1, 1, 4]);
+        assert_eq!(order(&[2, 1, 2, 1], 2), [1, 1, 2, 2]);
+        assert!(order(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn worlds_of_one_size_keep_their_order() {
+        let worlds = vec![(1, 'a'), (3, 'b'), (1, 'c'), (3, 'd')];
+        let filled = filling(worlds, 4, |world| WorldSize(world.0));
+        let names: Vec<char> = filled.iter().map(|world| world.1).collect();
+        assert_eq!(names, ['a', 'b', 'c', 'd']);
+    }
+
+    #[test]
+    fn a_world_larger_than_the_machine_keeps_nobody_waiting() {
+        assert_eq!(order(&[8, 1], 4), [1, 8]);
+    }
+}
