@@ -19,6 +19,7 @@ fn main() {
         "group.cpp",
         "nccl.cpp",
         "ops.cpp",
+        "recorder.cpp",
         "shim.hpp",
         "store.cpp",
         "gloo",
@@ -68,7 +69,9 @@ fn compile(root: &Path, with_nccl: bool) {
         .flag("-isystem")
         .flag(root.join("include/torch/csrc/api/include"))
         .flag_if_supported("-Wno-unused-parameter")
-        .files(["error", "store", "group", "ops"].map(|name| format!("shim/{name}.cpp")));
+        .files(
+            ["error", "store", "group", "ops", "recorder"].map(|name| format!("shim/{name}.cpp")),
+        );
     if with_nccl {
         let Ok(folders) = env::var("ALLRANKS_CUDA_INCLUDE") else {
             fail(

@@ -17,6 +17,7 @@ typedef struct ar_store ar_store;
 typedef struct ar_group ar_group;
 typedef struct ar_work ar_work;
 typedef struct ar_mode ar_mode;
+typedef struct ar_text ar_text;
 typedef void* ar_tensor;
 
 // The exception's class, under the name that Python knows it by. The Rust enum `Kind` has the same order.
@@ -147,6 +148,12 @@ ar_error* ar_work_source(const ar_work* work, int32_t* rank);
 // Waits for the work's future; whether it is done then.
 ar_error* ar_work_future(const ar_work* work, int32_t* done);
 void ar_work_free(ar_work* work);
+
+// What a flight recorder, NCCL's or the one of all others, has of ops that have not ended, as JSON; null where NCCL was not
+// compiled in. May be called while another thread is in a collective.
+ar_error* ar_recorder_dump(int32_t nccl, ar_text** made);
+const char* ar_text_chars(const ar_text* text);
+void ar_text_free(ar_text* text);
 
 #ifdef __cplusplus
 }

@@ -6,14 +6,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::process::leave_at_once;
 
 /// Exit code of a rank whose control connection closed.
 pub const ORPHANED: i32 = 70;
+
+/// From one look of the watching thread to the next.
+const PERIOD: Duration = Duration::from_millis(300);
 
 /// Has the kernel kill this process when its parent dies; `parent` is who that was a moment ago.
 pub fn die_with_parent(parent: Pid) {
@@ -36,20 +40,26 @@ pub fn die_with_parent_if_asked() {
 pub struct Watch(Arc<AtomicBool>);
 
 impl Watch {
-    /// Starts it. It polls for hang-up only, so it takes no byte from the main thread.
+    /// Starts it. It polls for hang-up only, so it takes no byte from the main thread. In between it calls `look`, a few
+    /// times a second.
     ///
     /// # Errors
     /// The process is out of threads.
-    pub fn start(socket: File) -> io::Result<Self> {
+    pub fn start(socket: File, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
+        let period = Timespec::try_from(PERIOD).map_err(io::Error::other)?;
         thread::Builder::new()
             .name("allranks-watch".to_owned())
-            .stack_size(64 << 10)
             .spawn(move || {
                 let mut polled = [PollFd::new(&socket, PollFlags::RDHUP)];
                 // Interrupted by a signal, it looks again.
-                while poll(&mut polled, None) == Err(rustix::io::Errno::INTR) {}
+                while matches!(
+                    poll(&mut polled, Some(&period)),
+                    Ok(0) | Err(rustix::io::Errno::INTR)
+                ) {
+                    look();
+                }
                 if !seen.load(Ordering::Acquire) {
                     leave_at_once(ORPHANED);
                 }

@@ -11,6 +11,7 @@ mod library;
 mod life;
 mod process;
 mod rank;
+mod slow;
 mod storages;
 mod wire;
 mod zygote;

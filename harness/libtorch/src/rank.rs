@@ -16,6 +16,7 @@ use crate::c10d::{self, Error, Kind, Result};
 use crate::clock;
 use crate::library::{self, CALLS, Library, not_reached};
 use crate::life::Watch;
+use crate::slow::Current;
 use crate::storages::Storages;
 use crate::wire::{Wire, garbage};
 
@@ -41,7 +42,8 @@ pub fn run() -> io::Result<Ending> {
         .parse()
         .map_err(|error| garbage(format!("RANK is no number: {error}")))?;
     let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
-    let watch = Watch::start(wire.watched()?)?;
+    let current = Current::default();
+    let watch = Watch::start(wire.watched()?, current.clone().teller(wire.sender()))?;
     send(
         &mut wire,
         &FromRank::Hello(Hello {
@@ -67,7 +69,8 @@ pub fn run() -> io::Result<Ending> {
                         step.storages
                     )));
                 }
-                play(&mut wire, &mut library, &step)?;
+                play(&mut wire, &mut library, &current, &step)?;
+                current.leave();
                 if let Some(code) = library.leaving {
                     return Ok(Ending::Shutdown(code));
                 }
@@ -96,7 +99,7 @@ fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
 }
 
 /// Reads the payload, makes the calls, returns how they went and every byte of every storage.
-fn play(wire: &mut Wire, library: &mut Library, step: &Step) -> io::Result<()> {
+fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) -> io::Result<()> {
     let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;
     for index in 0..storages.count() {
         wire.read_into(storages.bytes_mut(index).map_err(io::Error::other)?)?;
@@ -124,6 +127,7 @@ fn play(wire: &mut Wire, library: &mut Library, step: &Step) -> io::Result<()> {
             continue;
         }
         let ns = clock::now();
+        current.enter(step.step, ns, library.device());
         send(
             wire,
             &FromRank::Enter {

@@ -1,4 +1,4 @@
-//! Frames over a socket, one after the other on one thread: the driver's end of `harness/PROTOCOL.md`, §2.
+//! Frames over a socket: the driver's end of `harness/PROTOCOL.md`, §2. One thread receives, any may send.
 //!
 //! The frames themselves are [`allranks::protocol`]'s. Large payloads go straight from the socket into a tensor's memory
 //! and back.
@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use allranks::protocol::{MAX_HEADER, MAX_PAYLOAD};
 use rustix::net::sockopt;
@@ -19,9 +20,13 @@ const JOIN: usize = 64 << 10;
 /// One side of a connection.
 #[derive(Debug)]
 pub struct Wire {
-    socket: File,
+    sender: Sender,
     reader: BufReader<File>,
 }
+
+/// The end of a connection that frames go into, each as a whole.
+#[derive(Clone, Debug)]
+pub struct Sender(Arc<Mutex<File>>);
 
 impl Wire {
     /// Dials `unix:/path`, `unix:@name` (Linux's abstract names) or `tcp:host:port`, once.
@@ -59,7 +64,8 @@ impl Wire {
         };
         let socket = File::from(socket);
         let reader = BufReader::with_capacity(JOIN, socket.try_clone()?);
-        Ok(Self { socket, reader })
+        let sender = Sender(Arc::new(Mutex::new(socket)));
+        Ok(Self { sender, reader })
     }
 
     /// Waits for the next frame: its header, and the length of its payload, to be read by [`Self::read_into`].
@@ -101,10 +107,39 @@ impl Wire {
     /// # Errors
     /// The connection is closed.
     pub fn send<'a>(
-        &mut self,
+        &self,
         header: &[u8],
         payload: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> io::Result<()> {
+        self.sender.send(header, payload)
+    }
+
+    /// The same end once more, for another thread to send by.
+    #[must_use]
+    pub fn sender(&self) -> Sender {
+        self.sender.clone()
+    }
+
+    /// Another handle of the same connection, to watch it with.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    pub fn watched(&self) -> io::Result<File> {
+        self.reader.get_ref().try_clone()
+    }
+}
+
+impl Sender {
+    /// Sends one frame.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn send<'a>(
+        &self,
+        header: &[u8],
+        payload: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> io::Result<()> {
+        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let length: usize = payload.clone().map(<[u8]>::len).sum();
         let mut front = Vec::with_capacity(12 + header.len() + length.min(JOIN));
         front.extend((header.len() as u32).to_le_bytes());
@@ -114,27 +149,19 @@ impl Wire {
             for part in payload {
                 front.extend(part);
             }
-            return self.socket.write_all(&front);
+            return socket.write_all(&front);
         }
-        self.socket.write_all(&front)?;
+        socket.write_all(&front)?;
         for part in payload {
-            self.socket.write_all(part)?;
+            socket.write_all(part)?;
         }
         Ok(())
-    }
-
-    /// Another handle of the same connection, to watch it with.
-    ///
-    /// # Errors
-    /// The process is out of descriptors.
-    pub fn watched(&self) -> io::Result<File> {
-        self.socket.try_clone()
     }
 }
 
 impl AsFd for Wire {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.reader.get_ref().as_fd()
     }
 }
 

@@ -55,7 +55,7 @@ pub fn run() -> io::Result<Ending> {
     let variable = |name: &str| {
         env::var(name).map_err(|error| garbage(format!("the environment has no {name}: {error}")))
     };
-    let mut wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
+    let wire = Wire::connect(&variable("ALLRANKS_CONTROL")?)?;
     // Orphans of ranks come to this process, which kills them.
     set_child_subreaper(Some(getpid()))?;
     let hello = FromZygote::Zygote {

@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
     vec![
         with_both("agree_on_core", agree_on_core),
         with_both("a_difference_is_found", a_difference_is_found),
+        with_both("tell_of_a_hang", tell_of_a_hang),
     ]
 }
 
@@ -206,4 +207,32 @@ fn a_difference_is_found() {
         complaints[0].contains("all_gather_object"),
         "{complaints:?}"
     );
+}
+
+/// What the flight recorders of hung ranks have under way is quoted by the verdict, and is the same with both.
+fn tell_of_a_hang() {
+    const TOLD: &str = "flight recorder of rank 0: all_reduce number 2 of group 0 default_pg, ";
+    let stage = Stage::new("drivers-hang");
+    let case = stage.write(
+        "case.yaml",
+        "id: case\ntitle: rank 1 leaves out the second sum\ncovers: [DIAG-003]\n\
+         world: {size: 2, timeout_s: 15, deadline_s: 40}\n\
+         steps:\n  - script:\n      name: skipped\n      hang: {kind: collective-skipped, culprit: last}\n      moves:\n\
+         \x20       - all_reduce: {}\n        - all_reduce: {judged: false}\n          on: first\n\
+         \x20       - sleep: {ms: 20000}\n          on: last\n",
+    );
+    for driver in ["python", "libtorch"] {
+        let results = run(&stage, driver, &[&case]);
+        let told: Vec<&String> = results
+            .checks
+            .iter()
+            .filter_map(|check| check.diagnosis.as_ref())
+            .flat_map(|told| &told.evidence)
+            .filter(|line| line.starts_with("flight recorder"))
+            .collect();
+        assert!(
+            matches!(&told[..], [one] if one.starts_with(TOLD)),
+            "{driver}: {told:?}"
+        );
+    }
 }

@@ -12,7 +12,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque! { ArError ArStore ArGroup ArWork ArMode }
+opaque! { ArError ArStore ArGroup ArWork ArMode ArText }
 
 /// An `at::Tensor*`.
 pub type ArTensor = *mut c_void;
@@ -305,4 +305,8 @@ unsafe extern "C" {
     pub fn ar_work_source(work: *const ArWork, rank: *mut i32) -> *mut ArError;
     pub fn ar_work_future(work: *const ArWork, done: *mut i32) -> *mut ArError;
     pub fn ar_work_free(work: *mut ArWork);
+
+    pub fn ar_recorder_dump(nccl: i32, made: *mut *mut ArText) -> *mut ArError;
+    pub fn ar_text_chars(text: *const ArText) -> *const c_char;
+    pub fn ar_text_free(text: *mut ArText);
 }

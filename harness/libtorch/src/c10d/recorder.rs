@@ -1,0 +1,135 @@
+//! Ops that a rank has issued and that have not ended, as torch's flight recorder has them: evidence, should it hang.
+//! (PyTorch, "Flight Recorder for Debugging Stuck Jobs".)
+
+use std::ptr;
+
+use allranks::protocol::RecordedOp;
+use serde::Deserialize;
+
+use super::error::{check, text};
+use super::{Error, Kind, Result, sys};
+
+/// Ops told of one rank, the newest.
+const MOST: usize = 8;
+
+/// What a recorder says of itself, as far as anybody here reads it.
+#[derive(Debug, Deserialize)]
+struct Dump {
+    #[serde(default)]
+    entries: Vec<Entry>,
+}
+
+/// One op of a recorder.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    /// `gloo:all_reduce`.
+    profiling_name: String,
+    /// Its group's name and description.
+    process_group: Vec<String>,
+    collective_seq_id: u64,
+    p2p_seq_id: u64,
+    is_p2p: bool,
+    input_dtypes: Vec<String>,
+    input_sizes: Vec<Vec<i64>>,
+    state: String,
+    time_created_ns: u64,
+    retired: bool,
+}
+
+impl Entry {
+    /// In the protocol's words.
+    fn told(self) -> RecordedOp {
+        let name = self.profiling_name.rsplit(':').next().unwrap_or_default();
+        let inputs = self.input_dtypes.iter().zip(&self.input_sizes);
+        RecordedOp {
+            op: name.to_owned(),
+            group: self.process_group.join(" "),
+            number: if self.is_p2p {
+                self.p2p_seq_id
+            } else {
+                self.collective_seq_id
+            },
+            inputs: inputs
+                .map(|(dtype, sizes)| format!("{}{sizes:?}", dtype.to_lowercase()))
+                .collect(),
+            state: self.state,
+        }
+    }
+}
+
+/// The newest ops under way, oldest first. May be called while another thread is in a collective.
+///
+/// # Errors
+/// torch's, or a dump that is not what torch 2.11 writes.
+pub fn under_way() -> Result<Vec<RecordedOp>> {
+    let mut entries = Vec::new();
+    for nccl in [false, true] {
+        if let Some(dump) = dump(nccl)? {
+            entries.extend(read(&dump)?);
+        }
+    }
+    entries.sort_by_key(|entry| entry.time_created_ns);
+    let older = entries.len().saturating_sub(MOST);
+    Ok(entries.drain(older..).map(Entry::told).collect())
+}
+
+/// The entries of a dump that have not ended.
+fn read(dump: &str) -> Result<Vec<Entry>> {
+    let dump: Dump = serde_json::from_str(dump)
+        .map_err(|error| Error::new(Kind::Value, format!("a flight recorder's dump: {error}")))?;
+    let under_way = dump.entries.into_iter().filter(|entry| !entry.retired);
+    Ok(under_way.collect())
+}
+
+/// The text of NCCL's recorder, or of the one that all others share; none where NCCL was not compiled in.
+#[expect(unsafe_code, reason = "functions of the shim")]
+fn dump(nccl: bool) -> Result<Option<String>> {
+    let mut made = ptr::null_mut();
+    // SAFETY: the result is written to a variable of ours.
+    check(unsafe { sys::ar_recorder_dump(nccl.into(), &raw mut made) })?;
+    if made.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: a text that is not null is valid and ours until it is freed, which is done here, once, after it has been
+    // copied.
+    let dump = unsafe {
+        let dump = text(sys::ar_text_chars(made));
+        sys::ar_text_free(made);
+        dump
+    };
+    Ok(Some(dump))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_not_ended_is_told() {
+        let dump = r#"{"version": "2.10", "entries": [
+            {"profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"], "collective_seq_id": 3,
+             "p2p_seq_id": 0, "is_p2p": false, "input_dtypes": ["Float"], "input_sizes": [[2, 3]], "state": "scheduled",
+             "time_created_ns": 5, "retired": false, "timeout_ms": 15000},
+            {"profiling_name": "gloo:barrier", "state": "completed", "retired": true}]}"#;
+        let told: Vec<RecordedOp> = read(dump).unwrap().into_iter().map(Entry::told).collect();
+        assert_eq!(
+            told,
+            [RecordedOp {
+                op: "all_reduce".to_owned(),
+                group: "0 default_pg".to_owned(),
+                number: 3,
+                inputs: vec!["float[2, 3]".to_owned()],
+                state: "scheduled".to_owned(),
+            }]
+        );
+        // An empty recorder names no entries.
+        assert!(read(r#"{"version": "2.10"}"#).unwrap().is_empty());
+        assert!(read("no JSON").is_err());
+    }
+
+    #[test]
+    fn the_recorder_of_this_torch_can_be_read() {
+        assert_eq!(under_way(), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,96 @@
+//! What torch's flight recorder has under way in a call that takes long, told while the rank is in it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use allranks::protocol::FromRank;
+use tch::Device;
+
+use crate::c10d;
+use crate::clock;
+use crate::wire::Sender;
+
+/// A call that takes longer is looked into. Less often on a device, where what looks competes with what works.
+const SLOW: Duration = Duration::from_millis(300);
+const SLOW_ON_A_DEVICE: Duration = Duration::from_secs(3);
+
+/// The call that a rank is in, if it is in one.
+#[derive(Clone, Debug, Default)]
+pub struct Current(Arc<Mutex<Option<Call>>>);
+
+/// A call that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Call {
+    step: u32,
+    /// When, by [`clock::now`].
+    since: u64,
+    /// When it becomes one that takes long.
+    slow_at: u64,
+}
+
+impl Current {
+    /// It enters a call of a step, at a moment by [`clock::now`], its tensors on that device.
+    pub fn enter(&self, step: u32, since: u64, device: Device) {
+        let slow = match device {
+            Device::Cpu => SLOW,
+            _ => SLOW_ON_A_DEVICE,
+        };
+        let slow_at = since + slow.as_nanos() as u64;
+        self.set(Some(Call {
+            step,
+            since,
+            slow_at,
+        }));
+    }
+
+    /// It is in no call.
+    pub fn leave(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, call: Option<Call>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = call;
+    }
+
+    fn get(&self) -> Option<Call> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A look, to be taken now and then on another thread: tells once for each call that takes long. What cannot be told
+    /// is not: it is a help and no more.
+    pub fn teller(self, to: Sender) -> impl FnMut() + Send + 'static {
+        let mut told = None;
+        move || {
+            let call = self.get();
+            let Some(slow) =
+                call.filter(|call| told != Some(*call) && clock::now() >= call.slow_at)
+            else {
+                return;
+            };
+            told = call;
+            let step = slow.step;
+            let ops = c10d::under_way().unwrap_or_default();
+            if !ops.is_empty()
+                && let Ok(header) = serde_json::to_vec(&FromRank::Recorder { step, ops })
+            {
+                let _ = to.send(&header, std::iter::empty());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_takes_long_on_the_host_sooner_than_on_a_device() {
+        let current = Current::default();
+        current.enter(4, 1_000, Device::Cpu);
+        assert_eq!(current.get().unwrap().slow_at, 300_001_000);
+        current.enter(5, 1_000, Device::Cuda(0));
+        assert_eq!(current.get().unwrap().slow_at, 3_000_001_000);
+        current.leave();
+        assert_eq!(current.get(), None);
+    }
+}
