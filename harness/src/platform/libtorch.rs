@@ -231,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn gpus_of_amd_are_called_cuda_and_are_not_for_it() {
+        let says = r#"{"torch":"2.11.0","count":{"cuda":2},"backends":{"gloo":true,"nccl":true}}"#;
+        let offered: Offered = serde_json::from_str(says).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/platforms");
+        let platforms = platform::load(&[folder]).unwrap();
+        let usable = |name: &str| {
+            let platform = platforms.iter().find(|one| one.name == name).unwrap();
+            observe(&offered, platform).usable
+        };
+        assert_eq!(usable("cuda"), Ok(()));
+        let refused = usable("rocm").unwrap_err();
+        assert_eq!(refused, "the libtorch driver is built for CUDA");
+    }
+
+    #[test]
     fn it_is_beside_the_program_or_where_the_variable_says() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join(NAME);
