@@ -130,6 +130,12 @@ mod tests {
 
     #[test]
     fn the_recorder_of_this_torch_can_be_read() {
-        assert_eq!(under_way(), Ok(Vec::new()));
+        // It is the process's: ops of tests beside this one may be in it.
+        let told = under_way().unwrap();
+        assert!(
+            told.iter()
+                .all(|op| !op.op.is_empty() && !op.state.is_empty()),
+            "{told:?}"
+        );
     }
 }
