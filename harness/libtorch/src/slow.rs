@@ -10,7 +10,7 @@ use crate::c10d;
 use crate::clock;
 use crate::wire::Sender;
 
-/// A call that takes longer is looked into. Less often on a device, where what looks competes with what works.
+/// A call that takes longer is looked into. Communicators of devices take their time, and must not be asked meanwhile.
 const SLOW: Duration = Duration::from_millis(300);
 const SLOW_ON_A_DEVICE: Duration = Duration::from_secs(3);
 
@@ -22,9 +22,7 @@ pub struct Current(Arc<Mutex<Option<Call>>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     step: u32,
-    /// When, by [`clock::now`].
-    since: u64,
-    /// When it becomes one that takes long.
+    /// When it becomes one that takes long, by [`clock::now`].
     slow_at: u64,
 }
 
@@ -36,11 +34,7 @@ impl Current {
             _ => SLOW_ON_A_DEVICE,
         };
         let slow_at = since + slow.as_nanos() as u64;
-        self.set(Some(Call {
-            step,
-            since,
-            slow_at,
-        }));
+        self.set(Some(Call { step, slow_at }));
     }
 
     /// It is in no call.

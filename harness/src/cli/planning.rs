@@ -242,12 +242,13 @@ fn find(wanted: &[Wanted], python: Option<&Interpreter>, libtorch: Option<&Path>
         }
         // A driver of its own knows its devices; only the host needs none.
         (None, None) => {
-            let told = |platform: &&Platform| Observed {
-                usable: match &platform.count {
-                    None => Ok(()),
-                    Some(_) => Err("only the Python driver can count its devices".to_owned()),
-                },
-                ..Observed::unusable(String::new())
+            let told = |platform: &&Platform| {
+                let reason = "only the Python driver can count its devices";
+                let mut observed = Observed::unusable(reason.to_owned());
+                if platform.count.is_none() {
+                    observed.usable = Ok(());
+                }
+                observed
             };
             platforms.iter().map(told).collect()
         }

@@ -1,5 +1,6 @@
 //! In which order scenarios start.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -38,27 +39,24 @@ fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> WorldSize) -> V
     }
     let mut filled = Vec::new();
     let mut free = devices;
-    loop {
-        let fits = left.range(..=free).map(|(size, _)| *size);
-        let next = match free == devices {
-            true => left.keys().next().copied(),
-            false => fits.max(),
-        };
-        let Some(size) = next else {
-            if left.is_empty() {
-                return filled;
+    while let Some(smallest) = left.keys().next().copied() {
+        let largest = left.range(..=free).next_back().map(|(size, _)| *size);
+        let size = match largest {
+            Some(largest) if free < devices => largest,
+            _ => {
+                free = devices;
+                smallest
             }
-            free = devices;
-            continue;
         };
-        if let Some(same) = left.get_mut(&size) {
-            filled.extend(same.pop_front());
-            if same.is_empty() {
-                left.remove(&size);
+        if let Entry::Occupied(mut same) = left.entry(size) {
+            filled.extend(same.get_mut().pop_front());
+            if same.get().is_empty() {
+                same.remove();
             }
         }
         free = free.saturating_sub(size);
     }
+    filled
 }
 
 #[cfg(test)]

@@ -380,19 +380,13 @@ mod tests {
 
     #[test]
     fn a_rank_s_device_is_called_as_its_platform_calls_it() {
-        let load = |name: &str| {
-            let files = ["cpu", "cuda", "hpu"].map(|name| {
-                std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-                    .join(format!("../fixtures/platforms/{name}.yaml"))
-            });
-            let platforms = crate::platform::load(&files).unwrap();
-            platforms.into_iter().find(|one| one.name == name).unwrap()
-        };
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/platforms");
+        let platforms = crate::platform::load(&[folder]).unwrap();
         let leased = devices(8, Some("4,5,6,7,0,1,2,3"));
         for (name, called) in [("cpu", "cpu"), ("cuda", "cuda:1"), ("hpu", "hpu")] {
-            let platform = load(name);
+            let platform = platforms.iter().find(|one| one.name == name).unwrap();
             let leased = if name == "cpu" { &[][..] } else { &leased[..2] };
-            assert_eq!(device_of(&platform, leased, Rank(1)), called);
+            assert_eq!(device_of(platform, leased, Rank(1)), called);
         }
     }
 

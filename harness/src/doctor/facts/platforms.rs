@@ -45,7 +45,7 @@ pub fn platforms(
     let torch = facts.torch.as_ref();
     let without = torch.and_then(|torch| torch.without_autoload.as_ref());
     let is_alone = without.is_some_and(|import| import.build().is_some());
-    let is_there = is_alone || torch.is_some_and(|torch| torch.import.build().is_some());
+    let is_there = torch.is_some_and(|torch| torch.build().is_some());
     let mut asked: Vec<Platform> = wanted
         .iter()
         .map(|(platform, _)| Platform::clone(platform))

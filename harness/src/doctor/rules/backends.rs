@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Severity::{Note, Warning};
-use super::super::{Build, Facts, Finding, Plugin};
+use super::super::{Facts, Finding, Plugin};
 use crate::platform::{AUTOLOAD, EntryPoint};
 
 /// Torch's own group that completes without communicating.
@@ -65,7 +65,7 @@ pub(super) fn registered_twice(facts: &Facts) -> Vec<Finding> {
 
 /// A backend was registered for a device by a bare string, whose letters torch took for devices.
 pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
-    let Some(build) = build(facts) else {
+    let Some(build) = facts.build() else {
         return Vec::new();
     };
     let found = plugins(facts).filter_map(|plugin| {
@@ -102,7 +102,7 @@ pub(super) fn letters(facts: &Facts) -> Vec<Finding> {
 
 /// The group that does nothing is some device's default.
 pub(super) fn fake(facts: &Facts) -> Vec<Finding> {
-    let defaults = build(facts).into_iter().flat_map(|build| &build.defaults);
+    let defaults = facts.build().into_iter().flat_map(|build| &build.defaults);
     let faked = defaults.filter(|(_, backend)| *backend == FAKE);
     let found = faked.map(|(device, _)| {
         Finding::new(
@@ -122,7 +122,7 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     let Some(torch) = &facts.torch else {
         return Vec::new();
     };
-    let reads = build(facts).and_then(|build| build.reads_lazily);
+    let reads = facts.build().and_then(|build| build.reads_lazily);
     if reads != Some(false) || torch.lazy_entry_points.is_empty() {
         return Vec::new();
     }
@@ -143,10 +143,6 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     )]
 }
 
-fn build(facts: &Facts) -> Option<&Build> {
-    facts.torch.as_ref()?.build()
-}
-
 fn plugins(facts: &Facts) -> impl Iterator<Item = &Plugin> {
-    build(facts).into_iter().flat_map(|build| &build.plugins)
+    facts.build().into_iter().flat_map(|build| &build.plugins)
 }

@@ -13,7 +13,7 @@ mod tests;
 mod torch;
 mod variables;
 
-use super::{Facts, Finding};
+use super::{Build, Facts, Finding};
 
 /// From what is known to what is wrong with it.
 type Rule = fn(&Facts) -> Vec<Finding>;
@@ -68,6 +68,11 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 impl Facts {
+    /// The torch there is, with or without what loads itself.
+    fn build(&self) -> Option<&Build> {
+        self.torch.as_ref()?.build()
+    }
+
     /// A variable's value; an empty one is unset.
     fn variable(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(name)?.trim();

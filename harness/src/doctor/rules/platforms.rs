@@ -34,11 +34,7 @@ fn kind(reason: &str) -> Kind {
 
 /// A platform cannot be used, and somebody wants it, or half of it is there.
 pub(super) fn trouble(facts: &Facts) -> Vec<Finding> {
-    let has_torch = facts.torch.as_ref().is_some_and(|torch| {
-        let without = torch.without_autoload.as_ref();
-        torch.import.build().is_some() || without.is_some_and(|import| import.build().is_some())
-    });
-    if !has_torch {
+    if facts.build().is_none() {
         // One fault is enough; it has its own finding.
         return Vec::new();
     }

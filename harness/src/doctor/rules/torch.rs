@@ -1,7 +1,7 @@
 //! The interpreter and its torch.
 
 use super::super::Severity::{Fault, Note};
-use super::super::{Build, Died, Facts, Finding, Import, TorchFacts};
+use super::super::{Died, Facts, Finding, Import, TorchFacts};
 use crate::platform::{AUTOLOAD, EntryPoint, remedy, torch_version};
 
 /// The oldest torch the driver works with.
@@ -146,14 +146,10 @@ fn place(import: &Import) -> String {
     }
 }
 
-/// The torch there is, with or without what loads itself.
-fn build(facts: &Facts) -> Option<&Build> {
-    facts.torch.as_ref()?.build()
-}
-
 /// Torch is too old.
 pub(super) fn version(facts: &Facts) -> Vec<Finding> {
-    let old = build(facts)
+    let old = facts
+        .build()
         .filter(|build| torch_version(&build.version).is_some_and(|version| version < OLDEST));
     let found = old.map(|build| {
         Finding::new(
@@ -169,7 +165,7 @@ pub(super) fn version(facts: &Facts) -> Vec<Finding> {
 
 /// Torch lacks what collectives need.
 pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
-    let Some(build) = build(facts) else {
+    let Some(build) = facts.build() else {
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -196,7 +192,7 @@ pub(super) fn distributed(facts: &Facts) -> Vec<Finding> {
 
 /// Torch was built for something else than what is here.
 pub(super) fn wheel(facts: &Facts) -> Vec<Finding> {
-    let Some(build) = build(facts) else {
+    let Some(build) = facts.build() else {
         return Vec::new();
     };
     let gpus = facts.devices.len();
