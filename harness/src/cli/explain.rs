@@ -238,7 +238,10 @@ fn write_check(
             "declared   not supported ({what}): every rank must raise, and the group must stay usable"
         )?,
     }
-    if let Some(entry) = suite.expectations.find(&run::point(scenario, "", check)) {
+    if let Some(entry) = suite
+        .expectations
+        .find(&run::point(scenario, "", Some(check)))
+    {
         writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }
     let steps = run::steps_of(scenario, check, seed)

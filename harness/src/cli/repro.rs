@@ -249,7 +249,7 @@ impl Desk {
     fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
         self.suite
             .expectations
-            .find(&run::point(scenario, torch, check))
+            .find(&run::point(scenario, torch, Some(check)))
     }
 
     /// A smaller check that fails in the same way here, if one is wanted and there is one.

@@ -235,9 +235,9 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Tro
         .first()
         .map_or(String::new(), |column| column.torch.clone());
     let points = plan.scenarios.iter().flat_map(|scenario| {
-        scenario
-            .checks
-            .iter()
+        let checks = scenario.checks.iter().map(Some);
+        checks
+            .chain([None])
             .map(|check| run::point(scenario, &torch, check))
     });
     expectations

@@ -28,7 +28,7 @@ type Reading = fn(&str) -> Told;
 
 /// Patterns, the first that matches counts. The group, if there is one, is what the error is about.
 static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
-    let table: [(&str, Reading); 8] = [
+    let table: [(&str, Reading); 9] = [
         (
             r"environment variable (\w+) expected, but not set",
             |name| Told::EnvironmentMissing(name.to_owned()),
@@ -53,6 +53,8 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
             r"(?i)(?:failed to resolve|cannot be resolved|IPv[46] network addresses of \(|name or service not known|no address associated|no route to host|network is unreachable)[ (]*([\w.:-]*)",
             |host| Told::Unreachable(host.to_owned()),
         ),
+        // NCCL_SOCKET_IFNAME names none of this host's.
+        (r"(?i)no socket interface found", |_| Told::Cause),
         (
             r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
             |_| Told::Effect,
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_a_pattern() {
-        assert_eq!(PATTERNS.len(), 8);
+        assert_eq!(PATTERNS.len(), 9);
     }
 
     #[test]
@@ -127,6 +129,10 @@ mod tests {
             (
                 "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
                 Told::Effect,
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error: internal error. Last error:\nBootstrap : no socket interface found",
+                Told::Cause,
             ),
             ("ZeroDivisionError: division by zero", Told::Cause),
         ];

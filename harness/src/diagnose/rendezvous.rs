@@ -42,7 +42,7 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
         // Some backends let everybody in; then worlds of different sizes live side by side.
         let somebody_waits = evidence.ranks.iter().any(is_held);
         return match same_world && somebody_waits {
-            true => scene.size(),
+            true => scene.size().or_else(|| scene.beyond()),
             false => None,
         };
     }
@@ -355,16 +355,20 @@ impl Scene<'_> {
         Some(self.verdict(Kind::MasterUnreachable, all, summary))
     }
 
+    /// Who says that he is a rank that the world does not have.
+    fn beyond(&self) -> Option<Diagnosis> {
+        let one = (self.comers.iter())
+            .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())?;
+        let (rank, says) = (one.sight.rank, one.meeting.rank);
+        let size = one.meeting.world_size;
+        let summary = format!("process {rank} says that it is rank {says} of a world of {size}");
+        Some(self.verdict(Kind::MissingRank, vec![rank], summary))
+    }
+
     /// Who says that he is who.
     fn identity(&self) -> Option<Diagnosis> {
-        if let Some(one) = (self.comers.iter())
-            .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())
-        {
-            let (rank, says) = (one.sight.rank, one.meeting.rank);
-            let size = one.meeting.world_size;
-            let summary =
-                format!("process {rank} says that it is rank {says} of a world of {size}");
-            return Some(self.verdict(Kind::MissingRank, vec![rank], summary));
+        if let Some(beyond) = self.beyond() {
+            return Some(beyond);
         }
         let mut claims: BTreeMap<u32, Vec<&Comer<'_>>> = BTreeMap::new();
         for comer in &self.comers {

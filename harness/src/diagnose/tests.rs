@@ -393,6 +393,19 @@ fn a_place_without_a_listener_is_nobodys_only_once_its_host_has_come() {
 }
 
 #[test]
+fn a_rank_without_a_place_in_the_world_is_named_also_where_everybody_is_let_in() {
+    let through = |number: u32, says: u32| Sight {
+        done: vec![meeting(says, 2, 29500)],
+        ..rank(number)
+    };
+    let waits = inside(through(0, 0), collective("barrier", 2));
+    let ranks = vec![waits.clone(), through(1, 9)];
+    assert_eq!(told(&job(ranks)), (Kind::MissingRank, vec![1]));
+    let ranks = vec![waits, through(1, 1)];
+    assert_ne!(told(&job(ranks)).0, Kind::MissingRank);
+}
+
+#[test]
 fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
     let all_too_small: Vec<Sight> = (0..3)
         .map(|number| inside(rank(number), meeting(number, 2, 1)))

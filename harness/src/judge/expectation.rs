@@ -139,8 +139,8 @@ pub struct Point<'a> {
     pub world_size: WorldSize,
     /// What init is told of the device.
     pub device_id: DeviceId,
-    /// The check.
-    pub check: &'a Check,
+    /// The check; none for the world's own two, `#init` and `#end`.
+    pub check: Option<&'a Check>,
 }
 
 impl Expectations {
@@ -205,13 +205,34 @@ impl Entry {
             })
     }
 
+    /// Whether it is about worlds that do not initialise: about their `#init`, and about all that is not run for it.
+    #[must_use]
+    pub fn is_about_init(&self) -> bool {
+        self.outcomes == [Outcome::InitFailed]
+    }
+
     /// Whether it is about the check.
     fn holds(&self, point: &Point<'_>) -> bool {
-        let check = point.check;
+        let Match {
+            case,
+            world_size,
+            device_id,
+            ..
+        } = &self.matches;
+        self.concerns(point)
+            && lists(case, |id| id == point.case)
+            && lists(world_size, |size| size.is(point.world_size.0.into()))
+            && lists(device_id, |told| *told == point.device_id)
+            && point
+                .check
+                .map_or(self.is_about_init(), |check| self.fits(check))
+    }
+
+    fn fits(&self, check: &Check) -> bool {
         let Match {
             platform: _,
             backend: _,
-            case,
+            case: _,
             op,
             dtype,
             reduce,
@@ -221,8 +242,8 @@ impl Entry {
             joined,
             placement,
             mode,
-            world_size,
-            device_id,
+            world_size: _,
+            device_id: _,
             group_size,
             group,
             numel,
@@ -239,9 +260,7 @@ impl Entry {
             values,
         } = &self.matches;
         let takes = |parameter| check.op.takes(parameter);
-        self.concerns(point)
-            && lists(case, |id| id == point.case)
-            && lists(op, |op| *op == check.op)
+        lists(op, |op| *op == check.op)
             && lists(dtype, |dtype| takes("dtype") && *dtype == check.dtype)
             && lists(reduce, |reduce| Some(*reduce) == check.reduce)
             && lists(layout, |layout| takes("layout") && *layout == check.layout)
@@ -252,8 +271,6 @@ impl Entry {
                 takes("placement") && *placement == check.placement
             })
             && lists(mode, |mode| takes("mode") && *mode == check.mode)
-            && lists(world_size, |size| size.is(point.world_size.0.into()))
-            && lists(device_id, |told| *told == point.device_id)
             && lists(group_size, |size| size.is(check.group.size() as u64))
             && lists(group, |name| *name == check.group.name)
             && lists(numel, |size| takes("numel") && size.has(check.extent))
@@ -335,8 +352,27 @@ mod tests {
             case,
             world_size: WorldSize(4),
             device_id: DeviceId::Absent,
-            check,
+            check: Some(check),
         }
+    }
+
+    #[test]
+    fn an_entry_about_init_is_about_the_world_and_all_that_is_not_run_for_it() {
+        let check = example_check(Op::Barrier, DType::Uint8, None, 2);
+        let case = CaseId::from("a");
+        let entries = parse(
+            "- {match: {case: a, world_size: 4}, outcome: init-failed, reason: r, local: true}",
+        );
+        let ordinary = parse(&format!("- {{match: {{case: a}}, {ENTRY}}}"));
+        let at = point(&check, &case);
+        let init = Point { check: None, ..at };
+        let larger = Point {
+            world_size: WorldSize(5),
+            ..init
+        };
+        assert!(entries.find(&at).is_some() && entries.find(&init).is_some());
+        assert!(entries.find(&larger).is_none());
+        assert!(ordinary.find(&at).is_some() && ordinary.find(&init).is_none());
     }
 
     const ENTRY: &str = "outcome: mismatch, reason: r, url: \"https://example.org/1\"";

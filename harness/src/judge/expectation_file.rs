@@ -138,6 +138,9 @@ impl Checker<'_> {
                 self.report(path, "an outcome is given twice", "leave one out");
             }
         }
+        if outcomes.contains(&Outcome::InitFailed) {
+            self.about_init(index, &written);
+        }
         if written.class.is_some() && !outcomes.contains(&Outcome::Mismatch) {
             self.report(
                 way![index, "class"],
@@ -239,6 +242,33 @@ impl Checker<'_> {
                 way![index, "match"],
                 "an entry that matches every check",
                 hint,
+            );
+        }
+    }
+
+    /// A world that does not initialise has no op, and nothing else becomes of it.
+    fn about_init(&mut self, index: usize, written: &Written) {
+        let matches = &written.matches;
+        let of_the_world = Match {
+            platform: matches.platform.clone(),
+            backend: matches.backend.clone(),
+            case: matches.case.clone(),
+            world_size: matches.world_size.clone(),
+            device_id: matches.device_id.clone(),
+            ..Match::default()
+        };
+        if *matches != of_the_world {
+            self.report(
+                way![index, "match"],
+                "`init-failed` is said of a whole world",
+                "of platform, backend, case, world_size and device_id alone",
+            );
+        }
+        if written.outcome.as_slice().len() > 1 {
+            self.report(
+                way![index, "outcome"],
+                "`init-failed` stands alone",
+                "what becomes of checks when the world does initialise: an entry of its own",
             );
         }
     }

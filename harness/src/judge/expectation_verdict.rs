@@ -4,6 +4,9 @@ use super::expectation::Entry;
 use super::{Outcome, Verdict};
 use crate::plan::Declared;
 
+/// Why checks are not run whose world did not initialise.
+pub const NO_WORLD: &str = "its world did not initialise";
+
 /// What an outcome means, and one line why where that is not plain from the outcome.
 ///
 /// | outcome | declared | no entry | entry pins it | entry pins something else |
@@ -14,10 +17,11 @@ use crate::plan::Declared;
 /// | unsupported | supported | regression | known failure (²) | regression |
 /// | mismatch, error, hang, crash, init failed | either | regression | known failure (²) | regression |
 /// | harness error | either | regression | regression | regression |
-/// | not run | either | not run | not run | not run |
+/// | not run | either | not run | not run (³) | not run |
 ///
 /// (¹) expected, if the entry is `intermittent`: it says that the failure comes and goes.
 /// (²) waived, if the entry is a waiver.
+/// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
 pub fn judge(
     outcome: Outcome,
@@ -29,7 +33,12 @@ pub fn judge(
     let plain = |verdict| (verdict, None);
     let because = |verdict, reason: &str| (verdict, Some(reason.to_owned()));
     match outcome {
-        Outcome::NotRun => plain(Verdict::NotRun),
+        Outcome::NotRun => match entry {
+            Some(entry) if entry.is_about_init() && summary == NO_WORLD => {
+                because(Verdict::KnownFailure, &entry.reason)
+            }
+            Some(_) | None => plain(Verdict::NotRun),
+        },
         // Nothing excuses the harness: an expectation is about a backend.
         Outcome::HarnessError => because(
             Verdict::Regression,

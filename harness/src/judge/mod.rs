@@ -7,7 +7,7 @@ mod expectation_verdict;
 mod finding;
 
 pub use expectation::{Entry, Expectations, Match, Point, Size};
-pub use expectation_verdict::judge;
+pub use expectation_verdict::{NO_WORLD, judge};
 pub use finding::{Finding, duration_us, error_text};
 
 use std::fmt;

@@ -270,11 +270,17 @@ fn add(
     if selection.shard.is_some_and(|shard| !shard.owns(&id)) {
         return;
     }
+    let needed = target.platform.devices_for(world_size);
     if let Some(devices) = target.devices
-        && devices < world_size.0
+        && devices < needed
     {
         plan.too_large
-            .push((id, format!("needs {world_size} devices, found {devices}")));
+            .push((id, format!("needs {needed} devices, found {devices}")));
+        return;
+    }
+    if case.program.is_some() && target.platform.ranks_per_device.get() > 1 {
+        let lack = "a program takes its local rank for its device's index, and ranks share devices";
+        plan.too_large.push((id, lack.to_owned()));
         return;
     }
     if let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking()) {

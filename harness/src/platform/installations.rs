@@ -65,7 +65,20 @@ addressable_device_count = lambda: DEVICES
 device_type = lambda: 'NEURON'
 ";
 
-const INSTALLATIONS: [Installation; 13] = [
+/// What there is of torch on NVIDIA's GPUs.
+const CUDA: Installation = Installation {
+    of: "cuda",
+    torch: "version.cuda = '13.0'\nclass cuda:\n    device_count = staticmethod(lambda: DEVICES)\ndistributed.known.append('nccl')\n",
+    modules: &[],
+    packages: &[],
+    count: Some(3),
+    without: Some((
+        "del cuda.device_count",
+        "type object 'cuda' has no attribute 'device_count'",
+    )),
+};
+
+const INSTALLATIONS: [Installation; 14] = [
     Installation {
         of: "cpu",
         torch: "",
@@ -74,16 +87,10 @@ const INSTALLATIONS: [Installation; 13] = [
         count: None,
         without: None,
     },
+    CUDA,
     Installation {
-        of: "cuda",
-        torch: "version.cuda = '13.0'\nclass cuda:\n    device_count = staticmethod(lambda: DEVICES)\ndistributed.known.append('nccl')\n",
-        modules: &[],
-        packages: &[],
-        count: Some(3),
-        without: Some((
-            "del cuda.device_count",
-            "type object 'cuda' has no attribute 'device_count'",
-        )),
+        of: "cuda_hosts",
+        ..CUDA
     },
     Installation {
         of: "rocm",

@@ -22,6 +22,7 @@ pub use python::{Interpreter, python};
 pub use version::torch_version;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -29,9 +30,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{OneOrMany, Recipe};
 use crate::dtype::{DType, ReduceOp};
+use crate::names::{Rank, WorldSize};
 use crate::plan::{
     Joined, Layout, LayoutOf, Mode, ObjectKind, Op, Pairs, Placement, SplitsKind, TensorKind,
 };
+
+/// What stands for the rank in the value of an environment variable.
+pub const OF_THE_RANK: &str = "{rank}";
 
 /// A platform as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +72,10 @@ pub struct Platform {
     /// vendor's library finds by the local rank, and calls it by its type alone (`hpu`).
     #[serde(default = "yes")]
     pub indexed: bool,
+    /// How many ranks may have one device between them. More than 1, and a world needs fewer devices than it has ranks; it
+    /// runs no programs then, which take their local rank for a device's index.
+    #[serde(default = "one")]
+    pub ranks_per_device: NonZeroU32,
     /// How a world initialises where its case does not say.
     #[serde(default)]
     pub recipe: Recipe,
@@ -89,7 +98,7 @@ pub struct Platform {
     /// How ranks are started.
     #[serde(default)]
     pub start: Start,
-    /// Environment variables for every rank.
+    /// Environment variables for every rank; `{rank}` in a value is its rank.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// The backends it has, by c10d name.
@@ -98,6 +107,24 @@ pub struct Platform {
 
 fn yes() -> bool {
     true
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+impl Platform {
+    /// How many devices a world of that many ranks needs, where they have devices.
+    #[must_use]
+    pub fn devices_for(&self, size: WorldSize) -> u32 {
+        size.0.div_ceil(self.ranks_per_device.get())
+    }
+
+    /// The place of a rank's device among those of its world.
+    #[must_use]
+    pub fn device_of(&self, rank: Rank) -> u32 {
+        rank.0 / self.ranks_per_device
+    }
 }
 
 /// What a result proves; always shown.

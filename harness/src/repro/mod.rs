@@ -41,6 +41,7 @@ use crate::case::{DeviceId, SetDevice, Starts};
 use crate::names::Rank;
 use crate::oracle::{Prepared, Unpreparable};
 use crate::plan::{Check, Declared, Group, Scenario};
+use crate::platform::{OF_THE_RANK, Platform};
 use crate::protocol::StoreMethod;
 
 const OPENING: &str = include_str!("template/opening.py");
@@ -246,9 +247,13 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
         .chain(&scenario.case.world.env)
         .collect();
     for (name, value) in &env {
+        let filled = match value.contains(OF_THE_RANK) {
+            true => format!(".replace({}, os.environ[\"RANK\"])", text(OF_THE_RANK)),
+            false => String::new(),
+        };
         put(
             out,
-            format_args!("os.environ[{}] = {}\n", text(name), text(value)),
+            format_args!("os.environ[{}] = {}{filled}\n", text(name), text(value)),
         );
     }
     let folders: Vec<_> = platform
@@ -291,10 +296,22 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
         let device = match (kind.as_str(), &platform.set_device) {
             _ if on_host => text("cpu"),
             ("cpu", _) => text("cpu"),
+            (_, Some(_)) if platform.ranks_per_device.get() > 1 => {
+                format!("{}, {}", text(kind), index_of_device(platform))
+            }
             (_, Some(_)) => format!("f\"{kind}:{{os.environ['LOCAL_RANK']}}\""),
             (_, None) => text(kind),
         };
         put(out, format_args!("DEVICE = torch.device({device})\n"));
+    }
+}
+
+/// The index of a rank's device, as an expression.
+fn index_of_device(platform: &Platform) -> String {
+    let rank = "int(os.environ[\"LOCAL_RANK\"])";
+    match platform.ranks_per_device.get() {
+        1 => rank.to_owned(),
+        several => format!("{rank} // {several}"),
     }
 }
 
@@ -304,7 +321,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
     let world = &scenario.case.world;
     let platform = &scenario.platform;
     out.push('\n');
-    let index = "int(os.environ[\"LOCAL_RANK\"])";
+    let index = &index_of_device(platform);
     let set_device = |out: &mut String, at: SetDevice| {
         if let Some(function) = &platform.set_device
             && scenario.init.set_device == at

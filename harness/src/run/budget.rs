@@ -17,7 +17,18 @@ pub struct Budget {
     devices: Mutex<BTreeMap<String, Arc<Semaphore>>>,
 }
 
-/// The right to have a scenario's ranks running, each on a device of its own if it needs one.
+/// Devices that a world wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Their type.
+    pub kind: &'a str,
+    /// How many of it there are.
+    pub present: u32,
+    /// How many the world needs.
+    pub count: u32,
+}
+
+/// The right to have a scenario's ranks running, on devices that no other has if it needs some.
 #[derive(Debug)]
 pub struct Permit {
     _devices: Option<OwnedSemaphorePermit>,
@@ -35,14 +46,14 @@ impl Budget {
         }
     }
 
-    /// Waits until a world of that size fits in. `devices`: their type and how many there are, if each rank needs one;
-    /// they come first, so that who has got ranks waits for nothing more.
-    pub async fn admit(&self, size: WorldSize, devices: Option<(&str, u32)>) -> Permit {
+    /// Waits until a world of that size fits in. Its `devices` come first, so that who has got ranks waits for nothing
+    /// more.
+    pub async fn admit(&self, size: WorldSize, devices: Option<Wanted<'_>>) -> Permit {
         let ranks = size.count();
         let devices = match devices {
-            Some((kind, present)) => {
-                let all = self.devices_of(kind, present);
-                Some(take(all, ranks.min(present as usize)).await)
+            Some(wanted) => {
+                let all = self.devices_of(wanted.kind, wanted.present);
+                Some(take(all, wanted.count.min(wanted.present) as usize).await)
             }
             None => None,
         };
@@ -77,19 +88,25 @@ mod tests {
     async fn no_more_than_there_are_devices_and_nobody_passes_who_waits() {
         let budget = Arc::new(Budget::new(64));
         let wait = Duration::from_millis(50);
-        let devices = Some(("test", 4));
-        let three = budget.admit(WorldSize(3), devices).await;
+        let devices = |count| {
+            Some(Wanted {
+                kind: "test",
+                present: 4,
+                count,
+            })
+        };
+        let three = budget.admit(WorldSize(3), devices(3)).await;
         let large = tokio::spawn({
             let budget = Arc::clone(&budget);
-            async move { budget.admit(WorldSize(4), devices).await }
+            async move { budget.admit(WorldSize(4), devices(4)).await }
         });
         tokio::time::sleep(wait).await;
-        let small = tokio::time::timeout(wait, budget.admit(WorldSize(1), devices));
+        let small = tokio::time::timeout(wait, budget.admit(WorldSize(1), devices(1)));
         assert!(small.await.is_err(), "it passed the large one");
         assert!(!large.is_finished(), "there are not seven devices");
         budget.admit(WorldSize(8), None).await;
         drop(three);
         drop(large.await.unwrap());
-        budget.admit(WorldSize(1), devices).await;
+        budget.admit(WorldSize(1), devices(1)).await;
     }
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 
-use budget::{Budget, Permit};
+use budget::{Budget, Permit, Wanted};
 use queue::queues;
 
 use crate::judge::Expectations;
@@ -215,8 +215,12 @@ impl Session {
     }
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
-        let kind = &scenario.platform.device_type;
-        let devices = scenario.devices.map(|present| (kind.as_str(), present));
+        let platform = &scenario.platform;
+        let devices = scenario.devices.map(|present| Wanted {
+            kind: &platform.device_type,
+            present,
+            count: platform.devices_for(scenario.world_size),
+        });
         self.0.budget.admit(scenario.world_size, devices).await
     }
 

@@ -4,7 +4,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::names::WorldSize;
 use crate::plan::{Plan, Scenario};
 
 /// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
@@ -23,19 +22,21 @@ pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
     queues
         .into_iter()
         .map(|(devices, queue)| match devices {
-            Some((_, present)) => filling(queue, present, |scenario| scenario.world_size),
+            Some((_, present)) => filling(queue, present, |scenario| {
+                scenario.platform.devices_for(scenario.world_size)
+            }),
             None => queue,
         })
         .collect()
 }
 
-/// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are enough for it and
+/// Worlds in an order that leaves few of so many devices idle, if each world, which needs `size` of them, starts as soon as there are enough for it and
 /// none passes another: the smallest left, and beside it the largest ones that fit. So a world of one is beside one of
 /// three, and small ones come early: what fails there fails in larger ones too.
-fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> WorldSize) -> Vec<T> {
+fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> u32) -> Vec<T> {
     let mut left: BTreeMap<u32, VecDeque<T>> = BTreeMap::new();
     for world in worlds {
-        left.entry(size(&world).0).or_default().push_back(world);
+        left.entry(size(&world)).or_default().push_back(world);
     }
     let mut filled = Vec::new();
     let mut free = devices;
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     fn order(sizes: &[u32], devices: u32) -> Vec<u32> {
-        filling(sizes.to_vec(), devices, |size| WorldSize(*size))
+        filling(sizes.to_vec(), devices, |size| *size)
     }
 
     #[test]
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn worlds_of_one_size_keep_their_order() {
         let worlds = vec![(1, 'a'), (3, 'b'), (1, 'c'), (3, 'd')];
-        let filled = filling(worlds, 4, |world| WorldSize(world.0));
+        let filled = filling(worlds, 4, |world| world.0);
         let names: Vec<char> = filled.iter().map(|world| world.1).collect();
         assert_eq!(names, ['a', 'b', 'c', 'd']);
     }

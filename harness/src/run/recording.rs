@@ -154,8 +154,8 @@ impl Writer<'_> {
             params.insert("round".to_owned(), round.to_string());
             id = CheckId(format!("{id}.round{round}"));
         }
-        let point = check.map(|check| point(self.scenario, &self.column.torch, check));
-        let entry = point.and_then(|point| self.shared.expectations.find(&point));
+        let point = point(self.scenario, &self.column.torch, check);
+        let entry = self.shared.expectations.find(&point);
         let (verdict, remark) = judge(
             finding.outcome,
             finding.class.as_deref(),
@@ -196,9 +196,9 @@ impl Writer<'_> {
     }
 }
 
-/// The check as expectations see it.
+/// The check as expectations see it; none: the scenario's own two.
 #[must_use]
-pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Point<'a> {
+pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: Option<&'a Check>) -> Point<'a> {
     Point {
         platform: &scenario.platform.name,
         backend: &scenario.backend,
@@ -214,16 +214,16 @@ pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: &'a Check) -> Po
     }
 }
 
-/// Whether an expectation says that the check at this place may end so.
+/// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
 pub fn is_foretold(
     shared: &Shared,
     scenario: &Scenario,
     ranks: &[RankStory],
-    index: usize,
+    index: Option<usize>,
     outcome: Outcome,
 ) -> bool {
     let torch = ranks.iter().find_map(RankStory::torch);
-    let check = &scenario.checks[index];
+    let check = index.map(|index| &scenario.checks[index]);
     let point = point(scenario, torch.unwrap_or_default(), check);
     let entry = shared.expectations.find(&point);
     entry.is_some_and(|entry| entry.outcomes.contains(&outcome))

@@ -13,7 +13,7 @@ use super::setup::{MeetingPoint, SPARE, device, environment, opening, present};
 use super::shrink::shrink;
 use super::story::RankStory;
 use crate::case::Starts;
-use crate::judge::{Finding, Outcome};
+use crate::judge::{Finding, NO_WORLD, Outcome};
 use crate::plan::Scenario;
 use crate::world::{DeviceLease, LaunchError, Order, RankOrder, lease_devices, lease_port};
 
@@ -115,7 +115,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             let why = match run.init.outcome {
                 _ if interrupted => "the run was interrupted".to_owned(),
                 Outcome::NotRun => run.init.summary.clone(),
-                _ => "its world did not initialise".to_owned(),
+                _ => NO_WORLD.to_owned(),
             };
             give_up(&mut run, &why);
             break;
@@ -135,7 +135,9 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
     let torch = torch.unwrap_or_default().to_owned();
     let logs = log_folder(scenario, round).join("shrinking");
     for (index, check) in scenario.checks.iter().enumerate() {
-        let known = shared.expectations.find(&point(scenario, &torch, check));
+        let known = shared
+            .expectations
+            .find(&point(scenario, &torch, Some(check)));
         if let Some(finding) = run.checks[index].take_if(|_| known.is_none()) {
             run.checks[index] = Some(shrink(shared, scenario, index, finding, &logs).await);
         }
@@ -146,7 +148,13 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
 fn is_known_loss(shared: &Shared, scenario: &Scenario, played: &Played) -> bool {
     let last = played.checks.last_key_value();
     last.is_some_and(|(index, finding)| {
-        is_foretold(shared, scenario, &played.ranks, *index, finding.outcome)
+        is_foretold(
+            shared,
+            scenario,
+            &played.ranks,
+            Some(*index),
+            finding.outcome,
+        )
     })
 }
 
@@ -207,7 +215,10 @@ pub(super) async fn world(
 ) -> Result<Played, LaunchError> {
     let size = scenario.world_size;
     let devices = match present(scenario, &shared.base_environment) {
-        Some(present) => lease_devices(&scenario.platform.device_type, &present, size.0).await?,
+        Some(present) => {
+            let wanted = scenario.platform.devices_for(size);
+            lease_devices(&scenario.platform.device_type, &present, wanted).await?
+        }
         None => DeviceLease::none(),
     };
     let port = lease_port()?;

@@ -6,7 +6,7 @@ use super::program;
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
-use crate::platform::Platform;
+use crate::platform::{OF_THE_RANK, Platform};
 use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
 use crate::world::{Device, devices};
@@ -54,7 +54,7 @@ pub const SPARE: usize = 2;
 /// Where the ranks of a world meet.
 pub const HOST: &str = "127.0.0.1";
 
-/// Where a rank finds its device: at its own index where a world sees its devices only, as under every launcher that
+/// Where a rank finds its device: at its own place where a world sees its devices only, as under every launcher that
 /// hands out devices. Some libraries take the rank for the index where nobody told them.
 #[must_use]
 pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
@@ -62,9 +62,10 @@ pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
 }
 
 fn device_of(platform: &Platform, devices: &[Device], rank: Rank) -> String {
-    match (devices.get(rank.index()), &platform.visible_devices) {
+    let place = platform.device_of(rank);
+    match (devices.get(place as usize), &platform.visible_devices) {
         (Some(_), _) if !platform.indexed => platform.device_type.clone(),
-        (Some(_), Some(_)) => format!("{}:{rank}", platform.device_type),
+        (Some(_), Some(_)) => format!("{}:{place}", platform.device_type),
         (Some(device), None) => format!("{}:{}", platform.device_type, device.index),
         (None, _) => platform.device_type.clone(),
     }
@@ -332,7 +333,11 @@ pub fn environment(
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
-    env.extend(scenario.platform.env.clone());
+    let of_platform = scenario.platform.env.iter();
+    env.extend(of_platform.map(|(name, value)| {
+        let value = value.replace(OF_THE_RANK, &rank.to_string());
+        (name.clone(), value)
+    }));
     env.extend(scenario.case.world.env.clone());
     env
 }

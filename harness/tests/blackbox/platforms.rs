@@ -4,7 +4,7 @@
 use allranks::judge::{Outcome, Verdict};
 use allranks::platform::Evidence;
 
-use super::stage::{Ran, Stage, checkout};
+use super::stage::{Ran, Stage, check, checkout};
 use super::{Test, plain, with_torch};
 
 /// Platforms whose vendor's package `fixtures/sim/vendors` stands in for, with a backend of theirs.
@@ -29,6 +29,40 @@ if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
         point.load()()
 "#;
 
+/// Two ranks to a device, of which there are two.
+const SHARED: &str = r#"
+name: shared
+device_type: simxpu
+evidence: simulated
+import: [allranks_sim.simxpu]
+python_path: [SIM]
+requires: {torch: ">=2.11"}
+count: "2"
+set_device: torch.simxpu.set_device
+ranks_per_device: 2
+env: {OWN_HOST: "host-{rank}"}
+backends:
+  simxccl: {supports: [{ops: all_reduce}]}
+"#;
+
+/// Where each rank of such a world finds itself.
+const WHERE: &str = r#"
+id: where
+title: each rank has its share of a device, and its own environment
+covers: [COLL-001]
+world: {size: [3, 4, 5]}
+steps:
+  - all_reduce: {numel: 33}
+  - script:
+      name: places
+      moves:
+        - python:
+            run: |
+              import os
+              result = [os.environ["OWN_HOST"] == f"host-{rank}", device.index == rank // 2]
+          expect: {value: [true, true]}
+"#;
+
 /// All of them.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
@@ -37,6 +71,7 @@ pub fn tests() -> Vec<Test> {
         with_torch("platforms::every_shape_of_a_backend", shapes),
         with_torch("platforms::kernels_without_a_device_are_not_run", kernels),
         with_torch("platforms::a_backend_that_does_nothing", fake),
+        with_torch("platforms::ranks_that_share_devices", sharing),
     ];
     for (platform, backend) in VENDORS {
         let name = format!("platforms::simulated_{platform}");
@@ -124,6 +159,50 @@ fn shapes() {
     // A group in Python refuses what it does not define.
     let group = passed("tiny_group");
     assert!(group > all / 2 && group < all, "{group} of {all}");
+}
+
+/// Worlds in which ranks share devices need as many as that takes, and each rank is told which is its own.
+fn sharing() {
+    let stage = Stage::new("platforms");
+    let sim = std::path::absolute(checkout().join("fixtures/sim")).unwrap();
+    let platform = stage.write(
+        "shared.yaml",
+        &SHARED.replace("SIM", &sim.to_string_lossy()),
+    );
+    let case = stage.write("where.yaml", WHERE);
+    let on = ["--platforms", &platform, "--platform", "shared"];
+    let program = "cases/programs/staged.yaml";
+    let planned = stage.run(&[&["plan", &case, program][..], &on].concat());
+    for words in [
+        "where@shared.simxccl.ws5: needs 3 devices, found 2",
+        "a program takes its local rank for its device's index",
+    ] {
+        assert!(planned.stdout.contains(words), "{}", planned.stdout);
+    }
+    let ran = stage.run_out(&[&[&*case][..], &on].concat());
+    ran.assert_code(0);
+    let results = stage.results("out");
+    let places = |size| {
+        check(
+            &results,
+            &format!("where@shared.simxccl.ws{size}#1.script.places"),
+        )
+    };
+    assert_eq!([places(3).outcome, places(4).outcome], [Outcome::Pass; 2]);
+    let script = stage.path("repro.py");
+    let id = "where@shared.simxccl.ws4#0.all_reduce.float32.sum.33";
+    let file = script.to_string_lossy();
+    let mut arguments = vec!["repro", id, "--cases", &case, "--out", &file];
+    arguments.extend(["--platforms", &platform]);
+    let written = stage.run(&arguments);
+    written.assert_code(0);
+    let script = std::fs::read_to_string(&script).unwrap();
+    for words in [
+        "torch.device(\"simxpu\", int(os.environ[\"LOCAL_RANK\"]) // 2)",
+        "\"host-{rank}\".replace(\"{rank}\", os.environ[\"RANK\"])",
+    ] {
+        assert!(script.contains(words), "{script}");
+    }
 }
 
 /// What stands in front of a device's backend is not run where there is none, and fails if it is required.

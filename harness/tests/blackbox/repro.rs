@@ -324,7 +324,7 @@ fn every_kind() {
             let port = world::lease_port().unwrap();
             let ended = trial(&python, &text, scenario.world_size, port.port, 60.0).unwrap();
             let fails = known
-                .find(&allranks::run::point(scenario, &torch, check))
+                .find(&allranks::run::point(scenario, &torch, Some(check)))
                 .is_some_and(|entry| !entry.intermittent);
             if (ended == Ended::AsExpected) == fails {
                 wrong.push(format!("{}: {ended:?}", check.id));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allranks::judge::Outcome;
+use allranks::judge::{Outcome, Verdict};
 
 use super::stage::{Stage, assert_reported, check, checkout, read};
 use super::{Test, plain};
@@ -207,6 +207,7 @@ pub fn tests() -> Vec<Test> {
         plain("rank::lost_worlds_are_too_many", lost_worlds),
         plain("rank::nothing_to_check_is_said", nothing_to_check),
         plain("rank::a_driver_that_is_not_there", no_driver),
+        plain("rank::a_world_known_not_to_initialise", known_init),
     ]);
     tests
 }
@@ -341,6 +342,37 @@ fn lost_worlds() {
     stage.run_out(&arguments).assert_code(0);
     assert_eq!(count(Outcome::Crash), numels.len());
     assert_eq!(count(Outcome::NotRun), 0);
+}
+
+/// A world that is known not to initialise is given up soon, and so is what is not run for it. An entry about checks says
+/// nothing of init.
+fn known_init() {
+    let stage = Stage::new("known_init");
+    let long = case(&stage, LONG);
+    let driver = driver("ignores_sigterm");
+    let entry = |outcome: &str| {
+        let text = format!(
+            "- match: {{case: drivers/case}}\n  outcome: {outcome}\n  reason: It waits.\n  local: true\n"
+        );
+        stage.write("known.yaml", &text)
+    };
+    let arguments = ["--driver", &driver, "--world-size", "2", "--expectations"];
+    let known = entry("init-failed");
+    let ran = stage.run_out(&[&[&*long][..], &arguments, &[&known]].concat());
+    ran.assert_code(0);
+    assert!(ran.took < AT_ONCE, "it took {:?}", ran.took);
+    let results = stage.results("out");
+    assert_eq!(check(&results, "#init").outcome, Outcome::InitFailed);
+    let verdicts = results.checks.iter().map(|one| one.verdict);
+    assert!(verdicts.into_iter().all(|one| one == Verdict::KnownFailure));
+
+    let known = entry("hang");
+    std::fs::remove_dir_all(stage.out()).unwrap();
+    let short = case(&stage, SHORT);
+    let ran = stage.run_out(&[&[&*short][..], &arguments, &[&known]].concat());
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_eq!(check(&results, "#init").verdict, Verdict::Regression);
 }
 
 fn one_of_two_lies() {

@@ -66,8 +66,8 @@ const POISONED: &str = "a check failed in a way that may poison the group";
 /// What the driver on libtorch calls itself.
 const LIBTORCH: &str = "libtorch";
 
-/// How long nothing may move while a check is under way that is known to hang. If the hang is gone, it ends much sooner; if
-/// it merely takes longer than this, it is a known failure for one more run.
+/// How long nothing may move while something is under way that is known to hang, or known to fail and has on some rank. If
+/// the hang is gone, it ends much sooner; if it merely takes longer than this, it is a known failure for one more run.
 const KNOWN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Plays one world.
@@ -360,7 +360,7 @@ impl<'a> Player<'a> {
     async fn step(&mut self) -> Result<(), Stop> {
         let known = self.deadline.min(KNOWN_PATIENCE);
         let event = match self.event(self.progress + known).await? {
-            None if !self.is_known_to_hang() => self.event(self.progress + self.deadline).await?,
+            None if !self.is_known_to_stay() => self.event(self.progress + self.deadline).await?,
             event => event,
         };
         match event {
@@ -371,13 +371,25 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Whether the check that is under way is: it is not waited for as long as what is not.
-    fn is_known_to_hang(&self) -> bool {
-        let under_way = self.pending.front().and_then(Pending::check);
-        under_way.is_some_and(|index| {
+    /// Whether what is under way is known to come to no end, or to none that matters: it is not waited for as long as
+    /// what is not. Whoever has raised what was not asked for has decided it, and the others may wait for him.
+    fn is_known_to_stay(&self) -> bool {
+        let Some(open) = self.pending.front() else {
+            return false;
+        };
+        let foretold = |outcome| {
             let ranks = &self.played.ranks;
-            is_foretold(self.shared, self.scenario, ranks, index, Outcome::Hang)
-        })
+            is_foretold(self.shared, self.scenario, ranks, open.check(), outcome)
+        };
+        match open.purpose {
+            Purpose::Opening => foretold(Outcome::InitFailed),
+            Purpose::Check(..) | Purpose::Script(..) => {
+                let mut replies = open.replies();
+                let has_raised = replies.any(|reply| error_text(&reply.result.calls).is_some());
+                foretold(Outcome::Hang) || has_raised && foretold(Outcome::Error)
+            }
+            Purpose::Probe(..) | Purpose::Closing => false,
+        }
     }
 
     /// The next event; none if there is none in time.
