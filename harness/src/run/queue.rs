@@ -30,9 +30,9 @@ pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
         .collect()
 }
 
-/// Worlds in an order that leaves few of so many devices idle, if each world, which needs `size` of them, starts as soon as there are enough for it and
-/// none passes another: the smallest left, and beside it the largest ones that fit. So a world of one is beside one of
-/// three, and small ones come early: what fails there fails in larger ones too.
+/// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are as many as it
+/// needs, its `size`, and none passes another: the smallest left, and beside it the largest ones that fit. So a world of
+/// one is beside one of three, and small ones come early: what fails there fails in larger ones too.
 fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> u32) -> Vec<T> {
     let mut left: BTreeMap<u32, VecDeque<T>> = BTreeMap::new();
     for world in worlds {
