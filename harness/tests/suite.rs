@@ -155,11 +155,8 @@ fn every_case_is_in_a_profile_and_every_profile_selects_something() {
 fn no_expectation_is_stale() {
     let plan = whole(&Selection::default());
     let expectations = Expectations::load(&[checkout("fixtures/expectations")]).unwrap();
-    let points = plan.scenarios.iter().flat_map(|scenario| {
-        let checks = scenario.checks.iter();
-        let checks = checks.map(Some).chain([None]);
-        checks.map(|check| run::point(scenario, "2.11.0", check))
-    });
+    let scenarios = plan.scenarios.iter();
+    let points = scenarios.flat_map(|scenario| run::points(scenario, "2.11.0"));
     let stale: Vec<&str> = expectations
         .stale(points)
         .into_iter()

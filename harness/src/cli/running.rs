@@ -234,12 +234,8 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Tro
         .columns()
         .first()
         .map_or(String::new(), |column| column.torch.clone());
-    let points = plan.scenarios.iter().flat_map(|scenario| {
-        let checks = scenario.checks.iter().map(Some);
-        checks
-            .chain([None])
-            .map(|check| run::point(scenario, &torch, check))
-    });
+    let scenarios = plan.scenarios.iter();
+    let points = scenarios.flat_map(|scenario| run::points(scenario, &torch));
     expectations
         .stale(points)
         .into_iter()

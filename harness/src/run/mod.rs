@@ -19,7 +19,7 @@ mod steps;
 mod story;
 
 pub use program::{command_lines, program_of_rank};
-pub use recording::point;
+pub use recording::{point, points};
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
 

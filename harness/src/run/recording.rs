@@ -214,6 +214,14 @@ pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: Option<&'a Check
     }
 }
 
+/// All that expectations may be about in a scenario: its checks, and its own two.
+pub fn points<'a>(scenario: &'a Scenario, torch: &'a str) -> impl Iterator<Item = Point<'a>> {
+    let checks = scenario.checks.iter().map(Some);
+    checks
+        .chain([None])
+        .map(move |check| point(scenario, torch, check))
+}
+
 /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
 pub fn is_foretold(
     shared: &Shared,

@@ -197,7 +197,7 @@ async fn lease(scenario: &Scenario, base: &BTreeMap<String, String>) -> io::Resu
         return Ok(DeviceLease::none());
     };
     let wanted = match &scenario.platform.visible_devices {
-        Some(_) => scenario.world_size.0,
+        Some(_) => scenario.platform.devices_for(scenario.world_size),
         None => present.len() as u32,
     };
     lease_devices(&scenario.platform.device_type, &present, wanted).await
