@@ -52,10 +52,10 @@ fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
         values: Values::Exact,
         factor: Factor::Scalar,
         promises: Default::default(),
-        covers: vec![],
+        covers: Arc::default(),
         declared: Declared::Supported,
         params: vec![],
-        at: String::new(),
+        at: Arc::default(),
         script: None,
         demand: None,
     }

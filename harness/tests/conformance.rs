@@ -14,14 +14,16 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allranks::cli::{self, Failure, Planned, SelectArguments};
+use allranks::cli::{self, Asked, Failure, Planned, SelectArguments};
 use allranks::judge::Verdict;
 use allranks::plan::Scenario;
+use allranks::platform::IMPORT_PATIENCE;
 use allranks::report::jsonl::Writer;
 use allranks::report::{self, Counts, Record, Results};
 use allranks::run::{self, Interrupt, Session, Settings};
@@ -67,7 +69,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let words = [OsString::from("conformance"), "--profile".into(), profile];
     let select = Choice::parse_from(words).select;
     let scratch = tempfile::tempdir()?;
-    let mut planned = cli::prepare(&select, scratch.path())?;
+    let mut planned = Asked::new(&select, scratch.path())?.planned(&mut io::stderr());
     let mut trials = ignored(&planned);
     // Nextest names the one trial it wants: importing torch for the others would take longer than the trial.
     let may_be_simulated = |name: &String| !arguments.exact || name.contains("@sim");
@@ -80,7 +82,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
             SIMULATED,
         ];
         let simulated = Choice::parse_from(words).select;
-        let simulated = cli::prepare(&simulated, scratch.path())?;
+        let simulated = Asked::new(&simulated, scratch.path())?.planned(&mut io::stderr());
         trials.extend(ignored(&simulated));
         planned.plan.scenarios.extend(simulated.plan.scenarios);
     }
@@ -197,10 +199,12 @@ impl Run {
             out: folder.clone(),
             seed: self.seed,
             ranks_at_once: cli::ranks_at_once(),
+            worlds_per_device: NonZeroU32::MIN,
             repeat: 1,
             driver: Driver::python(python, folder)?,
             supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
-            import_patience: cli::IMPORT_PATIENCE,
+            import_patience: IMPORT_PATIENCE,
+            shrinking: run::SHRINKING,
             profile: self.planned.profile().map(str::to_owned),
             arguments: std::env::args().skip(1).collect(),
             requirements: self.planned.sentences(),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allranks::case::{self, Level, StepSpec};
-use allranks::judge::Expectations;
+use allranks::judge::{Expectations, Point};
 use allranks::names::RequirementId;
 use allranks::oracle::vacuous;
 use allranks::plan::{Declared, Filter, Plan, Scenario, Selection, Shard, Target, plan};
-use allranks::{platform, run};
+use allranks::platform;
 
 fn checkout(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -65,7 +65,7 @@ fn every_must_has_a_case() {
         .scenarios
         .iter()
         .flat_map(|scenario| &scenario.checks)
-        .flat_map(|check| &check.covers)
+        .flat_map(|check| check.covers.iter())
         .collect();
     let covered: BTreeSet<&RequirementId> = library
         .cases
@@ -156,7 +156,7 @@ fn no_expectation_is_stale() {
     let plan = whole(&Selection::default());
     let expectations = Expectations::load(&[checkout("fixtures/expectations")]).unwrap();
     let scenarios = plan.scenarios.iter();
-    let points = scenarios.flat_map(|scenario| run::points(scenario, "2.11.0"));
+    let points = scenarios.flat_map(|scenario| Point::all_of(scenario, "2.11.0"));
     let stale: Vec<&str> = expectations
         .stale(points)
         .into_iter()

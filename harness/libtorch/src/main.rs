@@ -28,15 +28,10 @@ const USAGE: &str =
 fn main() {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    life::die_with_parent_if_asked();
     let ended = match words[..] {
-        [] if env::var_os("ALLRANKS_CONTROL").is_some() => {
-            life::die_with_parent_if_asked();
-            rank::run()
-        }
-        ["zygote"] => {
-            life::die_with_parent_if_asked();
-            zygote::run()
-        }
+        [] if env::var_os("ALLRANKS_CONTROL").is_some() => rank::run(),
+        ["zygote"] => zygote::run(),
         ["probe"] => probe(),
         _ => Err(wire::garbage(USAGE)),
     };

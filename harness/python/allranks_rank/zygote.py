@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from typing import NamedTuple
 
 # Before torch is imported: a thread pool made here would not exist in the ranks, and they would wait for it for ever.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -19,6 +20,9 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 from . import VERSION, pages, rank
 from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish
 from .wire import Closed, dial
+
+#: The variable that marks every process of a world.
+TOKEN = "ALLRANKS_TOKEN"
 
 
 def import_torch():
@@ -64,12 +68,19 @@ def ended(pid, within=0.0):
     return True
 
 
+class Forked(NamedTuple):
+    """A rank: the harness's name for it, and the token that whatever it starts is started with."""
+
+    id: int
+    token: str | None
+
+
 class Zygote:
     """The loop: one connection, one wake-up pipe for SIGCHLD, a table of living ranks."""
 
     def __init__(self, wire):
         self.wire = wire
-        self.ranks = {}  # pid -> id; a pid is here exactly as long as it cannot be reused
+        self.ranks = {}  # pid -> Forked; a pid is here exactly as long as it cannot be reused
         self._wake_in, self._wake_out = socket.socketpair()
         for end in self._wake_in, self._wake_out:
             end.setblocking(False)
@@ -103,8 +114,8 @@ class Zygote:
         if frame["frame"] == "fork":
             return self.fork(frame)
         if frame["frame"] == "kill":
-            for pid, name in self.ranks.items():
-                if name == frame["id"]:
+            for pid, forked in self.ranks.items():
+                if forked.id == frame["id"]:
                     send_signal(pid, frame["signal"])
             return None
         raise ValueError(f"unknown frame {frame['frame']!r}")
@@ -121,7 +132,7 @@ class Zygote:
             return None
         if pid == 0:
             return lambda: self.become_rank(frame, parent)
-        self.ranks[pid] = frame["id"]
+        self.ranks[pid] = Forked(frame["id"], frame["env"].get(TOKEN))
         self.wire.send({"frame": "forked", "id": frame["id"], "pid": pid})
         return None
 
@@ -177,7 +188,7 @@ class Zygote:
             self.wire.send(
                 {
                     "frame": "exited",
-                    "id": self.ranks.pop(pid),
+                    "id": self.ranks.pop(pid).id,
                     "pid": pid,
                     "code": end.si_status if exited else None,
                     "signal": None if exited else end.si_status,
@@ -186,20 +197,16 @@ class Zygote:
             )
 
     def kill_remains(self, of=None):
-        """Kills the orphans of an ended rank, whatever session they fled to; how many were running.
+        """Kills the orphans of an ended rank, whatever session they fled to; how many of its own were running.
 
-        Orphans come to this process because it is a subreaper. One whose session belongs to a living rank is that
-        rank's business and is left alone.
+        Orphans come to this process because it is a subreaper. What another rank in the table has left is that rank's
+        business, also if it has ended as well and its turn has not come.
         """
-        living = self.ranks.keys() - {of}
         seen = set()
         running = 0
         while True:
-            orphans = [
-                pid
-                for pid in own_children()
-                if pid not in self.ranks and pid not in seen and session(pid) not in living
-            ]
+            owners = {pid: self.owner(pid) for pid in own_children() if pid not in self.ranks and pid not in seen}
+            orphans = [pid for pid, owner in owners.items() if of is None or owner in (of, None)]
             if not orphans:
                 return running
             running += sum(not ended(pid) for pid in orphans)
@@ -208,6 +215,14 @@ class Zygote:
             for pid in orphans:
                 ended(pid, within=1)  # before that, its own children do not come here
             seen.update(orphans)  # until they are reaped they stay in the list
+
+    def owner(self, pid):
+        """The rank in the table whose session an orphan is in, or whose token it was started with; None if neither tells."""
+        home = session(pid)
+        if home in self.ranks:
+            return home
+        token = token_of(pid)
+        return next((rank for rank, forked in self.ranks.items() if token and forked.token == token), None)
 
     def kill_everything(self):
         """Leaves no process behind."""
@@ -226,6 +241,17 @@ def session(pid):
         return None
 
 
+def token_of(pid):
+    """The token in the environment that a process was started with; None if there is none, or the process is gone."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            variables = dict(variable.partition(b"=")[::2] for variable in file.read().split(b"\0"))
+    except OSError:
+        return None
+    token = variables.get(TOKEN.encode())
+    return token and token.decode(errors="replace")
+
+
 def run():
     """The zygote from first to last; in each rank it forks, the rank from first to last."""
     wire = dial()
@@ -238,7 +264,7 @@ def run():
         {
             "frame": "zygote",
             "version": VERSION,
-            "token": os.environ["ALLRANKS_TOKEN"],
+            "token": os.environ[TOKEN],
             "pid": os.getpid(),
             "torch": torch,
             "threads": threads(),

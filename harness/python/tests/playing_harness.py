@@ -128,10 +128,12 @@ class World:
         listener = Listener(self.path)
         self.log = f"{self.path}.log"
         port = free_port()
+        self.tokens = [f"{secrets.token_hex(8)}.{rank}" for rank in range(size)]
         self.names = [
             zygote.fork(
                 environment(
                     ALLRANKS_CONTROL=listener.address,
+                    ALLRANKS_TOKEN=self.tokens[rank],
                     RANK=str(rank),
                     WORLD_SIZE=str(size),
                     LOCAL_RANK=str(rank),
@@ -217,9 +219,9 @@ class World:
         """Ends the world in good order; the ``exited`` frames."""
         for wire in self.wires:
             wire.send({"frame": "finish"})
-        for wire in self.wires:
+        for wire, token in zip(self.wires, self.tokens):
             header, _ = said(wire)
-            assert header == {"frame": "bye", "steps": self.steps, "token": TOKEN}, header
+            assert header == {"frame": "bye", "steps": self.steps, "token": token}, header
         ends = self.zygote.ended(self.names)
         self.close()
         return ends

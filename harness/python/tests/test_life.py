@@ -134,6 +134,23 @@ class LifeTest(unittest.TestCase):
         self.assertEqual((end["code"], end["left_behind"]), (0, 3))
         self.assertEqual(other.finish()[0]["left_behind"], 0)
 
+    def test_what_ranks_leave_behind_that_end_at_once_is_each_one_s_own(self):
+        zygote = self.zygote()
+        spawn = "import subprocess as s; children = [s.Popen(['sleep', '600'], start_new_session=True) for _ in 'ab']\n"
+        tidy, untidy = self.world(zygote, 1), self.world(zygote, 2)
+        untidy.calls(self.module("leaves_two", spawn))
+        zygote.listen(lambda: len(zygote.pids) == 3)
+        # All three have ended before the zygote looks.
+        zygote.process.send_signal(signal.SIGSTOP)
+        for world in tidy, untidy:
+            for wire in world.wires:
+                wire.send({"frame": "finish"})
+        ended = [gone(pid, within=20) for pid in zygote.pids.values()]
+        zygote.process.send_signal(signal.SIGCONT)
+        self.assertEqual(ended, [True] * 3)
+        ends = zygote.ended(tidy.names + untidy.names)
+        self.assertEqual([end["left_behind"] for end in ends], [0, 2, 2])
+
     def test_nothing_outlives_a_harness_that_is_killed(self):
         # A harness of its own process, with ranks blocked in a collective and one child in another session.
         script = (

@@ -252,6 +252,18 @@ class VicesTest(unittest.TestCase):
         self.assertEqual((bye, process.wait(10)), ((1, True), 0))
         self.assertGreater(time.monotonic() - started, 3)
 
+    def test_imports_slowly(self):
+        started = time.monotonic()
+        process, wire, _ = self.started("imports_slowly")
+        self.assertGreater(time.monotonic() - started, 5)
+        prepare = {"call": "prepare", "import": [], "device": "cpu"}
+        wire.send({"frame": "step", "step": 0, "storages": [], "tensors": [], "calls": [prepare]})
+        _, result, _ = self.read_result(wire)
+        self.assertEqual(result["calls"][0]["status"], "ok", result)
+        self.assertGreater(time.monotonic() - started, 10)
+        wire.send({"frame": "finish"})
+        self.assertEqual((wire.receive()[0]["frame"], process.wait(10)), ("bye", 0))
+
 
 if __name__ == "__main__":
     unittest.main()

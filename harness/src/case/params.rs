@@ -82,7 +82,9 @@ impl Op {
     /// Whether a parameter of a step means something to it.
     #[must_use]
     pub fn takes(self, parameter: &str) -> bool {
-        StepParams::allowed(self).contains(&parameter) || EVERY.contains(&parameter)
+        let mut rules = RULES.iter();
+        rules.any(|(parameters, takes)| parameters.contains(&parameter) && takes(self))
+            || EVERY.contains(&parameter)
     }
 }
 

@@ -66,7 +66,7 @@ pub struct HangSpec {
     /// Who must be blamed, and nobody else; absent: nobody.
     #[serde(default)]
     pub culprit: Option<Members>,
-    /// How long after the last progress the verdict may come, `5s`; absent: 10 s.
+    /// How long after the last progress the verdict may come, `5s`; absent: 10 s. `ci/bench hangs` measures it.
     #[serde(default)]
     pub within: Within,
     /// `true`: nothing hangs and nobody raises, though the ranks contradict each other; `false`: something does; absent:

@@ -1,13 +1,17 @@
 //! The command line as clap reads it: words and defaults, no file is touched here.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::prove::ProveArguments;
 use super::watch::WatchArguments;
 use crate::plan::{Filter, Launcher, Shard};
+use crate::platform;
+use crate::suite::Request;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -100,6 +104,11 @@ pub enum Command {
     Report(ReportArguments),
     /// Merge the results of several runs (shards, nextest processes) into one folder, and report.
     Merge(MergeArguments),
+    /// Judge the results of a run again, by the expectations and platform files of today; nothing runs.
+    ///
+    /// After an entry was added to an expectations file, or a capability to a platform file, the verdicts follow from what
+    /// happened then. Exit codes are those of `run`.
+    Judge(JudgeArguments),
     /// Compare two runs: what changed, what is new, what is gone.
     Diff(DiffArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
@@ -162,12 +171,33 @@ pub struct SelectArguments {
     /// Only what this starts: `local`, the harness itself, or `torchrun`, which starts the ranks of `program:` cases only.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
+    /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
+    #[arg(long, value_name = "SECONDS", default_value_t = platform::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    pub import_patience: u64,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Fail (exit 4) unless this platform, or platform/backend, was found and ran; may be repeated.
     #[arg(long, value_name = "CAPABILITY")]
     pub require: Vec<String>,
+}
+
+impl SelectArguments {
+    /// How long importing torch, and what a platform imports besides, may take.
+    #[must_use]
+    pub const fn import_patience(&self) -> Duration {
+        Duration::from_secs(self.import_patience)
+    }
+
+    /// What to load.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        Request {
+            cases: self.cases.clone(),
+            platforms: self.platforms.clone(),
+            expectations: self.expectations.clone(),
+        }
+    }
 }
 
 /// What starts ranks.
@@ -245,6 +275,10 @@ pub struct RunArguments {
     /// Ranks that may run at once; larger worlds run alone. Default: 8 for each core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
+    /// Worlds that may share a device at once, if all runs on this machine say so: most of a world's time is starting and
+    /// ending, which others' may overlap. Memory of the device must do for all of them.
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
+    pub worlds_per_device: NonZeroU32,
 }
 
 /// `plan`.
@@ -283,9 +317,9 @@ pub struct ExplainArguments {
     pub driver: Option<DriverChoice>,
 }
 
-/// The options of `explain` and `repro` that find the suite.
+/// What a suite is loaded from, where it is not run.
 #[derive(Debug, Args)]
-pub struct ExplainSelect {
+pub struct SuiteArguments {
     /// Case files or folders; default: the suite's own.
     #[arg(long, value_name = "CASE_OR_DIR")]
     pub cases: Vec<PathBuf>,
@@ -295,6 +329,26 @@ pub struct ExplainSelect {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
+}
+
+impl SuiteArguments {
+    /// What to load.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        Request {
+            cases: self.cases.clone(),
+            platforms: self.platforms.clone(),
+            expectations: self.expectations.clone(),
+        }
+    }
+}
+
+/// The options of `explain` and `repro` that find the suite.
+#[derive(Debug, Args)]
+pub struct ExplainSelect {
+    /// The suite.
+    #[command(flatten)]
+    pub suite: SuiteArguments,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -384,6 +438,19 @@ pub struct MergeArguments {
     /// Folder for the merged results and reports.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+}
+
+/// `judge`.
+#[derive(Debug, Args)]
+pub struct JudgeArguments {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Folder for the results with their new verdicts, and reports.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The suite that was run.
+    #[command(flatten)]
+    pub suite: SuiteArguments,
 }
 
 /// `diff`.

@@ -24,8 +24,8 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
     };
     let wanted = wanted(arguments, &Suite::load(&request, scratch.path())?)?;
     let python = platform::python(arguments.python.as_deref());
-    let mut question = Question::here(Some(python), Depth::Everything);
-    question.patience = Duration::from_secs(arguments.patience);
+    let patience = Duration::from_secs(arguments.patience);
+    let question = Question::here(Some(python), Depth::Everything, patience);
     let mut facts = doctor::collect(&question);
     facts.platforms = doctor::platforms(&wanted, &facts, &question);
     let findings = doctor::findings(&facts);

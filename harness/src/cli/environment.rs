@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -12,10 +13,10 @@ use super::planning::Planned;
 use crate::doctor::{self, Depth, Facts, Question};
 use crate::platform::Interpreter;
 
-/// Looks at the machine in the background: it takes as long as an `import torch`.
+/// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long.
 #[must_use]
-pub fn look(python: Option<Interpreter>) -> JoinHandle<Facts> {
-    thread::spawn(|| doctor::collect(&Question::here(python, Depth::Record)))
+pub fn look(python: Option<Interpreter>, patience: Duration) -> JoinHandle<Facts> {
+    thread::spawn(move || doctor::collect(&Question::here(python, Depth::Record, patience)))
 }
 
 /// Writes the file.

@@ -7,27 +7,21 @@ use super::args::{DriverChoice, ExplainArguments};
 use super::{Exit, Failure, locate};
 use crate::case::{LineSpec, ProgramSpec};
 use crate::diagnose;
+use crate::judge::Point;
 use crate::names::{Rank, WorldSize};
 use crate::plan::{Check, Declared, Demand, Launcher, Scenario, hang};
 use crate::platform::{self, Start};
 use crate::run;
-use crate::suite::{Request, Suite};
+use crate::suite::Suite;
 use crate::world::Driver;
 
-/// Explains. Needs no torch: the plan of *every* platform file is searched, found or not.
+/// Explains. Needs no torch: the id may be of any platform that has a file, found or not.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let suite = Suite::load(
-        &Request {
-            cases: arguments.select.cases.clone(),
-            platforms: arguments.select.platforms.clone(),
-            expectations: arguments.select.expectations.clone(),
-        },
-        scratch.path(),
-    )?;
-    let plan = locate::everything(&suite, None);
+    let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let id = arguments.id.as_str();
-    let scenario = locate::scenario(&plan, id)?;
+    let plan = locate::named(&suite, None, id);
+    let scenario = locate::scenario(&suite, &plan, id)?;
     write_scenario(&suite, scenario, arguments.driver.as_ref(), out)?;
     if id == scenario.id.as_str() {
         writeln!(out, "\nchecks:")?;
@@ -61,7 +55,7 @@ pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exi
             }
         )?;
     } else {
-        return Err(locate::unknown(id, &plan));
+        return Err(locate::unknown(&suite, id));
     }
     Ok(Exit::AsExpected)
 }
@@ -219,7 +213,7 @@ fn write_check(
     for (axis, value) in &check.params {
         writeln!(out, "  {axis:9}{value}")?;
     }
-    for id in &check.covers {
+    for id in check.covers.iter() {
         let text = suite
             .requirements
             .get(id)
@@ -240,7 +234,7 @@ fn write_check(
     }
     if let Some(entry) = suite
         .expectations
-        .find(&run::point(scenario, "", Some(check)))
+        .find(&Point::of(scenario, "", Some(check)))
     {
         writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }

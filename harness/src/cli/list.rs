@@ -10,20 +10,12 @@ use crate::case::{Case, Level};
 use crate::names::{CaseId, RequirementId};
 use crate::plan::{Selection, Target, plan};
 use crate::platform::Platform;
-use crate::suite::{Request, Suite};
+use crate::suite::Suite;
 
 /// Lists.
 pub fn list(arguments: &ListArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let select = &arguments.select;
-    let suite = Suite::load(
-        &Request {
-            cases: select.cases.clone(),
-            platforms: select.platforms.clone(),
-            expectations: select.expectations.clone(),
-        },
-        scratch.path(),
-    )?;
+    let suite = Suite::load(&arguments.select.request(), scratch.path())?;
     if arguments.requirements {
         requirements(&suite, out)?;
     } else {
@@ -104,7 +96,7 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
     let mut checks: BTreeMap<(&RequirementId, &CaseId), usize> = BTreeMap::new();
     for scenario in &plan.scenarios {
         for check in &scenario.checks {
-            for id in &check.covers {
+            for id in check.covers.iter() {
                 *checks.entry((id, &scenario.case.id)).or_default() += 1;
             }
         }

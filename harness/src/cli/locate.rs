@@ -1,30 +1,58 @@
-//! From an id to what it names, without torch: the plan of *every* platform file is searched, found or not.
+//! From an id to what it names, without torch: on *every* platform that has a file, found or not.
 
 use std::sync::Arc;
 
 use super::Failure;
+use crate::case::Case;
 use crate::plan::{Plan, Scenario, Selection, Target, plan};
 use crate::suite::Suite;
 
 /// Every scenario of the suite on every platform that has a file, with this version of torch, if it is known.
 pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {
+    planned(suite, torch, &suite.cases, |_, _| true)
+}
+
+/// The scenarios of the case that an id begins with, on the platform and the backend that it names: all there can be of
+/// that id, for planning everything takes many times as long.
+pub fn named(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
+    let (case, place) = id.split_once('@').unwrap_or((id, ""));
+    let cases: Vec<_> = of_id(suite, |known| known == case).cloned().collect();
+    planned(suite, torch, &cases, |platform, backend| {
+        place.starts_with(&format!("{platform}.{backend}."))
+    })
+}
+
+/// The scenarios of these cases on those platforms and backends, with this version of torch, if it is known.
+pub fn planned(
+    suite: &Suite,
+    torch: Option<&str>,
+    cases: &[Arc<Case>],
+    is_wanted: impl Fn(&str, &str) -> bool,
+) -> Plan {
     let mut targets = Vec::new();
     for platform in &suite.platforms {
         let platform = Arc::new(platform.with_torch(torch));
-        targets.extend(platform.backends.keys().map(|backend| Target {
+        let backends = platform.backends.keys();
+        let wanted = backends.filter(|backend| is_wanted(&platform.name, backend));
+        targets.extend(wanted.map(|backend| Target {
             platform: Arc::clone(&platform),
             backend: backend.clone(),
             devices: None,
         }));
     }
-    plan(&suite.cases, &targets, &Selection::default())
+    plan(cases, &targets, &Selection::default())
+}
+
+fn of_id(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &Arc<Case>> {
+    let cases = suite.cases.iter();
+    cases.filter(move |case| is_it(case.id.as_str()))
 }
 
 /// The scenario of that id, or of the check of that id.
 ///
 /// # Errors
 /// There is none.
-pub fn scenario<'a>(plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
+pub fn scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
     let found = plan.scenarios.iter().find(|scenario| {
         let own = scenario.id.as_str();
         id == own
@@ -32,19 +60,20 @@ pub fn scenario<'a>(plan: &'a Plan, id: &str) -> Result<&'a Scenario, Failure> {
                 .strip_prefix(own)
                 .is_some_and(|rest| rest.starts_with('#'))
     });
-    found.ok_or_else(|| unknown(id, plan))
+    found.ok_or_else(|| unknown(suite, id))
 }
 
-/// The failure to find an id.
-pub fn unknown(id: &str, plan: &Plan) -> Failure {
-    let ids = || {
-        plan.scenarios.iter().flat_map(|scenario| {
-            std::iter::once(scenario.id.as_str())
-                .chain(scenario.checks.iter().map(|check| check.id.as_str()))
-        })
-    };
+/// The failure to find an id, with one that is like it.
+pub fn unknown(suite: &Suite, id: &str) -> Failure {
     let part = id.split(['@', '#']).next().unwrap_or(id);
-    let hint = match ids().find(|known| known.contains(part)) {
+    let close = of_id(suite, |known| known.contains(part)).find_map(|case| {
+        let cases = [Arc::clone(case)];
+        suite.platforms.iter().find_map(|platform| {
+            let here = planned(suite, None, &cases, |name, _| name == platform.name);
+            here.scenarios.first().map(|scenario| scenario.id.clone())
+        })
+    });
+    let hint = match close {
         Some(close) => format!("an id that exists: {close}"),
         None => "`allranks plan` prints the ids of scenarios".to_owned(),
     };

@@ -6,6 +6,7 @@ mod diagnose;
 mod doctor;
 mod environment;
 mod explain;
+mod judging;
 mod list;
 mod locate;
 mod planning;
@@ -23,8 +24,8 @@ use clap::Parser;
 
 pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
-pub use planning::{Absent, Planned, prepare, prove_inputs};
-pub use running::{IMPORT_PATIENCE, end_record, ranks_at_once};
+pub use planning::{Absent, Asked, Planned, prove_inputs};
+pub use running::{end_record, ranks_at_once};
 pub use trouble::Trouble;
 
 use crate::suite::SuiteError;
@@ -127,7 +128,7 @@ pub fn main(
         Command::Run(run) => running::run(&run, words, out, err),
         Command::Prove(arguments) => prove::prove(&arguments, out, err),
         Command::List(arguments) => list::list(&arguments, out),
-        Command::Plan(arguments) => planning::print(&arguments, out),
+        Command::Plan(arguments) => planning::print(&arguments, out, err),
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),
@@ -135,6 +136,7 @@ pub fn main(
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),
+        Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(crate::watch::guard(

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -16,8 +19,10 @@ use crate::plan::{Launcher, Plan, Selection, Target, plan};
 use crate::platform::{self, Evidence, Interpreter, Observed, Platform};
 use crate::report::{self, jsonl::FILE_NAME};
 use crate::run;
-use crate::suite::{Request, Suite};
+use crate::suite::Suite;
 
+/// When to say that the imports take long.
+const SOON: Duration = Duration::from_secs(10);
 /// The profile used when neither cases nor a profile are named.
 const DEFAULT_PROFILE: &str = "core";
 
@@ -98,42 +103,136 @@ pub struct Absent {
     pub reason: String,
 }
 
-/// Loads, probes and plans. `scratch` is where the binary's own suite is unpacked, if it is.
-///
-/// # Errors
-/// Files are wrong, or the arguments ask for what does not exist.
-pub fn prepare(arguments: &SelectArguments, scratch: &Path) -> Result<Planned, Failure> {
-    let suite = Suite::load(
-        &Request {
-            cases: arguments.cases.clone(),
-            platforms: arguments.platforms.clone(),
-            expectations: arguments.expectations.clone(),
-        },
-        scratch,
-    )?;
-    let selection = selection(arguments, &suite)?;
-    let wanted = wanted(arguments, &suite)?;
-    let python = interpreter(arguments);
-    let libtorch = match &arguments.driver {
-        Some(DriverChoice::Libtorch) => Some(libtorch()?),
-        None | Some(DriverChoice::Python | DriverChoice::Program | DriverChoice::Command(_)) => {
-            None
+/// What the arguments ask for, before anything is looked for on this machine.
+#[derive(Debug)]
+pub struct Asked {
+    selection: Selection,
+    suite: Suite,
+    wanted: Vec<Wanted>,
+    /// Python, with a driver that needs it.
+    pub python: Option<Interpreter>,
+    libtorch: Option<PathBuf>,
+    import_patience: Duration,
+}
+
+impl Asked {
+    /// Loads the suite and reads the arguments; nothing is started. `scratch` is where the binary's own suite is unpacked,
+    /// if it is.
+    ///
+    /// # Errors
+    /// Files are wrong, or the arguments ask for what does not exist.
+    pub fn new(arguments: &SelectArguments, scratch: &Path) -> Result<Self, Failure> {
+        let suite = Suite::load(&arguments.request(), scratch)?;
+        Ok(Self {
+            selection: selection(arguments, &suite)?,
+            wanted: wanted(arguments, &suite)?,
+            suite,
+            python: interpreter(arguments),
+            import_patience: arguments.import_patience(),
+            libtorch: match &arguments.driver {
+                Some(DriverChoice::Libtorch) => Some(libtorch()?),
+                None
+                | Some(DriverChoice::Python | DriverChoice::Program | DriverChoice::Command(_)) => {
+                    None
+                }
+            },
+        })
+    }
+
+    /// Probes the platforms and plans. If that takes long, it says what it waits for.
+    pub fn planned(self, err: &mut impl Write) -> Planned {
+        let (targets, absent) = thread::scope(|scope| {
+            let (over, done) = mpsc::channel::<()>();
+            let finding = scope.spawn(|| {
+                let _over = over;
+                self.find()
+            });
+            if done.recv_timeout(SOON) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let most = self.import_patience.as_secs();
+                // Nobody may be there to read it.
+                let _ = writeln!(
+                    err,
+                    "still waiting for `import torch`, at most {most} s (--import-patience); `allranks doctor` says why it takes long"
+                );
+            }
+            finding.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        Planned {
+            plan: plan(&self.suite.cases, &targets, &self.selection),
+            selection: self.selection,
+            suite: self.suite,
+            python: self.python,
+            absent,
+            targets,
         }
-    };
-    let (targets, absent) = find(&wanted, python.as_ref(), libtorch.as_deref());
-    let plan = plan(&suite.cases, &targets, &selection);
-    Ok(Planned {
-        selection,
-        suite,
-        plan,
-        python,
-        absent,
-        targets,
-    })
+    }
+
+    /// The backends to test that are here, and those that are not.
+    fn find(&self) -> (Vec<Target>, Vec<Absent>) {
+        let wanted = self.wanted.iter();
+        let platforms: Vec<&Platform> = wanted.map(|(platform, _)| &**platform).collect();
+        let (mut targets, mut absent) = (Vec::new(), Vec::new());
+        for ((platform, backends), observed) in self.wanted.iter().zip(self.probe(&platforms)) {
+            if let Err(reason) = observed.usable {
+                absent.push(Absent {
+                    platform: Arc::clone(platform),
+                    backends: backends.clone(),
+                    reason,
+                });
+                continue;
+            }
+            let mut present = platform.with_torch(observed.torch.as_deref());
+            // Whatever its file says: nothing that happens on a made-up device proves anything of a real one.
+            if observed.is_simulated {
+                present.evidence = Evidence::Simulated;
+            }
+            let present = Arc::new(present);
+            for backend in backends {
+                if observed.backends.get(backend) == Some(&false) {
+                    absent.push(Absent {
+                        platform: Arc::clone(platform),
+                        backends: vec![backend.clone()],
+                        reason: format!("this build of torch has no {backend}"),
+                    });
+                    continue;
+                }
+                targets.push(Target {
+                    platform: Arc::clone(&present),
+                    backend: backend.clone(),
+                    devices: observed.count.and_then(|count| u32::try_from(count).ok()),
+                });
+            }
+        }
+        (targets, absent)
+    }
+
+    /// What the driver finds of each platform.
+    fn probe(&self, platforms: &[&Platform]) -> Vec<Observed> {
+        let limit = self.import_patience;
+        match (&self.python, &self.libtorch) {
+            (Some(python), _) => platform::probe_all(&python.path, platforms, limit),
+            (None, Some(program)) => {
+                let ask = |platform: &&Platform| platform::probe_libtorch(program, platform, limit);
+                platforms.par_iter().map(ask).collect()
+            }
+            // A driver of its own knows its devices; only the host needs none.
+            (None, None) => {
+                let told = |platform: &&Platform| {
+                    let reason = "only the Python driver can count its devices";
+                    let mut observed = Observed::unusable(reason.to_owned());
+                    if platform.count.is_none() {
+                        observed.usable = Ok(());
+                    }
+                    observed
+                };
+                platforms.iter().map(told).collect()
+            }
+        }
+    }
 }
 
 /// The interpreter, with a driver that needs one.
-pub fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
+fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
     match &arguments.driver {
         None | Some(DriverChoice::Python | DriverChoice::Program) => {
             Some(platform::python(arguments.python.as_deref()))
@@ -221,8 +320,6 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
     }
     Ok(wanted)
 }
-type Found = (Vec<Target>, Vec<Absent>);
-
 /// Where the libtorch driver is.
 ///
 /// # Errors
@@ -230,62 +327,6 @@ type Found = (Vec<Target>, Vec<Absent>);
 pub fn libtorch() -> Result<PathBuf, Failure> {
     platform::libtorch()
         .map_err(|why| Failure::Nothing("there is no libtorch driver".to_owned(), why))
-}
-
-fn find(wanted: &[Wanted], python: Option<&Interpreter>, libtorch: Option<&Path>) -> Found {
-    let platforms: Vec<&Platform> = wanted.iter().map(|(platform, _)| &**platform).collect();
-    let observed: Vec<Observed> = match (python, libtorch) {
-        (Some(python), _) => platform::probe_all(&python.path, &platforms),
-        (None, Some(program)) => {
-            let ask = |platform: &&Platform| platform::probe_libtorch(program, platform);
-            platforms.par_iter().map(ask).collect()
-        }
-        // A driver of its own knows its devices; only the host needs none.
-        (None, None) => {
-            let told = |platform: &&Platform| {
-                let reason = "only the Python driver can count its devices";
-                let mut observed = Observed::unusable(reason.to_owned());
-                if platform.count.is_none() {
-                    observed.usable = Ok(());
-                }
-                observed
-            };
-            platforms.iter().map(told).collect()
-        }
-    };
-    let (mut targets, mut absent) = (Vec::new(), Vec::new());
-    for ((platform, backends), observed) in wanted.iter().zip(observed) {
-        if let Err(reason) = observed.usable {
-            absent.push(Absent {
-                platform: Arc::clone(platform),
-                backends: backends.clone(),
-                reason,
-            });
-            continue;
-        }
-        let mut present = platform.with_torch(observed.torch.as_deref());
-        // Whatever its file says: nothing that happens on a made-up device proves anything of a real one.
-        if observed.is_simulated {
-            present.evidence = Evidence::Simulated;
-        }
-        let present = Arc::new(present);
-        for backend in backends {
-            if observed.backends.get(backend) == Some(&false) {
-                absent.push(Absent {
-                    platform: Arc::clone(platform),
-                    backends: vec![backend.clone()],
-                    reason: format!("this build of torch has no {backend}"),
-                });
-                continue;
-            }
-            targets.push(Target {
-                platform: Arc::clone(&present),
-                backend: backend.clone(),
-                devices: observed.count.and_then(|count| u32::try_from(count).ok()),
-            });
-        }
-    }
-    (targets, absent)
 }
 
 /// Refuses checks whose own inputs could not tell a broken backend from a right one.
@@ -313,9 +354,13 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
 }
 
 /// `allranks plan`.
-pub fn print(arguments: &PlanArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+pub fn print(
+    arguments: &PlanArguments,
+    out: &mut impl Write,
+    err: &mut (impl Write + Send),
+) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let planned = prepare(&arguments.select, scratch.path())?;
+    let planned = Asked::new(&arguments.select, scratch.path())?.planned(err);
     if planned.plan.scenarios.is_empty() {
         return Err(nothing(&planned));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::sync::mpsc;
 
-use super::running::{self, IMPORT_PATIENCE, listen_for_signals};
+use super::running::{self, listen_for_signals};
 use super::{Exit, Failure, planning};
 use crate::plan;
 use crate::platform;
@@ -86,10 +87,12 @@ pub fn prove(
         out: folder.clone(),
         seed: arguments.seed,
         ranks_at_once: running::ranks_at_once(),
+        worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
         driver: Driver::python(&python.path, &folder)?,
         supervisor: std::env::current_exe().ok(),
-        import_patience: IMPORT_PATIENCE,
+        import_patience: platform::IMPORT_PATIENCE,
+        shrinking: prove::SHRINKING,
         profile: None,
         arguments: Vec::new(),
         requirements: BTreeMap::new(),

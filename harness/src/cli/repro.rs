@@ -8,13 +8,13 @@ use std::process::Command;
 use super::args::ReproArguments;
 use super::explain::quoted;
 use super::{Exit, Failure, locate, results};
-use crate::judge::Entry;
+use crate::judge::{Entry, Point};
 use crate::plan::{Check, Plan, Scenario};
 use crate::platform::{self, Evidence};
 use crate::report::{CheckRecord, sentence};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
 use crate::run;
-use crate::suite::{Request, Suite};
+use crate::suite::Suite;
 use crate::world;
 
 /// Bytes of a script that nobody likes to read.
@@ -31,18 +31,10 @@ pub fn repro(
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let suite = Suite::load(
-        &Request {
-            cases: arguments.select.cases.clone(),
-            platforms: arguments.select.platforms.clone(),
-            expectations: arguments.select.expectations.clone(),
-        },
-        scratch.path(),
-    )?;
+    let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let python = platform::python(arguments.python.as_deref()).path;
     let torch = torch_of(&python);
     let desk = Desk {
-        plan: locate::everything(&suite, Some(&torch)),
         torch,
         python,
         shrink: arguments.shrink,
@@ -61,7 +53,6 @@ pub fn repro(
 /// Where scripts are written.
 struct Desk {
     suite: Suite,
-    plan: Plan,
     /// Torch's version; empty if there is none.
     torch: String,
     python: PathBuf,
@@ -78,7 +69,8 @@ impl Desk {
         arguments: &ReproArguments,
         out: &mut impl Write,
     ) -> Result<(), Failure> {
-        let scenario = locate::scenario(&self.plan, id)?;
+        let plan = locate::named(&self.suite, Some(&self.torch), id);
+        let scenario = locate::scenario(&self.suite, &plan, id)?;
         let check = scenario.checks.iter().find(|check| check.id.as_str() == id);
         let is_frame = id == scenario.id.as_str()
             || scenario
@@ -86,7 +78,7 @@ impl Desk {
                 .iter()
                 .any(|frame| frame.as_str() == id);
         if check.is_none() && !is_frame {
-            return Err(locate::unknown(id, &self.plan));
+            return Err(locate::unknown(&self.suite, id));
         }
         if let Some(program) = &scenario.case.program {
             let (python, size) = (Path::new("python"), scenario.world_size);
@@ -149,7 +141,8 @@ impl Desk {
     fn known_failures(&self, folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
         std::fs::create_dir_all(folder)?;
         let mut names = BTreeSet::new();
-        let smallest = self.smallest();
+        let plan = locate::everything(&self.suite, Some(&self.torch));
+        let smallest = self.smallest(&plan);
         for entry in self.suite.expectations.iter() {
             let Some((scenario, check)) = smallest.get(entry.at.as_str()).copied() else {
                 writeln!(
@@ -192,7 +185,7 @@ impl Desk {
 
     /// By the place of an entry, of its checks the one in the smallest world with the fewest elements, without a device if
     /// there is one.
-    fn smallest(&self) -> HashMap<&str, (&Scenario, &Check)> {
+    fn smallest<'a>(&'a self, plan: &'a Plan) -> HashMap<&'a str, (&'a Scenario, &'a Check)> {
         let size = |(scenario, check): &(&Scenario, &Check)| {
             let needs_device = scenario.platform.evidence != Evidence::Host;
             let world = (scenario.world_size, check.group.size());
@@ -200,7 +193,7 @@ impl Desk {
             let numel = check.extent.numel();
             (needs_device, world, is_part, numel, check.index)
         };
-        let checks = self.plan.scenarios.iter().flat_map(|scenario| {
+        let checks = plan.scenarios.iter().flat_map(|scenario| {
             let checks = scenario.checks.iter();
             checks.map(move |check| (scenario, check))
         });
@@ -249,7 +242,7 @@ impl Desk {
     fn entry(&self, scenario: &Scenario, check: &Check, torch: &str) -> Option<&Entry> {
         self.suite
             .expectations
-            .find(&run::point(scenario, torch, Some(check)))
+            .find(&Point::of(scenario, torch, Some(check)))
     }
 
     /// A smaller check that fails in the same way here, if one is wanted and there is one.
@@ -419,22 +412,17 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Request;
 
     /// Torch versions that the files are of: each entry of the expectations holds for one of them.
     const VERSIONS: [&str; 3] = ["2.11.0", "2.15.0", "2.9.1"];
 
     fn desk(torch: &str) -> Desk {
         let scratch = tempfile::tempdir().unwrap();
-        let request = Request {
-            cases: Vec::new(),
-            platforms: Vec::new(),
-            expectations: Vec::new(),
-        };
-        let mut suite = Suite::load(&request, scratch.path()).unwrap();
+        let mut suite = Suite::load(&Request::default(), scratch.path()).unwrap();
         // The files are of the host, and planning for all devices takes a minute.
         suite.platforms.retain(|platform| platform.name == "cpu");
         Desk {
-            plan: locate::everything(&suite, Some(torch)),
             torch: torch.to_owned(),
             python: PathBuf::new(),
             shrink: false,
@@ -463,12 +451,17 @@ mod tests {
         let mut known = BTreeSet::new();
         for version in VERSIONS {
             let desk = desk(version);
-            let smallest = desk.smallest();
+            let plan = locate::everything(&desk.suite, Some(version));
+            let smallest = desk.smallest(&plan);
             for entry in desk.suite.expectations.iter() {
                 // The suite is in another folder each time.
-                let Some((_, line)) = entry.at.split_once("/gloo.yaml:") else {
+                let line = entry.at.rsplit('/').next().unwrap();
+                if !["gloo.yaml:", "torch.yaml:"]
+                    .iter()
+                    .any(|file| line.starts_with(file))
+                {
                     continue;
-                };
+                }
                 if known.contains(line) {
                     continue;
                 }
@@ -495,7 +488,7 @@ mod tests {
         }
         assert!(
             open.is_empty(),
-            "no file of the entry in this line of gloo.yaml, or another than `allranks repro --known-failures` writes: {open:?}"
+            "no file of the entry in this line, or another than `allranks repro --known-failures` writes: {open:?}"
         );
         assert_eq!(files.len(), known.len(), "there is a file of no entry");
     }

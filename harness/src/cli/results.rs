@@ -25,11 +25,7 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
     let folder = planning::make_out(Some(&arguments.out))?;
     let merged = report::merge::merge(parts, &folder)
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
-    let mut writer = report::jsonl::Writer::create(&folder)?;
-    for record in merged.clone().into_records() {
-        writer.append(&record)?;
-    }
-    render(&folder, &merged, out)?;
+    write(&merged, out)?;
     Ok(Exit::AsExpected)
 }
 
@@ -51,6 +47,15 @@ pub fn read(run: &Path) -> Result<Results, Failure> {
             "name the folder that `allranks run` printed".to_owned(),
         )
     })
+}
+
+/// Writes results that no run has written yet, and their reports, into their folder.
+pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
+    let mut writer = report::jsonl::Writer::create(&results.folder)?;
+    for record in results.clone().into_records() {
+        writer.append(&record)?;
+    }
+    render(&results.folder, results, out)
 }
 
 /// Writes the reports and says where they are; if they cannot be written, says at least how the run went.

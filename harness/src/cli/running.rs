@@ -10,10 +10,10 @@ use indicatif::ProgressDrawTarget;
 use tokio::sync::mpsc;
 
 use super::args::{DriverChoice, RunArguments};
-use super::planning::{self, Planned};
+use super::planning::{self, Asked, Planned};
 use super::trouble::Trouble;
 use super::{Exit, Failure, environment};
-use crate::judge::{Expectations, Outcome, Verdict};
+use crate::judge::{Expectations, Outcome, Point, Verdict};
 use crate::plan::Plan;
 use crate::report::console::{Console, Progress};
 use crate::report::jsonl::Writer;
@@ -23,8 +23,6 @@ use crate::world::Driver;
 
 /// How often the progress line is refreshed while nothing happens.
 const TICK: Duration = Duration::from_millis(200);
-/// How long importing torch may take, from a cold disk on a busy machine.
-pub const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs.
 pub fn run(
@@ -34,8 +32,13 @@ pub fn run(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = planning::make_out(arguments.out.as_deref())?;
-    let machine = environment::look(planning::interpreter(&arguments.select));
-    let planned = planning::prepare(&arguments.select, &folder)?;
+    let asked = Asked::new(&arguments.select, &folder)?;
+    let machine = environment::look(asked.python.clone(), arguments.select.import_patience());
+    let planned = asked.planned(err);
+    // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
+    let facts = machine
+        .join()
+        .map_err(|_| Failure::Trouble("looking at the machine broke off".to_owned()))?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
         return match required.first() {
@@ -48,9 +51,6 @@ pub fn run(
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
     planning::write_absent(&planned, err)?;
-    let facts = machine
-        .join()
-        .map_err(|_| Failure::Trouble("looking at the machine broke off".to_owned()))?;
     environment::write(&folder, &planned, &facts)?;
     let settings = Settings {
         driver: driver(arguments.select.driver.as_ref(), &planned, &folder)?,
@@ -58,9 +58,11 @@ pub fn run(
         ranks_at_once: arguments
             .ranks_at_once
             .map_or_else(ranks_at_once, |ranks| ranks as usize),
+        worlds_per_device: arguments.worlds_per_device,
         repeat: arguments.repeat,
         supervisor: std::env::current_exe().ok(),
-        import_patience: IMPORT_PATIENCE,
+        import_patience: arguments.select.import_patience(),
+        shrinking: run::SHRINKING,
         profile: planned.profile().map(str::to_owned),
         arguments: words,
         requirements: planned.sentences(),
@@ -235,7 +237,7 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Tro
         .first()
         .map_or(String::new(), |column| column.torch.clone());
     let scenarios = plan.scenarios.iter();
-    let points = scenarios.flat_map(|scenario| run::points(scenario, &torch));
+    let points = scenarios.flat_map(|scenario| Point::all_of(scenario, &torch));
     expectations
         .stale(points)
         .into_iter()
@@ -291,7 +293,7 @@ pub fn end_record(results: &Results, troubles: &[Trouble]) -> EndRecord {
 
 /// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
-fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
+pub(super) fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
     let any = |test: fn(&report::CheckRecord) -> bool| results.checks.iter().any(test);
     let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
     if amounts_to(Exit::Trouble) || any(|check| check.outcome == Outcome::HarnessError) {

@@ -15,6 +15,10 @@ pub enum Trouble {
     Missing(String),
     /// Somebody stopped the run.
     Interrupted,
+    /// What a run recorded that is judged again.
+    Recorded(String),
+    /// So many checks could not be judged again.
+    Kept(usize),
 }
 
 impl Trouble {
@@ -32,6 +36,11 @@ impl Trouble {
             Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
             Self::Missing(what) => what.clone(),
             Self::Interrupted => "interrupted".to_owned(),
+            Self::Recorded(text) => text.clone(),
+            Self::Kept(count) => format!(
+                "{count} checks keep their verdicts: they are not planned any more, or their records do not tell what \
+                 happened from what was expected"
+            ),
         }
     }
 
@@ -41,7 +50,9 @@ impl Trouble {
         match self {
             Self::Unwritable(_) => Exit::Trouble,
             Self::Stale(_) => Exit::Unexpected,
-            Self::Missing(_) | Self::Interrupted => Exit::Incomplete,
+            Self::Missing(_) | Self::Interrupted | Self::Recorded(_) | Self::Kept(_) => {
+                Exit::Incomplete
+            }
         }
     }
 }

@@ -62,9 +62,10 @@ pub fn advice(kind: Kind) -> &'static [&'static str] {
             "compare the two call sites: op, reduce op, dtype, shape and root must be the same on all members",
             "TORCH_DISTRIBUTED_DEBUG=DETAIL finds most of these, but no reduce op and no root",
         ],
-        Kind::CyclicWait => {
-            &["issue collectives of different groups in the same order on all ranks"]
-        }
+        Kind::CyclicWait => &[
+            "issue collectives of different groups in the same order on all ranks",
+            "let one of two ranks that exchange messages receive first, or give both messages to batch_isend_irecv",
+        ],
         Kind::MessageUnmatched => &["every send needs its recv, with the same tag and group"],
         Kind::PeerDead => &[
             "look at that rank's log first; the others' errors are effects",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::host::Stranger;
 use crate::names::Rank;
+use crate::protocol::RecordedOp;
 
 /// A job at one moment.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +41,8 @@ pub struct Sight {
     pub ahead: Ahead,
     /// What it raised or printed as an error, oldest first.
     pub errors: Vec<String>,
+    /// What it has under way, by the backend's own records, oldest first.
+    pub recorded: Vec<RecordedOp>,
 }
 
 impl Sight {
@@ -53,6 +56,7 @@ impl Sight {
             doing: None,
             ahead: Ahead::Unknown,
             errors: Vec::new(),
+            recorded: Vec::new(),
         }
     }
 
@@ -107,7 +111,10 @@ impl Sight {
             (Process::Running | Process::Unknown, Some((deed, since)), _) => {
                 format!("in {deed} for {:.1} s", since.as_secs_f64())
             }
-            (Process::Running | Process::Unknown, None, Some(last)) => format!("after {last}"),
+            (Process::Running | Process::Unknown, None, Some(last)) => match self.errors.last() {
+                Some(error) => format!("after {last}; it raised {}", first_line(error)),
+                None => format!("after {last}"),
+            },
             (Process::Running, None, None) => match self.ahead {
                 Ahead::Known(_) => "has begun nothing".to_owned(),
                 Ahead::Unknown => "runs; where is not known".to_owned(),
@@ -258,6 +265,12 @@ impl std::fmt::Display for Collective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.name, self.group)
     }
+}
+
+/// What a message of many lines begins with.
+#[must_use]
+pub fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// `0, 1, 5`.

@@ -12,6 +12,7 @@
 //! | `rendezvous` | ranks that do not meet |
 //! | `groups`, `collectives` | ranks that contradict each other, by `ledger` |
 //! | `waiting` | who waits for whom |
+//! | `recorded` | what the backend's own records have under way |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
 //! | `text`, [`fold`] | a diagnosis for people |
@@ -27,6 +28,7 @@ pub mod fold;
 mod groups;
 mod ledger;
 pub mod logs;
+mod recorded;
 mod rendezvous;
 #[cfg(test)]
 mod tests;
@@ -61,7 +63,10 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
         waiting::lost(evidence),
     ];
     let told = in_order.into_iter().flatten().next();
-    told.unwrap_or_else(|| unknown(evidence))
+    let told = told.or_else(|| recorded::under_way(evidence));
+    let mut told = told.unwrap_or_else(|| unknown(evidence));
+    told.evidence.extend(recorded::lines(evidence));
+    told
 }
 
 /// What ranks contradict each other in, whether anything hangs or not.

@@ -109,11 +109,11 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
     Some(Diagnosis::new(evidence, kind, Confidence::Proved, ranks, summary).because(facts))
 }
 
-/// A group that has no backend for its device has none on any member. Whoever raises first closes its connections, and
-/// what the others raise then is that these are closed.
+/// A group that has no backend for its device has none on any member. Whoever raises first closes its connections; the
+/// others may still be in there, and what they raise then is that these are closed.
 fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
     let group = |sight: &Sight| match sight.stands() {
-        Some(What::NewGroup(members)) if !sight.errors.is_empty() => Some(members.clone()),
+        Some(What::NewGroup(members)) => Some(members.clone()),
         _ => None,
     };
     let named = |sight: &&Sight| ranks.contains(&sight.rank);

@@ -297,6 +297,40 @@ fn the_reason_is_what_a_rank_raised_and_not_what_the_others_did_of_it() {
 }
 
 #[test]
+fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
+    let failed = |error: &str| Sight {
+        done: vec![collective("barrier", 2)],
+        errors: vec![error.to_owned()],
+        ..rank(1)
+    };
+    let waits = || inside(rank(0), collective("barrier", 2));
+    let cause = "DistBackendError: NCCL error in: NCCLUtils.cpp:94, invalid usage, NCCL version 2.28.9\nLast error:\nBootstrap : no socket interface found";
+    let evidence = job(vec![waits(), failed(cause)]);
+    assert_eq!(told(&evidence), (Kind::PeerRaised, vec![1]));
+    let places = diagnose(&evidence).places;
+    assert!(
+        places[1]
+            .text
+            .starts_with("after barrier on world; it raised DistBackendError")
+    );
+    // He waited in vain as they do.
+    let effect = failed("RuntimeError: Connection closed by peer");
+    assert_eq!(
+        told(&job(vec![waits(), effect])),
+        (Kind::StuckInCall, vec![0])
+    );
+    // What he raised was before, and he came through.
+    let through = Sight {
+        ahead: Ahead::Known(Vec::new()),
+        ..failed(cause)
+    };
+    assert_eq!(
+        told(&job(vec![waits(), through])),
+        (Kind::StuckInCall, vec![0])
+    );
+}
+
+#[test]
 fn ten_thousand_ranks_are_no_matter() {
     let size = 10_000;
     let members = world(size);
@@ -451,4 +485,52 @@ fn who_is_left_alone_in_teardown_is_stuck_there_and_who_is_early_is_not() {
     assert_eq!(diagnose(&evidence).confidence, Confidence::Likely);
     let busy = inside(through, deed(What::Own("sleep".into())));
     assert_eq!(told(&job(vec![busy, leaving()])).0, Kind::Unknown);
+}
+
+#[test]
+fn who_waits_in_teardown_for_a_rank_that_is_gone_is_no_culprit() {
+    let leaving = |number| inside(rank(number), deed(What::Destroy(WORLD.into())));
+    let with = |process: Process| Sight {
+        process,
+        done: vec![collective("all_reduce", 2)],
+        ..rank(2)
+    };
+    let killed = || with(Process::Ended("signal 9 (SIGKILL)".into()));
+    let evidence = job(vec![leaving(0), leaving(1), killed()]);
+    assert_eq!(told(&evidence), (Kind::PeerDead, vec![2]));
+    let evidence = job(vec![leaving(0), leaving(1), with(Process::Stopped)]);
+    assert_eq!(told(&evidence), (Kind::PeerStopped, vec![2]));
+    let mut early = killed();
+    early.done.push(deed(What::Destroy(WORLD.into())));
+    early.ahead = Ahead::Known(Vec::new());
+    assert_eq!(
+        told(&job(vec![leaving(0), leaving(1), early])).0,
+        Kind::TeardownStuck,
+        "it has torn down and is through"
+    );
+}
+
+#[test]
+fn who_is_still_making_a_group_that_is_refused_to_its_fellows_is_bound_like_them() {
+    let making = |number| {
+        inside(
+            rank(number),
+            deed(What::NewGroup(vec![Rank(1), Rank(2), Rank(3)])),
+        )
+    };
+    let refused = |number, error: &str| Sight {
+        done: vec![deed(What::NewGroup(vec![Rank(1), Rank(2), Rank(3)]))],
+        errors: vec![error.to_owned()],
+        ..rank(number)
+    };
+    let evidence = job(vec![
+        inside(rank(0), collective("barrier", 4)),
+        refused(
+            1,
+            "RuntimeError: No backend type associated with device type xpu",
+        ),
+        making(2),
+        refused(3, "RuntimeError: Connection closed by peer"),
+    ]);
+    assert_eq!(told(&evidence), (Kind::DeviceBinding, vec![1, 2, 3]));
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::errors::{Told, told};
-use super::evidence::{Evidence, Message, Process, Sight, What, list};
+use super::evidence::{Deed, Evidence, Message, Process, Sight, What, first_line, list};
 use super::ledger::majority;
 use super::verdict::{Confidence, Diagnosis, Kind};
 use crate::names::Rank;
@@ -275,7 +275,7 @@ struct Waits<'a> {
     by_rank: HashMap<Rank, &'a Sight>,
     /// Collectives that each rank has entered, by group.
     entered: HashMap<(Rank, &'a str), usize>,
-    /// Whom a collective waits for, by group and number.
+    /// Whom a collective waits for, by group and number: who has not entered it, or has come out by an error of his own.
     missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
     /// Whether anybody has left a collective, by group and number from 1.
     left: RefCell<HashMap<(&'a str, usize), bool>>,
@@ -335,8 +335,20 @@ impl<'a> Waits<'a> {
                 let late = late.filter(|other| groups(other) < nth);
                 Some(late.map(|other| other.rank).collect())
             }
-            What::Init(_) | What::Destroy(_) | What::Own(_) => None,
+            What::Destroy(_) => Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty()),
+            What::Init(_) | What::Own(_) => None,
         }
+    }
+
+    /// Ranks that ended, or were stopped, before they tore down: a backend that takes leave of its peers waits for them.
+    fn gone_before_teardown(&self) -> Vec<Rank> {
+        let tore_down = |sight: &Sight| {
+            let mut deeds = sight.entered();
+            deeds.any(|deed| matches!(deed.what, What::Destroy(_)))
+        };
+        let gone = |sight: &&Sight| !sight.is_there() && !tore_down(sight);
+        let ranks = self.evidence.ranks.iter().filter(gone);
+        ranks.map(|sight| sight.rank).collect()
     }
 
     /// Whom the nth message of its kind waits for.
@@ -356,7 +368,10 @@ impl<'a> Waits<'a> {
     fn missing(&self, members: &[Rank], group: &'a str, number: usize) -> Vec<Rank> {
         let find = || {
             let is_late = |rank: &Rank| {
-                self.by_rank.contains_key(rank) && self.entered(*rank, group) <= number
+                let entered = self.entered(*rank, group);
+                self.by_rank.get(rank).is_some_and(|sight| {
+                    entered <= number || entered == number + 1 && failed_in(sight, group)
+                })
             };
             members.iter().copied().filter(is_late).collect()
         };
@@ -446,6 +461,13 @@ fn has_cause(sight: &Sight) -> bool {
     sight.errors.iter().any(|error| told(error) != Told::Effect)
 }
 
+/// Whether the last thing it did is a collective of this group, in which it raised something of its own.
+fn failed_in(sight: &Sight, group: &str) -> bool {
+    let is_there = |deed: &Deed| matches!(&deed.what, What::Collective(one) if one.group == group);
+    let is_through = sight.doing.is_some() || sight.coming().is_some();
+    !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
+}
+
 fn groups(sight: &Sight) -> usize {
     sight
         .entered()
@@ -475,8 +497,4 @@ fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
         && own.sends != other.sends
         && own.tag == other.tag
         && own.peer.is_none_or(|peer| peer == rank)
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }

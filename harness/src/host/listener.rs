@@ -124,8 +124,8 @@ fn sockets() -> impl Iterator<Item = (u16, u64)> {
         .map(|socket| (socket.local_address.port(), socket.inode))
 }
 
-/// How long a name server may take to answer.
-const NAMING: Duration = Duration::from_millis(500);
+/// How long a name server may take to answer: one of another network takes half a second for a name that nobody has.
+const NAMING: Duration = Duration::from_secs(3);
 
 /// Whether a host's name or number means an address here; none if nobody knows in time.
 #[must_use]

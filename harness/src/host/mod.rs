@@ -7,6 +7,7 @@ mod command;
 mod family;
 mod listener;
 mod process;
+mod script;
 
 pub use command::ask;
 pub use family::{Member, members};
@@ -14,3 +15,4 @@ pub use listener::{
     Listener, Stranger, Voice, addresses, is_heard, listeners, resolves, strangers, voice,
 };
 pub use process::{Activity, activity, describe, is_asleep};
+pub use script::script;

@@ -12,7 +12,7 @@ use crate::dtype::{DType, ReduceOp};
 use crate::names::{CaseId, WorldSize};
 use crate::plan::{
     Check, Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Op, Pairs, Placement,
-    RootBy, SplitsKind, TensorKind, Values,
+    RootBy, Scenario, SplitsKind, TensorKind, Values,
 };
 use crate::platform::torch_version;
 use crate::report::Reason;
@@ -141,6 +141,34 @@ pub struct Point<'a> {
     pub device_id: DeviceId,
     /// The check; none for the world's own two, `#init` and `#end`.
     pub check: Option<&'a Check>,
+}
+
+impl<'a> Point<'a> {
+    /// A check of a scenario with a version of torch; none: the scenario's own two.
+    #[must_use]
+    pub fn of(scenario: &'a Scenario, torch: &'a str, check: Option<&'a Check>) -> Self {
+        Self {
+            platform: &scenario.platform.name,
+            backend: &scenario.backend,
+            made_of: scenario.platform.backends[&scenario.backend]
+                .made_of
+                .as_ref()
+                .map(|of| of.backend.as_str()),
+            torch,
+            case: &scenario.case.id,
+            world_size: scenario.world_size,
+            device_id: scenario.init.device_id,
+            check,
+        }
+    }
+
+    /// All that expectations may be about in a scenario: its checks, and its own two.
+    pub fn all_of(scenario: &'a Scenario, torch: &'a str) -> impl Iterator<Item = Self> {
+        let checks = scenario.checks.iter().map(Some);
+        checks
+            .chain([None])
+            .map(move |check| Self::of(scenario, torch, check))
+    }
 }
 
 impl Expectations {

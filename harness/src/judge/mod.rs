@@ -5,10 +5,12 @@ mod expectation;
 mod expectation_file;
 mod expectation_verdict;
 mod finding;
+mod judgement;
 
 pub use expectation::{Entry, Expectations, Match, Point, Size};
-pub use expectation_verdict::{NO_WORLD, judge};
+pub use expectation_verdict::NO_WORLD;
 pub use finding::{Finding, duration_us, error_text};
+pub use judgement::Judgement;
 
 use std::fmt;
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::expand::{Place, expand};
 use super::program::checks as program_checks;
 use super::{Filter, Init, Launcher, Scenario, Shard, groups};
@@ -73,39 +75,44 @@ impl Plan {
     }
 }
 
-/// Works out the plan.
+/// Works out the plan, of all cases at once.
 #[must_use]
 pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> Plan {
+    let parts: Vec<Plan> = cases
+        .par_iter()
+        .filter(|case| {
+            let profile = selection.profile.as_ref();
+            let mut filters = selection.filters.iter();
+            profile.is_none_or(|profile| profile.includes(case))
+                && filters.all(|filter| filter.admits(&case.id))
+        })
+        .map(|case| plan_one(case, targets, selection))
+        .collect();
     let mut plan = Plan::default();
-    for case in cases {
-        if let Some(profile) = &selection.profile
-            && !profile.includes(case)
-        {
-            continue;
-        }
-        if !selection
-            .filters
-            .iter()
-            .all(|filter| filter.admits(&case.id))
-        {
-            continue;
-        }
-        for target in targets.iter().filter(|target| wants(case, target)) {
-            for size in case.world.size.as_slice() {
-                let asked =
-                    selection.world_sizes.is_empty() || selection.world_sizes.contains(size);
-                let in_profile = selection
-                    .profile
-                    .as_ref()
-                    .is_none_or(|profile| profile.has_size(*size));
-                if !asked || !in_profile {
-                    continue;
-                }
-                for init in recipes(&case.world.init, target) {
-                    for (launcher, init) in launched(case, init) {
-                        let how = How { init, launcher };
-                        add(&mut plan, case, target, WorldSize(*size), how, selection);
-                    }
+    for part in parts {
+        plan.scenarios.extend(part.scenarios);
+        plan.left_out.extend(part.left_out);
+        plan.too_large.extend(part.too_large);
+    }
+    plan
+}
+
+fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan {
+    let mut plan = Plan::default();
+    for target in targets.iter().filter(|target| wants(case, target)) {
+        for size in case.world.size.as_slice() {
+            let asked = selection.world_sizes.is_empty() || selection.world_sizes.contains(size);
+            let in_profile = selection
+                .profile
+                .as_ref()
+                .is_none_or(|profile| profile.has_size(*size));
+            if !asked || !in_profile {
+                continue;
+            }
+            for init in recipes(&case.world.init, target) {
+                for (launcher, init) in launched(case, init) {
+                    let how = How { init, launcher };
+                    add(&mut plan, case, target, WorldSize(*size), how, selection);
                 }
             }
         }

@@ -554,7 +554,7 @@ pub struct Check {
     /// Which group rank is late, for barriers.
     pub late: Option<u32>,
     /// The requirements it covers.
-    pub covers: Vec<RequirementId>,
+    pub covers: Arc<[RequirementId]>,
     /// What values its tensors hold.
     pub values: Values,
     /// For `premul_sum`.
@@ -566,7 +566,7 @@ pub struct Check {
     /// The sweep's axes and their values as written in the report, in order: `("dtype", "float32")`.
     pub params: Vec<(String, String)>,
     /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
-    pub at: String,
+    pub at: Arc<str>,
     /// What the ranks do, if it is a script.
     #[serde(skip)]
     pub script: Option<Arc<Script>>,

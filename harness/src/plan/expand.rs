@@ -1,6 +1,7 @@
 //! From a step and a group to checks: works out each axis for the group's size, sweeps, and leaves out the points
 //! that have no meaning.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::random::sequence;
@@ -30,9 +31,10 @@ pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) 
         on_host: false,
         how: Creation::default(),
     };
+    let on_device = platform.backends[backend].on_device(&platform.device_type);
     let named = case.groups.iter().flat_map(|(name, spec)| {
         let pattern = spec.backend.as_ref();
-        let own = pattern.map(|pattern| filled(pattern, &platform.device_type, backend));
+        let own = pattern.map(|pattern| filled(pattern, &platform.device_type, on_device));
         let copies = spec.count.unwrap_or(1);
         (0..copies).map(move |copy| {
             let given = spec.ranks.of_copy(size, copy);
@@ -239,6 +241,26 @@ pub struct Place<'a> {
     pub groups: &'a [Arc<Group>],
 }
 
+/// A step of a case, and what all its checks share.
+struct Step<'a> {
+    number: usize,
+    spec: &'a SweepSpec,
+    covers: Arc<[RequirementId]>,
+    at: Arc<str>,
+}
+
+impl<'a> Step<'a> {
+    fn new(place: &Place<'_>, number: usize, spec: &'a SweepSpec) -> Self {
+        let covers = place.case.covers.iter().chain(&spec.params.covers);
+        Self {
+            number,
+            spec,
+            covers: covers.cloned().collect(),
+            at: format!("{}:{}", place.case.source.display(), spec.line).into(),
+        }
+    }
+}
+
 /// Appends the checks of step number `number`, and what was left out of it.
 pub fn expand(
     place: &Place<'_>,
@@ -413,13 +435,14 @@ pub(super) fn single(
     group: &Arc<Group>,
     index: u32,
 ) -> Result<Check, String> {
+    let of = Step::new(place, number, step);
     let axes = Axes::new(step, group.size() as u64);
     let lengths = axes.lengths();
     if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
         return Err("a move has one value for each parameter".to_owned());
     }
     let point = vec![0; lengths.len()];
-    let mut check = check(place, number, step, group, &axes, &point, index);
+    let mut check = check(place, &of, group, &axes, &point, index);
     if step.op.is_barrier() {
         // Who is late is for the script to say.
         check.late = None;
@@ -428,7 +451,7 @@ pub(super) fn single(
         return Err(reason);
     }
     check.declared = declared(place, &check);
-    Ok(check)
+    Ok(named(place, &of, check))
 }
 
 fn sweep(
@@ -438,6 +461,7 @@ fn sweep(
     checks: &mut Vec<Check>,
     left_out: &mut Vec<LeftOut>,
 ) {
+    let of = Step::new(place, number, step);
     let world = OneOrMany::One("world".to_owned());
     let names = step.params.group.as_ref().unwrap_or(&world);
     let meant = |name: &String| {
@@ -470,24 +494,19 @@ fn sweep(
         }
         let axes = Axes::new(step, group.size() as u64);
         for point in points(step.params.sweep, &axes.lengths()) {
-            let check = check(
-                place,
-                number,
-                step,
-                group,
-                &axes,
-                &point,
-                checks.len() as u32,
-            );
-            let declared = declared(place, &check);
-            let one_sided = || {
-                (declared != Declared::Supported && is_one_sided(&check)).then(|| {
-                    "ranks whose tensors are refused would leave the others waiting".to_owned()
-                })
+            let check = check(place, &of, group, &axes, &point, checks.len() as u32);
+            let judged = match meaningless(&check, &place.platform.device_type) {
+                Some(reason) => Err(reason),
+                None => match declared(place, &check) {
+                    Declared::Unsupported(_) if is_one_sided(&check) => Err(
+                        "ranks whose tensors are refused would leave the others waiting".to_owned(),
+                    ),
+                    declared => Ok(Check { declared, ..check }),
+                },
             };
-            match meaningless(&check, &place.platform.device_type).or_else(one_sided) {
-                None => checks.push(Check { declared, ..check }),
-                Some(reason) => match left_out.last_mut() {
+            match judged {
+                Ok(check) => checks.push(named(place, &of, check)),
+                Err(reason) => match left_out.last_mut() {
                     Some(last)
                         if last.scenario == *place.scenario
                             && last.step == number
@@ -537,8 +556,7 @@ fn is_one_sided(check: &Check) -> bool {
 
 fn check(
     place: &Place<'_>,
-    number: usize,
-    step: &SweepSpec,
+    step: &Step<'_>,
     group: &Arc<Group>,
     axes: &Axes,
     point: &[usize],
@@ -567,10 +585,10 @@ fn check(
         factor,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
-    let mut check = Check {
+    Check {
         id: CheckId(String::new()),
         index,
-        op: step.op,
+        op: step.spec.op,
         group: Arc::clone(group),
         dtype: axes.dtype[dtype],
         reduce: axes.reduce[reduce],
@@ -592,31 +610,34 @@ fn check(
         late: axes.late[late],
         values: axes.values[of_values],
         factor: axes.factor[factor],
-        covers: place
-            .case
-            .covers
-            .iter()
-            .chain(&step.params.covers)
-            .cloned()
-            .collect(),
+        covers: Arc::clone(&step.covers),
         declared: Declared::Supported,
         promises: place.backend.promises,
         params: Vec::new(),
-        at: format!("{}:{}", place.case.source.display(), step.line),
+        at: Arc::clone(&step.at),
         script: None,
         demand: None,
-    };
-    check.params = params(step, &check);
-    let words: Vec<String> = check
-        .params
+    }
+}
+
+/// The check with the parameters it is shown with and the id that is made of them.
+fn named(place: &Place<'_>, step: &Step<'_>, check: Check) -> Check {
+    let params = params(step.spec, &check);
+    let words: Vec<Cow<'_, str>> = params
         .iter()
         .map(|(axis, value)| match axis.as_str() {
-            "root" | "tag" | "count" | "late" | "group" | "factor" => format!("{axis}-{value}"),
-            _ => value.clone(),
+            "root" | "tag" | "count" | "late" | "group" | "factor" => {
+                Cow::from(format!("{axis}-{value}"))
+            }
+            _ => Cow::from(value),
         })
         .collect();
-    check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
-    check
+    let id = format!("{}#{}.{}", place.scenario, step.number, words.join("."));
+    Check {
+        id: CheckId(id),
+        params,
+        ..check
+    }
 }
 
 /// The axes worth showing: those the step writes down, and those that decide what the check is.
@@ -624,61 +645,52 @@ fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
     let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
-    let mut add = |shown: bool, axis: &str, value: String| {
+    // Plans have a million points: what is not shown is not written.
+    let mut add = |shown: bool, axis: &str, value: &dyn Fn() -> String| {
         if shown {
-            params.push((axis.to_owned(), value));
+            params.push((axis.to_owned(), value()));
         }
     };
-    add(given.group.is_some(), "group", check.group.name.clone());
-    add(op.has_tensors(), "dtype", check.dtype.to_string());
+    add(given.group.is_some(), "group", &|| check.group.name.clone());
+    add(op.has_tensors(), "dtype", &|| check.dtype.to_string());
     if let Some(reduce) = check.reduce {
-        add(true, "op", reduce.to_string());
+        add(true, "op", &|| reduce.to_string());
     }
-    let numel = match check.extent {
+    add(op.has_tensors(), "numel", &|| match check.extent {
         Extent::Scalar => "scalar".to_owned(),
         Extent::Flat(n) => n.to_string(),
-    };
-    add(op.has_tensors(), "numel", numel);
+    });
     if let Some(root) = check.root {
-        add(true, "root", root.group_rank.to_string());
+        add(true, "root", &|| root.group_rank.to_string());
     }
-    add(
-        given.by.is_some(),
-        "by",
-        format!("by_{}", name(&check.peer_by)),
-    );
-    add(given.layout.is_some(), "layout", name(&check.layout));
-    add(
-        given.layout_of.is_some(),
-        "layout_of",
-        format!("of_{}", name(&check.layout_of)),
-    );
-    add(given.tensor.is_some(), "tensor", name(&check.tensor));
-    add(given.joined.is_some(), "joined", name(&check.joined));
-    add(given.mode.is_some(), "mode", name(&check.mode));
-    add(
-        given.placement.is_some(),
-        "placement",
-        name(&check.placement),
-    );
-    add(
-        given.non_root.is_some(),
-        "non_root",
-        format!("non_root_{}", name(&check.non_root)),
-    );
-    let splits = match &check.splits {
+    add(given.by.is_some(), "by", &|| {
+        format!("by_{}", name(&check.peer_by))
+    });
+    add(given.layout.is_some(), "layout", &|| name(&check.layout));
+    add(given.layout_of.is_some(), "layout_of", &|| {
+        format!("of_{}", name(&check.layout_of))
+    });
+    add(given.tensor.is_some(), "tensor", &|| name(&check.tensor));
+    add(given.joined.is_some(), "joined", &|| name(&check.joined));
+    add(given.mode.is_some(), "mode", &|| name(&check.mode));
+    add(given.placement.is_some(), "placement", &|| {
+        name(&check.placement)
+    });
+    add(given.non_root.is_some(), "non_root", &|| {
+        format!("non_root_{}", name(&check.non_root))
+    });
+    add(given.splits.is_some(), "splits", &|| match &check.splits {
         Splits::Explicit(_) => "matrix".to_owned(),
         splits => name(splits),
-    };
-    add(given.splits.is_some(), "splits", splits);
-    add(op.has_pairs(), "pairs", name(&check.pairs));
-    add(given.count.is_some(), "count", check.count.to_string());
-    add(given.tag.is_some(), "tag", check.tag.to_string());
-    add(given.values.is_some(), "values", name(&check.values));
-    add(given.factor.is_some(), "factor", name(&check.factor));
-    add(op.has_objects(), "object", name(&check.object));
+    });
+    add(op.has_pairs(), "pairs", &|| name(&check.pairs));
+    add(given.count.is_some(), "count", &|| check.count.to_string());
+    add(given.tag.is_some(), "tag", &|| check.tag.to_string());
+    add(given.values.is_some(), "values", &|| name(&check.values));
+    add(given.factor.is_some(), "factor", &|| name(&check.factor));
+    add(op.has_objects(), "object", &|| name(&check.object));
     if let Some(late) = check.late {
-        add(true, "late", late.to_string());
+        add(true, "late", &|| late.to_string());
     }
     params
 }

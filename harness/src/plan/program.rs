@@ -114,7 +114,10 @@ pub fn checks(place: &Place<'_>, program: &ProgramSpec, launcher: Launcher) -> V
         let step = SweepSpec {
             op: Op::Program,
             params: StepParams {
-                covers: vec![demand.covers()],
+                covers: match place.case.covers.contains(&demand.covers()) {
+                    true => Vec::new(),
+                    false => vec![demand.covers()],
+                },
                 ..StepParams::default()
             },
             line: program.line,
@@ -122,7 +125,6 @@ pub fn checks(place: &Place<'_>, program: &ProgramSpec, launcher: Launcher) -> V
         let Ok(mut check) = single(place, 0, &step, &Arc::clone(world), checks.len() as u32) else {
             unreachable!("a program has no parameters that could contradict each other");
         };
-        check.covers.dedup();
         check.id = CheckId(format!("{}#{}", place.scenario, demand.name()));
         check.params.push(("asks".to_owned(), demand.name()));
         let line = match demand {

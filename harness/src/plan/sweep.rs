@@ -34,12 +34,21 @@ fn one_at_a_time(lengths: &[usize]) -> Vec<Vec<usize>> {
 }
 
 fn product(lengths: &[usize]) -> Vec<Vec<usize>> {
-    let mut points = vec![Vec::new()];
-    for length in lengths {
+    // The last axis is the fastest.
+    let mut points = vec![vec![0; lengths.len()]];
+    for (axis, length) in lengths
+        .iter()
+        .enumerate()
+        .filter(|(_, length)| **length > 1)
+    {
         points = points
             .into_iter()
             .flat_map(|point| {
-                (0..*length).map(move |value| point.iter().copied().chain([value]).collect())
+                (0..*length).map(move |value| {
+                    let mut point = point.clone();
+                    point[axis] = value;
+                    point
+                })
             })
             .collect();
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::probe::{Observed, probe};
+use super::probe::{IMPORT_PATIENCE, Observed, probe};
 use super::{Platform, load};
 
 /// A torch with what `TYPE` has, whose backends are those that somebody adds.
@@ -303,7 +303,7 @@ fn observe(installation: &Installation, platform: &Platform, state: State) -> Ob
     }
     let mut platform = platform.clone();
     platform.python_path = vec![folder.path().to_path_buf()];
-    probe(Path::new("python3"), &platform)
+    probe(Path::new("python3"), &platform, IMPORT_PATIENCE)
 }
 
 #[track_caller]

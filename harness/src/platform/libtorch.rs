@@ -5,10 +5,10 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::probe::LIMIT;
 use super::{Observed, Platform, torch_version};
 use crate::host;
 
@@ -66,10 +66,10 @@ struct Offered {
     backends: BTreeMap<String, bool>,
 }
 
-/// Asks the driver what it offers of a platform. Takes at most 30 seconds.
+/// Asks the driver what it offers of a platform. Takes at most `limit`.
 #[must_use]
-pub fn probe_libtorch(program: &Path, platform: &Platform) -> Observed {
-    match ask(program) {
+pub fn probe_libtorch(program: &Path, platform: &Platform, limit: Duration) -> Observed {
+    match ask(program, limit) {
         Ok(offered) => observe(&offered, platform),
         Err(reason) => Observed::unusable(reason),
     }
@@ -151,16 +151,17 @@ fn judge(
     }
 }
 
-fn ask(program: &Path) -> Result<Offered, String> {
+fn ask(program: &Path, limit: Duration) -> Result<Offered, String> {
     let shown = program.display();
     let mut command = Command::new(program);
-    command.arg("probe");
+    // This thread waits for it.
+    command.arg("probe").env("ALLRANKS_DIE_WITH_PARENT", "1");
     let (text, end) =
-        host::ask(command, LIMIT).map_err(|error| format!("{shown} cannot be run: {error}"))?;
+        host::ask(command, limit).map_err(|error| format!("{shown} cannot be run: {error}"))?;
     match end {
         None => Err(format!(
             "{shown} did not answer within {} s",
-            LIMIT.as_secs()
+            limit.as_secs()
         )),
         Some(status) if !status.success() => {
             let last = text.lines().rev().find(|line| !line.trim().is_empty());
@@ -183,7 +184,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::platform;
+    use crate::platform::{self, IMPORT_PATIENCE};
     use crate::yaml::Source;
 
     fn platform(fields: &str) -> Platform {
@@ -199,7 +200,7 @@ mod tests {
         let program = folder.path().join(NAME);
         fs::write(&program, format!("#!/bin/sh\n{says}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        probe_libtorch(&program, &platform(fields))
+        probe_libtorch(&program, &platform(fields), IMPORT_PATIENCE)
     }
 
     const SAYS: &str =

@@ -17,7 +17,7 @@ pub(crate) use declare::tests::check as example_check;
 pub use libtorch::{libtorch, probe_libtorch};
 pub(crate) use load::yaml_files;
 pub use load::{load, parse};
-pub use probe::{Observed, probe, probe_all};
+pub use probe::{IMPORT_PATIENCE, Observed, probe, probe_all};
 pub use python::{Interpreter, python};
 pub use version::torch_version;
 
@@ -103,6 +103,9 @@ pub struct Platform {
     pub env: BTreeMap<String, String>,
     /// The backends it has, by c10d name.
     pub backends: BTreeMap<String, Backend>,
+    /// The version of torch it has been narrowed to, if that is known: see [`with_torch`](Self::with_torch).
+    #[serde(skip)]
+    pub torch: Option<String>,
 }
 
 fn yes() -> bool {
@@ -173,6 +176,17 @@ pub struct Backend {
     /// What it promises of its arithmetic beyond being right; a check that sees otherwise fails.
     #[serde(default)]
     pub promises: Promises,
+}
+
+impl Backend {
+    /// What c10d calls the backend that has the device's tensors: `nccl`, where a world is made with `cpu:gloo,cuda:nccl`.
+    #[must_use]
+    pub fn on_device(&self, device_type: &str) -> &str {
+        let given = self.init.as_deref().unwrap_or(&self.name);
+        let mut parts = given.split(',').filter_map(|part| part.split_once(':'));
+        let of_device = parts.find(|(device, _)| *device == device_type);
+        of_device.map_or(given, |(_, backend)| backend)
+    }
 }
 
 /// The backend that another one hands its work to.
@@ -260,6 +274,7 @@ impl Platform {
     pub fn with_torch(&self, torch: Option<&str>) -> Self {
         let version = torch.and_then(torch_version);
         let mut platform = self.clone();
+        platform.torch = torch.map(str::to_owned);
         for backend in platform.backends.values_mut() {
             backend.supports.retain_mut(|support| {
                 support.torch.take().is_none_or(|wanted| {
@@ -280,4 +295,27 @@ pub fn schema() -> serde_json::Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12();
     let generator = settings.into_generator();
     generator.into_root_schema_for::<Platform>().to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_s_backend_is_called_as_c10d_calls_it() {
+        let backend = |init: Option<&str>| Backend {
+            name: "nccl".to_owned(),
+            init: init.map(str::to_owned),
+            made_of: None,
+            supports: Vec::new(),
+            promises: Promises::default(),
+        };
+        assert_eq!(backend(None).on_device("cuda"), "nccl");
+        assert_eq!(backend(Some("gloo")).on_device("cuda"), "gloo");
+        assert_eq!(
+            backend(Some("cpu:gloo,cuda:nccl")).on_device("cuda"),
+            "nccl"
+        );
+        assert_eq!(backend(Some("cpu:gloo,cuda:nccl")).on_device("cpu"), "gloo");
+    }
 }

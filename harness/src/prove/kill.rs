@@ -266,6 +266,7 @@ mod tests {
             outcome,
             verdict,
             summary: String::new(),
+            remark: None,
             class: class.map(str::to_owned),
             difference: None,
             ranks: Vec::new(),

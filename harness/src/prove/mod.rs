@@ -28,6 +28,8 @@ mod proof;
 mod record;
 mod shrunk;
 
+use std::time::Duration;
+
 pub use html::render as html;
 pub use index::{Index, Mutant};
 pub use kill::{Fate, Kill, Seen, Witness, is_unexpected};
@@ -36,3 +38,7 @@ pub use matrix::{Matrix, Standing};
 pub use panel::Panel;
 pub use proof::{Event, Healthy, Plan, Proof};
 pub use record::{FILE_NAME, Head, Line, Tail, Tally, Writer};
+
+/// How long a mutant's random sequence may be cut down: what it comes to is compared with the index, and must not depend
+/// on how fast this machine is.
+pub const SHRINKING: Duration = Duration::from_secs(15 * 60);

@@ -81,7 +81,7 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
     let mut chosen = Vec::new();
     loop {
         let adds = |scenario: &Scenario| {
-            let all = scenario.checks.iter().flat_map(|check| &check.covers);
+            let all = scenario.checks.iter().flat_map(|check| check.covers.iter());
             let new: BTreeSet<_> = all.filter(|id| !seen.contains(*id)).collect();
             new.len()
         };
@@ -92,7 +92,7 @@ fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Ve
             return chosen;
         };
         let scenario = scenarios.remove(best);
-        let covered = scenario.checks.iter().flat_map(|check| &check.covers);
+        let covered = scenario.checks.iter().flat_map(|check| check.covers.iter());
         seen.extend(covered.cloned());
         chosen.push(scenario);
     }
@@ -151,7 +151,9 @@ mod tests {
 
     fn requirements(scenarios: &[Scenario]) -> BTreeSet<RequirementId> {
         let checks = scenarios.iter().flat_map(|scenario| &scenario.checks);
-        checks.flat_map(|check| check.covers.clone()).collect()
+        checks
+            .flat_map(|check| check.covers.iter().cloned())
+            .collect()
     }
 
     #[test]

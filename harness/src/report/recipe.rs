@@ -253,6 +253,7 @@ mod tests {
             outcome,
             verdict,
             summary: format!("it went {outcome:?}"),
+            remark: None,
             class: None,
             difference: None,
             ranks: Vec::new(),

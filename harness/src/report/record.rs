@@ -112,7 +112,7 @@ pub struct Column {
     pub launcher: String,
     /// What a result proves.
     pub evidence: Evidence,
-    /// Torch version the ranks reported; empty if none did.
+    /// Torch version the ranks reported, or was found before they were started; empty if neither.
     pub torch: String,
 }
 
@@ -170,6 +170,10 @@ pub struct CheckRecord {
     /// One line for people: what was wrong, or for a pass nothing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub summary: String,
+    /// The part of the summary that is about the verdict, in brackets at its end or all of it; none if the verdict is plain
+    /// from the outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
     /// What a mismatch looks like: `avg-divided-twice`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,

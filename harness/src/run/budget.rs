@@ -22,7 +22,7 @@ pub struct Budget {
 pub struct Wanted<'a> {
     /// Their type.
     pub kind: &'a str,
-    /// How many of it there are.
+    /// How many of it there are, each counted for every world that may have it at once.
     pub present: u32,
     /// How many the world needs.
     pub count: u32,

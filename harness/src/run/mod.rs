@@ -19,11 +19,11 @@ mod steps;
 mod story;
 
 pub use program::{command_lines, program_of_rank};
-pub use recording::{point, points};
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,6 +39,9 @@ use crate::plan::{Plan, Scenario};
 use crate::report::{Absent, Counts, FORMAT, Record, RunRecord};
 use crate::world::{Driver, LocalLauncher};
 
+/// [`Settings::shrinking`] where somebody waits for the report.
+pub const SHRINKING: Duration = Duration::from_secs(90);
+
 /// How a plan is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -48,14 +51,18 @@ pub struct Settings {
     pub seed: u64,
     /// Ranks that may run at once; a larger world runs alone.
     pub ranks_at_once: usize,
+    /// Worlds that may share a device.
+    pub worlds_per_device: NonZeroU32,
     /// How often every scenario runs.
     pub repeat: u32,
     /// What ranks run.
     pub driver: Driver,
     /// The allranks binary, to supervise fresh ranks with.
     pub supervisor: Option<PathBuf>,
-    /// How long importing torch may take.
+    /// How long importing torch, and what a platform imports besides, may take.
     pub import_patience: Duration,
+    /// How long the worlds in which one random sequence is cut down may take together.
+    pub shrinking: Duration,
     /// Profile, for the record.
     pub profile: Option<String>,
     /// The command line, for the record.
@@ -108,6 +115,24 @@ struct Shared {
     interrupt: watch::Receiver<bool>,
     started: Instant,
     base_environment: BTreeMap<String, String>,
+}
+
+impl Shared {
+    /// What comes of it; none if the run is interrupted before that.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut interrupted = self.interrupt.clone();
+        tokio::select! {
+            done = work => Some(done),
+            () = interruption(&mut interrupted) => None,
+        }
+    }
+}
+
+/// Comes when the run is interrupted, and never if it is not.
+async fn interruption(flag: &mut watch::Receiver<bool>) {
+    if flag.wait_for(|set| *set).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The runtime that runs need: two workers carry hundreds of ranks.
@@ -216,9 +241,10 @@ impl Session {
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
         let platform = &scenario.platform;
+        let worlds = self.0.settings.worlds_per_device.get();
         let devices = scenario.devices.map(|present| Wanted {
             kind: &platform.device_type,
-            present,
+            present: present.saturating_mul(worlds),
             count: platform.devices_for(scenario.world_size),
         });
         self.0.budget.admit(scenario.world_size, devices).await

@@ -7,7 +7,9 @@ use crate::script::{Answer, Staged};
 
 /// What a step of a world is for.
 pub enum Purpose {
-    /// Import, init, groups.
+    /// Torch's own import is over; the platform's.
+    Imports,
+    /// Init, groups.
     Opening,
     /// The check at that place of the scenario.
     Check(usize, Prepared),
@@ -57,7 +59,11 @@ impl Pending {
     pub fn script(&self) -> Option<&Staged> {
         match &self.purpose {
             Purpose::Script(_, staged) => Some(staged),
-            Purpose::Opening | Purpose::Check(..) | Purpose::Probe(..) | Purpose::Closing => None,
+            Purpose::Imports
+            | Purpose::Opening
+            | Purpose::Check(..)
+            | Purpose::Probe(..)
+            | Purpose::Closing => None,
         }
     }
 
@@ -65,7 +71,7 @@ impl Pending {
     pub fn check(&self) -> Option<usize> {
         match &self.purpose {
             Purpose::Check(index, ..) | Purpose::Script(index, _) => Some(*index),
-            Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => None,
+            Purpose::Imports | Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => None,
         }
     }
 

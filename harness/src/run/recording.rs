@@ -6,9 +6,9 @@ use super::Shared;
 use super::scenario::ScenarioRun;
 use super::story::RankStory;
 use crate::case::Starts;
-use crate::judge::{Entry, Finding, Outcome, Point, Verdict, judge};
+use crate::judge::{Finding, Outcome, Point};
 use crate::names::{CheckId, RequirementId};
-use crate::plan::{Check, Declared, Scenario};
+use crate::plan::{Check, Scenario};
 use crate::report::recipe::REFUSED;
 use crate::report::{CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span};
 
@@ -40,14 +40,16 @@ fn column(shared: &Shared, scenario: &Scenario, torch: &str) -> Column {
     }
 }
 
+/// The version of torch that the ranks reported, or that was found before; empty if neither is known.
+pub fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
+    let reported = ranks.iter().find_map(RankStory::torch);
+    let found = scenario.platform.torch.as_deref();
+    reported.or(found).unwrap_or_default()
+}
+
 /// One record for each check, then one for the scenario.
 pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRun) -> Vec<Record> {
-    let torch = run
-        .ranks
-        .iter()
-        .find_map(RankStory::torch)
-        .unwrap_or_default();
-    let column = column(shared, scenario, torch);
+    let column = column(shared, scenario, torch_of(scenario, &run.ranks));
     let mut writer = Writer {
         shared,
         scenario,
@@ -117,9 +119,9 @@ impl Writer<'_> {
     fn check(&mut self, check: &Check, finding: Finding) {
         let identity = Identity {
             id: check.id.clone(),
-            covers: check.covers.clone(),
+            covers: check.covers.to_vec(),
             params: check.params.iter().cloned().collect(),
-            at: check.at.clone(),
+            at: check.at.to_string(),
             check: Some(check),
         };
         self.write(identity, finding);
@@ -154,24 +156,10 @@ impl Writer<'_> {
             params.insert("round".to_owned(), round.to_string());
             id = CheckId(format!("{id}.round{round}"));
         }
-        let point = point(self.scenario, &self.column.torch, check);
-        let entry = self.shared.expectations.find(&point);
-        let (verdict, remark) = judge(
-            finding.outcome,
-            finding.class.as_deref(),
-            &finding.summary,
-            entry,
-            check.map_or(&Declared::Supported, |check| &check.declared),
-        );
-        let summary = match remark {
-            // The expectation stands in the record with its own words.
-            Some(_) if matches!(verdict, Verdict::KnownFailure | Verdict::Waived) => {
-                finding.summary
-            }
-            Some(remark) if finding.summary.is_empty() => remark,
-            Some(remark) => format!("{} ({remark})", finding.summary),
-            None => finding.summary,
-        };
+        let point = Point::of(self.scenario, &self.column.torch, check);
+        let class = finding.class.as_deref();
+        let expectations = &self.shared.expectations;
+        let judged = expectations.judge(&point, finding.outcome, class, finding.summary);
         self.records.push(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
             id,
@@ -182,44 +170,19 @@ impl Writer<'_> {
             params,
             at,
             outcome: finding.outcome,
-            verdict,
-            summary,
+            verdict: judged.verdict,
+            summary: judged.summary,
+            remark: judged.remark,
             class: finding.class,
             difference: finding.difference,
             ranks: finding.ranks,
             diagnosis: finding.diagnosis,
-            expectation: entry.map(Entry::reason),
+            expectation: judged.expectation,
             observations: finding.observations,
             checked: finding.checked,
             duration_us: finding.duration_us,
         })));
     }
-}
-
-/// The check as expectations see it; none: the scenario's own two.
-#[must_use]
-pub fn point<'a>(scenario: &'a Scenario, torch: &'a str, check: Option<&'a Check>) -> Point<'a> {
-    Point {
-        platform: &scenario.platform.name,
-        backend: &scenario.backend,
-        made_of: scenario.platform.backends[&scenario.backend]
-            .made_of
-            .as_ref()
-            .map(|of| of.backend.as_str()),
-        torch,
-        case: &scenario.case.id,
-        world_size: scenario.world_size,
-        device_id: scenario.init.device_id,
-        check,
-    }
-}
-
-/// All that expectations may be about in a scenario: its checks, and its own two.
-pub fn points<'a>(scenario: &'a Scenario, torch: &'a str) -> impl Iterator<Item = Point<'a>> {
-    let checks = scenario.checks.iter().map(Some);
-    checks
-        .chain([None])
-        .map(move |check| point(scenario, torch, check))
 }
 
 /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
@@ -230,9 +193,8 @@ pub fn is_foretold(
     index: Option<usize>,
     outcome: Outcome,
 ) -> bool {
-    let torch = ranks.iter().find_map(RankStory::torch);
     let check = index.map(|index| &scenario.checks[index]);
-    let point = point(scenario, torch.unwrap_or_default(), check);
+    let point = Point::of(scenario, torch_of(scenario, ranks), check);
     let entry = shared.expectations.find(&point);
     entry.is_some_and(|entry| entry.outcomes.contains(&outcome))
 }

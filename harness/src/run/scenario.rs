@@ -8,14 +8,14 @@ use std::time::Instant;
 use super::Shared;
 use super::play::{Played, Player};
 use super::program;
-use super::recording::{is_foretold, point};
-use super::setup::{MeetingPoint, SPARE, device, environment, opening, present};
+use super::recording::{is_foretold, torch_of};
+use super::setup::{Beginning, MeetingPoint, SPARE, device, environment, lease};
 use super::shrink::shrink;
 use super::story::RankStory;
 use crate::case::Starts;
-use crate::judge::{Finding, NO_WORLD, Outcome};
+use crate::judge::{Finding, NO_WORLD, Outcome, Point};
 use crate::plan::Scenario;
-use crate::world::{DeviceLease, LaunchError, Order, RankOrder, lease_devices, lease_port};
+use crate::world::{Device, LaunchError, Order, RankOrder, lease_port};
 
 /// Bytes kept of the beginning of a rank's log, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
@@ -94,7 +94,8 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
         }
         run.worlds += 1;
         let played = match world(shared, scenario, open_checks(&run), &run.logs).await {
-            Ok(played) => played,
+            Ok(Some(played)) => played,
+            Ok(None) => continue,
             Err(error) => {
                 let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
                 if initialised {
@@ -131,13 +132,12 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
 
 /// Random sequences that failed, and are not known to, are cut down.
 async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
-    let torch = run.ranks.iter().find_map(RankStory::torch);
-    let torch = torch.unwrap_or_default().to_owned();
+    let torch = torch_of(scenario, &run.ranks).to_owned();
     let logs = log_folder(scenario, round).join("shrinking");
     for (index, check) in scenario.checks.iter().enumerate() {
         let known = shared
             .expectations
-            .find(&point(scenario, &torch, Some(check)));
+            .find(&Point::of(scenario, &torch, Some(check)));
         if let Some(finding) = run.checks[index].take_if(|_| known.is_none()) {
             run.checks[index] = Some(shrink(shared, scenario, index, finding, &logs).await);
         }
@@ -206,20 +206,18 @@ fn not_run(why: &str) -> Finding {
     Finding::bare(Outcome::NotRun, None, why)
 }
 
-/// Starts one world and plays the checks at these places. `logs`: of each rank, relative to the run's folder.
+/// Starts one world and plays the checks at these places; none if the run is interrupted before there is a world. `logs`: of
+/// each rank, relative to the run's folder.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
     todo: Vec<usize>,
     logs: &[PathBuf],
-) -> Result<Played, LaunchError> {
+) -> Result<Option<Played>, LaunchError> {
     let size = scenario.world_size;
-    let devices = match present(scenario, &shared.base_environment) {
-        Some(present) => {
-            let wanted = scenario.platform.devices_for(size);
-            lease_devices(&scenario.platform.device_type, &present, wanted).await?
-        }
-        None => DeviceLease::none(),
+    let wanted = |_: &[Device]| scenario.platform.devices_for(size);
+    let Some(devices) = lease(shared, scenario, wanted).await? else {
+        return Ok(None);
     };
     let port = lease_port()?;
     let scratch = tempfile::Builder::new()
@@ -255,24 +253,23 @@ pub(super) async fn world(
             })
             .collect(),
     };
-    let openings = size
+    let beginnings = size
         .ranks()
         .map(|rank| {
-            opening(
-                scenario,
-                &at,
-                device(scenario, devices.devices(), rank),
-                rank,
-            )
+            let device = device(scenario, devices.devices(), rank);
+            Beginning::new(scenario, &at, &device, rank)
         })
         .collect();
-    let world = shared.launcher.launch(order).await?;
-    let player = Player::new(scenario, todo, openings, at.points(), shared, world);
+    let launched = shared.launcher.launch(order);
+    let Some(world) = shared.unless_interrupted(launched).await.transpose()? else {
+        return Ok(None);
+    };
+    let player = Player::new(scenario, todo, beginnings, at.points(), shared, world);
     let played = player.play().await;
     for log in logs {
         cap(&shared.settings.out.join(log))?;
     }
-    Ok(played)
+    Ok(Some(played))
 }
 
 /// Cuts what is too much out of the middle of a log that a rank has flooded.

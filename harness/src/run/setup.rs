@@ -1,15 +1,16 @@
 //! The steps every world begins and ends with, and the environment of its ranks.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use super::program;
+use super::{Shared, program};
 use crate::case::{CpuBackend, DeviceId, Fail, FailOn, SetDevice, Starts};
 use crate::names::Rank;
 use crate::plan::{Group, Scenario};
 use crate::platform::{OF_THE_RANK, Platform};
 use crate::protocol::{Call, CallResult, DeviceArgument, Step};
 use crate::script::{Points, is_match, raised_in};
-use crate::world::{Device, devices};
+use crate::world::{Device, DeviceLease, devices, lease_devices};
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
@@ -71,19 +72,83 @@ fn device_of(platform: &Platform, devices: &[Device], rank: Rank) -> String {
     }
 }
 
+/// Leases the devices of a scenario's world, `wanted` of those that are present, of which a host has none. Others may have
+/// them for long, and who waits for them may be interrupted: then it is none.
+pub async fn lease(
+    shared: &Shared,
+    scenario: &Scenario,
+    wanted: impl FnOnce(&[Device]) -> u32,
+) -> io::Result<Option<DeviceLease>> {
+    let Some(present) = present(scenario, &shared.base_environment) else {
+        return Ok(Some(DeviceLease::none()));
+    };
+    let kind = &scenario.platform.device_type;
+    let worlds = shared.settings.worlds_per_device;
+    let leased = lease_devices(kind, &present, wanted(&present), worlds);
+    shared.unless_interrupted(leased).await.transpose()
+}
+
 /// The devices of a scenario's platform; none on a host.
 #[must_use]
-pub fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<Device>> {
+fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<Device>> {
     let mask = scenario.platform.visible_devices.as_ref();
     let mask = mask.and_then(|name| base.get(name)).map(String::as_str);
     Some(devices(scenario.devices?, mask))
 }
 
-/// The first step: import, init, every group in the case's order.
-#[must_use]
-pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Rank) -> Step {
-    let world = &scenario.case.world;
+/// What a rank begins with, before any check.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// What the platform needs. A step of its own, for some ranks take long, and the library's timeout must not run while the
+    /// others wait for them.
+    pub imports: Step,
+    /// Init, and every group in the case's order; none where the case's own scripts initialise.
+    pub opening: Option<Step>,
+}
+
+impl Beginning {
+    /// Of this rank, on a device such as `cuda:1`.
+    #[must_use]
+    pub fn new(scenario: &Scenario, at: &MeetingPoint, device: &str, rank: Rank) -> Self {
+        let opens = scenario.case.world.starts == Starts::Initialised;
+        Self {
+            imports: imports(scenario, device),
+            opening: opens.then(|| opening(scenario, at, device, rank)),
+        }
+    }
+
+    /// Its steps, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        std::iter::once(&self.imports).chain(&self.opening)
+    }
+}
+
+fn imports(scenario: &Scenario, device: &str) -> Step {
+    let sets_device = scenario.init.set_device == SetDevice::Before;
+    Step {
+        calls: vec![prepare(scenario, device, sets_device)],
+        ..Step::default()
+    }
+}
+
+fn prepare(scenario: &Scenario, device: &str, sets_device: bool) -> Call {
     let platform = &scenario.platform;
+    Call::Prepare {
+        import: platform.import.clone(),
+        python_path: platform
+            .python_path
+            .iter()
+            .map(|path| path.to_string_lossy().into_owned())
+            .collect(),
+        device: device.to_owned(),
+        set_device: platform.set_device.clone().filter(|_| sets_device),
+        synchronize: platform.synchronize.clone(),
+        shares_memory: platform.shares_memory,
+    }
+}
+
+fn opening(scenario: &Scenario, at: &MeetingPoint, device: &str, rank: Rank) -> Step {
+    let world = &scenario.case.world;
     let url = scenario.init.method.url(HOST, at.port, &at.file);
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
@@ -93,44 +158,20 @@ pub fn opening(scenario: &Scenario, at: &MeetingPoint, device: String, rank: Ran
                 .and_then(|(_, index)| index.parse().ok());
             Some(DeviceArgument::Index(index.unwrap_or_default()))
         }
-        DeviceId::Device => Some(DeviceArgument::Device(device.clone())),
+        DeviceId::Device => Some(DeviceArgument::Device(device.to_owned())),
     };
-    let prepare = |set_at: SetDevice| Call::Prepare {
-        import: platform.import.clone(),
-        python_path: platform
-            .python_path
-            .iter()
-            .map(|path| path.to_string_lossy().into_owned())
-            .collect(),
-        device: device.clone(),
-        set_device: platform
-            .set_device
-            .clone()
-            .filter(|_| scenario.init.set_device == set_at),
-        synchronize: platform.synchronize.clone(),
-        shares_memory: platform.shares_memory,
-    };
-    if world.starts == Starts::Bare {
-        return Step {
-            calls: vec![prepare(SetDevice::Before)],
-            ..Step::default()
-        };
-    }
-    let mut calls = vec![
-        prepare(SetDevice::Before),
-        Call::InitProcessGroup {
-            backend: scenario.init_backend(),
-            method: scenario.init.method,
-            url,
-            rank,
-            world_size: scenario.world_size.0,
-            timeout_s: world.timeout_s,
-            hosts: None,
-            device_id,
-        },
-    ];
+    let mut calls = vec![Call::InitProcessGroup {
+        backend: scenario.init_backend(),
+        method: scenario.init.method,
+        url,
+        rank,
+        world_size: scenario.world_size.0,
+        timeout_s: world.timeout_s,
+        hosts: None,
+        device_id,
+    }];
     if scenario.init.set_device == SetDevice::After {
-        calls.push(prepare(SetDevice::After));
+        calls.push(prepare(scenario, device, true));
     }
     calls.extend(
         scenario
@@ -186,7 +227,7 @@ fn creation(group: &Group, timeout_s: f64) -> Call {
 #[must_use]
 pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Option<String> {
     let said = |value: &serde_json::Value, key: &str| value.get(key).and_then(|v| v.as_i64());
-    let init = &calls.get(1)?.value;
+    let init = &calls.first()?.value;
     let (own, size) = (said(init, "rank"), said(init, "world_size"));
     if own != Some(i64::from(rank.0)) || size != Some(i64::from(scenario.world_size.0)) {
         return Some(format!(

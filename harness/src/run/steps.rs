@@ -1,7 +1,7 @@
 //! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
 
 use super::probe::probe_after;
-use super::setup::{MeetingPoint, closing, device, opening};
+use super::setup::{Beginning, MeetingPoint, closing, device};
 use crate::case::Starts;
 use crate::oracle::{Prepared, Unpreparable};
 use crate::plan::{Check, Scenario};
@@ -19,7 +19,7 @@ pub enum StepsError {
     Script(String),
 }
 
-/// The steps of each rank, in order: the opening, one for each check and a probe after each that must be refused, the
+/// The steps of each rank, in order: the imports, the opening, one for each check and a probe after each that must be refused, the
 /// closing. The ranks would meet at port 0 and the empty path; a device carries no index.
 ///
 /// # Errors
@@ -30,12 +30,9 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
     let mut ranks: Vec<Vec<Step>> = size
         .ranks()
         .map(|rank| {
-            vec![opening(
-                scenario,
-                &nowhere,
-                device(scenario, &[], rank),
-                rank,
-            )]
+            let device = device(scenario, &[], rank);
+            let beginning = Beginning::new(scenario, &nowhere, &device, rank);
+            beginning.steps().cloned().collect()
         })
         .collect();
     for check in &scenario.checks {

@@ -54,6 +54,12 @@ impl RankStory {
         self.hello.as_ref().map_or(outside, |hello| hello.pid)
     }
 
+    /// Whether it is done with its imports, which come before anything else: torch before its hello, the rest in its first
+    /// step.
+    pub const fn has_imported(&self) -> bool {
+        self.answered > 0
+    }
+
     /// What it says of a call of the step that its driver has not got; none if there is no such call.
     pub fn lacks(&self, step: &Step) -> Option<String> {
         let hello = self.hello.as_ref()?;

@@ -1,12 +1,15 @@
-//! Leases of accelerators, so that worlds side by side, in this process or another, never share a device.
+//! Leases of accelerators, so that worlds side by side, in this process or another, share no device, or only with as many
+//! as they all allow.
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::Duration;
 
-use super::port::{lock_folder, try_lock};
+use super::port::{lock_folder, try_lock, try_share};
 
-/// Devices nobody else has, for as long as this lives.
+/// Devices nobody else has, or only so many, for as long as this lives.
 #[derive(Debug)]
 pub struct DeviceLease {
     /// Not to be taken out: without the locks they are anybody's.
@@ -56,7 +59,8 @@ impl DeviceLease {
     }
 }
 
-/// Leases `wanted` of the `present` devices of a type, waiting for others to give theirs back.
+/// Leases `wanted` of the `present` devices of a type, each for one of `worlds` that may share it, waiting for others to
+/// give theirs back. Those with the fewest worlds come first.
 ///
 /// All or none: a world that held some while waiting for more could wait for ever for one that does the same.
 ///
@@ -67,21 +71,28 @@ pub async fn lease_devices(
     device_type: &str,
     present: &[Device],
     wanted: u32,
+    worlds: NonZeroU32,
 ) -> io::Result<DeviceLease> {
     let folder = lock_folder()?;
     loop {
         let mut lease = DeviceLease::none();
-        for device in present {
+        let places =
+            (0..worlds.get()).flat_map(|place| present.iter().map(move |one| (place, one)));
+        for (place, device) in places {
             if lease.devices.len() as u32 == wanted {
                 break;
             }
-            let file = format!("device-{device_type}-{}", device.name.replace('/', "-"));
-            if let Some(lock) = try_lock(&folder.join(file))? {
+            if lease.devices.contains(device) {
+                continue;
+            }
+            let name = format!("device-{device_type}-{}", device.name.replace('/', "-"));
+            if let Some(locks) = take(&folder.join(name), place, worlds)? {
                 lease.devices.push(device.clone());
-                lease._locks.push(lock);
+                lease._locks.extend(locks);
             }
         }
         if lease.devices.len() as u32 == wanted {
+            lease.devices.sort_by_key(|device| device.index);
             return Ok(lease);
         }
         drop(lease);
@@ -89,22 +100,84 @@ pub async fn lease_devices(
     }
 }
 
+/// The locks of a place on a device, if it is free. Who shares with nobody locks the device itself, so that runs that share
+/// keep off his; who shares holds a part of that lock, and one of the places.
+fn take(device: &Path, place: u32, worlds: NonZeroU32) -> io::Result<Option<Vec<File>>> {
+    if worlds == NonZeroU32::MIN {
+        return Ok(try_lock(device)?.map(|alone| vec![alone]));
+    }
+    let Some(shared) = try_share(device)? else {
+        return Ok(None);
+    };
+    let mut name = device.as_os_str().to_owned();
+    name.push(format!(".{place}"));
+    Ok(try_lock(Path::new(&name))?.map(|place| vec![shared, place]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Devices that no other test leases.
+    struct Machine {
+        kind: String,
+        all: Vec<Device>,
+    }
+
+    impl Machine {
+        fn new(test: &str, count: u32) -> Self {
+            Self {
+                kind: format!("{test}{}", std::process::id()),
+                all: devices(count, None),
+            }
+        }
+
+        /// None if it has to wait.
+        async fn lease(&self, wanted: u32, worlds: u32) -> Option<DeviceLease> {
+            let worlds = NonZeroU32::new(worlds).unwrap();
+            let lease = lease_devices(&self.kind, &self.all, wanted, worlds);
+            let lease = tokio::time::timeout(Duration::from_millis(200), lease).await;
+            lease.ok().map(Result::unwrap)
+        }
+    }
+
+    fn indices(lease: &Option<DeviceLease>) -> Vec<u32> {
+        let lease = lease.as_ref().expect("devices were free");
+        lease.devices().iter().map(|one| one.index).collect()
+    }
+
     #[tokio::test]
     async fn worlds_side_by_side_have_different_devices() {
-        let kind = format!("test{}", std::process::id());
-        let all = devices(4, None);
-        let one = lease_devices(&kind, &all, 2).await.unwrap();
-        let two = lease_devices(&kind, &all, 2).await.unwrap();
-        assert_eq!((one.devices(), two.devices()), (&all[..2], &all[2..]));
-        let third = tokio::time::timeout(Duration::from_millis(200), lease_devices(&kind, &all, 1));
-        assert!(third.await.is_err(), "a fifth device came from nowhere");
+        let machine = Machine::new("apart", 4);
+        let one = machine.lease(2, 1).await;
+        let two = machine.lease(2, 1).await;
+        assert_eq!((indices(&one), indices(&two)), (vec![0, 1], vec![2, 3]));
+        let third = machine.lease(1, 1).await;
+        assert!(third.is_none(), "a fifth device came from nowhere");
         drop(one);
-        let again = lease_devices(&kind, &all, 2).await.unwrap();
-        assert_eq!(again.devices(), &all[..2]);
+        assert_eq!(indices(&machine.lease(2, 1).await), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn worlds_that_share_devices_spread_and_each_has_different_ones() {
+        let machine = Machine::new("shared", 3);
+        let two = machine.lease(2, 2).await;
+        let also = machine.lease(2, 2).await;
+        assert_eq!((indices(&two), indices(&also)), (vec![0, 1], vec![0, 2]));
+        assert!(machine.lease(3, 2).await.is_none(), "device 0 is full");
+        let last = machine.lease(2, 2).await;
+        assert_eq!(indices(&last), [1, 2]);
+        assert!(machine.lease(1, 2).await.is_none(), "all are full");
+    }
+
+    #[tokio::test]
+    async fn who_shares_with_nobody_is_alone() {
+        let machine = Machine::new("alone", 1);
+        let shared = machine.lease(1, 2).await;
+        assert!(machine.lease(1, 1).await.is_none(), "a world is there");
+        drop(shared);
+        let alone = machine.lease(1, 1).await;
+        assert!(alone.is_some() && machine.lease(1, 2).await.is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -53,13 +53,22 @@ pub fn lock_folder() -> io::Result<PathBuf> {
 }
 
 /// Takes the lock, if it is free.
-pub fn try_lock(path: &std::path::Path) -> io::Result<Option<File>> {
+pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    flocked(path, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Takes the lock together with others who share it, if nobody has it for himself.
+pub fn try_share(path: &Path) -> io::Result<Option<File>> {
+    flocked(path, FlockOperation::NonBlockingLockShared)
+}
+
+fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match flock(&file, operation) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),

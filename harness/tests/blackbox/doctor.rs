@@ -584,14 +584,20 @@ fn environment_of_a_run() {
     }
 }
 
+/// The doctor with the real torch, which on a busy machine takes its time to be imported.
+fn about_torch(stage: &Stage) -> Command {
+    let arguments = "doctor --json --platform cpu --patience 300";
+    let mut command = stage.command(&arguments.split(' ').collect::<Vec<_>>());
+    command.env("PYTHONPATH", stage.path("lib"));
+    command
+}
+
 /// What is planted here meets PyTorch's own loading of packages and reading of variables.
 fn real_torch() {
     let stage = Stage::new("doctor");
     let ask = |set: &[(&str, &str)]| {
-        let mut command = stage.command(&["doctor", "--json", "--platform", "cpu"]);
-        command
-            .env("PYTHONPATH", stage.path("lib"))
-            .envs(set.iter().copied());
+        let mut command = about_torch(&stage);
+        command.envs(set.iter().copied());
         look(&stage, command)
     };
     let well = ask(&[]);
@@ -635,11 +641,7 @@ fn registrations() {
              dist.Backend.register_backend({name:?}, create, {extended}, {devices})\n"
         )
     };
-    let ask = || {
-        let mut command = stage.command(&["doctor", "--json", "--platform", "cpu"]);
-        command.env("PYTHONPATH", stage.path("lib"));
-        look(&stage, command)
-    };
+    let ask = || look(&stage, about_torch(&stage));
     let ids = [
         "backend-registered-twice",
         "backend-devices-string",

@@ -281,7 +281,7 @@ fn hang() {
 fn every_kind() {
     let python = platform::python(None).path;
     let platforms = platform::load(&[checkout().join("fixtures/platforms/cpu.yaml")]).unwrap();
-    let probed = platform::probe(&python, &platforms[0]);
+    let probed = platform::probe(&python, &platforms[0], platform::IMPORT_PATIENCE);
     let torch = probed.torch.unwrap();
     let target = Target {
         platform: Arc::new(platforms[0].with_torch(Some(&torch))),
@@ -324,7 +324,7 @@ fn every_kind() {
             let port = world::lease_port().unwrap();
             let ended = trial(&python, &text, scenario.world_size, port.port, 60.0).unwrap();
             let fails = known
-                .find(&allranks::run::point(scenario, &torch, Some(check)))
+                .find(&allranks::judge::Point::of(scenario, &torch, Some(check)))
                 .is_some_and(|entry| !entry.intermittent);
             if (ended == Ended::AsExpected) == fails {
                 wrong.push(format!("{}: {ended:?}", check.id));

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::stage::{Stage, assert_reported, essence};
+use allranks::judge::Verdict;
+
+use super::stage::{Stage, assert_reported, check, essence};
 use super::{Test, plain, with_torch};
 
 const SMOKE: [&str; 2] = ["--profile", "smoke"];
@@ -26,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         plain("sets::repeat", repeat),
         plain("sets::side_by_side", side_by_side),
         plain("sets::diff_finds_what_changed", diff),
+        plain("sets::judged_again", judged_again),
     ]
 }
 
@@ -189,4 +192,54 @@ fn diff() {
     stage
         .run(&["diff", &folders[1], &folders[0]])
         .assert_code(0);
+}
+
+/// An entry that is added makes a failure known, and what was recorded then is enough to take that back; cases that are
+/// gone keep their verdicts.
+fn judged_again() {
+    let stage = Stage::new("judge");
+    let driver = "command:python3 fixtures/drivers/lies.py";
+    let of_run = [CASE, "--driver", driver, "--world-size", "2"];
+    stage.run_out(&of_run).assert_code(1);
+    let known = |outcome: &str| {
+        let text = format!(
+            "- match: {{case: drivers/case, op: [all_reduce, barrier]}}\n  outcome: {outcome}\n  reason: It lies.\n  \
+             intermittent: true\n  local: true\n"
+        );
+        stage.write(&format!("{outcome}.yaml"), &text)
+    };
+    let judge = |from: &str, into: &str, more: &[&str]| {
+        let paths = [from, into].map(|name| stage.path(name).display().to_string());
+        let arguments = ["judge", &paths[0], "--out", &paths[1]];
+        stage.run(&[&arguments[..], more].concat())
+    };
+    let wrong = known("error");
+    let cases = ["--cases", CASE];
+    let with_wrong = [&cases[..], &["--expectations", &wrong]].concat();
+    judge("out", "wrong", &with_wrong).assert_code(1);
+    let right = known("mismatch");
+    let with_right = [&cases[..], &["--expectations", &right]].concat();
+    judge("wrong", "right", &with_right).assert_code(0);
+    let results = stage.results("right");
+    assert_reported(&results);
+    let sum = check(&results, "all_reduce.float32.sum.33");
+    assert_eq!(sum.verdict, Verdict::KnownFailure);
+    assert!(sum.expectation.is_some());
+
+    judge("right", "again", &cases).assert_code(1);
+    let (mut before, after) = (stage.results("out"), stage.results("again"));
+    before.checks.sort_by(|one, two| one.id.cmp(&two.id));
+    assert_eq!(before.checks, after.checks);
+
+    let gone = judge("out", "gone", &[]);
+    gone.assert_code(1);
+    assert!(
+        gone.stdout.contains("6 checks keep their verdicts"),
+        "{}",
+        gone.stdout
+    );
+    assert_eq!(essence(&stage.results("gone")), essence(&before));
+    judge("out", "again", &cases)
+        .assert_code(2)
+        .assert_says("hint: ");
 }

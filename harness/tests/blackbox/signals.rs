@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use allranks::judge::{Outcome, Verdict};
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, kill_process};
 
 use super::stage::{Stage, assert_reported};
@@ -18,6 +19,46 @@ const LONG_RUN: [&str; 6] = [
     "500",
 ];
 const CASE: &str = "fixtures/drivers/case.yaml";
+/// A case for all of them.
+const SUM: &str = "\
+id: sum
+title: a sum
+covers: [COLL-001]
+world: {size: 2}
+steps:
+  - all_reduce: {numel: 33}
+";
+/// A platform with two devices.
+const TAKEN: &str = "\
+name: taken
+device_type: taken
+evidence: simulated
+python_path: [lib]
+count: '2'
+backends: {gloo: {supports: [{ops: [barrier, all_reduce]}]}}
+";
+/// As much of torch as platforms are looked at by.
+const TORCH: &str = "\
+__version__ = '2.11.0'
+class distributed:
+    is_available = staticmethod(lambda: True)
+    is_backend_available = staticmethod(lambda name: name == 'gloo')
+";
+/// In front of it: where ranks are forked from, the import does not come back.
+const NOT_IN_A_ZYGOTE: &str = "\
+import sys, time
+if 'allranks_rank.zygote' in sys.orig_argv:
+    open(BEGUN, 'w').close()
+    time.sleep(3600)
+";
+/// A platform whose torch is a module of the stage.
+const NEVER: &str = "\
+name: never
+device_type: cpu
+evidence: simulated
+python_path: [lib]
+backends: {gloo: {supports: [{ops: barrier}]}}
+";
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
@@ -41,6 +82,12 @@ pub fn tests() -> Vec<Test> {
             "clings",
             "harness/tests/blackbox/drivers/clings.py",
             "sleep 3600",
+        ),
+        plain("kill::while_platforms_are_looked_at", kill_looking),
+        plain("interrupt::while_torch_is_imported", interrupt_importing),
+        plain(
+            "interrupt::while_others_have_the_devices",
+            interrupt_waiting,
         ),
         with_torch("kill::zygote", || kill_zygote("python")),
         Test {
@@ -87,6 +134,58 @@ fn kill_fresh(driver: &str, word: &str) {
     running.end().assert_code(1009);
     stage.assert_nothing_remains();
     assert_no_litter(&stage);
+}
+
+/// Kills a harness that waits for an `import torch` which does not come back.
+fn kill_looking() {
+    let stage = Stage::new("kill");
+    let begun = stage.path("begun");
+    let code = format!("import time\nopen({begun:?}, 'w').close()\ntime.sleep(3600)\n");
+    stage.write("lib/torch.py", &code);
+    let platform = stage.write("never.yaml", NEVER);
+    let running = stage.start_run(&[CASE, "--platforms", &platform, "--platform", "never"]);
+    stage.wait("it is imported", || begun.exists());
+    running.signal(Signal::KILL);
+    running.end().assert_code(1009);
+    stage.assert_nothing_remains();
+    assert_no_litter(&stage);
+}
+
+/// Where ranks are forked from, the import of torch does not come back.
+fn interrupt_importing() {
+    let stage = Stage::new("importing");
+    let begun = stage.path("begun");
+    let first = NOT_IN_A_ZYGOTE.replace("BEGUN", &format!("{begun:?}"));
+    stage.write("lib/torch.py", &(first + TORCH));
+    let out = stage.out().display().to_string();
+    let mut command = stage.command(&["run", CASE, "--platform", "cpu", "--out", &out]);
+    command.env("PYTHONPATH", stage.path("lib"));
+    let running = stage.start(command);
+    stage.wait("it is imported", || begun.exists());
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
+}
+
+/// Somebody else has one of the two devices, for good.
+fn interrupt_waiting() {
+    let stage = Stage::new("waiting");
+    stage.write("lib/torch.py", TORCH);
+    let platform = stage.write("taken.yaml", TAKEN);
+    let user = rustix::process::getuid().as_raw();
+    let lock = stage.write(&format!("tmp/allranks-locks-{user}/device-taken-1"), "");
+    let lock = std::fs::File::open(lock).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let case = stage.write("sum.yaml", SUM);
+    let running = stage.start_run(&[&case, "--platforms", &platform, "--platform", "taken"]);
+    stage.wait("the run has begun", || {
+        let results = std::fs::metadata(stage.path("out/results.jsonl"));
+        results.is_ok_and(|file| file.len() > 0)
+    });
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    assert_interrupted(&stage);
 }
 
 fn kill_zygote(driver: &str) {

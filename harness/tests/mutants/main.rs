@@ -7,14 +7,15 @@
 //! Without torch they are ignored; what looks after the index itself is not.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
 use allranks::cli;
 use allranks::oracle::Class;
-use allranks::platform;
-use allranks::prove::{Fate, Index, Mutant, Panel, Plan, Proof};
+use allranks::platform::{self, IMPORT_PATIENCE};
+use allranks::prove::{Fate, Index, Mutant, Panel, Plan, Proof, SHRINKING};
 use allranks::run::{self, Interrupt, Session, Settings};
 use allranks::suite::{self, Request, Suite};
 use allranks::world::Driver;
@@ -189,10 +190,12 @@ fn begin() -> Result<Live, String> {
         out: out.clone(),
         seed: 1,
         ranks_at_once: cli::ranks_at_once(),
+        worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
         driver: Driver::python(&platform::python(None).path, &out).map_err(said)?,
         supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
-        import_patience: cli::IMPORT_PATIENCE,
+        import_patience: IMPORT_PATIENCE,
+        shrinking: SHRINKING,
         profile: None,
         arguments: Vec::new(),
         requirements: BTreeMap::new(),

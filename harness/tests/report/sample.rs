@@ -168,6 +168,7 @@ pub fn passing_check(index: usize) -> CheckRecord {
         outcome: Outcome::Pass,
         verdict: Verdict::Expected,
         summary: String::new(),
+        remark: None,
         class: None,
         difference: None,
         ranks: Vec::new(),

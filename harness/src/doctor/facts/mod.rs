@@ -82,14 +82,14 @@ pub struct Question {
 impl Question {
     /// A question about this process's own environment. Variables that are no text are left out.
     #[must_use]
-    pub fn here(python: Option<Interpreter>, depth: Depth) -> Self {
+    pub fn here(python: Option<Interpreter>, depth: Depth, patience: Duration) -> Self {
         let text = |value: std::ffi::OsString| value.into_string().ok();
         Self {
             python,
             environment: std::env::vars_os()
                 .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
                 .collect(),
-            patience: Duration::from_secs(30),
+            patience,
             depth,
         }
     }

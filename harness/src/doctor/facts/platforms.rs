@@ -56,7 +56,11 @@ pub fn platforms(
         }
     }
     let observed = match is_there {
-        true => probe_all(&python.path, &asked.iter().collect::<Vec<_>>()),
+        true => probe_all(
+            &python.path,
+            &asked.iter().collect::<Vec<_>>(),
+            question.patience,
+        ),
         false => vec![Observed::unusable("torch cannot be imported".to_owned()); wanted.len()],
     };
     wanted

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
@@ -234,8 +233,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
         "peers": question.depth == Depth::Everything,
         "patience": question.patience.as_secs_f64(),
     });
-    let mut command = Command::new(&python.path);
-    command.args(["-c", SCRIPT, &wanted.to_string()]);
+    let mut command = host::script(&python.path, SCRIPT, &wanted);
     if alone {
         command.env(AUTOLOAD, "0");
     }

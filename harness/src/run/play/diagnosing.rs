@@ -49,9 +49,13 @@ impl Player<'_> {
     pub(super) fn next_look(&self) -> Option<Instant> {
         let may = match self.pending.front().map(|pending| &pending.purpose) {
             Some(Purpose::Script(_, staged)) => staged.hang().is_some(),
-            Some(Purpose::Opening | Purpose::Check(..) | Purpose::Probe(..) | Purpose::Closing) => {
-                true
-            }
+            Some(
+                Purpose::Imports
+                | Purpose::Opening
+                | Purpose::Check(..)
+                | Purpose::Probe(..)
+                | Purpose::Closing,
+            ) => true,
             None => false,
         };
         let first = self.progress + QUIET;
@@ -73,29 +77,7 @@ impl Player<'_> {
 
     /// What can be said now of ranks that are in this step.
     pub(super) fn diagnosis(&self, pending: Option<&Pending>) -> Diagnosis {
-        let mut told = tokio::task::block_in_place(|| diagnose(&self.evidence(pending)));
-        told.evidence.extend(self.recorded(pending));
-        told
-    }
-
-    /// What the flight recorders of ranks that are in this step have under way: who has the same is named together.
-    fn recorded(&self, pending: Option<&Pending>) -> Vec<String> {
-        let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
-        for (rank, story) in self.size().ranks().zip(&self.played.ranks) {
-            let here = story.position.map(|(step, ..)| step);
-            let here = here.filter(|step| pending.is_some_and(|pending| pending.number == *step));
-            let recorded = story
-                .recorded
-                .iter()
-                .filter(|(step, _)| Some(*step) == here);
-            for op in recorded.flat_map(|(_, ops)| ops) {
-                lines.entry(op.to_string()).or_default().push(rank);
-            }
-        }
-        let said = |(line, ranks): (String, Vec<Rank>)| {
-            format!("flight recorder of rank {}: {line}", list(&ranks))
-        };
-        lines.into_iter().map(said).collect()
+        tokio::task::block_in_place(|| diagnose(&self.evidence(pending)))
     }
 
     /// Holds the verdict that a script must come to against the one it comes to.
@@ -214,6 +196,9 @@ impl Player<'_> {
                 };
                 sight.doing = deeds.pop().map(|deed| (deed, since));
                 sight.done = deeds;
+                let told = story.recorded.iter();
+                let here = told.filter(|(step, _)| here.is_some_and(|(at, ..)| at == *step));
+                sight.recorded = here.flat_map(|(_, ops)| ops).cloned().collect();
             }
         }
         sight
@@ -243,7 +228,7 @@ impl Player<'_> {
                 what: What::Destroy("world".to_owned()),
                 at: String::new(),
             }],
-            Purpose::Opening => {
+            Purpose::Imports | Purpose::Opening => {
                 let alone = |name: &str| Deed {
                     what: What::Own(name.to_owned()),
                     at: String::new(),

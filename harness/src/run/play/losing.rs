@@ -78,7 +78,7 @@ impl Player<'_> {
             }
             Purpose::Probe(..) | Purpose::Script(..) => 0,
             // No check to play again: what they come to counts.
-            Purpose::Opening | Purpose::Closing => return false,
+            Purpose::Imports | Purpose::Opening | Purpose::Closing => return false,
         };
         let count = raised.count();
         count != 0 && count != allowed
@@ -133,7 +133,7 @@ impl Player<'_> {
                 }
                 self.played.checks.insert(index, finding);
             }
-            Some(Purpose::Opening) => {
+            Some(Purpose::Imports | Purpose::Opening) => {
                 finding.outcome = Outcome::InitFailed;
                 self.played.init = Some(finding);
             }

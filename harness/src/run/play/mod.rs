@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::Shared;
 use super::loss::Loss;
 use super::pending::{Pending, Purpose, check_form};
 use super::probe::{probe, probe_after};
 use super::recording::is_foretold;
-use super::setup::{closing, disagreement};
+use super::setup::{Beginning, closing, disagreement};
 use super::story::RankStory;
+use super::{Shared, interruption};
 use crate::case::Starts;
 use crate::judge::{Finding, Outcome, error_text};
 use crate::names::{Rank, WorldSize};
@@ -38,8 +38,6 @@ use crate::world::{Event, World};
 const AHEAD: usize = 16;
 /// Bytes of storages in flight for one rank, at most, unless a single step is larger.
 const BYTES_AHEAD: usize = 32 << 20;
-/// Index of `init_process_group` in the opening.
-const INIT_CALL: usize = 1;
 /// From the host's entering `init_process_group` to its listening, a little more than it takes.
 const HOST_AHEAD: Duration = Duration::from_millis(5);
 /// How long the others wait for the host to enter it.
@@ -74,7 +72,7 @@ const KNOWN_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Player<'a> {
     scenario: &'a Scenario,
     todo: Vec<usize>,
-    openings: Vec<Step>,
+    beginnings: Vec<Beginning>,
     deadline: Duration,
     shared: &'a Shared,
     interrupted: tokio::sync::watch::Receiver<bool>,
@@ -96,7 +94,7 @@ impl<'a> Player<'a> {
     pub fn new(
         scenario: &'a Scenario,
         todo: Vec<usize>,
-        openings: Vec<Step>,
+        beginnings: Vec<Beginning>,
         points: Points,
         shared: &'a Shared,
         world: World,
@@ -104,7 +102,7 @@ impl<'a> Player<'a> {
         Self {
             scenario,
             todo,
-            openings,
+            beginnings,
             deadline: Duration::from_secs_f64(scenario.case.world.deadline_s),
             shared,
             interrupted: shared.interrupt.clone(),
@@ -149,8 +147,8 @@ impl<'a> Player<'a> {
     /// Opening, checks, closing.
     async fn acts(&mut self) -> Result<(), Stop> {
         self.gather().await?;
-        let openings = std::mem::take(&mut self.openings);
-        if let Some(why) = self.cannot_open(&openings) {
+        let beginnings = std::mem::take(&mut self.beginnings);
+        if let Some(why) = self.cannot_begin(&beginnings) {
             let finding = Finding::bare(Outcome::NotRun, None, why);
             let checks = std::mem::take(&mut self.todo);
             let left_out = checks.into_iter().map(|index| (index, finding.clone()));
@@ -158,15 +156,18 @@ impl<'a> Player<'a> {
             self.played.init = Some(finding);
             return self.part().await;
         }
-        let steps = openings
+        let (imports, openings): (Vec<Step>, Vec<Option<Step>>) = beginnings
             .into_iter()
-            .map(|step| RankStep {
-                step,
-                payload: Vec::new(),
-            })
-            .collect();
-        self.open(steps).await?;
+            .map(|each| (each.imports, each.opening))
+            .unzip();
+        let imports = imports.into_iter().map(bare).collect();
+        self.send("import".to_owned(), Purpose::Imports, imports);
         self.drain(0).await?;
+        let openings: Option<Vec<Step>> = openings.into_iter().collect();
+        if let Some(openings) = openings {
+            self.open(openings.into_iter().map(bare).collect()).await?;
+            self.drain(0).await?;
+        }
         for index in std::mem::take(&mut self.todo) {
             if let Some(script) = &self.scenario.checks[index].script {
                 self.play_script(index, script).await?;
@@ -183,23 +184,17 @@ impl<'a> Player<'a> {
             self.played.end = Some(Finding::passed(vec![1; self.size().count()]));
             return self.part().await;
         }
-        let farewell = self
-            .size()
-            .ranks()
-            .map(|_| RankStep {
-                step: closing(),
-                payload: Vec::new(),
-            })
-            .collect();
+        let farewell = self.size().ranks().map(|_| bare(closing())).collect();
         self.send("teardown".to_owned(), Purpose::Closing, farewell);
         self.drain(0).await?;
         self.part().await
     }
 
     /// Why the ranks' driver cannot show what this scenario is about, before anything is asked of it.
-    fn cannot_open(&self, openings: &[Step]) -> Option<String> {
-        let mut stories = self.played.ranks.iter().zip(openings);
-        let lacking = stories.find_map(|(story, step)| story.lacks(step));
+    fn cannot_begin(&self, beginnings: &[Beginning]) -> Option<String> {
+        let mut stories = self.played.ranks.iter().zip(beginnings);
+        let lacking =
+            stories.find_map(|(story, own)| own.steps().find_map(|step| story.lacks(step)));
         let hello = self.played.ranks[0].hello.as_ref()?;
         match lacking {
             Some(why) => Some(why),
@@ -225,11 +220,10 @@ impl<'a> Player<'a> {
         let mut held = held.into_iter();
         if let Some((rank, step, payload)) = held.next() {
             self.world.send(rank, ToRank::Step(step), payload);
-            let is_inside = |story: &RankStory| {
-                story.answered > 0 || story.position.is_some_and(|(_, call, _)| call >= INIT_CALL)
-            };
             // A rank that takes long, or never says that it enters, costs time and nothing else.
             let limit = Instant::now() + HOST_PATIENCE;
+            let before = self.played.ranks[rank.index()].answered;
+            let is_inside = |story: &RankStory| story.position.is_some() || story.answered > before;
             while self.size().0 > 1 && !is_inside(&self.played.ranks[rank.index()]) {
                 match self.event(limit).await? {
                     Some(event) => self.handle(event).await?,
@@ -360,7 +354,7 @@ impl<'a> Player<'a> {
     async fn step(&mut self) -> Result<(), Stop> {
         let known = self.deadline.min(KNOWN_PATIENCE);
         let event = match self.event(self.progress + known).await? {
-            None if !self.is_known_to_stay() => self.event(self.progress + self.deadline).await?,
+            None if !self.is_known_to_stay() => self.event(self.progress + self.patience()).await?,
             event => event,
         };
         match event {
@@ -368,6 +362,15 @@ impl<'a> Player<'a> {
             None => Err(Stop::Lost(Loss::Hang(Box::new(
                 self.diagnosis(self.pending.front()),
             )))),
+        }
+    }
+
+    /// How long nothing may move. Imports take longer than communication, and from a network in a world of many ranks much
+    /// longer.
+    fn patience(&self) -> Duration {
+        match self.played.ranks.iter().all(RankStory::has_imported) {
+            true => self.deadline,
+            false => self.deadline.max(self.shared.settings.import_patience),
         }
     }
 
@@ -382,7 +385,7 @@ impl<'a> Player<'a> {
             is_foretold(self.shared, self.scenario, ranks, open.check(), outcome)
         };
         match open.purpose {
-            Purpose::Opening => foretold(Outcome::InitFailed),
+            Purpose::Imports | Purpose::Opening => foretold(Outcome::InitFailed),
             Purpose::Check(..) | Purpose::Script(..) => {
                 let mut replies = open.replies();
                 let has_raised = replies.any(|reply| error_text(&reply.result.calls).is_some());
@@ -540,7 +543,8 @@ impl<'a> Player<'a> {
                     Purpose::Check(index, _) => {
                         self.scenario.checks[*index].declared != Declared::Supported
                     }
-                    Purpose::Opening
+                    Purpose::Imports
+                    | Purpose::Opening
                     | Purpose::Probe(..)
                     | Purpose::Script(..)
                     | Purpose::Closing => false,
@@ -567,11 +571,18 @@ impl<'a> Player<'a> {
         let told = asked.map(|hang| (hang, self.diagnosis(Some(&pending))));
         let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
+            Purpose::Imports => {
+                let replies = replies(answers);
+                let finding = self.judge_opening(&replies, |_, calls| error_text(calls));
+                let opens = self.scenario.case.world.starts == Starts::Initialised;
+                self.note_init(finding, !opens)
+            }
             Purpose::Opening => {
-                let finding = self.judge_opening(&replies(answers));
-                let ok = finding.outcome == Outcome::Pass;
-                self.played.init = Some(finding);
-                if ok { Ok(()) } else { Err(Stop::Decided) }
+                let scenario = self.scenario;
+                let finding = self.judge_opening(&replies(answers), |rank, calls| {
+                    error_text(calls).or_else(|| disagreement(scenario, rank, calls))
+                });
+                self.note_init(finding, true)
             }
             Purpose::Check(index, prepared) => {
                 let check = &self.scenario.checks[index];
@@ -615,11 +626,23 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn judge_opening(&self, replies: &[RankReply]) -> Finding {
+    /// Keeps what is found of init, once it is all of it; a failure ends the world.
+    fn note_init(&mut self, finding: Finding, is_all: bool) -> Result<(), Stop> {
+        let ok = finding.outcome == Outcome::Pass;
+        if is_all || !ok {
+            self.played.init = Some(finding);
+        }
+        if ok { Ok(()) } else { Err(Stop::Decided) }
+    }
+
+    fn judge_opening(
+        &self,
+        replies: &[RankReply],
+        fault: impl Fn(Rank, &[CallResult]) -> Option<String>,
+    ) -> Finding {
         let mut ranks = Vec::new();
         for (rank, reply) in self.size().ranks().zip(replies) {
-            let calls = &reply.result.calls;
-            let text = error_text(calls).or_else(|| disagreement(self.scenario, rank, calls));
+            let text = fault(rank, &reply.result.calls);
             ranks.extend(text.map(|text| RankLine { rank, text }));
         }
         match ranks.first() {
@@ -645,9 +668,11 @@ enum Stop {
     Leave(usize),
 }
 
-async fn interruption(flag: &mut tokio::sync::watch::Receiver<bool>) {
-    if flag.wait_for(|set| *set).await.is_err() {
-        std::future::pending::<()>().await;
+/// A step without tensors.
+const fn bare(step: Step) -> RankStep {
+    RankStep {
+        step,
+        payload: Vec::new(),
     }
 }
 

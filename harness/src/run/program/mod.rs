@@ -27,7 +27,7 @@ use judge::{Court, RankSeen, Seen, Stopped};
 
 use super::Shared;
 use super::scenario::{ScenarioRun, absolute, cap, give_up};
-use super::setup::{MeetingPoint, present};
+use super::setup::{MeetingPoint, lease};
 use super::story::{Outside, RankStory};
 use crate::case::{ExitCode, ProgramSpec};
 use crate::diagnose::Diagnosis;
@@ -36,9 +36,7 @@ use crate::judge::{Finding, Outcome};
 use crate::names::{Rank, WorldSize};
 use crate::plan::{Launcher, Scenario};
 use crate::watch::{self, Event, Lookout};
-use crate::world::{
-    Commands, DeviceLease, Driver, End, RankOrder, Testimony, lease_devices, lease_port,
-};
+use crate::world::{Commands, Device, Driver, End, RankOrder, Testimony, lease_port};
 
 /// How long what ranks have started may take to follow them.
 const GRACE: Duration = Duration::from_secs(2);
@@ -115,7 +113,14 @@ async fn play(
 ) -> io::Result<bool> {
     let size = scenario.world_size;
     let base = &shared.base_environment;
-    let devices = lease(scenario, base).await?;
+    // Where a program cannot be told which devices are its, it gets all of them.
+    let wanted = |present: &[Device]| match &scenario.platform.visible_devices {
+        Some(_) => scenario.platform.devices_for(size),
+        None => present.len() as u32,
+    };
+    let Some(devices) = lease(shared, scenario, wanted).await? else {
+        return Ok(false);
+    };
     let port = lease_port()?;
     let scratch = tempfile::Builder::new()
         .prefix("allranks-")
@@ -189,18 +194,6 @@ async fn play(
     };
     judge(scenario, &court, run);
     Ok(true)
-}
-
-/// The devices of a world. Where a program cannot be told which ones are its, it gets all of them.
-async fn lease(scenario: &Scenario, base: &BTreeMap<String, String>) -> io::Result<DeviceLease> {
-    let Some(present) = present(scenario, base) else {
-        return Ok(DeviceLease::none());
-    };
-    let wanted = match &scenario.platform.visible_devices {
-        Some(_) => scenario.platform.devices_for(scenario.world_size),
-        None => present.len() as u32,
-    };
-    lease_devices(&scenario.platform.device_type, &present, wanted).await
 }
 
 /// What no other world's processes carry: the scratch folder's name is nobody else's.

@@ -34,8 +34,6 @@ use crate::world::LaunchError;
 
 /// Worlds that one sequence may take.
 const WORLDS: u32 = 200;
-/// And how long they may take together.
-const TIME: Duration = Duration::from_secs(90);
 /// How long nothing moves before a replay is called hung.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Units that the sentence names; the file has all.
@@ -118,7 +116,7 @@ impl Shrinking<'_> {
         let mut search = Search::new(self.sequence.units.len());
         let mut reproduced = false;
         while let Some(units) = search.next() {
-            let spent = self.worlds >= WORLDS || began.elapsed() > TIME;
+            let spent = self.worlds >= WORLDS || began.elapsed() > self.shared.settings.shrinking;
             if spent || *self.shared.interrupt.borrow() {
                 break;
             }
@@ -171,7 +169,9 @@ impl Shrinking<'_> {
             .ranks()
             .map(|rank| self.logs.join(format!("rank{rank}.log")))
             .collect();
-        let played = world(self.shared, &scenario, vec![0], &logs).await?;
+        let Some(played) = world(self.shared, &scenario, vec![0], &logs).await? else {
+            return Ok(false);
+        };
         Ok(played.checks.get(&0).is_some_and(|again| {
             again.outcome == self.finding.outcome && again.class == self.finding.class
         }))

@@ -1,0 +1,79 @@
+//! `allranks judge`: what happened in a recorded run, judged by the expectations and platform files of today.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+
+use super::args::JudgeArguments;
+use super::running::{end_record, exit};
+use super::trouble::Trouble;
+use super::{Exit, Failure, locate, planning, results};
+use crate::judge::Point;
+use crate::plan::{Check, Scenario};
+use crate::report::{CheckRecord, Record, Results, merge};
+use crate::suite::Suite;
+
+/// Judges, writes and reports. Checks that keep their verdicts are counted in a remark.
+pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let run = results::read(&arguments.run)?;
+    let folder = planning::make_out(Some(&arguments.out))?;
+    let scratch = tempfile::tempdir()?;
+    let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
+    let mut judged = merge::merge(vec![run], &folder)
+        .map_err(|error| Failure::Trouble(format!("the results contradict each other: {error}")))?;
+    let kept = again(&mut judged, &suite);
+    let recorded = judged.end.iter().flat_map(|end| &end.troubles);
+    let mut troubles: Vec<Trouble> = recorded.cloned().map(Trouble::Recorded).collect();
+    if kept > 0 {
+        troubles.push(Trouble::Kept(kept));
+    }
+    // A run that was cut off has no end, and gets none here.
+    if judged.end.is_some() {
+        judged.push(Record::End(end_record(&judged, &troubles)));
+    }
+    results::write(&judged, out)?;
+    Ok(exit(&judged, &troubles))
+}
+
+/// Judges every check again; how many keep the verdicts they have.
+fn again(results: &mut Results, suite: &Suite) -> usize {
+    let mut by_torch = BTreeMap::<String, Vec<&mut CheckRecord>>::new();
+    for check in &mut results.checks {
+        let torch = check.column.torch.clone();
+        by_torch.entry(torch).or_default().push(check);
+    }
+    let mut kept = 0;
+    for (torch, checks) in by_torch {
+        let known = Some(torch.as_str()).filter(|torch| !torch.is_empty());
+        let columns = checks.iter().map(|check| &check.column);
+        let seen: BTreeSet<(&str, &str)> = columns
+            .map(|column| (column.platform.as_str(), column.backend.as_str()))
+            .collect();
+        let plan = locate::planned(suite, known, &suite.cases, |platform, backend| {
+            seen.contains(&(platform, backend))
+        });
+        let planned: BTreeMap<&str, &Scenario> = plan
+            .scenarios
+            .iter()
+            .map(|scenario| (scenario.id.as_str(), scenario))
+            .collect();
+        for record in checks {
+            let scenario = planned.get(record.scenario.as_str()).copied();
+            let point = scenario.and_then(|scenario| point(scenario, &torch, record));
+            let is_done = point.is_some_and(|point| suite.expectations.judge_again(record, &point));
+            kept += usize::from(!is_done);
+        }
+    }
+    kept
+}
+
+/// Where a record's check stands in the plan; none if it is not planned any more.
+fn point<'a>(scenario: &'a Scenario, torch: &'a str, record: &CheckRecord) -> Option<Point<'a>> {
+    let id = record.id.as_str();
+    let id = match record.params.get("round") {
+        Some(round) => id.strip_suffix(&format!(".round{round}"))?,
+        None => id,
+    };
+    let is_own = scenario.frame_checks().iter().any(|own| own.as_str() == id);
+    let check: Option<&Check> = scenario.checks.iter().find(|check| check.id.as_str() == id);
+    (is_own || check.is_some()).then(|| Point::of(scenario, torch, check))
+}
