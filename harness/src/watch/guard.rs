@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid, setsid};
 
-use crate::world::{ORPHANED, end_as, kill_all};
+use crate::world::{ORPHANED, TOKEN, end_as, kill_all};
 
 /// How often is looked whether the watcher is still there.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
         while getppid() == watcher {
             thread::sleep(PERIOD);
         }
-        kill_all(command);
+        kill_all(command, std::env::var(TOKEN).ok().as_deref());
         let _ = std::fs::remove_dir_all(folder);
         std::process::exit(ORPHANED);
     });

@@ -12,7 +12,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::launcher::RankOrder;
-use super::remains::kill_remains;
+use super::remains::{TOKEN, kill_remains};
+use super::supervise::SUPERVISED;
 use super::{End, Event, Processes};
 use crate::names::Rank;
 
@@ -106,9 +107,11 @@ fn spawn(
             command
         }
     };
+    command.env_clear().envs(env);
+    if let (Some(_), Some(token)) = (supervisor, env.get(TOKEN)) {
+        command.env_remove(TOKEN).env(SUPERVISED, token);
+    }
     command
-        .env_clear()
-        .envs(env)
         .stdin(if supervisor.is_some() {
             Stdio::piped()
         } else {
@@ -117,4 +120,30 @@ fn spawn(
         .stdout(out)
         .stderr(err)
         .spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Two supervisors of one world end what carries its token at the same time: neither may find the other.
+    #[tokio::test]
+    async fn a_supervisor_does_not_carry_the_token_that_it_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let env = BTreeMap::from([(TOKEN.to_owned(), "abc.0".to_owned())]);
+        // In place of a supervisor: a program that prints its environment.
+        let printer = folder.path().join("printer");
+        std::fs::write(&printer, "#!/bin/sh\nexec /usr/bin/env\n").unwrap();
+        std::fs::set_permissions(&printer, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let argv = ["no-such-program".to_owned()];
+        let mut child = spawn(&argv, Some(&printer), &env, &log).unwrap();
+        child.wait().await.unwrap();
+        let printed = std::fs::read_to_string(&log).unwrap();
+        let has = |line: &str| printed.lines().any(|other| other == line);
+        assert!(has("ALLRANKS_SUPERVISED=abc.0"), "{printed}");
+        assert!(!has("ALLRANKS_TOKEN=abc.0"), "{printed}");
+    }
 }

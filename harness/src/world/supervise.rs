@@ -17,6 +17,9 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrl
 
 use super::remains::{TOKEN, kill_remains};
 
+/// The variable that gives a supervisor the token of its rank. It does not carry [`TOKEN`] itself: several supervisors of one
+/// world end what carries it at the same time, and would kill each other before the ranks are gone.
+pub(crate) const SUPERVISED: &str = "ALLRANKS_SUPERVISED";
 /// Exit code after the harness has gone.
 pub(crate) const ORPHANED: i32 = 70;
 /// How much later than a rank its supervisor may see the end of the harness.
@@ -35,11 +38,16 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     if let Err(error) = setsid() {
         return error.into();
     }
-    let spawned = Command::new(program)
+    let token = std::env::var(SUPERVISED).ok();
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::null())
-        .spawn();
-    let mut child = match spawned {
+        .env_remove(SUPERVISED);
+    if let Some(token) = &token {
+        command.env(TOKEN, token);
+    }
+    let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             let program = program.to_string_lossy();
@@ -52,7 +60,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
         // Nothing is ever written to it.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         let _ = sender.send(());
-        kill_all(rank);
+        kill_all(rank, token.as_deref());
         std::process::exit(ORPHANED);
     });
     let status = match child.wait() {
@@ -71,11 +79,11 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     end_as(status)
 }
 
-/// Kills the rank, then everything that carries its token, until nothing does.
-pub(crate) fn kill_all(rank: Pid) {
-    let _ = kill_process(rank, Signal::KILL);
-    if let Ok(token) = std::env::var(TOKEN) {
-        while kill_remains(&token) > 0 {
+/// Kills a process, then everything that carries the token, until nothing does.
+pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
+    let _ = kill_process(process, Signal::KILL);
+    if let Some(token) = token {
+        while kill_remains(token) > 0 {
             thread::sleep(AGAIN);
         }
     }
