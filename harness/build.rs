@@ -2,13 +2,14 @@
 
 fn main() {
     for folder in [
-        "python/allranks_rank",
-        "python/allranks_watch",
-        "../cases",
-        "../fixtures/platforms",
-        "../fixtures/expectations",
-        "../fixtures/mutants",
+        "cases",
+        "platforms",
+        "sim",
+        "mutants",
+        "programs",
+        "expectations",
     ] {
-        println!("cargo::rerun-if-changed={folder}");
+        // Through the link: cargo looks at the files, not at the link itself.
+        println!("cargo::rerun-if-changed=embedded/{folder}/");
     }
 }

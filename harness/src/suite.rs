@@ -8,17 +8,19 @@ use std::sync::Arc;
 
 use include_dir::{Dir, include_dir};
 
-use crate::case::{self, Case, Profile, Requirements};
-use crate::judge::Expectations;
-use crate::platform::{self, Platform};
-use crate::yaml::Diagnostic;
+use allranks_suite::case;
+use allranks_suite::case::{Case, Profile, Requirements};
+use allranks_suite::expectation::Expectations;
+use allranks_suite::platform;
+use allranks_suite::platform::Platform;
+use allranks_yaml::Diagnostic;
 
-static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../cases");
-static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/platforms");
-static SIMULATED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/sim");
-static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/mutants");
-static PROGRAMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/programs");
-static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../fixtures/expectations");
+static CASES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/cases");
+static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/platforms");
+static SIMULATED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/sim");
+static MUTANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/mutants");
+static PROGRAMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/programs");
+static EXPECTATIONS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/embedded/expectations");
 
 /// What to load; empty lists mean "what the suite has".
 #[derive(Clone, Debug, Default)]

@@ -7,10 +7,11 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allranks::case::{self, Requirements};
-use allranks::judge::Expectations;
-use allranks::platform;
-use allranks::yaml::Diagnostic;
+use allranks_suite::case;
+use allranks_suite::case::Requirements;
+use allranks_suite::expectation::Expectations;
+use allranks_suite::platform;
+use allranks_yaml::Diagnostic;
 
 /// Relative to the package, where cargo runs tests; cut off what is shown.
 const FOLDER: &str = "../fixtures/bad/";

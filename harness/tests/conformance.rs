@@ -20,14 +20,18 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allranks::cli::{self, Asked, Failure, Planned, SelectArguments};
-use allranks::judge::Verdict;
-use allranks::plan::Scenario;
-use allranks::platform::IMPORT_PATIENCE;
-use allranks::report::jsonl::Writer;
-use allranks::report::{self, Counts, Record, Results};
-use allranks::run::{self, Interrupt, Session, Settings};
-use allranks::world::Driver;
+use allranks::cli;
+use allranks::cli::{Asked, Failure, Planned, SelectArguments};
+use allranks_model::outcome::Verdict;
+use allranks_model::record::{Counts, Record};
+use allranks_report as report;
+use allranks_report::Results;
+use allranks_report::jsonl::Writer;
+use allranks_runner::probe::IMPORT_PATIENCE;
+use allranks_runner::run;
+use allranks_runner::run::{Interrupt, Session, Settings};
+use allranks_runner::world::Driver;
+use allranks_suite::plan::Scenario;
 use clap::Parser;
 use libtest_mimic::{Arguments, Failed, Trial};
 

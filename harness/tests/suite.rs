@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allranks::case::{self, Level, StepSpec};
-use allranks::judge::{Expectations, Point};
-use allranks::names::RequirementId;
-use allranks::oracle::vacuous;
-use allranks::plan::{Declared, Filter, Plan, Scenario, Selection, Shard, Target, plan};
-use allranks::platform;
+use allranks_model::capability::Declared;
+use allranks_model::names::RequirementId;
+use allranks_oracle::vacuous;
+use allranks_suite::case;
+use allranks_suite::case::{Level, StepSpec};
+use allranks_suite::expectation::{Expectations, Point};
+use allranks_suite::plan::{Filter, Plan, Scenario, Selection, Shard, Target, plan};
+use allranks_suite::platform;
 
 fn checkout(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)

@@ -3,9 +3,9 @@
 use std::env;
 use std::io;
 
-use allranks::dtype::DType;
-use allranks::names;
-use allranks::protocol::{
+use allranks_model::dtype::DType;
+use allranks_model::names;
+use allranks_protocol::{
     CallResult, CallStatus, FromRank, Hello, Step, StepResult, ToRank, VERSION,
 };
 use serde::Serialize;

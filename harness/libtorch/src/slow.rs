@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use allranks::protocol::FromRank;
+use allranks_protocol::FromRank;
 use tch::Device;
 
 use crate::c10d;

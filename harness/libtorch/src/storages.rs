@@ -4,7 +4,7 @@
 //! from the socket in place. The step's tensors are views of it, so nothing is copied on the CPU; and a work that outlives
 //! its step keeps the memory it writes to. On a device each storage is copied there and back.
 
-use allranks::protocol::Tensor as Spec;
+use allranks_protocol::Tensor as Spec;
 use tch::{Device, Tensor};
 
 use crate::c10d::{self, Error, Kind, Result};
@@ -125,7 +125,7 @@ impl Storages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks::dtype::DType;
+    use allranks_model::dtype::DType;
 
     fn spec(storage: usize, dtype: DType, shape: &[u64], strides: &[u64], offset: u64) -> Spec {
         Spec {

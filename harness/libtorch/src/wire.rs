@@ -1,6 +1,6 @@
 //! Frames over a socket: the driver's end of `harness/PROTOCOL.md`, §2. One thread receives, any may send.
 //!
-//! The frames themselves are [`allranks::protocol`]'s. Large payloads go straight from the socket into a tensor's memory
+//! The frames themselves are [`allranks_protocol`]'s. Large payloads go straight from the socket into a tensor's memory
 //! and back.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use allranks::protocol::{MAX_HEADER, MAX_PAYLOAD};
+use allranks_protocol::{MAX_HEADER, MAX_PAYLOAD};
 use rustix::net::sockopt;
 
 /// Frames up to this size are joined and sent in one piece.

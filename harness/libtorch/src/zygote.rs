@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allranks::protocol::{Fork, FromZygote, ToZygote, VERSION};
+use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getsid, kill_process,

@@ -9,9 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::prove::ProveArguments;
 use super::watch::WatchArguments;
-use crate::plan::{Filter, Launcher, Shard};
-use crate::platform;
 use crate::suite::Request;
+use allranks_model::launcher::Launcher;
+use allranks_runner::probe;
+use allranks_suite::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -172,7 +173,7 @@ pub struct SelectArguments {
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
     /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
-    #[arg(long, value_name = "SECONDS", default_value_t = platform::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     pub import_patience: u64,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use super::args::DiagnoseArguments;
 use super::{Exit, Failure};
-use crate::diagnose::logs::{self, LogError, Report};
-use crate::diagnose::{Kind, fold, lines};
+use allranks_diagnose::logs;
+use allranks_diagnose::logs::{LogError, Report};
+use allranks_model::diagnosis::{Kind, fold, lines};
 
 /// Prints what the logs show.
 pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {

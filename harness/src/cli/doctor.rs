@@ -8,9 +8,11 @@ use serde_json::json;
 
 use super::args::DoctorArguments;
 use super::{Exit, Failure};
-use crate::doctor::{self, Depth, Facts, Question, Severity, text};
-use crate::platform::{self, Platform};
+use crate::doctor;
+use crate::doctor::{Depth, Facts, Question, Severity, text};
 use crate::suite::{Request, Suite};
+use allranks_runner::probe;
+use allranks_suite::platform::Platform;
 
 /// Version of the JSON.
 const FORMAT: u32 = 1;
@@ -23,7 +25,7 @@ pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit,
         ..Request::default()
     };
     let wanted = wanted(arguments, &Suite::load(&request, scratch.path())?)?;
-    let python = platform::python(arguments.python.as_deref());
+    let python = probe::python(arguments.python.as_deref());
     let patience = Duration::from_secs(arguments.patience);
     let question = Question::here(Some(python), Depth::Everything, patience);
     let mut facts = doctor::collect(&question);

@@ -10,8 +10,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::planning::Planned;
-use crate::doctor::{self, Depth, Facts, Question};
-use crate::platform::Interpreter;
+use allranks_runner::probe::Interpreter;
+
+use crate::doctor;
+use crate::doctor::{Depth, Facts, Question};
 
 /// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long.
 #[must_use]

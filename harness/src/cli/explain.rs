@@ -5,15 +5,18 @@ use std::path::PathBuf;
 
 use super::args::{DriverChoice, ExplainArguments};
 use super::{Exit, Failure, locate};
-use crate::case::{LineSpec, ProgramSpec};
-use crate::diagnose;
-use crate::judge::Point;
-use crate::names::{Rank, WorldSize};
-use crate::plan::{Check, Declared, Demand, Launcher, Scenario, hang};
-use crate::platform::{self, Start};
-use crate::run;
 use crate::suite::Suite;
-use crate::world::Driver;
+use allranks_diagnose as diagnose;
+use allranks_model::capability::Declared;
+use allranks_model::launcher::Launcher;
+use allranks_model::names::{Rank, WorldSize};
+use allranks_runner::probe;
+use allranks_runner::run;
+use allranks_runner::world::Driver;
+use allranks_suite::case::{LineSpec, ProgramSpec};
+use allranks_suite::expectation::Point;
+use allranks_suite::plan::{Check, Demand, Scenario, hang};
+use allranks_suite::platform::Start;
 
 /// Explains. Needs no torch: the id may be of any platform that has a file, found or not.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -99,7 +102,7 @@ fn write_scenario(
         .map(|profile| profile.name.as_str())
         .collect();
     writeln!(out, "selected   by profiles: {}", profiles.join(", "))?;
-    let python = platform::python(None).path;
+    let python = probe::python(None).path;
     if let Some(program) = &case.program {
         writeln!(out, "driver     program")?;
         writeln!(out, "launcher   {}", scenario.launcher.name())?;
@@ -139,7 +142,7 @@ fn write_scenario(
 fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
     match choice {
         Some(DriverChoice::Libtorch) => {
-            Driver::Libtorch(platform::libtorch().unwrap_or_else(|_| "allranks-libtorch".into()))
+            Driver::Libtorch(probe::libtorch().unwrap_or_else(|_| "allranks-libtorch".into()))
         }
         Some(DriverChoice::Command(argv)) => Driver::Command(argv.clone()),
         None | Some(DriverChoice::Python | DriverChoice::Program) => Driver::Python {

@@ -7,10 +7,11 @@ use super::args::JudgeArguments;
 use super::running::{end_record, exit};
 use super::trouble::Trouble;
 use super::{Exit, Failure, locate, planning, results};
-use crate::judge::Point;
-use crate::plan::{Check, Scenario};
-use crate::report::{CheckRecord, Record, Results, merge};
 use crate::suite::Suite;
+use allranks_model::record::{CheckRecord, Record};
+use allranks_report::{Results, merge};
+use allranks_suite::expectation::Point;
+use allranks_suite::plan::{Check, Scenario};
 
 /// Judges, writes and reports. Checks that keep their verdicts are counted in a remark.
 pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::args::ListArguments;
 use super::{Exit, Failure};
-use crate::case::{Case, Level};
-use crate::names::{CaseId, RequirementId};
-use crate::plan::{Selection, Target, plan};
-use crate::platform::Platform;
 use crate::suite::Suite;
+use allranks_model::names::{CaseId, RequirementId};
+use allranks_suite::case::{Case, Level};
+use allranks_suite::plan::{Selection, Target, plan};
+use allranks_suite::platform::Platform;
 
 /// Lists.
 pub fn list(arguments: &ListArguments, out: &mut impl Write) -> Result<Exit, Failure> {

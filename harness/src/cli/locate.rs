@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Failure;
-use crate::case::Case;
-use crate::plan::{Plan, Scenario, Selection, Target, plan};
 use crate::suite::Suite;
+use allranks_suite::case::Case;
+use allranks_suite::plan::{Plan, Scenario, Selection, Target, plan};
 
 /// Every scenario of the suite on every platform that has a file, with this version of torch, if it is known.
 pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {

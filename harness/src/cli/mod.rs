@@ -29,7 +29,8 @@ pub use running::{end_record, ranks_at_once};
 pub use trouble::Trouble;
 
 use crate::suite::SuiteError;
-use crate::{case, platform, world};
+use allranks_runner::world;
+use allranks_suite::{case, platform};
 
 /// What the process ends with; the numbers are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +140,7 @@ pub fn main(
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
-        Command::Guard(arguments) => Err(Failure::Io(crate::watch::guard(
+        Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,
             arguments.folder,
             &arguments.command,

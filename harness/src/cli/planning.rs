@@ -12,14 +12,18 @@ use rayon::prelude::*;
 
 use super::args::{DriverChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
-use crate::case::PYTHON;
-use crate::names::RequirementId;
-use crate::oracle;
-use crate::plan::{Launcher, Plan, Selection, Target, plan};
-use crate::platform::{self, Evidence, Interpreter, Observed, Platform};
-use crate::report::{self, jsonl::FILE_NAME};
-use crate::run;
 use crate::suite::Suite;
+use allranks_model::evidence::Evidence;
+use allranks_model::launcher::Launcher;
+use allranks_model::names::RequirementId;
+use allranks_oracle as oracle;
+use allranks_report::jsonl::FILE_NAME;
+use allranks_runner::probe;
+use allranks_runner::probe::{Interpreter, Observed};
+use allranks_runner::run;
+use allranks_suite::case::PYTHON;
+use allranks_suite::plan::{Plan, Selection, Target, plan};
+use allranks_suite::platform::Platform;
 
 /// When to say that the imports take long.
 const SOON: Duration = Duration::from_secs(10);
@@ -61,10 +65,10 @@ impl Planned {
 
     /// What is absent, for the record of a run.
     #[must_use]
-    pub fn absences(&self) -> Vec<report::Absent> {
+    pub fn absences(&self) -> Vec<allranks_model::record::Absent> {
         let absent = self.absent.iter();
         absent
-            .map(|absent| report::Absent {
+            .map(|absent| allranks_model::record::Absent {
                 platform: absent.platform.name.clone(),
                 reason: absent.reason.clone(),
             })
@@ -210,9 +214,9 @@ impl Asked {
     fn probe(&self, platforms: &[&Platform]) -> Vec<Observed> {
         let limit = self.import_patience;
         match (&self.python, &self.libtorch) {
-            (Some(python), _) => platform::probe_all(&python.path, platforms, limit),
+            (Some(python), _) => probe::probe_all(&python.path, platforms, limit),
             (None, Some(program)) => {
-                let ask = |platform: &&Platform| platform::probe_libtorch(program, platform, limit);
+                let ask = |platform: &&Platform| probe::probe_libtorch(program, platform, limit);
                 platforms.par_iter().map(ask).collect()
             }
             // A driver of its own knows its devices; only the host needs none.
@@ -235,7 +239,7 @@ impl Asked {
 fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
     match &arguments.driver {
         None | Some(DriverChoice::Python | DriverChoice::Program) => {
-            Some(platform::python(arguments.python.as_deref()))
+            Some(probe::python(arguments.python.as_deref()))
         }
         Some(DriverChoice::Libtorch | DriverChoice::Command(_)) => None,
     }
@@ -325,8 +329,7 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
 /// # Errors
 /// It is nowhere, with a hint how to build it.
 pub fn libtorch() -> Result<PathBuf, Failure> {
-    platform::libtorch()
-        .map_err(|why| Failure::Nothing("there is no libtorch driver".to_owned(), why))
+    probe::libtorch().map_err(|why| Failure::Nothing("there is no libtorch driver".to_owned(), why))
 }
 
 /// Refuses checks whose own inputs could not tell a broken backend from a right one.
@@ -372,7 +375,7 @@ pub fn print(
         let refused = scenario
             .checks
             .iter()
-            .filter(|check| check.declared != crate::plan::Declared::Supported)
+            .filter(|check| check.declared != allranks_model::capability::Declared::Supported)
             .count();
         write!(out, "{}  {} checks", scenario.id, scenario.check_count())?;
         if refused > 0 {

@@ -12,17 +12,20 @@ use tokio::sync::mpsc;
 
 use super::running::{self, listen_for_signals};
 use super::{Exit, Failure, planning};
-use crate::plan;
-use crate::platform;
+use crate::prove;
 use crate::prove::{
-    self, Event, FILE_NAME, Fate, Head, Healthy, Index, Kill, Line, Matrix, Mutant, Panel, Plan,
-    Proof, Standing, Tail,
+    Event, FILE_NAME, Fate, Head, Healthy, Index, Kill, Line, Matrix, Mutant, Panel, Plan, Proof,
+    Standing, Tail,
 };
-use crate::report::FORMAT;
-use crate::report::text::{clip, counted, lasting, one_line};
-use crate::run::{self, Interrupt, Session, Settings};
-use crate::suite::{self, Request, Suite, SuiteError};
-use crate::world::Driver;
+use crate::suite;
+use crate::suite::{Request, Suite, SuiteError};
+use allranks_model::record::FORMAT;
+use allranks_report::text::{clip, counted, lasting, one_line};
+use allranks_runner::probe;
+use allranks_runner::run;
+use allranks_runner::run::{Interrupt, Session, Settings};
+use allranks_runner::world::Driver;
+use allranks_suite::plan;
 
 /// Characters shown of a summary.
 const SUMMARY: usize = 160;
@@ -82,7 +85,7 @@ pub fn prove(
     let began = Instant::now();
     let interrupt = Interrupt::default();
     let runtime = run::runtime()?;
-    let python = platform::python(arguments.python.as_deref());
+    let python = probe::python(arguments.python.as_deref());
     let settings = Settings {
         out: folder.clone(),
         seed: arguments.seed,
@@ -91,7 +94,7 @@ pub fn prove(
         repeat: 1,
         driver: Driver::python(&python.path, &folder)?,
         supervisor: std::env::current_exe().ok(),
-        import_patience: platform::IMPORT_PATIENCE,
+        import_patience: probe::IMPORT_PATIENCE,
         shrinking: prove::SHRINKING,
         profile: None,
         arguments: Vec::new(),

@@ -8,14 +8,16 @@ use std::process::Command;
 use super::args::ReproArguments;
 use super::explain::quoted;
 use super::{Exit, Failure, locate, results};
-use crate::judge::{Entry, Point};
-use crate::plan::{Check, Plan, Scenario};
-use crate::platform::{self, Evidence};
-use crate::report::{CheckRecord, sentence};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
-use crate::run;
 use crate::suite::Suite;
-use crate::world;
+use allranks_model::evidence::Evidence;
+use allranks_model::record::CheckRecord;
+use allranks_report::sentence;
+use allranks_runner::probe;
+use allranks_runner::run;
+use allranks_runner::world;
+use allranks_suite::expectation::{Entry, Point};
+use allranks_suite::plan::{Check, Plan, Scenario};
 
 /// Bytes of a script that nobody likes to read.
 const TEDIOUS: usize = 7 << 10;
@@ -32,7 +34,7 @@ pub fn repro(
 ) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
-    let python = platform::python(arguments.python.as_deref()).path;
+    let python = probe::python(arguments.python.as_deref()).path;
     let torch = torch_of(&python);
     let desk = Desk {
         torch,

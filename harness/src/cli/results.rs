@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::{Exit, Failure, planning};
-use crate::report::{self, Results};
+use allranks_report as report;
+use allranks_report::Results;
 
 /// Renders a run's reports again.
 pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {

@@ -13,13 +13,17 @@ use super::args::{DriverChoice, RunArguments};
 use super::planning::{self, Asked, Planned};
 use super::trouble::Trouble;
 use super::{Exit, Failure, environment};
-use crate::judge::{Expectations, Outcome, Point, Verdict};
-use crate::plan::Plan;
-use crate::report::console::{Console, Progress};
-use crate::report::jsonl::Writer;
-use crate::report::{self, EndRecord, FORMAT, Record, Results};
-use crate::run::{self, Interrupt, Settings};
-use crate::world::Driver;
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::CheckRecord;
+use allranks_model::record::{EndRecord, FORMAT, Record};
+use allranks_report::Results;
+use allranks_report::console::{Console, Progress};
+use allranks_report::jsonl::Writer;
+use allranks_runner::run;
+use allranks_runner::run::{Interrupt, Settings};
+use allranks_runner::world::Driver;
+use allranks_suite::expectation::{Expectations, Point};
+use allranks_suite::plan::Plan;
 
 /// How often the progress line is refreshed while nothing happens.
 const TICK: Duration = Duration::from_millis(200);
@@ -294,7 +298,7 @@ pub fn end_record(results: &Results, troubles: &[Trouble]) -> EndRecord {
 /// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
 pub(super) fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
-    let any = |test: fn(&report::CheckRecord) -> bool| results.checks.iter().any(test);
+    let any = |test: fn(&CheckRecord) -> bool| results.checks.iter().any(test);
     let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
     if amounts_to(Exit::Trouble) || any(|check| check.outcome == Outcome::HarnessError) {
         return Exit::Trouble;

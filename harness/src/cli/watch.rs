@@ -10,9 +10,10 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::{Exit, Failure};
-use crate::diagnose::{self, Diagnosis};
-use crate::report::FORMAT;
-use crate::watch::{self, Ending, Event, Settings};
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::record::FORMAT;
+use allranks_runner::watch;
+use allranks_runner::watch::{Ending, Event, Settings};
 
 const EXAMPLES: &str = "\
 Exit codes:
@@ -132,7 +133,7 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
 
 /// One block, written as one piece: the program's own output does not get into it.
 fn show(err: &mut impl Write, what: &str, diagnosis: &Diagnosis) -> io::Result<()> {
-    let text = diagnose::lines(diagnosis).join("\n");
+    let text = allranks_model::diagnosis::lines(diagnosis).join("\n");
     err.write_all(format!("allranks watch: {what}{text}\n").as_bytes())
 }
 

@@ -10,7 +10,7 @@ use super::markdown::sentence;
 use super::matrix::{Matrix, Standing};
 use super::proof::Healthy;
 use super::record::Head;
-use crate::report::text::{clip, one_line};
+use allranks_report::text::{clip, one_line};
 
 const STYLE: &str = include_str!("kills.css");
 /// Characters told of a witness.

@@ -7,10 +7,11 @@ use std::{fs, io};
 
 use serde::Deserialize;
 
-use crate::judge::{Outcome, Verdict};
-use crate::names::{CaseId, RequirementId};
-use crate::plan::Filter;
-use crate::yaml::{self, Diagnostic};
+use allranks_model::names::{CaseId, RequirementId};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_suite::plan::Filter;
+use allranks_yaml as yaml;
+use allranks_yaml::Diagnostic;
 
 /// The list of mutants.
 const INDEX: &str = "index.yaml";

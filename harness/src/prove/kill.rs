@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::index::Mutant;
-use crate::judge::{Outcome, Verdict};
-use crate::names::{CheckId, RequirementId};
-use crate::report::{CheckRecord, FORMAT};
+use allranks_model::names::{CheckId, RequirementId};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::{CheckRecord, FORMAT};
 
 /// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -220,9 +220,9 @@ impl Kill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::WorldSize;
-    use crate::platform::Evidence;
-    use crate::report::Column;
+    use allranks_model::evidence::Evidence;
+    use allranks_model::names::WorldSize;
+    use allranks_model::record::Column;
 
     fn mutant() -> Mutant {
         Mutant {

@@ -6,7 +6,7 @@ use super::kill::{Fate, Kill};
 use super::matrix::{Matrix, Standing};
 use super::proof::Healthy;
 use super::record::{Head, Tally};
-use crate::report::text::{counted, one_line};
+use allranks_report::text::{counted, one_line};
 
 /// Renders the section. `healthy` is none if the proof did not get that far.
 #[must_use]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::kill::{Fate, Kill};
 use super::record::{Head, Tally};
-use crate::names::RequirementId;
+use allranks_model::names::RequirementId;
 
 /// What is proved of a requirement's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) mod tests {
     use super::*;
     use crate::prove::kill::{Seen, Witness};
     use crate::prove::panel::Panel;
-    use crate::report::FORMAT;
+    use allranks_model::record::FORMAT;
 
     pub fn head(requirements: &[&str], shared: &[(&str, &str)]) -> Head {
         Head {

@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::names::RequirementId;
-use crate::plan::{Check, Declared, Scenario};
+use allranks_model::capability::Declared;
+use allranks_model::names::RequirementId;
+use allranks_suite::plan::{Check, Scenario};
 
 /// World sizes of the panels.
 pub const SIZES: [u32; 3] = [1, 2, 3];
@@ -121,8 +122,8 @@ fn thinned(mut scenario: Scenario) -> Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Selection, Target, plan};
     use crate::suite::{Request, Suite};
+    use allranks_suite::plan::{Selection, Target, plan};
     use std::path::Path;
     use std::sync::Arc;
 

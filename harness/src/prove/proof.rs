@@ -15,15 +15,17 @@ use super::index::{Index, Mutant, PACKAGE};
 use super::kill::{Fate, Kill, is_unexpected};
 use super::panel::{self, Panel};
 use super::record::Head;
-use crate::case::{self, Case};
-use crate::judge::Outcome;
-use crate::names::{RequirementId, ScenarioId};
-use crate::plan::{self, Scenario, Selection, Target};
-use crate::platform::Platform;
-use crate::report::{CheckRecord, FORMAT, Record};
-use crate::run::{Interrupt, Session, WORLDS};
 use crate::suite::Suite;
-use crate::yaml::Diagnostic;
+use allranks_model::names::{RequirementId, ScenarioId};
+use allranks_model::outcome::Outcome;
+use allranks_model::record::{CheckRecord, FORMAT, Record};
+use allranks_runner::run::{Interrupt, Session, WORLDS};
+use allranks_suite::case;
+use allranks_suite::case::Case;
+use allranks_suite::plan;
+use allranks_suite::plan::{Scenario, Selection, Target};
+use allranks_suite::platform::Platform;
+use allranks_yaml::Diagnostic;
 
 /// Devices that the suite's simulated platforms have.
 const DEVICES: u32 = 8;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::kill::Kill;
 use super::panel::Panel;
 use super::proof::Healthy;
-use crate::names::RequirementId;
+use allranks_model::names::RequirementId;
 
 /// The file's name.
 pub const FILE_NAME: &str = "kills.jsonl";
@@ -33,7 +33,7 @@ pub enum Line {
 /// What was tried, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// [`crate::report::FORMAT`].
+    /// [`allranks_model::record::FORMAT`].
     pub format: u32,
     /// Version of allranks.
     pub allranks: String,
@@ -61,7 +61,7 @@ pub struct Head {
 /// What it amounts to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
-    /// [`crate::report::FORMAT`].
+    /// [`allranks_model::record::FORMAT`].
     pub format: u32,
     /// Version of torch, as the ranks said.
     pub torch: String,

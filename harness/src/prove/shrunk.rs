@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::case::{self, StepSpec, Verb};
+use allranks_suite::case;
+use allranks_suite::case::{StepSpec, Verb};
 
 /// The units of the one case in the folder: the ops it issues, and its messages.
 ///

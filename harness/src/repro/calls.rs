@@ -7,9 +7,10 @@
 use serde_json::Value;
 
 use super::literal::{list, text, tuple};
-use crate::dtype::ReduceOp;
-use crate::oracle::{Answer, Exhibit};
-use crate::protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor, TensorKind};
+use allranks_model::axes::TensorKind;
+use allranks_model::dtype::ReduceOp;
+use allranks_oracle::{Answer, Exhibit};
+use allranks_protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
 
 /// The call that makes a group.
 pub(super) fn new_group(

@@ -2,7 +2,8 @@
 
 use super::play::{leaves, takes_torchrun};
 use super::{Notes, Subject};
-use crate::plan::{Check, Declared};
+use allranks_model::capability::Declared;
+use allranks_suite::plan::Check;
 
 /// Columns of text.
 const WIDTH: usize = 116;
@@ -87,8 +88,8 @@ fn about(check: &Check) -> String {
     }
     if check.op.has_tensors() {
         words.push(match check.extent {
-            crate::plan::Extent::Scalar => "0-dim tensors".to_owned(),
-            crate::plan::Extent::Flat(numel) => format!("{numel} elements"),
+            allranks_model::axes::Extent::Scalar => "0-dim tensors".to_owned(),
+            allranks_model::axes::Extent::Flat(numel) => format!("{numel} elements"),
         });
     }
     words.join(", ")

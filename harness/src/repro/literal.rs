@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::dtype::{DType, Kind};
+use allranks_model::dtype::{DType, Kind};
 
 /// The longest line of a script.
 pub(super) const WIDTH: usize = 118;

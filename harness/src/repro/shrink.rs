@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::plan::{Check, Extent, Layout, Script};
+use allranks_model::axes::{Extent, Layout};
+use allranks_suite::plan::{Check, Script};
 
 /// Sizes to try, from the smallest. One element hides much: strides, order, the tail.
 const SIZES: [u64; 8] = [2, 3, 5, 8, 16, 17, 33, 67];

@@ -2,8 +2,8 @@
 
 use super::calls::Code;
 use super::literal::{Objects, elements, tuple, wrapped};
-use crate::dtype::DType;
-use crate::oracle::{After, Exhibit};
+use allranks_model::dtype::DType;
+use allranks_oracle::{After, Exhibit};
 
 const VALUES: &str = include_str!("template/values.py");
 const NEAR: &str = include_str!("template/near.py");

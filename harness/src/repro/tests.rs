@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Notes, Subject, script, with_numel};
-use crate::case;
-use crate::oracle::{After, Answer, Prepared, RankReply};
-use crate::plan::{Check, Declared, Plan, Selection, Target, Values, plan};
-use crate::platform;
-use crate::protocol::{CallResult, CallStatus, StepResult};
+use allranks_model::axes::Values;
+use allranks_model::capability::Declared;
+use allranks_oracle::{After, Answer, Prepared, RankReply};
+use allranks_protocol::{CallResult, CallStatus, StepResult};
+use allranks_suite::case;
+use allranks_suite::plan::{Check, Plan, Selection, Target, plan};
+use allranks_suite::platform;
 
 fn checkout(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -33,7 +35,7 @@ fn whole(sizes: &[u32]) -> Plan {
 }
 
 /// What a rank would send back if all was as the exhibits say.
-fn reply(prepared: &Prepared, rank: crate::names::Rank) -> RankReply {
+fn reply(prepared: &Prepared, rank: allranks_model::names::Rank) -> RankReply {
     let step = &prepared.steps()[rank.index()];
     let mut payload = step.payload.clone();
     let mut start = 0;

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::names::WorldSize;
+use allranks_model::names::WorldSize;
 
 /// How a script ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

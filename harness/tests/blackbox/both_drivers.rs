@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use allranks::judge::{Outcome, Verdict};
-use allranks::report::{CheckRecord, Reason, Results};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::{CheckRecord, Reason};
+use allranks_report::Results;
 use regex::Regex;
 use serde::Deserialize;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::stage::Stage;
 use super::{Test, within};
-use allranks::judge::Verdict;
+use allranks_model::outcome::Verdict;
 
 /// A Python environment besides the one that has torch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Real Gloo worlds with a fault in one rank: what is said of it, and that it spoils nothing else.
 
-use allranks::judge::Outcome;
+use allranks_model::outcome::Outcome;
 
 use super::stage::{Stage, assert_reported};
 use super::{Test, with_torch};

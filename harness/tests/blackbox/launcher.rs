@@ -1,7 +1,7 @@
 //! The harness's own launcher, proved like a backend is: what must never be called a pass, and the exit code it must
 //! end with. Each row of [`TABLE`] is one trial; together they are why an exit code of 0 can be believed.
 
-use allranks::judge::{Outcome, Verdict};
+use allranks_model::outcome::{Outcome, Verdict};
 
 use super::stage::{Stage, assert_reported, check};
 use super::{Test, plain};

@@ -21,9 +21,9 @@ mod usage;
 mod vices;
 mod watch;
 
+use allranks_runner::probe;
 use std::process::ExitCode;
 
-use allranks::platform;
 use environments::Environment;
 use libtest_mimic::{Arguments, Trial};
 use stage::Stage;
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_torch {
         tell("torch", reason);
     }
-    let no_libtorch = platform::libtorch().err();
+    let no_libtorch = probe::libtorch().err();
     if let Some(reason) = &no_libtorch {
         tell("the libtorch driver", reason);
     }

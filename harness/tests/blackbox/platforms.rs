@@ -1,8 +1,8 @@
 //! Platform files meet installations: a vendor's own file with simulated devices in place of the vendor's, and packages that
 //! keep torch from being imported.
 
-use allranks::judge::{Outcome, Verdict};
-use allranks::platform::Evidence;
+use allranks_model::evidence::Evidence;
+use allranks_model::outcome::{Outcome, Verdict};
 
 use super::stage::{Ran, Stage, check, checkout};
 use super::{Test, plain, with_torch};

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use allranks::judge::{Outcome, Verdict};
+use allranks_model::outcome::{Outcome, Verdict};
 use rustix::process::Signal;
 
 use super::stage::{Running, Stage, assert_reported, check};

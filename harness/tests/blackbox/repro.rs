@@ -1,17 +1,21 @@
 //! `allranks repro`: its scripts under plain `torchrun`. They fail where the suite fails, pass where it passes, and fail
 //! where the backend is broken.
 
+use allranks_runner::probe;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use allranks::judge::{Expectations, Outcome};
-use allranks::plan::{Declared, Selection, Target, plan};
-use allranks::platform;
 use allranks::repro::{Ended, Notes, Subject, script, trial};
-use allranks::{case, world};
+use allranks_model::capability::Declared;
+use allranks_model::outcome::Outcome;
+use allranks_runner::world;
+use allranks_suite::case;
+use allranks_suite::expectation::Expectations;
+use allranks_suite::plan::{Selection, Target, plan};
+use allranks_suite::platform;
 
 use super::stage::{Ran, Stage, checkout};
 use super::{Test, slow, with_torch};
@@ -145,7 +149,7 @@ fn start(stage: &Stage, file: &str) -> Ran {
     }
     let (_, rest) = text.split_once("for r in ").unwrap();
     let ranks = rest.split(';').next().unwrap().split_whitespace();
-    let (python, ports) = (platform::python(None).path, two_ports());
+    let (python, ports) = (probe::python(None).path, two_ports());
     let port = &ports[0];
     let (ranks, size) = (ranks.clone().collect::<Vec<_>>().join(" "), ranks.count());
     let line = format!(
@@ -181,7 +185,7 @@ fn world_size(file: &str) -> usize {
 fn torchrun(stage: &Stage, file: &str, patch: Option<&str>) -> Ran {
     let ports = two_ports();
     let port = &ports[0];
-    let mut command = Command::new(platform::python(None).path);
+    let mut command = Command::new(probe::python(None).path);
     command.args(["-m", "torch.distributed.run", "--nproc-per-node"]);
     command.arg(world_size(file).to_string());
     command.args(["--master-port", &port.port.to_string(), file]);
@@ -279,9 +283,9 @@ fn hang() {
 
 /// One check of every op in every layout, mode, placement, group and pattern ends as the suite says.
 fn every_kind() {
-    let python = platform::python(None).path;
+    let python = probe::python(None).path;
     let platforms = platform::load(&[checkout().join("fixtures/platforms/cpu.yaml")]).unwrap();
-    let probed = platform::probe(&python, &platforms[0], platform::IMPORT_PATIENCE);
+    let probed = probe::probe(&python, &platforms[0], probe::IMPORT_PATIENCE);
     let torch = probed.torch.unwrap();
     let target = Target {
         platform: Arc::new(platforms[0].with_torch(Some(&torch))),
@@ -324,7 +328,11 @@ fn every_kind() {
             let port = world::lease_port().unwrap();
             let ended = trial(&python, &text, scenario.world_size, port.port, 60.0).unwrap();
             let fails = known
-                .find(&allranks::judge::Point::of(scenario, &torch, Some(check)))
+                .find(&allranks_suite::expectation::Point::of(
+                    scenario,
+                    &torch,
+                    Some(check),
+                ))
                 .is_some_and(|entry| !entry.intermittent);
             if (ended == Ended::AsExpected) == fails {
                 wrong.push(format!("{}: {ended:?}", check.id));

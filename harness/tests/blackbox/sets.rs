@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allranks::judge::Verdict;
+use allranks_model::outcome::Verdict;
 
 use super::stage::{Stage, assert_reported, check, essence};
 use super::{Test, plain, with_torch};

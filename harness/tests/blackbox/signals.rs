@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allranks::judge::{Outcome, Verdict};
+use allranks_model::outcome::{Outcome, Verdict};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, kill_process};
 

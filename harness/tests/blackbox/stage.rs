@@ -1,5 +1,6 @@
 //! A stage: a folder, a mark that every process started on it carries, and the binary to be run there.
 
+use allranks_runner::probe;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use allranks::judge::{Outcome, Verdict};
-use allranks::platform;
-use allranks::report::{CheckRecord, Results, jsonl};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::CheckRecord;
+use allranks_report::{Results, jsonl};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -102,7 +103,7 @@ impl Stage {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allranks"));
         command.args(arguments);
         // Found here, whatever folder the command will run in.
-        let python = platform::python(None).path;
+        let python = probe::python(None).path;
         if python.is_file() {
             command.env("ALLRANKS_PYTHON", std::path::absolute(python).unwrap());
         }

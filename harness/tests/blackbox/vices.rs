@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allranks::judge::{Outcome, Verdict};
+use allranks_model::outcome::{Outcome, Verdict};
 
 use super::stage::{Stage, assert_reported, check, checkout, read};
 use super::{Test, plain};

@@ -1,10 +1,10 @@
 //! `allranks watch` around real programs: verdicts on those that hang, silence on those that do not, and nothing left of
 //! either. The programs are in `fixtures/hangs/programs`.
 
+use allranks_runner::probe;
 use std::net::TcpListener;
 use std::process::Command;
 
-use allranks::platform;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -158,7 +158,7 @@ fn watching(stage: &Stage, options: &[&str], command: &[&str]) -> Command {
 }
 
 fn python() -> String {
-    let python = platform::python(None).path;
+    let python = probe::python(None).path;
     // A link into an environment must not be followed: Python knows its packages by where the link is.
     match python.is_file() {
         true => std::path::absolute(python).unwrap(),

@@ -6,6 +6,7 @@
 //!
 //! Without torch they are ignored; what looks after the index itself is not.
 
+use allranks_runner::probe;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
 use allranks::cli;
-use allranks::oracle::Class;
-use allranks::platform::{self, IMPORT_PATIENCE};
 use allranks::prove::{Fate, Index, Mutant, Panel, Plan, Proof, SHRINKING};
-use allranks::run::{self, Interrupt, Session, Settings};
-use allranks::suite::{self, Request, Suite};
-use allranks::world::Driver;
+use allranks::suite;
+use allranks::suite::{Request, Suite};
+use allranks_oracle::Class;
+use allranks_runner::probe::IMPORT_PATIENCE;
+use allranks_runner::run;
+use allranks_runner::run::{Interrupt, Session, Settings};
+use allranks_runner::world::Driver;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// What the trials of this process share: torch is imported once.
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
     if let Err(error) = std::env::set_current_dir(checkout()) {
         panic!("there is no checkout: {error}");
     }
-    let python = platform::python(None).path;
+    let python = probe::python(None).path;
     let reason = (!has_torch(&python)).then_some("needs torch");
     let on_torch = |name: &str, run: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
         Trial::test(name, run)
@@ -192,7 +195,7 @@ fn begin() -> Result<Live, String> {
         ranks_at_once: cli::ranks_at_once(),
         worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
-        driver: Driver::python(&platform::python(None).path, &out).map_err(said)?,
+        driver: Driver::python(&probe::python(None).path, &out).map_err(said)?,
         supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
         import_patience: IMPORT_PATIENCE,
         shrinking: SHRINKING,

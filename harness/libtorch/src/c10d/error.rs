@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use allranks::protocol::CallError;
+use allranks_protocol::CallError;
 use tch::TchError;
 
 use super::sys;

@@ -283,7 +283,7 @@ mod tests {
         let group = alone(folder.path());
         let tensor = Tensor::from_slice(&[1_i16]);
         let op = ReduceOp {
-            op: allranks::dtype::ReduceOp::Sum,
+            op: allranks_model::dtype::ReduceOp::Sum,
             factor: 1.0,
             tensor: None,
         };

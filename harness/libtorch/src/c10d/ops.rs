@@ -5,7 +5,7 @@
 use std::ptr;
 use std::time::Duration;
 
-use allranks::dtype;
+use allranks_model::dtype;
 use tch::Tensor;
 
 use super::error::check;

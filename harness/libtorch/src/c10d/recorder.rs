@@ -3,7 +3,7 @@
 
 use std::ptr;
 
-use allranks::protocol::RecordedOp;
+use allranks_model::flight_recorder::RecordedOp;
 use serde::Deserialize;
 
 use super::error::{check, text};

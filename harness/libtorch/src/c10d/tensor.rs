@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use allranks::dtype::DType;
+use allranks_model::dtype::DType;
 use tch::Tensor;
 
 use super::error::check;

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use allranks::protocol::Call;
+use allranks_protocol::Call;
 use tch::Tensor;
 
 use super::groups::Member;
@@ -19,7 +19,7 @@ pub struct Recorded {
     /// What it writes, if that is another.
     pub output: Option<Tensor>,
     /// Its reduce operator.
-    pub op: Option<allranks::dtype::ReduceOp>,
+    pub op: Option<allranks_model::dtype::ReduceOp>,
 }
 
 /// The calls that are gathered; others are made at once even inside a manager.
@@ -101,8 +101,8 @@ impl Library {
                 .ok_or_else(|| Error::new(Kind::Runtime, "a gathered call has no output"))
         };
         let op = ReduceOp {
-            op: first.op.unwrap_or(allranks::dtype::ReduceOp::Sum),
-            ..self.reduce_op(allranks::dtype::ReduceOp::Sum)
+            op: first.op.unwrap_or(allranks_model::dtype::ReduceOp::Sum),
+            ..self.reduce_op(allranks_model::dtype::ReduceOp::Sum)
         };
         let group = &member.group;
         match first.what {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use allranks::dtype;
-use allranks::protocol::Call;
+use allranks_model::dtype;
+use allranks_protocol::Call;
 use tch::Tensor;
 
 use super::Library;

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use allranks::names::Rank;
-use allranks::protocol::{DeviceArgument, RankRef, StoreMethod};
+use allranks_model::names::Rank;
+use allranks_model::store::StoreMethod;
+use allranks_protocol::{DeviceArgument, RankRef};
 use serde_json::{Value, json};
 
 use super::coalescing::Recorded;

@@ -1,6 +1,6 @@
 //! Point to point.
 
-use allranks::protocol::{Call, Direction, P2pCall, RankRef};
+use allranks_protocol::{Call, Direction, P2pCall, RankRef};
 use serde_json::Value;
 
 use super::groups::{Member, group_rank};

@@ -17,9 +17,9 @@ pub use verbs::not_reached;
 
 use std::collections::HashMap;
 
-use allranks::dtype;
-use allranks::dtype::DType;
-use allranks::protocol::{Call, CallResult, CallStatus, PREMUL_FACTOR};
+use allranks_model::dtype;
+use allranks_model::dtype::DType;
+use allranks_protocol::{Call, CallResult, CallStatus, PREMUL_FACTOR};
 use serde_json::Value;
 use tch::{Device, Tensor};
 

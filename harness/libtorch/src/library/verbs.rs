@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::Duration;
 
-use allranks::protocol::{Call, CallResult, CallStatus, TensorKind};
+use allranks_model::axes::TensorKind;
+use allranks_protocol::{Call, CallResult, CallStatus};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use tch::{Device, Tensor};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Question, who};
-use crate::host;
+use allranks_host as host;
 
 /// How long the tool may take; it is slow where the driver has to be woken.
 const PATIENCE: Duration = Duration::from_secs(10);

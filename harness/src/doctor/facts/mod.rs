@@ -26,8 +26,8 @@ pub use platforms::{PlatformFacts, platforms};
 pub use ports::Port;
 pub use torch::{Build, Died, Import, Plugin, TorchFacts};
 
-use crate::host::describe;
-use crate::platform::Interpreter;
+use allranks_host::describe;
+use allranks_runner::probe::Interpreter;
 
 /// Everything that is known of a machine. Serialised, it is a part of `environment.json`.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Depth, Question};
-use crate::host;
+use allranks_host as host;
 
 /// How long a name may take, longer than a name server that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(12);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Facts, Question};
-use crate::platform::{AUTOLOAD, Evidence, Observed, Platform, probe_all};
+use allranks_model::evidence::Evidence;
+use allranks_runner::probe::{AUTOLOAD, Observed, probe_all};
+use allranks_suite::platform::Platform;
 
 /// A platform that was looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use serde::Serialize;
 
 use super::who;
-use crate::host::{Voice, listeners, voice};
+use allranks_host::{Voice, listeners, voice};
 
 /// Where torchrun's ranks and agents meet if nobody says otherwise.
 const DEFAULTS: [u16; 2] = [29400, 29500];

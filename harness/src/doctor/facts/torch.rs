@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use serde::{Deserialize, Serialize};
 
 use super::{Depth, Question};
-use crate::host;
-use crate::platform::{AUTOLOAD, EntryPoint, Interpreter};
+use allranks_host as host;
+use allranks_runner::probe::{AUTOLOAD, EntryPoint, Interpreter};
 
 const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
 const MARK: &str = "ALLRANKS-DOCTOR ";

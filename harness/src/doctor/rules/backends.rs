@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Severity::{Note, Warning};
 use super::super::{Facts, Finding, Plugin};
-use crate::platform::{AUTOLOAD, EntryPoint};
+use allranks_runner::probe::{AUTOLOAD, EntryPoint};
 
 /// Torch's own group that completes without communicating.
 const FAKE: &str = "fake";

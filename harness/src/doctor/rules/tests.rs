@@ -9,8 +9,8 @@ use super::super::{
     PlatformFacts, Plugin, Port, Severity, Space, TorchFacts, Use,
 };
 use super::findings;
-use crate::platform::EntryPoint;
 use Severity::{Fault, Note, Warning};
+use allranks_runner::probe::EntryPoint;
 
 fn interface(name: &str, address: &str) -> Interface {
     Interface {

@@ -2,7 +2,8 @@
 
 use super::super::Severity::{Fault, Note};
 use super::super::{Died, Facts, Finding, Import, TorchFacts};
-use crate::platform::{AUTOLOAD, EntryPoint, remedy, torch_version};
+use allranks_model::version::torch_version;
+use allranks_runner::probe::{AUTOLOAD, EntryPoint, remedy};
 
 /// The oldest torch the driver works with.
 const OLDEST: semver::Version = semver::Version::new(2, 4, 0);

@@ -1,0 +1,128 @@
+//! The verdict on a job that hangs: which rank, where, why, what to try.
+//!
+//! In: [`Evidence`], what is known of every rank at a moment, from whatever source. Out: a [`Diagnosis`]. Nothing here
+//! looks at a process, a socket or a clock. Rules are asked in order, causes before effects, and each is a function from
+//! evidence to a verdict or none; a rule that lacks its facts says nothing, and what nobody can prove is
+//! [`Kind::Unknown`]. A rank that waits is never the culprit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `evidence` | what is known |
+//! //! | `rendezvous` | ranks that do not meet |
+//! | `groups`, `collectives` | ranks that contradict each other, by `ledger` |
+//! | `waiting` | who waits for whom |
+//! | `recorded` | what the backend's own records have under way |
+//! | `errors` | what the texts of errors tell |
+//! | `advice` | what to do |
+//! //! | [`logs`] | evidence from what ranks have written |
+//!
+//! A new kind: a variant of [`Kind`], its lines in `advice`, and a rule that says it.
+
+mod advice;
+mod collectives;
+mod errors;
+mod evidence;
+mod groups;
+mod ledger;
+pub mod logs;
+mod recorded;
+mod rendezvous;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use errors::{Told, told};
+pub use evidence::{
+    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
+};
+
+use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::names::Rank;
+use allranks_model::record::RankLine;
+
+/// The verdict on a job of which nothing has moved for a while.
+#[must_use]
+pub fn diagnose(evidence: &Evidence) -> Diagnosis {
+    let meeting = rendezvous::contradiction(evidence);
+    let chain = waiting::end_of_chain(evidence);
+    let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
+    // Whoever contradicts the others may well die or wait in a circle because of it.
+    let in_order = [
+        meeting.clone().filter(is_proved),
+        contradiction(evidence),
+        waiting::unmatched(evidence),
+        chain.clone().filter(is_proved),
+        chain,
+        meeting,
+        waiting::lost(evidence),
+    ];
+    let told = in_order.into_iter().flatten().next();
+    let told = told.or_else(|| recorded::under_way(evidence));
+    let mut told = told.unwrap_or_else(|| unknown(evidence));
+    told.evidence.extend(recorded::lines(evidence));
+    told
+}
+
+/// What ranks contradict each other in, whether anything hangs or not.
+#[must_use]
+pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+    groups::contradiction(evidence).or_else(|| collectives::contradiction(evidence))
+}
+
+fn unknown(evidence: &Evidence) -> Diagnosis {
+    let summary = format!(
+        "nothing has moved for {:.1} s, and the evidence does not say why",
+        evidence.still.as_secs_f64()
+    );
+    conclude(
+        evidence,
+        Kind::Unknown,
+        Confidence::None,
+        Vec::new(),
+        summary,
+    )
+}
+
+/// A verdict; every rank that is in a call with others and is not a culprit is a victim.
+fn conclude(
+    evidence: &Evidence,
+    kind: Kind,
+    confidence: Confidence,
+    culprits: Vec<Rank>,
+    summary: String,
+) -> Diagnosis {
+    let waits = |sight: &&Sight| {
+        sight
+            .now()
+            .is_some_and(|what| !matches!(what, What::Own(_)))
+    };
+    let victims = evidence
+        .ranks
+        .iter()
+        .filter(waits)
+        .map(|sight| sight.rank)
+        .filter(|rank| !culprits.contains(rank))
+        .collect();
+    Diagnosis {
+        kind,
+        after_s: evidence.still.as_secs_f64(),
+        confidence,
+        culprits,
+        victims,
+        summary,
+        evidence: Vec::new(),
+        refuted_by: advice::refutation(kind).to_owned(),
+        advice: advice::advice(kind)
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect(),
+        places: evidence
+            .ranks
+            .iter()
+            .map(|sight| RankLine {
+                rank: sight.rank,
+                text: sight.place(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,151 @@
+//! Who has not come to where the others wait. Ranks of one job are taken to go through the same phases; where that is
+//! not seen, nothing is said.
+
+use std::collections::BTreeMap;
+
+use super::job::{Job, Logged};
+use super::phase::Nature;
+use crate::{Told, told};
+use allranks_model::names::Rank;
+
+/// Seconds that a rank has to write on after the others have come to wait, to be called moving.
+const MOVING: f64 = 1.0;
+
+/// A place at which ranks wait for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// The phase.
+    pub(super) place: String,
+    /// Whether it is the meeting.
+    pub(super) is_init: bool,
+    /// Who waits there.
+    pub(super) waiting: Vec<Rank>,
+    /// Who has not come.
+    pub(super) late: Vec<Rank>,
+    /// Whether those who have not come were at something of their own, or wrote on, and nobody has given up on them.
+    pub(super) on_the_way: bool,
+}
+
+/// The place at which most ranks wait for others that have not come.
+pub(super) fn behind(job: &Job) -> Option<Behind> {
+    let half = job.ranks.len() / 2;
+    let mut crowds: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
+    for (rank, logged) in &job.ranks {
+        if let Some(step) = logged.step() {
+            let times = logged.times(&step.key);
+            crowds.entry((&step.key, times)).or_default().push(*rank);
+        }
+    }
+    let waits = |(_, ranks): &(&(&str, usize), &Vec<u32>)| {
+        let by_nature = job.ranks[&ranks[0]]
+            .step()
+            .is_some_and(|step| step.nature.waits());
+        // What most ranks do not come out of is no work of their own.
+        by_nature || ranks.len() > half
+    };
+    let ((key, times), waiting) = crowds
+        .iter()
+        .filter(waits)
+        .max_by_key(|(_, ranks)| ranks.len())?;
+    let step = job.ranks[&waiting[0]].step()?;
+    let waits_itself = |logged: &Logged| logged.step().is_some_and(|step| step.nature.waits());
+    let late: Vec<u32> = match step.nature {
+        Nature::Message { sends, peer } => {
+            let answers = |rank: &u32| {
+                messages(job, peer, !sends, *rank) >= messages(job, *rank, sends, peer)
+            };
+            let is_late = !waits_itself(job.ranks.get(&peer)?) && !waiting.iter().all(answers);
+            is_late.then_some(peer).into_iter().collect()
+        }
+        Nature::Init
+        | Nature::NewGroup(_)
+        | Nature::Collective(_)
+        | Nature::Destroy
+        | Nature::Own => job
+            .ranks
+            .iter()
+            .filter(|(_, logged)| logged.times(key) < *times && !waits_itself(logged))
+            .map(|(rank, _)| *rank)
+            .collect(),
+    };
+    let is_minority = late.len() * 2 < job.ranks.len();
+    let on_the_same_way = || {
+        late.iter()
+            .all(|rank| is_prefix(&job.ranks[rank], &job.ranks[&waiting[0]]))
+    };
+    let named = matches!(step.nature, Nature::Message { .. });
+    if late.is_empty() || late.len() > waiting.len() || !(named || is_minority || on_the_same_way())
+    {
+        return None;
+    }
+    // What is missing in a log that ends within a line may be in a buffer.
+    if late.iter().any(|rank| job.ranks[rank].story.is_torn) {
+        return None;
+    }
+    let gave_up = job.ranks.values().any(|logged| {
+        let mut words = logged.story.last_words();
+        words.any(|error| told(error) == Told::Effect)
+    });
+    let at_own = |rank: &u32| job.ranks[rank].step().is_some();
+    let moves = |rank: &u32| {
+        let last = job.ranks[rank].story.last?;
+        let begun = |waiting: &u32| job.ranks[waiting].step()?.moment;
+        let since = |waiting: &u32| last.since(begun(waiting)?);
+        let least = waiting.iter().map(since).collect::<Option<Vec<f64>>>()?;
+        let after_all = least.into_iter().all(|seconds| seconds >= MOVING);
+        Some(after_all && job.last?.since(last)? < MOVING)
+    };
+    let on_the_way = !gave_up
+        && late
+            .iter()
+            .all(|rank| at_own(rank) || moves(rank) == Some(true));
+    Some(Behind {
+        place: step.name.clone(),
+        is_init: step.nature == Nature::Init,
+        waiting: waiting.iter().copied().map(Rank).collect(),
+        late: late.into_iter().map(Rank).collect(),
+        on_the_way,
+    })
+}
+
+/// How many messages a rank has begun to send to, or receive from, another.
+fn messages(job: &Job, rank: u32, sending: bool, other: u32) -> usize {
+    let is_one = |nature: &Nature| matches!(nature, Nature::Message { sends, peer } if *sends == sending && *peer == other);
+    let begun = job
+        .ranks
+        .get(&rank)
+        .into_iter()
+        .flat_map(|logged| &logged.begun);
+    begun.filter(|step| is_one(&step.nature)).count()
+}
+
+/// Whether a rank has begun what the other has begun before it, and said something at all.
+fn is_prefix(one: &Logged, other: &Logged) -> bool {
+    let pairs = one.begun.iter().zip(&other.begun);
+    !one.begun.is_empty()
+        && one.begun.len() <= other.begun.len()
+        && pairs.into_iter().all(|(one, other)| one.key == other.key)
+}
+
+/// Ranks that have come out of a meeting which most others are still in.
+pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
+    let in_it = |logged: &Logged| {
+        logged
+            .step()
+            .is_some_and(|step| step.nature == Nature::Init)
+    };
+    let had_it = |logged: &Logged| logged.begun.iter().any(|step| step.nature == Nature::Init);
+    let (inside, rest): (Vec<_>, Vec<_>) = job.ranks.iter().partition(|(_, logged)| in_it(logged));
+    let out: Vec<Rank> = rest
+        .iter()
+        .filter(|(_, logged)| had_it(logged) && logged.story.cause().is_none())
+        .map(|(rank, _)| Rank(**rank))
+        .collect();
+    let is_few = !out.is_empty() && out.len() < inside.len() && out.len() == rest.len();
+    is_few.then(|| {
+        (
+            out,
+            inside.into_iter().map(|(rank, _)| Rank(*rank)).collect(),
+        )
+    })
+}

@@ -1,0 +1,82 @@
+//! The verdict from what ranks have written, and nothing else.
+//!
+//! In: files, folders, or a stream. Out: a [`Report`]. Logs are cut, buffered and silent about much, so what they show
+//! is likely and not proved, unless an error names its own cause; a rank that waits, or whose error says that others
+//! went away, is never the culprit.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `source` | files, and what is read of them |
+//! | `owner` | whose a file is, by its name |
+//! | `line` | one line: whose, when, what |
+//! | `moment` | times at the start of lines |
+//! | `phase` | `Before X`, `After X`, and what X is |
+//! | `failure` | tracebacks, and what torch says of others |
+//! | `environment` | `MASTER_PORT=29500` |
+//! | `launcher` | torchrun's table of failures |
+//! | `watchdog` | the numbers in the lines of NCCL's watchdog |
+//! | `story` | everything one rank wrote, in order |
+//! | `job` | all stories, as evidence for the rules |
+//! | `behind` | who has not come to where the others wait |
+//! | `verdict` | which rule counts |
+//!
+//! A new kind of line: a reader beside `watchdog`, asked in `story`.
+
+mod behind;
+mod environment;
+mod failure;
+mod job;
+mod launcher;
+mod line;
+mod moment;
+mod owner;
+mod phase;
+mod source;
+mod story;
+mod verdict;
+mod watchdog;
+
+use serde::Serialize;
+
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::record::RankLine;
+pub use source::{LogError, Source, read};
+
+/// Format of a report as JSON.
+const FORMAT: u32 = 1;
+
+/// What logs show.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Format of this.
+    pub format: u32,
+    /// What is wrong; none if the logs show nothing wrong.
+    pub verdict: Option<Diagnosis>,
+    /// Where every rank is, if there is no verdict that says it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<RankLine>,
+    /// How the logs were read, where that needs saying.
+    pub notes: Vec<String>,
+}
+
+/// What these logs show.
+///
+/// # Errors
+/// No line of them belongs to a rank, or they say nothing of where ranks are.
+pub fn report(sources: &[Source]) -> Result<Report, LogError> {
+    let (job, notes) = job::Job::of(sources)?;
+    if job.is_silent() {
+        return Err(LogError::Silent);
+    }
+    let verdict = verdict::verdict(&job);
+    let places = match &verdict {
+        Some(_) => Vec::new(),
+        None => job.places(),
+    };
+    Ok(Report {
+        format: FORMAT,
+        verdict,
+        places,
+        notes,
+    })
+}

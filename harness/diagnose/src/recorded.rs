@@ -1,0 +1,393 @@
+//! What the backend's own records (torch's flight recorder) have under way on each rank. They see into calls that nobody
+//! else does, such as messages on a device's streams, but not what is over: so they make a verdict likely and never prove it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::evidence::{Evidence, Sight, What, list};
+use super::ledger::majority;
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::flight_recorder::RecordedOp;
+use allranks_model::names::Rank;
+
+/// The verdict that the records allow.
+#[must_use]
+pub fn under_way(evidence: &Evidence) -> Option<Diagnosis> {
+    let told = contradiction(evidence)
+        .or_else(|| crossed_messages(evidence))
+        .or_else(|| crossed_collectives(evidence))
+        .or_else(|| left_in_teardown(evidence))?;
+    let Told {
+        kind,
+        culprits,
+        summary,
+    } = told;
+    Some(conclude(
+        evidence,
+        kind,
+        Confidence::Likely,
+        culprits,
+        summary,
+    ))
+}
+
+/// Every record, for people: who has the same is named together.
+#[must_use]
+pub fn lines(evidence: &Evidence) -> Vec<String> {
+    let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
+    for sight in &evidence.ranks {
+        for op in &sight.recorded {
+            lines.entry(op.to_string()).or_default().push(sight.rank);
+        }
+    }
+    let said = |(line, ranks): (String, Vec<Rank>)| {
+        format!("flight recorder of rank {}: {line}", list(&ranks))
+    };
+    lines.into_iter().map(said).collect()
+}
+
+struct Told {
+    kind: Kind,
+    culprits: Vec<Rank>,
+    summary: String,
+}
+
+/// Ranks that have different collectives under way as the same number of a group.
+fn contradiction(evidence: &Evidence) -> Option<Told> {
+    let mut by_number: BTreeMap<(&str, u64), BTreeMap<Rank, &str>> = BTreeMap::new();
+    for sight in &evidence.ranks {
+        for op in collectives(sight) {
+            let ranks = by_number.entry((&op.group, op.number)).or_default();
+            ranks.insert(sight.rank, &op.op);
+        }
+    }
+    by_number.into_iter().find_map(|((group, number), ops)| {
+        let names: BTreeSet<&str> = ops.values().copied().collect();
+        if names.len() < 2 {
+            return None;
+        }
+        let names: Vec<&str> = names.into_iter().collect();
+        let summary = format!(
+            "collective number {number} of group {group} is {} on different ranks",
+            names.join(" and ")
+        );
+        Some(Told {
+            kind: Kind::CollectiveMismatch,
+            culprits: odd_ones(&ops),
+            summary,
+        })
+    })
+}
+
+/// Two ranks that each have a message to or from the other under way, and only behind it what the other's is waiting for. A
+/// backend that carries out the messages of a pair in the order in which they are issued ends neither.
+fn crossed_messages(evidence: &Evidence) -> Option<Told> {
+    let first: Vec<(Rank, Way<'_>, u64)> = evidence
+        .ranks
+        .iter()
+        .flat_map(|sight| {
+            firsts(sight)
+                .into_iter()
+                .map(|(way, number)| (sight.rank, way, number))
+        })
+        .collect();
+    first.iter().find_map(|(rank, way, number)| {
+        let crossed = |other: &&(Rank, Way<'_>, u64)| {
+            let (peer, theirs, at) = other;
+            let is_behind = |rank: Rank, answer: Way<'_>, after: u64| {
+                let sight = evidence.ranks.iter().find(|sight| sight.rank == rank);
+                sight.is_some_and(|sight| {
+                    ways(sight).any(|(way, number)| way == answer && number > after)
+                })
+            };
+            *theirs == Way { own: way.peer, peer: way.own, ..*way }
+                && is_behind(*peer, way.answer(), *at)
+                && is_behind(*rank, theirs.answer(), *number)
+        };
+        let (peer, ..) = first.iter().find(crossed)?;
+        let does = if way.sends { "send to" } else { "receive from" };
+        let summary = format!(
+            "rank {rank} and rank {peer} both {does} each other first, and neither message ends before the other side's next one"
+        );
+        Some(Told {
+            kind: Kind::CyclicWait,
+            culprits: vec![*rank, *peer],
+            summary,
+        })
+    })
+}
+
+/// Ranks that have the same collectives of two groups under way, and issued them in different orders.
+fn crossed_collectives(evidence: &Evidence) -> Option<Told> {
+    type Pair<'a> = [(&'a str, u64); 2];
+    let mut orders: BTreeMap<Pair<'_>, BTreeMap<Rank, bool>> = BTreeMap::new();
+    for sight in &evidence.ranks {
+        let all: Vec<(&str, u64)> = collectives(sight)
+            .map(|op| (op.group.as_str(), op.number))
+            .collect();
+        for (place, one) in all.iter().enumerate() {
+            for other in all[place + 1..].iter().filter(|other| other.0 != one.0) {
+                let mut pair = [*one, *other];
+                pair.sort_unstable();
+                let is_sorted = pair[0] == *one;
+                orders
+                    .entry(pair)
+                    .or_default()
+                    .insert(sight.rank, is_sorted);
+            }
+        }
+    }
+    orders.into_iter().find_map(|([one, other], ranks)| {
+        let differ = ranks.values().any(|sorted| *sorted) && ranks.values().any(|sorted| !sorted);
+        differ.then(|| Told {
+            kind: Kind::CyclicWait,
+            culprits: odd_ones(&ranks),
+            summary: format!(
+                "ranks issued collective number {} of group {} and number {} of group {} in different orders, and both are under way",
+                one.1, one.0, other.1, other.0
+            ),
+        })
+    })
+}
+
+/// A rank that tears down while something of its own is under way.
+fn left_in_teardown(evidence: &Evidence) -> Option<Told> {
+    evidence.ranks.iter().find_map(|sight| {
+        let op = sight.recorded.first()?;
+        let Some(What::Destroy(group)) = sight.now() else {
+            return None;
+        };
+        Some(Told {
+            kind: Kind::TeardownStuck,
+            culprits: vec![sight.rank],
+            summary: format!(
+                "rank {} tears down {group} while its {} number {} of group {} is under way",
+                sight.rank, op.op, op.number, op.group
+            ),
+        })
+    })
+}
+
+/// Those who are not with the majority; all of them where there is none.
+fn odd_ones<T: PartialEq>(ranks: &BTreeMap<Rank, T>) -> Vec<Rank> {
+    let common = majority(ranks.values());
+    let is_odd = |one: &T| common.is_none_or(|common| common != one);
+    let odd = ranks.iter().filter(|(_, one)| is_odd(one));
+    odd.map(|(rank, _)| *rank).collect()
+}
+
+/// From whom a message goes to whom, by their ranks in the group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Way<'a> {
+    group: &'a str,
+    own: u32,
+    peer: u32,
+    sends: bool,
+}
+
+impl Way<'_> {
+    /// What the other side must do.
+    fn answer(self) -> Self {
+        Self {
+            own: self.peer,
+            peer: self.own,
+            sends: !self.sends,
+            ..self
+        }
+    }
+}
+
+/// `send 0->1`, `recv 0<-1`: the rank's own place in the group, then its peer's.
+static MESSAGE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^(send|recv) (\d+)(?:->|<-)(\d+)$").ok());
+
+fn as_message(op: &RecordedOp) -> Option<Way<'_>> {
+    let found = MESSAGE.as_ref()?.captures(&op.op)?;
+    Some(Way {
+        group: &op.group,
+        own: found[2].parse().ok()?,
+        peer: found[3].parse().ok()?,
+        sends: &found[1] == "send",
+    })
+}
+
+fn ways(sight: &Sight) -> impl Iterator<Item = (Way<'_>, u64)> {
+    let of = |op| as_message(op).map(|way| (way, op.number));
+    sight.recorded.iter().filter_map(of)
+}
+
+/// The first message under way with each peer of each group; none where a batch has several at once.
+fn firsts(sight: &Sight) -> Vec<(Way<'_>, u64)> {
+    let mut pairs: BTreeMap<(&str, u32), Vec<(Way<'_>, u64)>> = BTreeMap::new();
+    for (way, number) in ways(sight) {
+        let all = pairs.entry((way.group, way.peer)).or_default();
+        all.push((way, number));
+    }
+    let mut firsts = Vec::new();
+    for all in pairs.values() {
+        let first = all.iter().map(|(_, number)| *number).min();
+        let at_once: Vec<_> = all
+            .iter()
+            .filter(|(_, number)| Some(*number) == first)
+            .collect();
+        if let [one] = at_once[..] {
+            firsts.push(*one);
+        }
+    }
+    firsts
+}
+
+/// What every member of a group must have under the same number: no message, which Gloo's records call `send`, `recv` and
+/// `recvAnySource` without saying whose it is, and no batch.
+fn collectives(sight: &Sight) -> impl Iterator<Item = &RecordedOp> {
+    let is_other = |op: &RecordedOp| {
+        ["send", "recv", "coalesced"]
+            .iter()
+            .any(|other| op.op.starts_with(other))
+    };
+    sight.recorded.iter().filter(move |op| !is_other(op))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Deed, Process, diagnose};
+    use std::time::Duration;
+
+    /// A rank in a call that nobody can look into; each op as `op number of group`.
+    fn rank(number: u32, ops: &[(&str, u64, &str)]) -> Sight {
+        Sight {
+            process: Process::Running,
+            doing: Some((deed(What::Own("python".into())), Duration::from_secs(5))),
+            recorded: ops.iter().map(|op| record(*op)).collect(),
+            ..Sight::unknown(Rank(number))
+        }
+    }
+
+    fn deed(what: What) -> Deed {
+        Deed {
+            what,
+            at: String::new(),
+        }
+    }
+
+    fn record((op, number, group): (&str, u64, &str)) -> RecordedOp {
+        RecordedOp {
+            op: op.into(),
+            group: group.into(),
+            number,
+            inputs: Vec::new(),
+            state: "scheduled".into(),
+        }
+    }
+
+    fn told(ranks: Vec<Sight>) -> Option<(Kind, Vec<u32>)> {
+        let evidence = Evidence {
+            ranks,
+            ..Evidence::default()
+        };
+        let told = under_way(&evidence)?;
+        assert_eq!(told.confidence, Confidence::Likely);
+        Some((told.kind, told.culprits.iter().map(|rank| rank.0).collect()))
+    }
+
+    #[test]
+    fn other_collectives_of_one_number_contradict_each_other() {
+        let ranks = |ops: &[&str]| {
+            let ranks = (0..).zip(ops);
+            ranks
+                .map(|(number, op)| rank(number, &[(op, 1, "0 default_pg")]))
+                .collect()
+        };
+        let mismatch = |culprits: &[u32]| Some((Kind::CollectiveMismatch, culprits.to_vec()));
+        assert_eq!(told(ranks(&["all_reduce", "broadcast"])), mismatch(&[0, 1]));
+        assert_eq!(
+            told(ranks(&["all_reduce", "all_reduce", "broadcast"])),
+            mismatch(&[2])
+        );
+        assert_eq!(told(ranks(&["all_reduce", "all_reduce"])), None);
+        assert_eq!(told(ranks(&["send", "recv"])), None);
+    }
+
+    #[test]
+    fn who_both_send_first_are_told_from_who_answer_each_other() {
+        let world = "0 default_pg";
+        let sends = rank(0, &[("send 0->1", 4394, world), ("recv 0<-1", 4401, world)]);
+        let also = rank(1, &[("send 1->0", 4394, world), ("recv 1<-0", 4401, world)]);
+        let answers = rank(1, &[("recv 1<-0", 4394, world), ("send 1->0", 4401, world)]);
+        let elsewhere = rank(
+            1,
+            &[("send 1->0", 4394, "1 side"), ("recv 1<-0", 4401, "1 side")],
+        );
+        let circle = Some((Kind::CyclicWait, vec![0, 1]));
+        assert_eq!(told(vec![sends.clone(), also]), circle);
+        assert_eq!(told(vec![sends.clone(), answers]), None);
+        assert_eq!(told(vec![sends.clone(), elsewhere]), None);
+        // What would answer is not under way: it may be over, or never come.
+        let once = rank(1, &[("send 1->0", 4394, world)]);
+        assert_eq!(told(vec![sends, once]), None);
+        // A batch has both at once.
+        let batch = [
+            ("send 0->1", 3, world),
+            ("recv 0<-1", 3, world),
+            ("recv 0<-1", 4, world),
+        ];
+        let other = [
+            ("send 1->0", 3, world),
+            ("recv 1<-0", 3, world),
+            ("recv 1<-0", 4, world),
+        ];
+        assert_eq!(told(vec![rank(0, &batch), rank(1, &other)]), None);
+        // Both receive before they send.
+        let receives = rank(0, &[("recv 0<-1", 1, world), ("send 0->1", 2, world)]);
+        let also = rank(1, &[("recv 1<-0", 1, world), ("send 1->0", 2, world)]);
+        assert_eq!(told(vec![receives, also]), circle);
+    }
+
+    #[test]
+    fn two_groups_in_different_orders_are_a_circle() {
+        let (one, two) = (("all_reduce", 18, "1 a"), ("all_reduce", 18, "2 b"));
+        let circle = |culprits: &[u32]| Some((Kind::CyclicWait, culprits.to_vec()));
+        let (there, back) = (
+            |number| rank(number, &[one, two]),
+            |number| rank(number, &[two, one]),
+        );
+        assert_eq!(told(vec![there(0), back(1)]), circle(&[0, 1]));
+        assert_eq!(told(vec![there(0), there(1), back(2)]), circle(&[2]));
+        assert_eq!(told(vec![there(0), there(1)]), None);
+    }
+
+    #[test]
+    fn who_tears_down_what_is_under_way_is_stuck() {
+        let leaving = Sight {
+            doing: Some((deed(What::Destroy("gone".into())), Duration::from_secs(5))),
+            ..rank(0, &[("all_reduce", 2, "2 undefined")])
+        };
+        assert_eq!(
+            told(vec![leaving, rank(1, &[])]),
+            Some((Kind::TeardownStuck, vec![0]))
+        );
+    }
+
+    #[test]
+    fn what_is_proved_otherwise_goes_before_and_the_records_are_quoted() {
+        let gone = Sight {
+            process: Process::Ended("signal 9 (SIGKILL)".into()),
+            ..Sight::unknown(Rank(1))
+        };
+        let recorded = rank(0, &[("all_reduce", 3, "0 default_pg")]);
+        let evidence = Evidence {
+            ranks: vec![recorded, gone],
+            ..Evidence::default()
+        };
+        let line =
+            "flight recorder of rank 0: all_reduce number 3 of group 0 default_pg, is scheduled";
+        assert_eq!(
+            diagnose(&evidence).evidence.last().map(String::as_str),
+            Some(line)
+        );
+    }
+}

@@ -1,0 +1,469 @@
+//! The meeting: ranks must agree on where they meet, how many they are and who is who, and somebody must listen there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::errors::{Told, told};
+use super::evidence::{Deed, Evidence, Meeting, Process, Sight, What, list};
+use super::ledger::majority;
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::names::Rank;
+
+/// One rank on its way into the world, or in it.
+struct Comer<'a> {
+    sight: &'a Sight,
+    meeting: &'a Meeting,
+    /// Whether it is still on the way.
+    waits: bool,
+}
+
+impl Comer<'_> {
+    /// Whether it says that it is another rank than the launcher made it.
+    fn disobeys(&self) -> bool {
+        self.meeting.rank != self.sight.rank.0
+    }
+}
+
+/// What is wrong with a meeting that does not come about.
+#[must_use]
+pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+    if let Some(spoken) = spoken(evidence) {
+        return Some(spoken);
+    }
+    let comers: Vec<Comer<'_>> = evidence.ranks.iter().filter_map(comer).collect();
+    let is_over = !comers
+        .iter()
+        .any(|comer| comer.waits || failed(comer.sight));
+    let worlds = |comer: &Comer<'_>| inits(comer.sight).count();
+    let same_world = comers
+        .windows(2)
+        .all(|pair| worlds(&pair[0]) == worlds(&pair[1]));
+    let scene = Scene { evidence, comers };
+    if is_over {
+        // Some backends let everybody in; then worlds of different sizes live side by side.
+        let somebody_waits = evidence.ranks.iter().any(is_held);
+        return match same_world && somebody_waits {
+            true => scene.size().or_else(|| scene.beyond()),
+            false => None,
+        };
+    }
+    scene
+        .size()
+        .or_else(|| scene.place())
+        .or_else(|| scene.identity())
+        .or_else(|| scene.port())
+        .or_else(|| scene.desert())
+        .or_else(|| scene.absence())
+        .or_else(|| scene.failure())
+}
+
+/// Errors that name their cause.
+fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
+    let mut by_cause: Vec<(Kind, String, Vec<Rank>)> = Vec::new();
+    for sight in &evidence.ranks {
+        for error in &sight.errors {
+            let (kind, what) = match told(error) {
+                Told::EnvironmentMissing(name) => (
+                    Kind::EnvironmentMissing,
+                    format!("lacks the environment variable {name}"),
+                ),
+                Told::BackendMissing(name) => {
+                    (Kind::BackendMissing, format!("has no backend `{name}`"))
+                }
+                Told::DeviceBinding(device) => (
+                    Kind::DeviceBinding,
+                    format!("uses a group that has no backend for device `{device}`"),
+                ),
+                Told::Unreachable(host) => (
+                    Kind::MasterUnreachable,
+                    format!("cannot reach the host `{host}`"),
+                ),
+                Told::AddressInUse(_) | Told::Effect | Told::Cause => continue,
+            };
+            match by_cause
+                .iter_mut()
+                .find(|(one, text, _)| *one == kind && *text == what)
+            {
+                Some((.., ranks)) if ranks.contains(&sight.rank) => {}
+                Some((.., ranks)) => ranks.push(sight.rank),
+                None => by_cause.push((kind, what, vec![sight.rank])),
+            }
+        }
+    }
+    let (kind, what, mut ranks) = by_cause.into_iter().next()?;
+    if kind == Kind::DeviceBinding {
+        ranks = with_fellows(evidence, ranks);
+    }
+    let summary = format!("rank {} {what}", list(&ranks));
+    let quoted = |rank: &Rank| {
+        let sight = evidence.ranks.iter().find(|sight| sight.rank == *rank)?;
+        let error = sight
+            .errors
+            .iter()
+            .find(|error| told(error) != Told::Effect)?;
+        Some(format!(
+            "rank {rank} raised {}",
+            error.lines().next().unwrap_or_default()
+        ))
+    };
+    let facts = ranks.iter().filter_map(quoted).collect();
+    Some(conclude(evidence, kind, Confidence::Proved, ranks, summary).because(facts))
+}
+
+/// A group that has no backend for its device has none on any member. Whoever raises first closes its connections; the
+/// others may still be in there, and what they raise then is that these are closed.
+fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
+    let group = |sight: &Sight| match sight.stands() {
+        Some(What::NewGroup(members)) => Some(members.clone()),
+        _ => None,
+    };
+    let named = |sight: &&Sight| ranks.contains(&sight.rank);
+    let groups: Vec<Vec<Rank>> = (evidence.ranks.iter().filter(named))
+        .filter_map(group)
+        .collect();
+    for sight in &evidence.ranks {
+        let is_fellow =
+            group(sight).is_some_and(|own| own.contains(&sight.rank) && groups.contains(&own));
+        if is_fellow && !ranks.contains(&sight.rank) {
+            ranks.push(sight.rank);
+        }
+    }
+    ranks.sort_unstable();
+    ranks
+}
+
+fn is_init(what: &What) -> bool {
+    matches!(what, What::Init(_))
+}
+
+fn inits(sight: &Sight) -> impl Iterator<Item = &Deed> {
+    sight.entered().filter(|deed| is_init(&deed.what))
+}
+
+/// Whether it is in something with others, or was when that failed.
+fn is_held(sight: &Sight) -> bool {
+    sight
+        .stands()
+        .is_some_and(|what| !matches!(what, What::Own(_)))
+}
+
+fn comer(sight: &Sight) -> Option<Comer<'_>> {
+    let waits = sight.now().is_some_and(is_init);
+    let last = inits(sight).last()?;
+    let What::Init(meeting) = &last.what else {
+        return None;
+    };
+    Some(Comer {
+        sight,
+        meeting,
+        waits,
+    })
+}
+
+/// Whether a rank came back from its last `init_process_group` with an error.
+fn failed(sight: &Sight) -> bool {
+    let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
+    is_last && !sight.errors.is_empty()
+}
+
+struct Scene<'a> {
+    evidence: &'a Evidence,
+    comers: Vec<Comer<'a>>,
+}
+
+impl Scene<'_> {
+    fn verdict(&self, kind: Kind, culprits: Vec<Rank>, summary: String) -> Diagnosis {
+        conclude(self.evidence, kind, Confidence::Proved, culprits, summary).because(self.said())
+    }
+
+    /// What every rank says of the meeting, each thing once.
+    fn said(&self) -> Vec<String> {
+        let mut told: Vec<(String, Vec<Rank>)> = Vec::new();
+        for comer in &self.comers {
+            let one = comer.meeting;
+            let text = format!(
+                "{} at {}, world size {}",
+                one.method, one.place, one.world_size
+            );
+            match told.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, ranks)) => ranks.push(comer.sight.rank),
+                None => told.push((text, vec![comer.sight.rank])),
+            }
+        }
+        told.into_iter()
+            .map(|(text, ranks)| format!("rank {} means to meet by {text}", list(&ranks)))
+            .collect()
+    }
+
+    /// Those who have another value than most, or than the launcher told them.
+    fn odd<T: PartialEq>(&self, value: impl Fn(&Meeting) -> T) -> Option<Vec<&Comer<'_>>> {
+        let comers = self.comers.iter();
+        let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
+        let common = majority(values.iter());
+        let others = values.iter().zip(comers);
+        let odd: Vec<_> = others
+            .filter(|(value, _)| Some(*value) != common)
+            .map(|(_, comer)| comer)
+            .collect();
+        (!odd.is_empty()).then_some(odd)
+    }
+
+    /// Sizes of the world. Whoever believes in a smaller one is through before the others have come.
+    fn size(&self) -> Option<Diagnosis> {
+        if let Some(all) = self.too_few_for_all() {
+            return Some(all);
+        }
+        let mut odd = self.odd(|meeting| meeting.world_size)?;
+        // Without a majority, as many processes as there are decide.
+        if odd.len() == self.comers.len() && self.evidence.is_whole {
+            let truth = self.evidence.ranks.len() as u32;
+            let wrong: Vec<_> = odd
+                .iter()
+                .copied()
+                .filter(|comer| comer.meeting.world_size != truth)
+                .collect();
+            if !wrong.is_empty() {
+                odd = wrong;
+            }
+        }
+        let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
+        let who = list(&culprits);
+        // As many as they are, they can make their world by themselves.
+        let alone = odd
+            .iter()
+            .all(|comer| comer.meeting.world_size as usize <= odd.len());
+        let sizes: BTreeSet<u32> = odd.iter().map(|comer| comer.meeting.world_size).collect();
+        let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+        let sizes = sizes.join(", ");
+        let (kind, summary) = match alone {
+            true => (
+                Kind::SplitWorld,
+                format!("rank {who} has made a world of {sizes} without the others"),
+            ),
+            false => (
+                Kind::WorldSizeDisagreement,
+                format!("rank {who} believes in a world of {sizes}"),
+            ),
+        };
+        Some(self.verdict(kind, culprits, summary))
+    }
+
+    /// All believe in one world that has no place for some of them.
+    fn too_few_for_all(&self) -> Option<Diagnosis> {
+        let size = self.comers.first()?.meeting.world_size;
+        let agree = self.comers.iter().all(|one| one.meeting.world_size == size);
+        let has_no_place = |one: &&Comer<'_>| one.meeting.rank >= size && !one.disobeys();
+        let homeless: Vec<Rank> = (self.comers.iter().filter(has_no_place))
+            .map(|comer| comer.sight.rank)
+            .collect();
+        if !agree || homeless.is_empty() {
+            return None;
+        }
+        let all: Vec<Rank> = self.comers.iter().map(|comer| comer.sight.rank).collect();
+        let summary = format!(
+            "all believe in a world of {size}, in which there is no rank {}",
+            list(&homeless)
+        );
+        Some(self.verdict(Kind::WorldSizeDisagreement, all, summary))
+    }
+
+    /// Where they meet.
+    fn place(&self) -> Option<Diagnosis> {
+        let mut odd = self.odd(|meeting| (meeting.method == "file", meeting.place.clone()))?;
+        // What the launcher told a rank weighs more than votes: in a world of two there is no majority.
+        let disobeys = |comer: &&Comer<'_>| {
+            let told = comer.meeting.told.as_ref();
+            told.is_some_and(|told| *told != comer.meeting.place)
+        };
+        let disobedient: Vec<_> = self.comers.iter().filter(disobeys).collect();
+        if !disobedient.is_empty() && disobedient.len() < self.comers.len() {
+            odd = disobedient;
+        }
+        let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
+        let hosts: BTreeSet<_> = self
+            .comers
+            .iter()
+            .map(|comer| comer.meeting.address().map(|(host, _)| host))
+            .collect();
+        let has_ports = !hosts.contains(&None);
+        let one_host = has_ports && hosts.len() == 1;
+        let places: BTreeSet<&str> = odd
+            .iter()
+            .map(|comer| comer.meeting.place.as_str())
+            .collect();
+        let places: Vec<&str> = places.into_iter().collect();
+        let who = list(&culprits);
+        let elsewhere = self
+            .comers
+            .iter()
+            .find(|comer| !culprits.contains(&comer.sight.rank))
+            .map_or_else(String::new, |comer| {
+                format!(", the others at {}", comer.meeting.place)
+            });
+        let (kind, what) = match one_host {
+            true => (Kind::PortMismatch, "port"),
+            false => (Kind::PlaceMismatch, "place"),
+        };
+        let summary = format!(
+            "rank {who} uses another {what} than the rest: it meets at {}{elsewhere}",
+            places.join(" and ")
+        );
+        Some(self.verdict(kind, culprits, summary))
+    }
+
+    /// Who has the port.
+    fn port(&self) -> Option<Diagnosis> {
+        let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
+        let port = host.meeting.address().map(|(_, port)| port)?;
+        let stranger = self.evidence.strangers.iter().find(|one| one.port == port);
+        let refused = host
+            .sight
+            .errors
+            .iter()
+            .any(|error| matches!(told(error), Told::AddressInUse(_)));
+        let culprits = vec![host.sight.rank];
+        match stranger {
+            Some(stranger) => {
+                let (kind, does) = match stranger.is_silent {
+                    true => (
+                        Kind::SilentListener,
+                        "takes connections and is no store: whoever dials it waits for ever",
+                    ),
+                    false => (Kind::PortInUse, "has it"),
+                };
+                let summary = format!(
+                    "rank {} cannot listen at port {port}: {} {does}",
+                    host.sight.rank, stranger.owner
+                );
+                Some(self.verdict(kind, culprits, summary))
+            }
+            None if refused => {
+                let summary = format!("port {port} of rank {} is in use", host.sight.rank);
+                Some(self.verdict(Kind::PortInUse, culprits, summary))
+            }
+            None => None,
+        }
+    }
+
+    /// Where nobody is to be met: rank 0 has come, and nobody listens, or there is no such host.
+    fn desert(&self) -> Option<Diagnosis> {
+        let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
+        let place = &host.meeting.place;
+        let (_, why) = self.evidence.deserted.iter().find(|(at, _)| at == place)?;
+        let all = self.comers.iter().map(|comer| comer.sight.rank).collect();
+        let summary = format!("nobody can be met at {place}: {why}");
+        Some(self.verdict(Kind::MasterUnreachable, all, summary))
+    }
+
+    /// Who says that he is a rank that the world does not have.
+    fn beyond(&self) -> Option<Diagnosis> {
+        let one = (self.comers.iter())
+            .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())?;
+        let (rank, says) = (one.sight.rank, one.meeting.rank);
+        let size = one.meeting.world_size;
+        let summary = format!("process {rank} says that it is rank {says} of a world of {size}");
+        Some(self.verdict(Kind::MissingRank, vec![rank], summary))
+    }
+
+    /// Who says that he is who.
+    fn identity(&self) -> Option<Diagnosis> {
+        if let Some(beyond) = self.beyond() {
+            return Some(beyond);
+        }
+        let mut claims: BTreeMap<u32, Vec<&Comer<'_>>> = BTreeMap::new();
+        for comer in &self.comers {
+            claims.entry(comer.meeting.rank).or_default().push(comer);
+        }
+        let (claimed, claimants) = claims.iter().find(|(_, all)| all.len() > 1)?;
+        let false_ones: Vec<Rank> = claimants
+            .iter()
+            .map(|comer| comer.sight.rank)
+            .filter(|rank| rank.0 != *claimed)
+            .collect();
+        let everybody: Vec<Rank> = claimants.iter().map(|comer| comer.sight.rank).collect();
+        let culprits = match false_ones.is_empty() {
+            true => everybody.clone(),
+            false => false_ones,
+        };
+        let summary = format!(
+            "processes {} all say that they are rank {claimed}",
+            list(&everybody)
+        );
+        Some(self.verdict(Kind::DuplicateRank, culprits, summary))
+    }
+
+    /// Who came, and failed by himself on the way.
+    fn failure(&self) -> Option<Diagnosis> {
+        fn by_itself(sight: &Sight) -> Option<&String> {
+            let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
+            error.filter(|_| failed(sight))
+        }
+        let (fallen, others): (Vec<_>, Vec<_>) =
+            (self.comers.iter()).partition(|comer| by_itself(comer.sight).is_some());
+        if fallen.is_empty() || others.is_empty() {
+            return None;
+        }
+        let culprits: Vec<Rank> = fallen.iter().map(|comer| comer.sight.rank).collect();
+        let text = fallen.first().and_then(|comer| by_itself(comer.sight))?;
+        let text = text.lines().next().unwrap_or_default();
+        let summary = format!("rank {} failed in init: {text}", list(&culprits));
+        Some(self.verdict(Kind::PeerRaised, culprits, summary))
+    }
+
+    /// Who does not come.
+    fn absence(&self) -> Option<Diagnosis> {
+        let size = self
+            .comers
+            .iter()
+            .map(|comer| comer.meeting.world_size)
+            .max()?;
+        let present: BTreeSet<u32> = self.comers.iter().map(|comer| comer.meeting.rank).collect();
+        let absent: Vec<u32> = (0..size).filter(|rank| !present.contains(rank)).collect();
+        let mut never = Vec::new();
+        for rank in &absent {
+            let sight = self
+                .evidence
+                .ranks
+                .iter()
+                .find(|sight| sight.rank.0 == *rank);
+            match sight {
+                None if self.evidence.is_whole => never.push(Rank(*rank)),
+                None => {}
+                Some(sight) => match (&sight.process, sight.coming()) {
+                    (Process::Ended(how), _) => {
+                        let summary = format!("rank {rank} is gone before it came: {how}");
+                        return Some(self.verdict(Kind::PeerDead, vec![sight.rank], summary));
+                    }
+                    (Process::Stopped, _) => {
+                        let summary = format!("rank {rank} is stopped before it came");
+                        return Some(self.verdict(Kind::PeerStopped, vec![sight.rank], summary));
+                    }
+                    (Process::Running | Process::Unknown, Some(coming)) => {
+                        let comes = coming.iter().any(|deed| matches!(deed.what, What::Init(_)));
+                        if !comes {
+                            never.push(sight.rank);
+                        }
+                    }
+                    (Process::Running | Process::Unknown, None) => {}
+                },
+            }
+        }
+        if !never.is_empty() {
+            let what = match never.iter().any(|rank| {
+                let mut known = self.evidence.ranks.iter();
+                known.any(|sight| sight.rank == *rank)
+            }) {
+                true => "never calls init_process_group",
+                false => "has no process",
+            };
+            let summary = format!("rank {} of {size} {what}", list(&never));
+            return Some(self.verdict(Kind::MissingRank, never, summary));
+        }
+        let late: Vec<Rank> = absent.into_iter().map(Rank).collect();
+        (!late.is_empty()).then(|| {
+            let summary = format!("rank {} has not come yet", list(&late));
+            conclude(self.evidence, Kind::Slow, Confidence::None, late, summary)
+                .because(self.said())
+        })
+    }
+}

@@ -1,0 +1,501 @@
+//! Who waits for whom. A rank in a collective waits for the members that have not entered it; whoever waits is not the
+//! culprit. The end of such a chain is: a rank that is gone, stopped, or raised; a circle; or one who is busy and on the
+//! way, which is no hang.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use super::errors::{Told, told};
+use super::evidence::{Deed, Evidence, Message, Process, Sight, What, first_line, list};
+use super::ledger::majority;
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::names::Rank;
+
+/// What the ends of all chains of waiting ranks come to.
+#[must_use]
+pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
+    let waits = Waits::of(evidence);
+    let (mut ends, mut seen) = (Ends::default(), HashSet::new());
+    for sight in &evidence.ranks {
+        if waits.for_whom(sight).is_some() {
+            waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
+        }
+    }
+    ends.leaving.extend(left_alone_in_teardown(evidence));
+    ends.verdict(evidence)
+}
+
+/// Ranks that are tearing down when everybody else has nothing left to do.
+fn left_alone_in_teardown(evidence: &Evidence) -> Vec<Rank> {
+    let leaves = |sight: &&Sight| sight.is_there() && matches!(sight.now(), Some(What::Destroy(_)));
+    let is_through = |sight: &Sight| {
+        sight.doing.is_none() && sight.coming().is_some_and(<[_]>::is_empty) && !has_cause(sight)
+    };
+    let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
+        .map(|sight| sight.rank)
+        .collect();
+    let rest = |sight: &&Sight| !leaving.contains(&sight.rank);
+    match evidence.ranks.iter().filter(rest).all(is_through) {
+        true => leaving,
+        false => Vec::new(),
+    }
+}
+
+/// Ranks that take a message that nobody sends, or the other way round.
+#[must_use]
+pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
+    for sight in &evidence.ranks {
+        let last_received = || messages(sight).filter(|message| !message.sends).last();
+        let (message, nth) = match sight.now() {
+            Some(What::Message(message)) => (message, sides(sight, message).count()),
+            Some(What::AwaitMessage(message, nth)) => (message, *nth),
+            // Backends that know no tags deliver whatever there is.
+            _ => match last_received() {
+                Some(message) => (message, sides(sight, message).count()),
+                None => continue,
+            },
+        };
+        let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
+            continue;
+        };
+        let Some(coming) = peer.coming().filter(|_| peer.is_there()) else {
+            continue;
+        };
+        let answers = |own: &&Message| answers(own, message, sight.rank);
+        let theirs = messages(peer).filter(answers).count();
+        let still = coming
+            .iter()
+            .filter_map(|deed| as_message(&deed.what))
+            .filter(answers)
+            .count();
+        if theirs + still >= nth {
+            continue;
+        }
+        let (has, lacks) = match message.sends {
+            true => ("sends to", "receives"),
+            false => ("receives from", "sends"),
+        };
+        let summary = format!(
+            "rank {} {has} rank {} (tag {}), which never {lacks} it",
+            sight.rank, peer.rank, message.tag
+        );
+        let facts = vec![
+            format!(
+                "it is message number {nth} between them that way on rank {}",
+                sight.rank
+            ),
+            format!(
+                "rank {} has {} such calls, done or to come",
+                peer.rank,
+                theirs + still
+            ),
+        ];
+        let culprits = vec![peer.rank];
+        return Some(
+            conclude(
+                evidence,
+                Kind::MessageUnmatched,
+                Confidence::Proved,
+                culprits,
+                summary,
+            )
+            .because(facts),
+        );
+    }
+    None
+}
+
+/// Somebody is gone or stopped, and of the others nothing is known but that they do not move either.
+#[must_use]
+pub fn lost(evidence: &Evidence) -> Option<Diagnosis> {
+    let is_known = |sight: &Sight| sight.doing.is_some() || !sight.done.is_empty();
+    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(Sight::is_there) {
+        return None;
+    }
+    let mut ends = Ends::default();
+    for sight in &evidence.ranks {
+        ends.note(sight);
+    }
+    let verdict = ends.verdict(evidence)?;
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
+}
+
+/// Where chains of waiting ranks end.
+#[derive(Default)]
+struct Ends {
+    dead: BTreeSet<Rank>,
+    stopped: BTreeSet<Rank>,
+    raised: BTreeSet<Rank>,
+    circle: BTreeSet<Rank>,
+    busy: BTreeSet<Rank>,
+    inside: BTreeSet<Rank>,
+    leaving: BTreeSet<Rank>,
+}
+
+impl Ends {
+    /// The gravest of them: what is gone does not come back, what is busy may.
+    fn verdict(self, evidence: &Evidence) -> Option<Diagnosis> {
+        let text = |rank: &Rank| {
+            find(evidence, *rank).map_or_else(String::new, |sight| match &sight.process {
+                Process::Ended(how) => format!(": {how}"),
+                _ => sight
+                    .errors
+                    .last()
+                    .map_or_else(String::new, |error| format!(": {}", first_line(error))),
+            })
+        };
+        let all = |ranks: &BTreeSet<Rank>| ranks.iter().copied().collect::<Vec<_>>();
+        let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
+        let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
+            let what = format!("is gone{}", first(&self.dead));
+            (Kind::PeerDead, Confidence::Proved, &self.dead, what)
+        } else if !self.stopped.is_empty() {
+            let what = "is stopped (state T)".to_owned();
+            (Kind::PeerStopped, Confidence::Proved, &self.stopped, what)
+        } else if !self.raised.is_empty() {
+            let what = format!("raised an error{}", first(&self.raised));
+            (Kind::PeerRaised, Confidence::Proved, &self.raised, what)
+        } else if !self.circle.is_empty() {
+            let what = "wait for each other in a circle".to_owned();
+            (Kind::CyclicWait, Confidence::Proved, &self.circle, what)
+        } else if !self.busy.is_empty() {
+            let is_coming =
+                |rank: &Rank| find(evidence, *rank).is_some_and(|sight| sight.coming().is_some());
+            let what = match self.busy.iter().all(is_coming) {
+                true => "is busy with something of its own, and on its way",
+                false => "is busy with something of its own, and the others wait for it",
+            };
+            let what = what.to_owned();
+            (Kind::Slow, Confidence::None, &self.busy, what)
+        } else if !self.leaving.is_empty() {
+            let what = "has not come out of tearing down".to_owned();
+            (Kind::TeardownStuck, Confidence::Likely, &self.leaving, what)
+        } else if !self.inside.is_empty() {
+            let what = "has not come out of a collective that every member has entered and others have left".to_owned();
+            (Kind::StuckInCall, Confidence::Likely, &self.inside, what)
+        } else {
+            return None;
+        };
+        let ranks = all(ranks);
+        let blamed = match kind {
+            Kind::CyclicWait => against_the_order(evidence, &ranks),
+            _ => ranks.clone(),
+        };
+        let summary = format!("rank {} {what}", list(&ranks));
+        let mut facts: Vec<String> = ranks
+            .iter()
+            .filter_map(|rank| find(evidence, *rank))
+            .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
+            .collect();
+        if kind == Kind::Slow {
+            facts.extend(counts(evidence));
+        }
+        Some(conclude(evidence, kind, confidence, blamed, summary).because(facts))
+    }
+}
+
+/// How many collectives of a group each member has called, for groups in which that differs.
+fn counts(evidence: &Evidence) -> Vec<String> {
+    let mut groups: BTreeMap<&str, BTreeMap<Rank, usize>> = BTreeMap::new();
+    for sight in &evidence.ranks {
+        for deed in sight.entered() {
+            if let What::Collective(one) = &deed.what {
+                let counts = groups
+                    .entry(&one.group)
+                    .or_insert_with(|| one.members.iter().map(|rank| (*rank, 0)).collect());
+                *counts.entry(sight.rank).or_default() += 1;
+            }
+        }
+    }
+    let told = groups.into_iter().filter_map(|(group, counts)| {
+        let before = evidence.forgotten.get(group).unwrap_or(&0);
+        let mut by_count: BTreeMap<usize, Vec<Rank>> = BTreeMap::new();
+        for (rank, count) in counts {
+            by_count.entry(before + count).or_default().push(rank);
+        }
+        let parts: Vec<String> = by_count
+            .iter()
+            .map(|(count, ranks)| format!("{count} by rank {}", list(ranks)))
+            .collect();
+        (parts.len() > 1).then(|| format!("collectives called on {group}: {}", parts.join("; ")))
+    });
+    told.collect()
+}
+
+/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
+/// all of them if no order is.
+fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
+    let order = |sight: &Sight| -> Vec<String> {
+        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
+        deeds
+            .filter_map(|deed| match &deed.what {
+                What::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
+                _ => None,
+            })
+            .collect()
+    };
+    let orders: Vec<(Rank, Vec<String>)> = evidence
+        .ranks
+        .iter()
+        .map(|sight| (sight.rank, order(sight)))
+        .collect();
+    let all = || orders.iter().map(|(_, order)| order);
+    let among_all = majority(all());
+    let is_against = |one: &Vec<String>| {
+        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
+        common.is_some_and(|common| common != one)
+    };
+    let against: Vec<Rank> = orders
+        .iter()
+        .filter(|(rank, one)| circle.contains(rank) && is_against(one))
+        .map(|(rank, _)| *rank)
+        .collect();
+    match against.is_empty() {
+        true => circle.to_vec(),
+        false => against,
+    }
+}
+
+/// Whether two lists hold the same things, in whatever order.
+fn has_same(one: &[String], other: &[String]) -> bool {
+    let sorted = |list: &[String]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    sorted(one) == sorted(other)
+}
+
+/// Who waits for whom.
+struct Waits<'a> {
+    evidence: &'a Evidence,
+    by_rank: HashMap<Rank, &'a Sight>,
+    /// Collectives that each rank has entered, by group.
+    entered: HashMap<(Rank, &'a str), usize>,
+    /// Whom a collective waits for, by group and number: who has not entered it, or has come out by an error of his own.
+    missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
+    /// Whether anybody has left a collective, by group and number from 1.
+    left: RefCell<HashMap<(&'a str, usize), bool>>,
+}
+
+impl<'a> Waits<'a> {
+    fn of(evidence: &'a Evidence) -> Self {
+        let mut entered = HashMap::new();
+        for sight in &evidence.ranks {
+            for deed in sight.entered() {
+                if let What::Collective(one) = &deed.what {
+                    *entered.entry((sight.rank, one.group.as_str())).or_default() += 1;
+                }
+            }
+        }
+        Self {
+            evidence,
+            by_rank: evidence
+                .ranks
+                .iter()
+                .map(|sight| (sight.rank, sight))
+                .collect(),
+            entered,
+            missing: RefCell::default(),
+            left: RefCell::default(),
+        }
+    }
+
+    fn entered(&self, rank: Rank, group: &'a str) -> usize {
+        self.entered.get(&(rank, group)).copied().unwrap_or(0)
+    }
+
+    /// The ranks that this one waits for; none if it waits for nobody.
+    fn for_whom(&self, sight: &'a Sight) -> Option<Vec<Rank>> {
+        if !sight.is_there() || has_cause(sight) {
+            return None;
+        }
+        match sight.stands()? {
+            What::Collective(one) => {
+                let number = self.entered(sight.rank, &one.group) - 1;
+                Some(self.missing(&one.members, &one.group, number))
+            }
+            What::Await(group, number) => {
+                let members = sight.entered().find_map(|deed| match &deed.what {
+                    What::Collective(one) if one.group == *group => Some(&one.members),
+                    _ => None,
+                })?;
+                Some(self.missing(members, group, *number))
+            }
+            What::Message(message) => {
+                self.for_message(sight, message, sides(sight, message).count())
+            }
+            What::AwaitMessage(message, nth) => self.for_message(sight, message, *nth),
+            What::NewGroup(_) => {
+                let nth = groups(sight);
+                let late = self.evidence.ranks.iter();
+                let late = late.filter(|other| groups(other) < nth);
+                Some(late.map(|other| other.rank).collect())
+            }
+            What::Destroy(_) => Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty()),
+            What::Init(_) | What::Own(_) => None,
+        }
+    }
+
+    /// Ranks that ended, or were stopped, before they tore down: a backend that takes leave of its peers waits for them.
+    fn gone_before_teardown(&self) -> Vec<Rank> {
+        let tore_down = |sight: &Sight| {
+            let mut deeds = sight.entered();
+            deeds.any(|deed| matches!(deed.what, What::Destroy(_)))
+        };
+        let gone = |sight: &&Sight| !sight.is_there() && !tore_down(sight);
+        let ranks = self.evidence.ranks.iter().filter(gone);
+        ranks.map(|sight| sight.rank).collect()
+    }
+
+    /// Whom the nth message of its kind waits for.
+    fn for_message(&self, sight: &Sight, message: &Message, nth: usize) -> Option<Vec<Rank>> {
+        let peer = message.peer?;
+        let other = self.by_rank.get(&peer)?;
+        let theirs = messages(other)
+            .filter(|own| answers(own, message, sight.rank))
+            .count();
+        Some(if theirs >= nth {
+            Vec::new()
+        } else {
+            vec![peer]
+        })
+    }
+
+    fn missing(&self, members: &[Rank], group: &'a str, number: usize) -> Vec<Rank> {
+        let find = || {
+            let is_late = |rank: &Rank| {
+                let entered = self.entered(*rank, group);
+                self.by_rank.get(rank).is_some_and(|sight| {
+                    entered <= number || entered == number + 1 && failed_in(sight, group)
+                })
+            };
+            members.iter().copied().filter(is_late).collect()
+        };
+        let mut known = self.missing.borrow_mut();
+        known.entry((group, number)).or_insert_with(find).clone()
+    }
+
+    /// Follows a chain to its ends. Each rank is looked at once: what was found from it stays found.
+    fn follow(
+        &self,
+        sight: &'a Sight,
+        way: &mut Vec<Rank>,
+        seen: &mut HashSet<Rank>,
+        ends: &mut Ends,
+    ) {
+        if let Some(start) = way.iter().position(|rank| *rank == sight.rank) {
+            ends.circle.extend(&way[start..]);
+            return;
+        }
+        if !seen.insert(sight.rank) {
+            return;
+        }
+        let Some(missing) = self.for_whom(sight) else {
+            ends.note(sight);
+            return;
+        };
+        if missing.is_empty() {
+            // Everybody has entered: whoever is still inside while others have left is stuck in there.
+            if self.others_have_left(sight) {
+                ends.inside.insert(sight.rank);
+            }
+            return;
+        }
+        way.push(sight.rank);
+        for rank in missing {
+            if let Some(other) = self.by_rank.get(&rank) {
+                self.follow(other, way, seen, ends);
+            }
+        }
+        way.pop();
+    }
+
+    fn others_have_left(&self, sight: &'a Sight) -> bool {
+        let Some(What::Collective(one)) = sight.now() else {
+            return false;
+        };
+        let number = self.entered(sight.rank, &one.group);
+        let find = || {
+            self.evidence.ranks.iter().any(|other| {
+                let is_inside = matches!(other.now(), Some(What::Collective(theirs)) if theirs.group == one.group);
+                let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
+                left >= number && one.members.contains(&other.rank)
+            })
+        };
+        let mut known = self.left.borrow_mut();
+        *known
+            .entry((one.group.as_str(), number))
+            .or_insert_with(find)
+    }
+}
+
+impl Ends {
+    fn note(&mut self, sight: &Sight) {
+        match (&sight.process, sight.now()) {
+            (Process::Ended(_), _) => self.dead.insert(sight.rank),
+            (Process::Stopped, _) => self.stopped.insert(sight.rank),
+            (Process::Running | Process::Unknown, None) if has_cause(sight) => {
+                self.raised.insert(sight.rank)
+            }
+            (Process::Running | Process::Unknown, Some(What::Destroy(_))) => {
+                self.leaving.insert(sight.rank)
+            }
+            (Process::Running | Process::Unknown, Some(What::Own(_))) => {
+                self.busy.insert(sight.rank)
+            }
+            (Process::Running | Process::Unknown, _) => false,
+        };
+    }
+}
+
+fn find(evidence: &Evidence, rank: Rank) -> Option<&Sight> {
+    evidence.ranks.iter().find(|sight| sight.rank == rank)
+}
+
+/// Whether it raised something that is no effect of another rank's trouble.
+fn has_cause(sight: &Sight) -> bool {
+    sight.errors.iter().any(|error| told(error) != Told::Effect)
+}
+
+/// Whether the last thing it did is a collective of this group, in which it raised something of its own.
+fn failed_in(sight: &Sight, group: &str) -> bool {
+    let is_there = |deed: &Deed| matches!(&deed.what, What::Collective(one) if one.group == group);
+    let is_through = sight.doing.is_some() || sight.coming().is_some();
+    !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
+}
+
+fn groups(sight: &Sight) -> usize {
+    sight
+        .entered()
+        .filter(|deed| matches!(deed.what, What::NewGroup(_)))
+        .count()
+}
+
+fn as_message(what: &What) -> Option<&Message> {
+    match what {
+        What::Message(message) => Some(message),
+        _ => None,
+    }
+}
+
+fn messages(sight: &Sight) -> impl Iterator<Item = &Message> {
+    sight.entered().filter_map(|deed| as_message(&deed.what))
+}
+
+/// A rank's messages of the same kind, to or from the same peer.
+fn sides<'a>(sight: &'a Sight, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
+    messages(sight).filter(move |one| *one == like)
+}
+
+/// Whether one side of a message is the other side of what `rank` does.
+fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
+    own.group == other.group
+        && own.sends != other.sends
+        && own.tag == other.tag
+        && own.peer.is_none_or(|peer| peer == rank)
+}

@@ -1,0 +1,187 @@
+//! Who listens at a port, and whether it is a store of PyTorch's.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Who listens at a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The port.
+    pub port: u16,
+    /// Its process; none if that belongs to another user.
+    pub pid: Option<u32>,
+}
+
+impl Listener {
+    /// Who it is, in the caller's words for a process.
+    pub fn owner(&self, describe: impl Fn(u32) -> String) -> String {
+        self.pid
+            .map_or_else(|| "a process of another user".to_owned(), describe)
+    }
+}
+
+/// Everybody who listens for TCP connections at one of these ports.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn listeners(ports: &[u16]) -> Vec<Listener> {
+    use std::collections::HashMap;
+
+    use procfs::process::{FDTarget, all_processes};
+
+    let mut found: HashMap<u64, Listener> = sockets()
+        .filter(|(port, _)| ports.contains(port))
+        .map(|(port, inode)| (inode, Listener { port, pid: None }))
+        .collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    for process in all_processes().into_iter().flatten().flatten() {
+        for file in process.fd().into_iter().flatten().flatten() {
+            if let FDTarget::Socket(inode) = file.target
+                && let Some(listener) = found.get_mut(&inode)
+            {
+                // A socket that several processes hold belongs to the one that opened it: parents come first.
+                listener.pid.get_or_insert(process.pid().cast_unsigned());
+            }
+        }
+    }
+    let mut all: Vec<Listener> = found.into_values().collect();
+    all.sort_by_key(|one| (one.port, one.pid));
+    all.dedup();
+    all
+}
+
+/// Everybody who listens for TCP connections at one of these ports.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
+    Vec::new()
+}
+
+/// Whether anybody listens for TCP connections at a port; none if this machine does not tell. Whoever wants to know who it
+/// is asks for [`listeners`], which looks through all processes.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_heard(port: u16) -> Option<bool> {
+    Some(sockets().any(|(other, _)| other == port))
+}
+
+/// Whether anybody listens for TCP connections at a port; none if this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_heard(_port: u16) -> Option<bool> {
+    None
+}
+
+/// Ports at which somebody listens, each with its socket's inode.
+#[cfg(target_os = "linux")]
+fn sockets() -> impl Iterator<Item = (u16, u64)> {
+    use procfs::net::{TcpState, tcp, tcp6};
+
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    sockets
+        .filter(|socket| socket.state == TcpState::Listen)
+        .map(|socket| (socket.local_address.port(), socket.inode))
+}
+
+/// How long a name server may take to answer: one of another network takes half a second for a name that nobody has.
+const NAMING: Duration = Duration::from_secs(3);
+
+/// Whether a host's name or number means an address here; none if nobody knows in time.
+#[must_use]
+pub fn resolves(host: &str) -> Option<bool> {
+    let found = addresses(host.trim_matches(['[', ']']), NAMING)?;
+    Some(found.is_ok_and(|found| !found.is_empty()))
+}
+
+/// The addresses of a host, in order and each once; none if nobody has answered within `patience`.
+#[must_use]
+pub fn addresses(host: &str, patience: Duration) -> Option<io::Result<Vec<IpAddr>>> {
+    let host = host.to_owned();
+    let (answer, answered) = mpsc::channel();
+    // It cannot be interrupted: a thread that is late is left to end with the process, and nobody hears it.
+    thread::spawn(move || answer.send((host.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
+    let found = answered.recv_timeout(patience).ok()?;
+    Some(found.map(|found| {
+        let found: BTreeSet<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+        found.into_iter().collect()
+    }))
+}
+
+/// How long a store may take to answer.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// First bytes of a client of TCPStore: query VALIDATE and the magic number of `TCPStoreBackend.hpp`, then query PING
+/// with a number that comes back.
+const VALIDATE: u8 = 0;
+const MAGIC: u32 = 0x3C85_F7CE;
+const PING: u8 = 13;
+const NONCE: u32 = 0x616C_6C72;
+
+/// How a listener answers a client of a TCPStore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    /// As a store does.
+    Store,
+    /// It takes the connection and says nothing.
+    Silent,
+    /// Otherwise: it is no store, and its clients notice.
+    Other,
+}
+
+/// How a listener answers a client of a TCPStore; none if nobody takes the connection.
+#[must_use]
+pub fn voice(address: SocketAddr) -> Option<Voice> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut hello = vec![VALIDATE];
+    hello.extend(MAGIC.to_le_bytes());
+    hello.push(PING);
+    hello.extend(NONCE.to_le_bytes());
+    if stream.write_all(&hello).is_err() {
+        return Some(Voice::Other);
+    }
+    let mut answer = [0; 4];
+    Some(match stream.read_exact(&mut answer) {
+        Ok(()) if u32::from_le_bytes(answer) == NONCE => Voice::Store,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Voice::Silent
+        }
+        Ok(()) | Err(_) => Voice::Other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn names_mean_addresses_or_nothing() {
+        assert_eq!(resolves("127.0.0.1"), Some(true));
+        assert_eq!(resolves("[::1]"), Some(true));
+        // Where the name server is slow, nothing is known.
+        assert_ne!(resolves("no-such-host.invalid"), Some(true));
+    }
+
+    #[test]
+    fn who_listens_and_says_nothing_is_no_store() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        assert_eq!(voice(address), Some(Voice::Silent));
+        if cfg!(target_os = "linux") {
+            let known = Listener {
+                port: address.port(),
+                pid: Some(std::process::id()),
+            };
+            assert_eq!(listeners(&[address.port()]), vec![known]);
+        }
+        drop(socket);
+        assert_eq!(listeners(&[address.port()]), Vec::new());
+        assert_eq!(voice(address), None);
+    }
+}

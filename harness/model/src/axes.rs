@@ -1,0 +1,351 @@
+//! The axes of a sweep: what varies from one check of an op to another.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::{DType, Kind, ReduceOp};
+
+/// What kind of tensor it is to torch.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorKind {
+    /// Any.
+    Plain,
+    /// Those that are read are leaves with `requires_grad`, and the call is made outside of `no_grad`: parameters.
+    RequiresGrad,
+    /// Made, and used, in inference mode.
+    Inference,
+    /// In page-locked host memory; for platforms with a device.
+    Pinned,
+}
+
+/// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
+/// reduce_scatter the output, for all_to_all one slice).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// A 0-dim tensor: one element, no dimension.
+    Scalar,
+    /// One dimension of this many elements.
+    Flat(u64),
+}
+
+impl Extent {
+    /// The number of elements.
+    #[must_use]
+    pub fn numel(self) -> u64 {
+        match self {
+            Self::Scalar => 1,
+            Self::Flat(n) => n,
+        }
+    }
+}
+
+/// How a tensor lies in its storage.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Dense, but never at the start of its storage: guard bands lie on both sides.
+    Contiguous,
+    /// Every second element; the gaps belong to the guard.
+    Strided,
+    /// Two-dimensional and transposed; `numel` is rounded down to a multiple of two rows.
+    Transposed,
+    /// Dense, an odd number of elements into its storage, so not aligned to 16 bytes.
+    Offset,
+    /// Dense, at every distance from an address divisible by 16 that the dtype allows: another one for each tensor, each
+    /// rank and each size. There is none for dtypes of 16 bytes.
+    Unaligned,
+    /// Rows of eight elements that are one row in memory: a stride of 0, as `expand` makes it. As an output it cannot
+    /// hold a result and must be refused. `numel` is rounded down to whole rows.
+    Expanded,
+    /// Four-dimensional, in channels-last order; `numel` is rounded down to a multiple of 8.
+    ChannelsLast,
+}
+
+/// Which of a check's tensors have its layout; the others have the same shape and are contiguous.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LayoutOf {
+    /// All of them.
+    All,
+    /// Those that are only read.
+    Input,
+    /// Those that are only written.
+    Output,
+    /// Those of odd group ranks: equal shapes with different strides in one call.
+    OddRanks,
+}
+
+/// In what shape all ranks' contributions lie in one tensor.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Joined {
+    /// One after another along their first dimension.
+    Cat,
+    /// Along a new first dimension.
+    Stack,
+}
+
+/// Whether the call returns a work to wait for.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `async_op=False`.
+    Sync,
+    /// `async_op=True`, then `wait()`.
+    Async,
+}
+
+/// Whether input and output share memory, for ops with both.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Separate storages.
+    OutOfPlace,
+    /// The smaller one is a slice of the larger: this rank's own block.
+    InPlace,
+}
+
+/// What is asked of the buffers of ranks that receive nothing from a `reduce`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum NonRoot {
+    /// Nothing: the documentation promises the result to the root only and says nothing of the others.
+    Unspecified,
+    /// That they are as before.
+    Untouched,
+}
+
+/// A root: a rank of the check's group, named to the library by global or by group rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Root {
+    /// Position in the group.
+    pub group_rank: u32,
+    /// How the call names it.
+    pub by: RootBy,
+}
+
+/// How a call names its root or peer.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RootBy {
+    /// `src=`, `dst=`: the rank in the world.
+    Global,
+    /// `group_src=`, `group_dst=`: the rank in the group.
+    Group,
+}
+
+/// How all_to_all divides its tensors, and of what sizes the lists of other ops are (`numel` is the base size of a
+/// slice). A list op has one size for each rank, all_to_all one for each ordered pair.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Splits {
+    /// No split sizes passed; every slice has `numel` elements.
+    Even,
+    /// A different size for every ordered pair of ranks.
+    Uneven,
+    /// Like `uneven`, with some pairs exchanging nothing and, from three ranks on, one rank sending nothing at all.
+    WithZero,
+    /// Explicit split sizes, all zero.
+    AllZero,
+    /// Explicit: `explicit[i][j]` elements from group rank i to group rank j.
+    Explicit(Vec<Vec<u64>>),
+}
+
+/// A kind of split sizes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the kinds are those of `Splits`")]
+pub enum SplitsKind {
+    Even,
+    Uneven,
+    WithZero,
+    AllZero,
+    Explicit,
+}
+
+impl Splits {
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> SplitsKind {
+        match self {
+            Self::Even => SplitsKind::Even,
+            Self::Uneven => SplitsKind::Uneven,
+            Self::WithZero => SplitsKind::WithZero,
+            Self::AllZero => SplitsKind::AllZero,
+            Self::Explicit(_) => SplitsKind::Explicit,
+        }
+    }
+}
+
+/// Who sends to whom in a point-to-point check.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Pairs {
+    /// Each rank to the next, cyclically.
+    Ring,
+    /// Every ordered pair, each with its own data.
+    All,
+    /// Every rank to itself (only `batch_isend_irecv` allows it on some backends).
+    Own,
+    /// One group rank to another: a script's message, not written in a sweep.
+    #[serde(skip)]
+    #[schemars(skip)]
+    Link {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+    },
+}
+
+/// What values the tensors hold.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Values {
+    /// Values whose result is exact in any order; every bit pattern for ops that only move data.
+    #[default]
+    Exact,
+    /// Random reals of which pairs of ranks nearly cancel; the result may be off by what rounding in any order explains.
+    Random,
+    /// NaN, infinities, negative zeros, denormals and overflow, each rank holding them in turn; for ops that only move
+    /// data, mostly NaNs of every kind, and bools that are neither 0 nor 1.
+    Special,
+    /// Integers of the whole range, the extremes among them: sums and products wrap around, averages are of negative
+    /// sums that the number of ranks does not divide.
+    Extremes,
+}
+
+impl Values {
+    /// Why no dtype and operator of this kind has such values with a defined result, if so.
+    #[must_use]
+    pub fn are_undefined(self, dtype: DType, reduce: Option<ReduceOp>) -> Option<String> {
+        let kind = dtype.kind();
+        let sums = matches!(
+            reduce,
+            Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum)
+        );
+        let narrow = matches!(dtype, DType::Float8E4m3fn | DType::Float8E5m2);
+        let whole = matches!(kind, Kind::Signed | Kind::Unsigned);
+        match self {
+            Self::Exact => None,
+            Self::Random if sums && matches!(kind, Kind::Float | Kind::Complex) => None,
+            Self::Random if reduce == Some(ReduceOp::Product) && kind == Kind::Float => None,
+            Self::Random => Some("only sums and products of floats round".to_owned()),
+            Self::Special if whole => Some("integers have no special values".to_owned()),
+            Self::Special if reduce.is_none() => None,
+            Self::Special if kind == Kind::Float && !narrow => None,
+            Self::Special => Some(format!(
+                "IEEE 754 says nothing of special values of {dtype} in reductions"
+            )),
+            Self::Extremes if whole && reduce.is_some() => None,
+            Self::Extremes => Some("only reductions of integers have extremes".to_owned()),
+        }
+    }
+}
+
+/// What `premul_sum` multiplies each rank's contribution by.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Factor {
+    /// The number 3 on every rank.
+    #[default]
+    Scalar,
+    /// A tensor of one element of the check's dtype that holds 3, on every rank.
+    Tensor,
+    /// A number that differs from rank to rank: 3, -5, 6, -7 and again.
+    PerRank,
+}
+
+impl Factor {
+    /// The factor of the rank at a position of the group.
+    #[must_use]
+    pub fn of(self, position: usize) -> f64 {
+        match self {
+            Self::Scalar | Self::Tensor => 3.0,
+            Self::PerRank => [3.0, -5.0, 6.0, -7.0][position % 4],
+        }
+    }
+
+    /// The largest magnitude among them.
+    #[must_use]
+    pub fn largest(self) -> u64 {
+        match self {
+            Self::Scalar | Self::Tensor => 3,
+            Self::PerRank => 7,
+        }
+    }
+}
+
+/// What Python object an object collective carries; each rank's differs in content and in size.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectKind {
+    /// A small dict of numbers, strings, lists and None.
+    Small,
+    /// A string of about 100 kB, its length different on each rank.
+    Large,
+    /// None on even group ranks, a list on odd ones.
+    Mixed,
+}

@@ -1,0 +1,31 @@
+//! What starts the ranks of a program.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What starts ranks.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Launcher {
+    /// The harness itself, a process for each rank.
+    #[default]
+    Local,
+    /// PyTorch's `torchrun`, of the run's Python.
+    Torchrun,
+}
+
+impl Launcher {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Local, Self::Torchrun];
+
+    /// The word in files and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Torchrun => "torchrun",
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! # allranks-model
+//!
+//! The vocabulary that every layer shares: names of ranks and checks, dtypes, ops and the axes along which they vary, process
+//! groups, init recipes, outcomes and verdicts, diagnoses, and the records of `results.jsonl`. Plain data: no I/O, no async, and
+//! nothing of how any of it comes about.
+//!
+//! | module              | holds                                                                        |
+//! |---------------------|------------------------------------------------------------------------------|
+//! | [`names`]           | ids of cases, scenarios, checks and requirements; ranks and world sizes        |
+//! | [`dtype`]           | dtypes and reduce operators                                                    |
+//! | [`op`]              | what a check exercises, and what kind of thing each op is                      |
+//! | [`axes`]            | the axes of a sweep: extents, layouts, roots, splits, values, ...              |
+//! | [`group`]           | process groups of a scenario                                                   |
+//! | [`recipe`], [`store`], [`launcher`] | how a world initialises, finds its store, and is started       |
+//! | [`capability`]      | what a platform file declares and promises of a backend                        |
+//! | [`evidence`]        | whether a result comes from hardware, the host or a simulated device           |
+//! | [`outcome`]         | what happened ([`outcome::Outcome`]) and what it means ([`outcome::Verdict`])   |
+//! | [`diagnosis`]       | the verdict on a hang, its text, and sets of ranks for people                  |
+//! | [`flight_recorder`] | an op as the backend's own records have it                                     |
+//! | [`standing`]        | outcome and verdict in one word for people                                      |
+//! | [`record`]          | the lines of `results.jsonl`                                                   |
+//! | [`version`]         | versions of torch                                                              |
+
+pub mod axes;
+pub mod capability;
+pub mod diagnosis;
+pub mod dtype;
+pub mod evidence;
+pub mod flight_recorder;
+pub mod group;
+pub mod launcher;
+pub mod names;
+pub mod op;
+pub mod outcome;
+mod parameters;
+pub mod recipe;
+pub mod record;
+pub mod standing;
+pub mod store;
+pub mod version;

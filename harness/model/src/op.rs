@@ -1,0 +1,231 @@
+//! What kind of thing each op is. Which parameters it takes in a case file is a table beside the loader.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
+/// pattern made of several.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Op {
+    /// `all_reduce`.
+    AllReduce,
+    /// `all_reduce_coalesced` over `count` tensors of different sizes.
+    AllReduceCoalesced,
+    /// `all_reduce` of sparse tensors (COO): `numel` indices that every rank has, and as many for each rank alone.
+    AllReduceSparse,
+    /// `broadcast`.
+    Broadcast,
+    /// `reduce`.
+    Reduce,
+    /// `all_gather` into a list.
+    AllGather,
+    /// `all_gather_coalesced` over `count` tensors.
+    AllGatherCoalesced,
+    /// `all_gather_into_tensor`.
+    AllGatherIntoTensor,
+    /// `gather`.
+    Gather,
+    /// `scatter`.
+    Scatter,
+    /// `reduce_scatter` from a list.
+    ReduceScatter,
+    /// `reduce_scatter_tensor`.
+    ReduceScatterTensor,
+    /// `all_to_all` on lists.
+    AllToAll,
+    /// `all_to_all_single`.
+    AllToAllSingle,
+    /// Blocking `send` and `recv` along a [`Pairs`] pattern.
+    SendRecv,
+    /// `isend` and `irecv` along a [`Pairs`] pattern.
+    IsendIrecv,
+    /// `batch_isend_irecv` along a [`Pairs`] pattern.
+    BatchIsendIrecv,
+    /// `barrier`, each rank late in turn: no rank leaves before the last one enters.
+    Barrier,
+    /// `monitored_barrier`, likewise.
+    MonitoredBarrier,
+    /// `count` calls of `all_reduce` inside `_coalescing_manager`.
+    CoalescedAllReduce,
+    /// `count` calls of `all_gather_into_tensor` inside `_coalescing_manager`.
+    CoalescedAllGatherIntoTensor,
+    /// `count` calls of `reduce_scatter_tensor` inside `_coalescing_manager`.
+    CoalescedReduceScatterTensor,
+    /// `all_gather_object`.
+    AllGatherObject,
+    /// `gather_object`.
+    GatherObject,
+    /// `broadcast_object_list`.
+    BroadcastObjectList,
+    /// `scatter_object_list`.
+    ScatterObjectList,
+    /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
+    #[schemars(skip)]
+    Script,
+    /// What a program is asked for, see [`Demand`]. Written as `program:` of a case.
+    #[serde(skip_deserializing)]
+    #[schemars(skip)]
+    Program,
+}
+
+impl Op {
+    /// Whether it combines values with a reduce operator.
+    #[must_use]
+    pub fn reduces(self) -> bool {
+        matches!(
+            self,
+            Self::AllReduce
+                | Self::AllReduceCoalesced
+                | Self::AllReduceSparse
+                | Self::Reduce
+                | Self::ReduceScatter
+                | Self::ReduceScatterTensor
+                | Self::CoalescedAllReduce
+                | Self::CoalescedReduceScatterTensor
+        )
+    }
+
+    /// Whether one rank is special.
+    #[must_use]
+    pub fn has_root(self) -> bool {
+        matches!(
+            self,
+            Self::Broadcast
+                | Self::Reduce
+                | Self::Gather
+                | Self::Scatter
+                | Self::GatherObject
+                | Self::BroadcastObjectList
+                | Self::ScatterObjectList
+        )
+    }
+
+    /// Whether it is point to point.
+    #[must_use]
+    pub fn has_pairs(self) -> bool {
+        matches!(
+            self,
+            Self::SendRecv | Self::IsendIrecv | Self::BatchIsendIrecv
+        )
+    }
+
+    /// Whether it carries Python objects.
+    #[must_use]
+    pub fn has_objects(self) -> bool {
+        matches!(
+            self,
+            Self::AllGatherObject
+                | Self::GatherObject
+                | Self::BroadcastObjectList
+                | Self::ScatterObjectList
+        )
+    }
+
+    /// Whether it is a barrier.
+    #[must_use]
+    pub fn is_barrier(self) -> bool {
+        matches!(self, Self::Barrier | Self::MonitoredBarrier)
+    }
+
+    /// Whether it handles several tensors in one call, `count` of them.
+    #[must_use]
+    pub fn is_coalesced(self) -> bool {
+        matches!(
+            self,
+            Self::AllReduceCoalesced
+                | Self::AllGatherCoalesced
+                | Self::CoalescedAllReduce
+                | Self::CoalescedAllGatherIntoTensor
+                | Self::CoalescedReduceScatterTensor
+        )
+    }
+}
+
+impl Op {
+    /// Every op, in the order of the case schema.
+    pub const ALL: [Self; 26] = [
+        Self::AllReduce,
+        Self::AllReduceCoalesced,
+        Self::AllReduceSparse,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllGather,
+        Self::AllGatherCoalesced,
+        Self::AllGatherIntoTensor,
+        Self::Gather,
+        Self::Scatter,
+        Self::ReduceScatter,
+        Self::ReduceScatterTensor,
+        Self::AllToAll,
+        Self::AllToAllSingle,
+        Self::SendRecv,
+        Self::IsendIrecv,
+        Self::BatchIsendIrecv,
+        Self::Barrier,
+        Self::MonitoredBarrier,
+        Self::CoalescedAllReduce,
+        Self::CoalescedAllGatherIntoTensor,
+        Self::CoalescedReduceScatterTensor,
+        Self::AllGatherObject,
+        Self::GatherObject,
+        Self::BroadcastObjectList,
+        Self::ScatterObjectList,
+    ];
+
+    /// The name in case files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllReduceCoalesced => "all_reduce_coalesced",
+            Self::AllReduceSparse => "all_reduce_sparse",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllGather => "all_gather",
+            Self::AllGatherCoalesced => "all_gather_coalesced",
+            Self::AllGatherIntoTensor => "all_gather_into_tensor",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::ReduceScatterTensor => "reduce_scatter_tensor",
+            Self::AllToAll => "all_to_all",
+            Self::AllToAllSingle => "all_to_all_single",
+            Self::SendRecv => "send_recv",
+            Self::IsendIrecv => "isend_irecv",
+            Self::BatchIsendIrecv => "batch_isend_irecv",
+            Self::Barrier => "barrier",
+            Self::MonitoredBarrier => "monitored_barrier",
+            Self::CoalescedAllReduce => "coalesced_all_reduce",
+            Self::CoalescedAllGatherIntoTensor => "coalesced_all_gather_into_tensor",
+            Self::CoalescedReduceScatterTensor => "coalesced_reduce_scatter_tensor",
+            Self::AllGatherObject => "all_gather_object",
+            Self::GatherObject => "gather_object",
+            Self::BroadcastObjectList => "broadcast_object_list",
+            Self::ScatterObjectList => "scatter_object_list",
+            Self::Script => "script",
+            Self::Program => "program",
+        }
+    }
+
+    /// Whether it moves tensors (not only objects, and not nothing).
+    #[must_use]
+    pub fn has_tensors(self) -> bool {
+        !self.has_objects() && !self.is_barrier() && !matches!(self, Self::Script | Self::Program)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_serialised_names_and_every_op_is_listed_once() {
+        for op in Op::ALL {
+            assert_eq!(serde_json::to_value(op).unwrap(), op.name());
+            assert_eq!(Op::ALL.iter().filter(|other| **other == op).count(), 1);
+        }
+    }
+}

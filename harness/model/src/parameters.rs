@@ -1,0 +1,87 @@
+//! Which parameters an op takes: the one table that loading of case files, their schema and the plan share.
+
+use crate::op::Op;
+
+/// What every op takes.
+const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
+
+impl Op {
+    /// Whether a parameter of a step means something to it.
+    #[must_use]
+    pub fn takes(self, parameter: &str) -> bool {
+        let mut rules = RULES.iter();
+        rules.any(|(parameters, takes)| parameters.contains(&parameter) && takes(self))
+            || EVERY.contains(&parameter)
+    }
+
+    /// The parameters it takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
+    #[must_use]
+    pub fn parameters(self) -> Vec<&'static str> {
+        RULES
+            .iter()
+            .filter(|(_, takes)| takes(self))
+            .flat_map(|(parameters, _)| *parameters)
+            .copied()
+            .collect()
+    }
+
+    /// Every parameter it takes, those of every op first.
+    #[must_use]
+    pub fn all_parameters(self) -> Vec<&'static str> {
+        EVERY.into_iter().chain(self.parameters()).collect()
+    }
+}
+
+fn has_dense_tensors(op: Op) -> bool {
+    op.has_tensors() && op != Op::AllReduceSparse
+}
+
+/// Parameters, and which ops take them.
+type Rule = (&'static [&'static str], fn(Op) -> bool);
+
+/// Which ops take what.
+const RULES: &[Rule] = &[
+    (&["dtype", "numel"], Op::has_tensors),
+    (
+        &["layout", "layout_of", "tensor", "values"],
+        has_dense_tensors,
+    ),
+    (&["op"], Op::reduces),
+    (&["factor"], |op| op.reduces() && has_dense_tensors(op)),
+    (&["root", "by"], Op::has_root),
+    (&["pairs", "by", "count", "tag"], Op::has_pairs),
+    (&["count"], Op::is_coalesced),
+    (&["object"], Op::has_objects),
+    (&["non_root"], |op| op == Op::Reduce),
+    (&["mode"], |op| {
+        op == Op::Barrier || (has_dense_tensors(op) && !op.has_pairs())
+    }),
+    (&["joined"], |op| {
+        matches!(op, Op::AllGatherIntoTensor | Op::ReduceScatterTensor)
+    }),
+    (&["splits"], |op| {
+        matches!(
+            op,
+            Op::AllToAll
+                | Op::AllToAllSingle
+                | Op::AllGather
+                | Op::Gather
+                | Op::Scatter
+                | Op::ReduceScatter
+        )
+    }),
+    (&["placement"], |op| {
+        matches!(
+            op,
+            Op::Gather
+                | Op::Scatter
+                | Op::AllGather
+                | Op::AllGatherIntoTensor
+                | Op::ReduceScatter
+                | Op::ReduceScatterTensor
+                | Op::CoalescedReduceScatterTensor
+                | Op::AllGatherCoalesced
+                | Op::CoalescedAllGatherIntoTensor
+        )
+    }),
+];

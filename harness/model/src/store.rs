@@ -1,0 +1,54 @@
+//! How the ranks of a world find their store.
+
+use serde::{Deserialize, Serialize};
+
+/// How ranks find each other: the `init_method` or store handed to `init_process_group`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreMethod {
+    /// `env://`: `MASTER_ADDR` and `MASTER_PORT` from the environment.
+    Env,
+    /// `tcp://host:port` with explicit rank and world size.
+    Tcp,
+    /// `file:///path` with explicit rank and world size.
+    File,
+    /// An explicit `TCPStore` passed as `store=`.
+    Store,
+}
+
+impl StoreMethod {
+    /// The name in case files and in the rank protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Env => "env",
+            Self::Tcp => "tcp",
+            Self::File => "file",
+            Self::Store => "store",
+        }
+    }
+
+    /// What a rank is told of the place: a URL, or `host:port` of the store that it makes itself; nothing if the
+    /// environment says it.
+    #[must_use]
+    pub fn url(self, host: &str, port: u16, file: &str) -> Option<String> {
+        match self {
+            Self::Env => None,
+            Self::Tcp => Some(format!("tcp://{host}:{port}")),
+            Self::File => Some(format!("file://{file}")),
+            Self::Store => Some(format!("{host}:{port}")),
+        }
+    }
+}

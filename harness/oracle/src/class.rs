@@ -1,0 +1,391 @@
+//! The classes of wrong answers: what a vendor reads first. Names are stable; sentences are for people.
+
+use allranks_model::capability::Accumulation;
+use allranks_model::dtype::ReduceOp;
+
+/// What an answer looks like, and so which bug to look for.
+#[derive(Clone, Copy, Debug, PartialEq, strum::EnumDiscriminants, strum::EnumCount)]
+#[strum_discriminants(derive(PartialOrd, Ord), name(Sort), vis(pub(super)))]
+pub enum Class {
+    /// Every tensor is as it was before the call.
+    NoOp,
+    /// Every output is as it was before the call.
+    StaleSentinel,
+    /// As if every rank had contributed what this rank did: no communication.
+    OwnTimesWorld,
+    /// The average, divided by the number of ranks once more.
+    AvgDividedTwice,
+    /// The sum in place of the average.
+    AvgDidSum,
+    /// The average over a group, divided by the size of the world.
+    AvgDividedByWorld,
+    /// The average in place of the sum.
+    SumDidAvg,
+    /// Another operator was applied: this one.
+    DidOp(ReduceOp),
+    /// A rank's contribution is missing.
+    RankDropped(u32),
+    /// A rank's contribution counts twice.
+    RankDoubled(u32),
+    /// Each block is that of the rank this many places further on.
+    ChunkShifted(u32),
+    /// Elements lie this many places from where they belong.
+    ElementsShifted(i64),
+    /// Elements lie in reverse order.
+    OrderReversed,
+    /// Every block is some rank's, but not the right one's.
+    BlocksPermuted,
+    /// From this element on, results are contributions that were never combined.
+    TailNotReduced(usize),
+    /// From this element on, outputs are as they were before the call.
+    PrefixOnly(usize),
+    /// Only last elements are wrong.
+    LastElement,
+    /// As if this rank were the root.
+    WrongRoot(u32),
+    /// As if the group's first rank were the root.
+    RootIgnored,
+    /// Every rank got what was meant for the first.
+    AllPeersGotSlice0,
+    /// Ranks got what was meant for others.
+    DestinationSwapped,
+    /// Strides were ignored in reading.
+    NonContiguousReadAsDense,
+    /// The result never reached the strided tensor.
+    StridedOutputLost,
+    /// Strides were ignored in writing.
+    OnlyDensePartWritten,
+    /// An output several of whose elements are one in memory was not refused.
+    OverlappingOutputAccepted,
+    /// Bytes around a tensor were written to: so many before it, after it, between its elements.
+    GuardOverwritten {
+        /// Before its first element.
+        before: usize,
+        /// After its last element.
+        after: usize,
+        /// Between its elements.
+        between: usize,
+    },
+    /// An input was written to.
+    InputModified,
+    /// A tensor was written to on a rank that is not the root.
+    NonRootWritten,
+    /// A rank outside the group was written to.
+    BystanderWritten,
+    /// Ranks outside the group took part.
+    GotWorldInsteadOfGroup,
+    /// As exact as sums in this narrower type.
+    LowPrecisionAccumulation(&'static str),
+    /// Contributions were rounded to this narrower type before they were combined.
+    CompressedInputs(&'static str),
+    /// Farther from the exact result than rounding in any order explains, and yet near it.
+    ErrorBeyondBound,
+    /// Off by one unit in the last place.
+    OffByOneUlp,
+    /// A NaN among the contributions does not show in the result.
+    NanDropped,
+    /// MIN or MAX of a NaN and numbers is now a NaN, now a number.
+    NanDependsOnRank,
+    /// A NaN that was only moved arrived as another NaN.
+    NanBitsChanged,
+    /// An infinity came out finite.
+    InfFlushed,
+    /// A denormal came out zero.
+    DenormalFlushed,
+    /// A negative zero came out positive.
+    NegativeZeroLost,
+    /// An integer stopped at the end of its range instead of wrapping around.
+    Saturated,
+    /// A bool that was only moved arrived as 1 in place of another byte that is not 0.
+    BoolNormalised,
+    /// The same sum of the same data came out different.
+    NotDeterministic,
+    /// Accumulated in another type than the platform file promises: this one.
+    AccumulatedIn(Accumulation),
+    /// All within bounds, but not the same bits on every rank.
+    RanksDisagree,
+    /// A rank left a barrier before another entered it.
+    EarlyLeave,
+    /// A message from another sender than asked for, or a wrong name of the sender.
+    WrongSender,
+    /// Messages of one pair arrived in another order than sent.
+    MessageOrderSwapped,
+    /// Another Python object than sent.
+    WrongObject,
+    /// Wrong elements are all zero.
+    ZeroOutput,
+    /// Wrong elements are all NaN.
+    NanOutput,
+    /// The answer has not the form of the step.
+    MalformedReply,
+    /// None of the above.
+    Unclassified,
+}
+
+impl Class {
+    /// One of every kind, and of every name.
+    #[must_use]
+    pub fn every() -> Vec<Self> {
+        let did = ReduceOp::ALL.into_iter().map(Self::DidOp);
+        let others = [
+            Self::NoOp,
+            Self::StaleSentinel,
+            Self::OwnTimesWorld,
+            Self::AvgDividedTwice,
+            Self::AvgDidSum,
+            Self::AvgDividedByWorld,
+            Self::SumDidAvg,
+            Self::RankDropped(0),
+            Self::RankDoubled(0),
+            Self::ChunkShifted(1),
+            Self::ElementsShifted(1),
+            Self::OrderReversed,
+            Self::BlocksPermuted,
+            Self::TailNotReduced(0),
+            Self::PrefixOnly(0),
+            Self::LastElement,
+            Self::WrongRoot(0),
+            Self::RootIgnored,
+            Self::AllPeersGotSlice0,
+            Self::DestinationSwapped,
+            Self::NonContiguousReadAsDense,
+            Self::StridedOutputLost,
+            Self::OnlyDensePartWritten,
+            Self::OverlappingOutputAccepted,
+            Self::GuardOverwritten {
+                before: 0,
+                after: 1,
+                between: 0,
+            },
+            Self::InputModified,
+            Self::NonRootWritten,
+            Self::BystanderWritten,
+            Self::GotWorldInsteadOfGroup,
+            Self::LowPrecisionAccumulation("bfloat16"),
+            Self::CompressedInputs("bfloat16"),
+            Self::ErrorBeyondBound,
+            Self::OffByOneUlp,
+            Self::NanDropped,
+            Self::NanDependsOnRank,
+            Self::NanBitsChanged,
+            Self::InfFlushed,
+            Self::DenormalFlushed,
+            Self::NegativeZeroLost,
+            Self::Saturated,
+            Self::BoolNormalised,
+            Self::NotDeterministic,
+            Self::AccumulatedIn(Accumulation::Dtype),
+            Self::RanksDisagree,
+            Self::EarlyLeave,
+            Self::WrongSender,
+            Self::MessageOrderSwapped,
+            Self::WrongObject,
+            Self::ZeroOutput,
+            Self::NanOutput,
+            Self::MalformedReply,
+            Self::Unclassified,
+        ];
+        did.chain(others).collect()
+    }
+
+    /// The name in result files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoOp => "no-op",
+            Self::StaleSentinel => "stale-sentinel",
+            Self::OwnTimesWorld => "own-times-world",
+            Self::AvgDividedTwice => "avg-divided-twice",
+            Self::AvgDidSum => "avg-did-sum",
+            Self::AvgDividedByWorld => "avg-divided-by-world",
+            Self::SumDidAvg => "sum-did-avg",
+            Self::DidOp(ReduceOp::Sum) => "op-did-sum",
+            Self::DidOp(ReduceOp::Avg) => "did-avg",
+            Self::DidOp(ReduceOp::Product) => "did-product",
+            Self::DidOp(ReduceOp::Min) => "did-min",
+            Self::DidOp(ReduceOp::Max) => "did-max",
+            Self::DidOp(ReduceOp::Band) => "did-band",
+            Self::DidOp(ReduceOp::Bor) => "did-bor",
+            Self::DidOp(ReduceOp::Bxor) => "did-bxor",
+            Self::DidOp(ReduceOp::PremulSum) => "did-premul-sum",
+            Self::RankDropped(_) => "rank-dropped",
+            Self::RankDoubled(_) => "rank-doubled",
+            Self::ChunkShifted(_) => "chunk-shifted",
+            Self::ElementsShifted(_) => "elements-shifted",
+            Self::OrderReversed => "order-reversed",
+            Self::BlocksPermuted => "blocks-permuted",
+            Self::TailNotReduced(_) => "tail-not-reduced",
+            Self::PrefixOnly(_) => "prefix-only",
+            Self::LastElement => "last-element",
+            Self::WrongRoot(_) => "wrong-root",
+            Self::RootIgnored => "root-ignored",
+            Self::AllPeersGotSlice0 => "all-peers-got-slice-0",
+            Self::DestinationSwapped => "destination-swapped",
+            Self::NonContiguousReadAsDense => "non-contiguous-read-as-dense",
+            Self::StridedOutputLost => "strided-output-lost",
+            Self::OnlyDensePartWritten => "only-dense-part-written",
+            Self::OverlappingOutputAccepted => "overlapping-output-accepted",
+            Self::GuardOverwritten { .. } => "guard-overwritten",
+            Self::InputModified => "input-modified",
+            Self::NonRootWritten => "non-root-written",
+            Self::BystanderWritten => "bystander-written",
+            Self::GotWorldInsteadOfGroup => "got-world-instead-of-group",
+            Self::LowPrecisionAccumulation(_) => "low-precision-accumulation",
+            Self::CompressedInputs(_) => "compressed-inputs",
+            Self::ErrorBeyondBound => "error-beyond-bound",
+            Self::OffByOneUlp => "off-by-one-ulp",
+            Self::NanDropped => "nan-dropped",
+            Self::NanDependsOnRank => "nan-depends-on-rank",
+            Self::NanBitsChanged => "nan-bits-changed",
+            Self::InfFlushed => "inf-flushed",
+            Self::DenormalFlushed => "denormal-flushed",
+            Self::NegativeZeroLost => "negative-zero-lost",
+            Self::Saturated => "saturated-instead-of-wrapped",
+            Self::BoolNormalised => "bool-normalised",
+            Self::NotDeterministic => "not-deterministic",
+            Self::AccumulatedIn(_) => "accumulated-otherwise",
+            Self::RanksDisagree => "ranks-disagree",
+            Self::EarlyLeave => "early-leave",
+            Self::WrongSender => "wrong-sender",
+            Self::MessageOrderSwapped => "message-order-swapped",
+            Self::WrongObject => "wrong-object",
+            Self::ZeroOutput => "zero-output",
+            Self::NanOutput => "nan-output",
+            Self::MalformedReply => "malformed-reply",
+            Self::Unclassified => "unclassified",
+        }
+    }
+
+    /// The sentence for people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let text = match *self {
+            Self::NoOp => "the call changed nothing",
+            Self::StaleSentinel => "outputs still hold what they held before the call",
+            Self::OwnTimesWorld => {
+                "each rank used its own data in place of every other rank's: no communication"
+            }
+            Self::AvgDividedTwice => "AVG divided by the world size twice",
+            Self::AvgDidSum => "AVG returned the sum: never divided by the world size",
+            Self::AvgDividedByWorld => {
+                "AVG over a group divided by the size of the world, not of the group"
+            }
+            Self::SumDidAvg => "SUM returned the average: divided by the world size",
+            Self::DidOp(op) => {
+                return format!("the values are those of {}", op.name().to_uppercase());
+            }
+            Self::RankDropped(rank) => return format!("rank {rank}'s contribution is missing"),
+            Self::RankDoubled(rank) => return format!("rank {rank}'s contribution counts twice"),
+            Self::ChunkShifted(by) => {
+                return format!("each block is the one that belongs {by} further on");
+            }
+            Self::ElementsShifted(by) => {
+                return format!("elements lie {by:+} from where they belong");
+            }
+            Self::OrderReversed => "elements lie in reverse order",
+            Self::BlocksPermuted => "blocks are in the wrong rank order",
+            Self::TailNotReduced(from) => {
+                return format!("the tail is not reduced, from element {from} on");
+            }
+            Self::PrefixOnly(from) => {
+                return format!("only the first {from} elements were written");
+            }
+            Self::LastElement => "only the last element is wrong",
+            Self::WrongRoot(rank) => return format!("rank {rank} was taken for the root"),
+            Self::RootIgnored => "the root was ignored: the group's first rank was taken for it",
+            Self::AllPeersGotSlice0 => "every rank got the slice meant for the group's first rank",
+            Self::DestinationSwapped => "ranks got what was meant for other ranks",
+            Self::NonContiguousReadAsDense => "a non-contiguous input was read as if it were dense",
+            Self::StridedOutputLost => "the result never reached the non-contiguous output",
+            Self::OnlyDensePartWritten => "a non-contiguous output was written as if it were dense",
+            Self::OverlappingOutputAccepted => {
+                "an output several of whose elements are one in memory was not refused"
+            }
+            Self::GuardOverwritten {
+                before,
+                after,
+                between,
+            } => {
+                let parts = [
+                    (before, "before it"),
+                    (after, "after it"),
+                    (between, "between its elements"),
+                ];
+                let parts: Vec<String> = parts
+                    .iter()
+                    .filter(|(bytes, _)| *bytes > 0)
+                    .map(|(bytes, place)| format!("{bytes} bytes {place}"))
+                    .collect();
+                return format!(
+                    "memory outside a tensor was written to: {}",
+                    parts.join(", ")
+                );
+            }
+            Self::InputModified => "an input was modified",
+            Self::NonRootWritten => "a rank that is not the root had its tensor written to",
+            Self::BystanderWritten => "a rank outside the group had its memory written to",
+            Self::GotWorldInsteadOfGroup => {
+                "the result is that of the whole world, not of the group"
+            }
+            Self::LowPrecisionAccumulation(name) => {
+                return format!("as inexact as if it had been accumulated in {name}");
+            }
+            Self::CompressedInputs(name) => {
+                return format!("contributions were rounded to {name} before they were combined");
+            }
+            Self::ErrorBeyondBound => {
+                "farther from the exact result than rounding in any order explains"
+            }
+            Self::NanDropped => "a NaN among the contributions does not show in the result",
+            Self::NanDependsOnRank => {
+                "whether a NaN wins MIN or MAX depends on the rank that holds it"
+            }
+            Self::NanBitsChanged => "a NaN that was only moved arrived with other bits",
+            Self::InfFlushed => "an infinity, or a sum too large for the type, came out finite",
+            Self::DenormalFlushed => "denormal numbers came out as zero",
+            Self::NegativeZeroLost => "a negative zero came out as a positive one",
+            Self::Saturated => "integers stopped at the end of their range: no wrap-around",
+            Self::BoolNormalised => "the byte of a bool that was only moved came out as 1",
+            Self::NotDeterministic => {
+                "the same call on the same data gave other bits, although the platform file promises the same"
+            }
+            Self::AccumulatedIn(how) => {
+                return format!(
+                    "accumulated in {}, although the platform file promises otherwise",
+                    how.name()
+                );
+            }
+            Self::OffByOneUlp => "off by one unit in the last place: a rounding difference",
+            Self::RanksDisagree => "every rank is within bounds, but not all hold the same bits",
+            Self::EarlyLeave => "a rank left the barrier before every rank had entered it",
+            Self::WrongSender => "a message came from another sender than asked for",
+            Self::MessageOrderSwapped => "messages of one pair of ranks overtook each other",
+            Self::WrongObject => "a rank received another object than was sent",
+            Self::ZeroOutput => "wrong elements are all zero",
+            Self::NanOutput => "wrong elements are all NaN",
+            Self::MalformedReply => "the answer does not have the form of the step",
+            Self::Unclassified => "the values are wrong in a way allranks has no name for",
+        };
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use strum::EnumCount;
+
+    use super::*;
+
+    #[test]
+    fn every_class_is_listed_and_has_a_name_and_a_sentence_of_its_own() {
+        let every = Class::every();
+        let kinds: BTreeSet<Sort> = every.iter().map(Sort::from).collect();
+        assert_eq!(kinds.len(), Class::COUNT);
+        let names: BTreeSet<&str> = every.iter().map(Class::name).collect();
+        assert_eq!(names.len(), every.len());
+        let sentences: BTreeSet<String> = every.iter().map(Class::sentence).collect();
+        assert_eq!(sentences.len(), every.len());
+    }
+}

@@ -1,0 +1,400 @@
+//! Which bug explains a wrong answer.
+//!
+//! First what is wrong (a bystander, a guard, an input, a tensor that is not the root's, a result), then, for results,
+//! the first [`hypothesis`](super::hypothesis) that predicts what came back on **every** wrong rank. Only if none does
+//! on all elements are they tried on the wrong elements alone: then the sentence says on how many.
+
+use super::Class;
+use super::dense::ignored_strides;
+use super::hypothesis::{Bend, hypotheses};
+use super::lost::lost;
+use super::scene::{Scene, Spot, Value};
+use super::show::precision;
+use super::verify::Wrong;
+use super::work::{Fill, Origin, Piece, Role};
+use allranks_model::axes::Values;
+use allranks_model::dtype::{Kind, ReduceOp};
+use allranks_model::op::Op;
+
+/// The class of a wrong answer, and what to add to its sentence.
+pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
+    let members = &scene.prepared.facts.members;
+    let (ours, bystanders): (Vec<_>, Vec<_>) = (0_u32..)
+        .zip(wrong)
+        .filter(|(_, wrong)| !wrong.is_empty())
+        .partition(|(rank, _)| members.contains(rank));
+    if ours.is_empty() {
+        return (Class::BystanderWritten, String::new());
+    }
+    // A rank without a result may hold leftovers of an op that ignores strides; those have no rule.
+    let with_results = |rank: &u32| {
+        scene.pieces(*rank).any(|(buffer, piece)| {
+            matches!(buffer.role, Role::Output | Role::Both) && piece.after != Origin::Keep
+        })
+    };
+    let ranks: Vec<u32> = ours
+        .iter()
+        .map(|(rank, _)| *rank)
+        .filter(with_results)
+        .collect();
+    if let Some(class) = ignored_strides(scene, &ranks) {
+        return (class, String::new());
+    }
+    let (targets, others): (Vec<Spot<'a>>, Vec<Spot<'a>>) = ours
+        .iter()
+        .flat_map(|(_, wrong)| wrong.spots.iter().copied())
+        .partition(|spot| is_target(spot));
+    let guard = guard(&ours);
+    let (results, inputs) = (!targets.is_empty(), !others.is_empty());
+    let case = Case {
+        scene,
+        ranks: targets
+            .iter()
+            .map(|spot| spot.rank)
+            .fold(Vec::new(), |mut ranks, rank| {
+                if ranks.last() != Some(&rank) {
+                    ranks.push(rank);
+                }
+                ranks
+            }),
+        spots: targets,
+    };
+    let (class, mut notes) = match guard {
+        _ if results => match (case.class(), guard) {
+            ((Class::Unclassified, _), Some(guard)) => (guard, String::new()),
+            (class, _) => class,
+        },
+        _ if inputs => (Class::InputModified, String::new()),
+        Some(guard) => (guard, String::new()),
+        None => (Class::Unclassified, String::new()),
+    };
+    if results && inputs {
+        notes += "; an input was modified, too";
+    }
+    if guard.is_some_and(|guard| guard != class) {
+        notes += "; memory outside the tensors was written to, too";
+    }
+    if !bystanders.is_empty() {
+        notes += "; ranks outside the group were written to, too";
+    }
+    (class, notes)
+}
+
+/// Whether the op may write there, or might be thought to: everything but inputs and bystanders.
+fn is_target(spot: &Spot<'_>) -> bool {
+    match spot.buffer.role {
+        Role::Output | Role::NonRoot => true,
+        Role::Both => spot.piece.after != Origin::Keep,
+        Role::Input | Role::Unspecified | Role::Bystander => false,
+    }
+}
+
+fn guard(ours: &[(u32, &Wrong<'_>)]) -> Option<Class> {
+    let sum = |of: fn(&Wrong<'_>) -> usize| ours.iter().map(|(_, wrong)| of(wrong)).sum();
+    let (before, after, between) = (
+        sum(|wrong| wrong.damage.before),
+        sum(|wrong| wrong.damage.after),
+        sum(|wrong| wrong.damage.between),
+    );
+    (before + after + between > 0).then_some(Class::GuardOverwritten {
+        before,
+        after,
+        between,
+    })
+}
+
+/// Wrong elements of results.
+struct Case<'a> {
+    scene: Scene<'a>,
+    /// On these ranks.
+    ranks: Vec<u32>,
+    /// At these places.
+    spots: Vec<Spot<'a>>,
+}
+
+impl<'a> Case<'a> {
+    fn class(&self) -> (Class, String) {
+        let scene = self.scene;
+        let facts = &scene.prepared.facts;
+        if self
+            .spots
+            .iter()
+            .all(|spot| spot.buffer.role == Role::NonRoot)
+        {
+            return (Class::NonRootWritten, String::new());
+        }
+        let hypotheses = hypotheses(facts, self.scene.prepared.steps.len() as u32);
+        let explains = |bend: Bend| self.on_wrong(bend) && self.on_all(bend);
+        let strict = hypotheses.iter().find(|(_, bend)| explains(*bend));
+        let class = strict
+            .map(|(class, _)| self.refined(*class))
+            .or_else(|| lost(scene, &self.spots))
+            .or_else(|| {
+                self.all(|spot| self.is_nan(spot))
+                    .then_some(Class::NanOutput)
+            })
+            .or_else(|| self.tail())
+            .or_else(|| self.identified())
+            .or_else(|| {
+                self.all(|spot| self.is_near(spot))
+                    .then_some(Class::OffByOneUlp)
+            })
+            .or_else(|| self.low_precision())
+            .or_else(|| {
+                self.all(|spot| self.is_in_reach(spot))
+                    .then_some(Class::ErrorBeyondBound)
+            });
+        if let Some(class) = class {
+            return (class, String::new());
+        }
+        match hypotheses.iter().find(|(_, bend)| self.on_wrong(*bend)) {
+            Some((class, _)) => {
+                let of: usize = self
+                    .ranks
+                    .iter()
+                    .map(|rank| self.targets(*rank).count())
+                    .sum();
+                let note = format!(" (on {} of {of} elements)", self.spots.len());
+                (self.refined(*class), note)
+            }
+            None if self.all(is_last) => (Class::LastElement, String::new()),
+            None => (Class::Unclassified, String::new()),
+        }
+    }
+
+    fn targets(&self, rank: u32) -> impl Iterator<Item = Spot<'a>> {
+        self.scene.spots(rank).filter(is_target)
+    }
+
+    fn all(&self, holds: impl Fn(&Spot<'a>) -> bool) -> bool {
+        self.spots.iter().all(holds)
+    }
+
+    fn predicts(&self, bend: Bend, spot: &Spot<'_>) -> bool {
+        self.scene
+            .predict(bend, spot)
+            .is_some_and(|value| self.scene.is(self.scene.got(spot), value))
+    }
+
+    /// Whether a hypothesis predicts every wrong element.
+    fn on_wrong(&self, bend: Bend) -> bool {
+        self.all(|spot| self.predicts(bend, spot))
+    }
+
+    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
+    /// the root of a `reduce`, even if nobody says what that must hold.
+    fn on_all(&self, bend: Bend) -> bool {
+        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bend, &spot));
+        let holds = match bend {
+            Bend::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
+                .scene
+                .spots(root)
+                .all(|spot| self.predicts(bend, &spot)),
+            _ => true,
+        };
+        holds && self.ranks.iter().all(|rank| on(*rank))
+    }
+
+    /// A call that changed nothing has a name of its own where the output was separate, or strided.
+    fn refined(&self, class: Class) -> Class {
+        match class {
+            Class::NoOp if !self.scene.prepared.facts.dense => Class::StridedOutputLost,
+            Class::NoOp if self.all(|spot| spot.piece.before == Fill::Sentinel) => {
+                Class::StaleSentinel
+            }
+            class => class,
+        }
+    }
+
+    /// From some element on, every piece holds what it held before or what this rank contributed.
+    fn tail(&self) -> Option<Class> {
+        let scene = self.scene;
+        let unreduced = |spot: &Spot<'a>| match spot.piece.after {
+            Origin::Reduce { slot } => scene.block(spot.rank, slot, spot.index),
+            Origin::Keep | Origin::Copy { .. } => None,
+        };
+        let mut from = None;
+        let mut start = 0;
+        while let Some(first) = self.spots.get(start) {
+            let same = |spot: &&Spot<'a>| {
+                spot.rank == first.rank && std::ptr::eq::<Piece>(spot.piece, first.piece)
+            };
+            start += self.spots[start..].iter().take_while(same).count();
+            let holds = (first.index..first.piece.len).all(|index| {
+                let spot = Spot { index, ..*first };
+                let got = scene.got(&spot);
+                got == scene.before(&spot)
+                    || unreduced(&spot) == Some(got)
+                    || got == scene.expected(&spot)
+            });
+            if !holds {
+                return None;
+            }
+            if first.index > 0 && from.is_none() {
+                from = Some(*first);
+            }
+        }
+        from.map(|spot| {
+            if unreduced(&spot) == Some(scene.got(&spot)) {
+                Class::TailNotReduced(spot.index)
+            } else {
+                Class::PrefixOnly(spot.index)
+            }
+        })
+    }
+
+    /// Every wrong piece is a whole block of some rank, only not the right one.
+    fn identified(&self) -> Option<Class> {
+        let scene = self.scene;
+        let facts = &scene.prepared.facts;
+        let ranks = facts.members.len() as u32;
+        let mut class = None;
+        let mut start = 0;
+        while let Some(first) = self.spots.get(start) {
+            let same = |spot: &&Spot<'a>| {
+                spot.rank == first.rank && std::ptr::eq::<Piece>(spot.piece, first.piece)
+            };
+            start += self.spots[start..].iter().take_while(same).count();
+            let Origin::Copy { rank, slot } = first.piece.after else {
+                return None;
+            };
+            let (source, theirs) = self.source(first)?;
+            let point_to_point = matches!(
+                facts.op,
+                Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv
+            );
+            let this = match point_to_point {
+                true if source == rank && theirs % ranks == slot % ranks => {
+                    Class::MessageOrderSwapped
+                }
+                true if theirs % ranks == slot % ranks => Class::WrongSender,
+                _ if source == rank => Class::DestinationSwapped,
+                _ => Class::BlocksPermuted,
+            };
+            class = Some(match class {
+                Some(class) if class != this => Class::BlocksPermuted,
+                _ => this,
+            });
+        }
+        class
+    }
+
+    /// The block that a piece holds in place of its own.
+    fn source(&self, first: &Spot<'a>) -> Option<(u32, u32)> {
+        let scene = self.scene;
+        let homes = scene.prepared.homes.iter().enumerate();
+        let mut blocks = homes
+            .flat_map(|(rank, slots)| (0..slots.len()).map(move |slot| (rank as u32, slot as u32)));
+        blocks.find(|(rank, slot)| {
+            (0..first.piece.len).all(|index| {
+                let got = scene.got(&Spot { index, ..*first });
+                scene.block(*rank, *slot, index) == Some(got)
+            })
+        })
+    }
+
+    fn is_nan(&self, spot: &Spot<'_>) -> bool {
+        let (re, im) = self.scene.numbers(self.scene.got(spot));
+        spot.piece.after != Origin::Keep
+            && self.scene.got(spot) != self.scene.before(spot)
+            && (re.is_nan() || im.is_some_and(f64::is_nan))
+    }
+
+    /// Wrong, but not by much more than the bound allows.
+    fn is_in_reach(&self, spot: &Spot<'_>) -> bool {
+        const REACH: f64 = 1024.0;
+        let scene = self.scene;
+        let purpose = scene.prepared.facts.purpose;
+        let (Values::Random, Some(op), Origin::Reduce { slot }) =
+            (purpose.values, purpose.reduce, spot.piece.after)
+        else {
+            return false;
+        };
+        let Some(elements) = scene.contributions(slot, spot.index) else {
+            return false;
+        };
+        let bits = scene.expected(spot);
+        let slack = REACH * scene.rounding(op, purpose.ranks.into(), &elements, bits);
+        scene.is(scene.got(spot), Value { bits, slack })
+    }
+
+    /// Off by one unit in the last place.
+    fn is_near(&self, spot: &Spot<'_>) -> bool {
+        let facts = &self.scene.prepared.facts;
+        let (got, expected) = (self.scene.got(spot), self.scene.expected(spot));
+        if !matches!(spot.piece.after, Origin::Reduce { .. }) {
+            return false;
+        }
+        match facts.purpose.dtype.kind() {
+            // As sign and magnitude, neighbours in value are neighbours in bits.
+            Kind::Float => got.abs_diff(expected) == 1,
+            Kind::Complex => {
+                let half = 4 * self.scene.size() as u32;
+                let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
+                let ((a, b), (c, d)) = (parts(got), parts(expected));
+                a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
+            }
+            Kind::Signed | Kind::Unsigned => {
+                facts.purpose.reduce == Some(ReduceOp::Avg)
+                    && (self.scene.numbers(got).0 - self.scene.numbers(expected).0).abs() == 1.0
+            }
+            Kind::Bool => false,
+        }
+    }
+
+    /// Inexact as a narrower type would be, and representable in it.
+    fn low_precision(&self) -> Option<Class> {
+        let scene = self.scene;
+        let facts = &scene.prepared.facts;
+        let wide = precision(facts.purpose.dtype)?;
+        let sums = matches!(
+            facts.purpose.reduce,
+            Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum)
+        );
+        if !sums {
+            return None;
+        }
+        let narrower = [
+            ("float32", 24_u32),
+            ("tf32 or float16", 11),
+            ("bfloat16", 8),
+        ];
+        narrower
+            .into_iter()
+            .filter(|(_, bits)| *bits < wide)
+            .find(|(_, bits)| {
+                let unit = f64::powi(2.0, -(*bits as i32));
+                self.all(|spot| {
+                    let Origin::Reduce { slot } = spot.piece.after else {
+                        return false;
+                    };
+                    let total: f64 = facts
+                        .members
+                        .iter()
+                        .filter_map(|rank| scene.block(*rank, slot, spot.index))
+                        .map(|element| scene.numbers(element).0.abs())
+                        .sum();
+                    let got = scene.numbers(scene.got(spot)).0;
+                    let expected = scene.numbers(scene.expected(spot)).0;
+                    let divisor = match facts.purpose.reduce {
+                        Some(ReduceOp::Avg) => facts.members.len() as f64,
+                        _ => 1.0,
+                    };
+                    let roundings = unit * (facts.members.len() + 1) as f64;
+                    (got - expected).abs() <= 2.0 * roundings * total / divisor
+                        && has_significand(got, *bits)
+                })
+            })
+            .map(|(name, _)| Class::LowPrecisionAccumulation(name))
+    }
+}
+
+/// Whether so many bits of significand hold a number.
+fn has_significand(value: f64, bits: u32) -> bool {
+    value == 0.0 || (value.is_finite() && value.to_bits().trailing_zeros() >= 53 - bits)
+}
+
+/// Of a single element, being the last says nothing.
+fn is_last(spot: &Spot<'_>) -> bool {
+    spot.buffer.len > 1 && spot.piece.start + spot.index + 1 == spot.buffer.len
+}

@@ -1,0 +1,194 @@
+//! What right answers show of the backend's arithmetic: how narrow floats were accumulated, and whether the same sum came
+//! out the same again. In: a check of random values and the ranks' answers. Out: names and values for the report, and
+//! whether they are what the platform file promises.
+
+use std::collections::BTreeMap;
+
+use super::combine::{Reduction, combine_one};
+use super::scene::{Contribution, Scene, Spot};
+use super::script::SAME;
+use super::show::precision;
+use super::work::Origin;
+use super::{Class, Lane, Prepared, RankReply};
+use allranks_model::axes::Values;
+use allranks_model::capability::Accumulation;
+use allranks_model::dtype::{Kind, ReduceOp};
+
+/// What was seen of a backend: a name and a value each.
+pub type Observations = BTreeMap<String, String>;
+
+/// Elements that accumulation is judged by.
+const ENOUGH: usize = 2048;
+/// Fewer tell nothing: some order of adding may happen to round none of them wrongly.
+const FEW: usize = 96;
+
+/// The names of observations.
+const ACCUMULATES: &str = "accumulates";
+const DETERMINISTIC: &str = "deterministic";
+const STABLE: &str = "stable-across-sizes";
+
+impl Prepared {
+    /// What the answers show, if the check is one that shows anything. They need not be right, but of the form of the
+    /// step.
+    #[must_use]
+    pub fn observe(&self, replies: &[RankReply]) -> Observations {
+        let mut seen = Observations::new();
+        if self.facts.purpose.lane != Lane::Bounded || self.is_well_formed(replies).is_err() {
+            return seen;
+        }
+        let scene = Scene {
+            prepared: self,
+            replies,
+        };
+        if let Some(how) = scene.accumulation() {
+            seen.insert(ACCUMULATES.to_owned(), how.name().to_owned());
+        }
+        if let Some((again, longer)) = scene.repetition() {
+            seen.insert(DETERMINISTIC.to_owned(), yes_or_no(again));
+            seen.insert(STABLE.to_owned(), yes_or_no(longer));
+        }
+        seen
+    }
+
+    /// The promise that the answers break, if they break one.
+    pub(super) fn broken_promise(&self, replies: &[RankReply]) -> Option<Class> {
+        let promises = self.facts.promises;
+        if promises.accumulates.is_none() && promises.deterministic.is_none() {
+            return None;
+        }
+        let seen = self.observe(replies);
+        let differs =
+            |name: &str, promised: &str| seen.get(name).is_some_and(|value| value != promised);
+        if promises
+            .deterministic
+            .is_some_and(|promised| differs(DETERMINISTIC, &yes_or_no(promised)))
+        {
+            return Some(Class::NotDeterministic);
+        }
+        let other = match promises.accumulates? {
+            Accumulation::Float32 => Accumulation::Dtype,
+            Accumulation::Dtype => Accumulation::Float32,
+        };
+        let promised = promises.accumulates?.name();
+        differs(ACCUMULATES, promised).then_some(Class::AccumulatedIn(other))
+    }
+}
+
+fn yes_or_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+impl<'a> Scene<'a> {
+    /// How sums of narrow floats were accumulated: none if the data do not tell. Sums that are as near to the exact one
+    /// as adding in float32 and rounding once explains were accumulated so, if adding in the dtype, in none of the usual
+    /// orders, would have come as near.
+    fn accumulation(self) -> Option<Accumulation> {
+        let purpose = self.prepared.facts.purpose;
+        let narrow = precision(purpose.dtype).is_some_and(|bits| bits <= 11);
+        let real = purpose.dtype.kind() == Kind::Float;
+        let sums = (purpose.reduce, purpose.values) == (Some(ReduceOp::Sum), Values::Random);
+        if !(narrow && real && sums) || purpose.ranks < 3 {
+            return None;
+        }
+        let rank = *self.prepared.facts.members.first()?;
+        let spots: Vec<(Spot<'a>, Vec<Contribution>)> = self
+            .prepared
+            .facts
+            .members
+            .iter()
+            .flat_map(|rank| self.spots(*rank))
+            .filter_map(|spot| match spot.piece.after {
+                // What several ranks hold, or one rank several times, is looked at once.
+                Origin::Reduce { slot }
+                    if !purpose.repeated || (slot, spot.rank) == (SAME, rank) =>
+                {
+                    Some((spot, self.contributions(slot, spot.index)?))
+                }
+                _ => None,
+            })
+            .take(ENOUGH)
+            .collect();
+        if spots.len() < FEW {
+            return None;
+        }
+        let near = |spot: &Spot<'a>, elements: &[Contribution], got: u128| {
+            let exact = self.numbers(self.expected(spot)).0;
+            let total: f64 = elements
+                .iter()
+                .map(|element| self.numbers(element.bits).0.abs())
+                .sum();
+            let unit = f64::powi(2.0, -(precision(purpose.dtype).unwrap_or(0) as i32));
+            let bound =
+                2.0 * unit * exact.abs() + f64::powi(2.0, -24) * purpose.ranks as f64 * total;
+            (self.numbers(got).0 - exact).abs() <= bound
+        };
+        let all = |of: &dyn Fn(&Spot<'a>, &[Contribution]) -> u128| {
+            spots
+                .iter()
+                .all(|(spot, elements)| near(spot, elements, of(spot, elements)))
+        };
+        let in_dtype = |turn: usize, backwards: bool| {
+            all(&|_, elements| {
+                let mut elements = elements.to_vec();
+                elements.rotate_left(turn);
+                if backwards {
+                    elements.reverse();
+                }
+                self.added_in_dtype(&elements)
+            })
+        };
+        let telling =
+            (0..purpose.ranks as usize).all(|turn| !in_dtype(turn, false) && !in_dtype(turn, true));
+        if !telling {
+            return None;
+        }
+        Some(match all(&|spot, _| self.got(spot)) {
+            true => Accumulation::Float32,
+            false => Accumulation::Dtype,
+        })
+    }
+
+    /// One after the other, rounded every time.
+    fn added_in_dtype(self, elements: &[Contribution]) -> u128 {
+        let reduction = Reduction {
+            dtype: self.prepared.facts.purpose.dtype,
+            op: ReduceOp::Sum,
+            divisor: 1,
+            factors: &[],
+            wide: false,
+        };
+        combine_one(reduction, &self.list(elements))
+    }
+
+    /// Whether repeated calls gave the same bits on every rank, and whether a call on data that go on gave the same
+    /// beginning; none if nothing was repeated.
+    fn repetition(self) -> Option<(bool, bool)> {
+        if !self.prepared.facts.purpose.repeated {
+            return None;
+        }
+        let (mut again, mut longer) = (true, true);
+        for rank in &self.prepared.facts.members {
+            let pieces: Vec<_> = self
+                .pieces(*rank)
+                .filter(|(_, piece)| matches!(piece.after, Origin::Reduce { .. }))
+                .collect();
+            let (first, others) = pieces.split_first()?;
+            for ((buffer, piece), number) in others.iter().zip(1..) {
+                let same = (0..first.1.len).all(|index| {
+                    let spot = |(buffer, piece)| Spot {
+                        rank: *rank,
+                        buffer,
+                        piece,
+                        index,
+                    };
+                    self.got(&spot(*first)) == self.got(&spot((*buffer, *piece)))
+                });
+                match number < SAME {
+                    true => again &= same,
+                    false => longer &= same,
+                }
+            }
+        }
+        Some((again, longer))
+    }
+}

@@ -1,0 +1,230 @@
+//! Whether a check could fail at all: its own data must tell a right backend from the commonest wrong ones.
+//!
+//! In: a prepared check. Out: the first alternative its data cannot tell from the right result. The alternatives are
+//! identity (nothing happens), no communication (own × W), rotation of the ranks, another root, and elements reversed or
+//! shifted. Exempt, because no data could tell them apart:
+//!
+//! - tensors without elements, barriers and objects (those are compared by other means);
+//! - identity, own × W, rotation and other roots in a group of one;
+//! - reversal and shifts within fewer than two elements;
+//! - rotation of the destinations where an expanded tensor holds the same for each;
+//! - alternatives that an op has no room for (rotation of the ranks in an `all_reduce`, whose result is the same).
+
+use serde_json::Value;
+
+use super::Prepared;
+use super::hypothesis::Bend;
+use super::scene::{Scene, Spot};
+use super::work::{Fill, Origin, Role};
+use allranks_model::axes::Extent;
+use allranks_model::dtype::Kind;
+use allranks_model::names::WorldSize;
+use allranks_model::op::Op;
+use allranks_protocol::Call;
+use allranks_suite::plan::Check;
+
+/// Elements of one contribution that are looked at; data do not depend on how many follow.
+const ENOUGH: u64 = 4096;
+
+/// Attempts at data that tell every alternative apart.
+const ATTEMPTS: u32 = 64;
+
+/// Why a check proves nothing, if so: what its data cannot tell from the right result.
+///
+/// Contributions of more than 4096 elements are judged by their first 4096: an element's value depends on its index and
+/// not on how many follow, so whatever the beginning tells apart the whole does, too.
+/// A check without an expected value proves nothing either.
+#[must_use]
+pub fn vacuous(check: &Check, world_size: WorldSize, seed: u64) -> Option<String> {
+    if let Some(script) = &check.script {
+        // Its moves make promises of their own; the data of the ops it issues must not be vacuous either.
+        let mut ops = script.checks.iter();
+        return ops.find_map(|check| vacuous(check, world_size, seed));
+    }
+    if check.demand.is_some() {
+        // The case was refused unless every rank must show something.
+        return None;
+    }
+    let prepared = match check.extent {
+        Extent::Flat(numel) if numel > ENOUGH => {
+            let beginning = Check {
+                extent: Extent::Flat(ENOUGH),
+                ..check.clone()
+            };
+            Prepared::new(&beginning, world_size, seed)
+        }
+        _ => Prepared::new(check, world_size, seed),
+    };
+    match prepared {
+        Ok(prepared) => prepared.collision(Breadth::SomeRank),
+        Err(reason) => Some(reason.to_string()),
+    }
+}
+
+/// Where an alternative must differ from the right result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Breadth {
+    /// On some rank: otherwise the check is vacuous.
+    SomeRank,
+    /// Identity and own × W on every rank: then each rank's vote counts for itself. Not always to be had: with one
+    /// element, some rank's own value **is** the minimum.
+    EveryRank,
+}
+
+impl Prepared {
+    /// The first attempt whose data tell everything apart on every rank; failing that, on some rank; failing that, the
+    /// first. Large tensors need no second attempt.
+    pub(super) fn best(attempt: impl Fn(u32) -> Self) -> Self {
+        let first = attempt(0);
+        let chance = match first.facts.purpose.dtype.kind() {
+            Kind::Bool => 64,
+            Kind::Float | Kind::Signed | Kind::Unsigned | Kind::Complex => 8,
+        };
+        let longest = first
+            .works
+            .iter()
+            .flat_map(|work| &work.buffers)
+            .flat_map(|buffer| &buffer.pieces)
+            .map(|piece| piece.len)
+            .max();
+        if longest.is_none_or(|len| len == 0 || len > chance) {
+            return first;
+        }
+        let mut second = None;
+        for salt in 0..ATTEMPTS {
+            let attempt = attempt(salt);
+            if attempt.collision(Breadth::EveryRank).is_none() {
+                return attempt;
+            }
+            if second.is_none() && attempt.collision(Breadth::SomeRank).is_none() {
+                second = Some(attempt);
+            }
+        }
+        second.unwrap_or(first)
+    }
+
+    /// The first alternative that the data do not tell from the right result.
+    pub(super) fn collision(&self, breadth: Breadth) -> Option<String> {
+        let scene = Scene {
+            prepared: self,
+            replies: &[],
+        };
+        if self.facts.overlaps {
+            // It must be refused, whatever the data.
+            return None;
+        }
+        let members = &self.facts.members;
+        let ranks = members.len() as u32;
+        if let Some(reason) = self.equal_objects() {
+            return Some(reason);
+        }
+        let every = breadth == Breadth::EveryRank;
+        let mut alternatives = vec![(Bend::Before, "no call at all".to_owned(), every)];
+        if ranks > 1 {
+            alternatives.push((Bend::OwnOnly, "own times world size".to_owned(), every));
+        }
+        for by in 1..ranks {
+            let name = format!("a rotation of the ranks by {by}");
+            alternatives.push((Bend::SourceShift(by), name.clone(), false));
+            alternatives.push((Bend::DestinationShift(by), name, false));
+        }
+        for rank in members {
+            alternatives.push((Bend::Root(*rank), format!("root {rank}"), false));
+        }
+        let whole = false;
+        alternatives.push((Bend::Reversed { whole }, "reversal".to_owned(), false));
+        for by in [1, -1] {
+            let name = format!("a shift by {by}");
+            alternatives.push((Bend::Rotated { by, whole }, name, false));
+        }
+        alternatives
+            .into_iter()
+            .find(|(bend, _, every)| self.cannot_tell(scene, *bend, *every))
+            .map(|(_, name, _)| format!("the data do not tell {name} from the right result"))
+    }
+
+    /// Whether an alternative that has a meaning here leaves the right result, on all ranks or on one.
+    fn cannot_tell(&self, scene: Scene<'_>, bend: Bend, every: bool) -> bool {
+        let mut meant = false;
+        for rank in &self.facts.members {
+            let mut meant_here = false;
+            let differs = scene.spots(*rank).any(|spot| {
+                if !self.can_differ(bend, &spot) {
+                    return false;
+                }
+                let predicted = scene.predict(bend, &spot);
+                meant_here |= predicted.is_some();
+                predicted.is_some_and(|value| !scene.is_right(&spot, value.bits))
+            });
+            match (differs, every) {
+                (true, false) => return false,
+                (false, true) if meant_here => return true,
+                _ => meant |= meant_here,
+            }
+        }
+        meant && !every
+    }
+
+    /// Whether any data could make a difference there.
+    fn can_differ(&self, bend: Bend, spot: &Spot<'_>) -> bool {
+        let own = match spot.piece.after {
+            Origin::Keep => return false,
+            Origin::Copy { rank, slot } => {
+                rank == spot.rank && spot.piece.before == Fill::Own(slot)
+            }
+            Origin::Reduce { .. } => self.facts.members.len() == 1,
+        };
+        match bend {
+            Bend::Before => !own || spot.piece.before == Fill::Sentinel,
+            Bend::OwnOnly => {
+                !own && !matches!(spot.piece.after, Origin::Copy { rank, .. } if rank == spot.rank)
+            }
+            Bend::Root(root) => {
+                spot.buffer.role == Role::Both
+                    && matches!(spot.piece.after, Origin::Copy { rank, .. } if rank != root)
+            }
+            Bend::Reversed { .. } | Bend::Rotated { .. } => spot.piece.len > 1,
+            Bend::DestinationShift(_) => !self.is_one_for_all(spot),
+            _ => true,
+        }
+    }
+
+    /// Whether what a spot receives lies in one tensor for all destinations whose rows are one in memory.
+    fn is_one_for_all(&self, spot: &Spot<'_>) -> bool {
+        let (rank, slot) = match spot.piece.after {
+            Origin::Keep => return false,
+            Origin::Copy { rank, slot } => (rank, slot),
+            Origin::Reduce { slot } => (self.facts.members[0], slot),
+        };
+        let home = self.homes[rank as usize][slot as usize];
+        let joint = matches!(
+            self.facts.op,
+            Op::ReduceScatterTensor | Op::CoalescedReduceScatterTensor | Op::AllToAllSingle
+        );
+        joint && home.is_some_and(|home| home.buffer.overlaps())
+    }
+
+    /// Objects must differ from rank to rank, but for `None`.
+    fn equal_objects(&self) -> Option<String> {
+        let mut objects: Vec<Value> = Vec::new();
+        for call in self.steps.iter().flat_map(|step| &step.step.calls) {
+            match call {
+                Call::AllGatherObject { object, .. } | Call::GatherObject { object, .. } => {
+                    objects.push(object.clone());
+                }
+                Call::BroadcastObjectList { objects: list, .. } => {
+                    objects.push(Value::Array(list.clone()));
+                }
+                Call::ScatterObjectList {
+                    objects: Some(list),
+                    ..
+                } => objects.extend(list.iter().cloned()),
+                _ => {}
+            }
+        }
+        let equal =
+            |(at, object): (usize, &Value)| !object.is_null() && objects[..at].contains(object);
+        let equal = objects.iter().enumerate().any(equal);
+        equal.then(|| "two ranks have equal objects".to_owned())
+    }
+}

@@ -1,0 +1,371 @@
+//! The comparison of every rank's answer with what must have come of the check.
+
+use super::classify::classify;
+use super::combine::Source;
+use super::image::source;
+use super::place::Place;
+use super::scene::{Scene, Spot};
+use super::show::show;
+use super::work::{Buffer, Origin, Piece, Role, Work};
+use super::{Class, Lane, Mismatch, Prepared, RankReply};
+use allranks_model::dtype::ReduceOp;
+use allranks_model::names::Rank;
+use allranks_model::record::Difference;
+
+/// Bytes outside a tensor that are not as they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Before its first element, after its last one, between its elements.
+    pub before: usize,
+    /// After its last element.
+    pub after: usize,
+    /// Between its elements.
+    pub between: usize,
+    /// The first one: its position in the storage, what it must be, what it is.
+    pub first: Option<(usize, u8, u8)>,
+}
+
+/// What is wrong on a rank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wrong<'a> {
+    /// Elements.
+    pub spots: Vec<Spot<'a>>,
+    /// Bytes outside tensors.
+    pub damage: Damage,
+}
+
+impl Wrong<'_> {
+    /// Whether nothing is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spots.is_empty() && self.damage.first.is_none()
+    }
+}
+
+impl Prepared {
+    /// Compares every rank's answer, all of whose calls returned, with what must have come of it.
+    /// Gives the number of elements checked on each rank; for objects and barriers, of objects and of ranks.
+    ///
+    /// # Errors
+    /// The mismatch, classified.
+    #[expect(
+        clippy::result_large_err,
+        reason = "callers take the mismatch apart at once"
+    )]
+    pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
+        self.compare_all(replies).map_err(|mismatch| *mismatch)?;
+        Ok(self.checked())
+    }
+
+    fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
+        self.is_well_formed(replies)?;
+        if self.facts.overlaps {
+            let class = Class::OverlappingOutputAccepted;
+            return Err(Box::new(Mismatch {
+                class: class.name().to_owned(),
+                sentence: class.sentence(),
+                difference: None,
+            }));
+        }
+        let scene = Scene {
+            prepared: self,
+            replies,
+        };
+        if !(0..)
+            .zip(replies)
+            .all(|(rank, reply)| self.agrees(rank, &reply.payload))
+        {
+            self.compare(scene)?;
+        }
+        self.compare_answers(replies)?;
+        self.compare_times(replies)?;
+        match self.broken_promise(replies) {
+            Some(class) => Err(Box::new(Mismatch {
+                class: class.name().to_owned(),
+                sentence: class.sentence(),
+                difference: None,
+            })),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the bytes are that a piece must hold in the end.
+    pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Piece) -> Source<'_> {
+        let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
+        source(payload, &self.homes, &self.results, rank, buffer, piece)
+    }
+
+    /// Whether all bytes of an answer are the expected ones.
+    fn agrees(&self, rank: u32, reply: &[u8]) -> bool {
+        let sent = &self.steps[rank as usize].payload;
+        self.works[rank as usize].buffers.iter().all(|buffer| {
+            let (start, len) = buffer.storage;
+            let Some(tensor) = buffer.place.dense_range(buffer.len) else {
+                return self.storage(rank, buffer) == reply[start..start + len];
+            };
+            reply[start..tensor.start] == sent[start..tensor.start]
+                && reply[tensor.end..start + len] == sent[tensor.end..start + len]
+                && (buffer.role == Role::Unspecified
+                    || buffer.pieces.iter().all(|piece| {
+                        let (bytes, from) = self.source(rank, buffer, piece);
+                        let place = buffer.place.from(piece.start);
+                        match (from.dense_range(piece.len), place.dense_range(piece.len)) {
+                            (Some(from), Some(place)) => reply[place] == bytes[from],
+                            _ => (0..piece.len)
+                                .all(|index| reply[place.range(index)] == bytes[from.range(index)]),
+                        }
+                    }))
+        })
+    }
+
+    /// What a whole storage must hold in the end.
+    fn storage(&self, rank: u32, buffer: &Buffer) -> Vec<u8> {
+        let (start, len) = buffer.storage;
+        let mut storage = self.steps[rank as usize].payload[start..start + len].to_vec();
+        for piece in &buffer.pieces {
+            let (bytes, from) = self.source(rank, buffer, piece);
+            let place = Place {
+                storage: 0,
+                ..buffer.place.from(piece.start)
+            };
+            for index in 0..piece.len {
+                storage[place.range(index)].copy_from_slice(&bytes[from.range(index)]);
+            }
+        }
+        storage
+    }
+
+    /// Elements checked on each rank by [`Self::verify`].
+    #[must_use]
+    pub fn checked(&self) -> Vec<u64> {
+        let count = |(rank, work): (usize, &Work)| match work.elements() {
+            0 if self.facts.op.is_barrier() => self.facts.members.len() as u64,
+            0 => self.works[rank]
+                .answers
+                .iter()
+                .map(|(_, answer)| answer.count())
+                .sum(),
+            elements => elements,
+        };
+        self.works.iter().enumerate().map(count).collect()
+    }
+
+    pub(super) fn is_well_formed(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
+        let malformed = |sentence: String| {
+            Box::new(Mismatch {
+                class: Class::MalformedReply.name().to_owned(),
+                sentence,
+                difference: None,
+            })
+        };
+        if replies.len() != self.steps.len() {
+            let (got, of) = (replies.len(), self.steps.len());
+            return Err(malformed(format!("{got} ranks of {of} answered")));
+        }
+        for (rank, (reply, step)) in replies.iter().zip(&self.steps).enumerate() {
+            if reply.payload.len() != step.payload.len() {
+                let (got, of) = (reply.payload.len(), step.payload.len());
+                return Err(malformed(format!(
+                    "rank {rank} sent back {got} bytes of {of}"
+                )));
+            }
+            if reply.result.calls.len() != step.step.calls.len() {
+                let (got, of) = (reply.result.calls.len(), step.step.calls.len());
+                return Err(malformed(format!(
+                    "rank {rank} answered for {got} calls of {of}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, scene: Scene<'_>) -> Result<(), Box<Mismatch>> {
+        let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
+            .map(|rank| wrong_on(scene, rank))
+            .collect();
+        if wrong.iter().all(Wrong::is_empty) {
+            let one = disagreement(scene).map(|spot| (spot, Class::RanksDisagree));
+            let one = one.or_else(|| Some((moody(scene)?, Class::NanDependsOnRank)));
+            return one.map_or(Ok(()), |(spot, class)| {
+                let mut wrong = wrong;
+                wrong[spot.rank as usize].spots.push(spot);
+                Err(self.mismatch(scene, &wrong, class, String::new()))
+            });
+        }
+        let (class, note) = classify(scene, &wrong);
+        Err(self.mismatch(scene, &wrong, class, note))
+    }
+
+    fn mismatch(
+        &self,
+        scene: Scene<'_>,
+        wrong: &[Wrong<'_>],
+        class: Class,
+        note: String,
+    ) -> Box<Mismatch> {
+        let ranks: Vec<Rank> = (0_u32..)
+            .zip(wrong)
+            .filter(|(_, wrong)| !wrong.is_empty())
+            .map(|(rank, _)| Rank(rank))
+            .collect();
+        let mut sentence = class.sentence() + &note;
+        let voters = self.facts.members.len();
+        if let [only] = *ranks
+            && voters > 1
+        {
+            sentence += &format!(" (on rank {only} only)");
+        }
+        let difference = ranks.first().map(|rank| {
+            let first = &wrong[rank.index()];
+            let (buffer, index, expected, actual) = match (first.spots.first(), first.damage.first)
+            {
+                (Some(spot), _) => (
+                    spot.buffer.label(),
+                    (spot.piece.start + spot.index) as u64,
+                    self.show(self.reference(scene, spot, class)),
+                    self.show(scene.got(spot)),
+                ),
+                (None, Some((at, expected, actual))) => (
+                    "guard".to_owned(),
+                    at as u64,
+                    format!("{expected:#04x}"),
+                    format!("{actual:#04x}"),
+                ),
+                (None, None) => unreachable!("a wrong rank has something wrong"),
+            };
+            let count = |wrong: &Wrong<'_>| {
+                let Damage {
+                    before,
+                    after,
+                    between,
+                    ..
+                } = wrong.damage;
+                let bytes = (before + after + between) as u64;
+                (wrong.spots.len() as u64) + bytes.div_ceil(scene.size() as u64)
+            };
+            Difference {
+                buffer,
+                rank: *rank,
+                index,
+                expected,
+                actual,
+                wrong: wrong.iter().map(count).sum(),
+                of: self.checked().iter().sum(),
+                ranks: ranks.clone(),
+            }
+        });
+        Box::new(Mismatch {
+            class: class.name().to_owned(),
+            sentence,
+            difference,
+        })
+    }
+
+    /// What an element is held against: where ranks disagree, the first rank's.
+    fn reference(&self, scene: Scene<'_>, spot: &Spot<'_>, class: Class) -> u128 {
+        let first = self.facts.members[0];
+        match class {
+            Class::RanksDisagree => scene
+                .spots(first)
+                .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
+                .map_or_else(|| scene.expected(spot), |other| scene.got(&other)),
+            _ => scene.expected(spot),
+        }
+    }
+
+    fn show(&self, bits: u128) -> String {
+        let dtype = self.facts.purpose.dtype;
+        show(dtype, &bits.to_le_bytes()[..dtype.size()])
+    }
+}
+
+/// Every wrong element of a rank, and the damage around its tensors.
+fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
+    let reply = &scene.replies[rank as usize].payload;
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    if scene.prepared.agrees(rank, reply) {
+        return Wrong::default();
+    }
+    let spots = scene
+        .spots(rank)
+        .filter(|spot| !scene.is_right(spot, scene.got(spot)))
+        .collect();
+    let mut damage = Damage::default();
+    for buffer in &scene.prepared.works[rank as usize].buffers {
+        let (start, len) = buffer.storage;
+        let size = buffer.place.size;
+        let mut covered = vec![false; len / size];
+        for index in 0..buffer.len {
+            covered[buffer.place.element(index)] = true;
+        }
+        let first = covered.iter().position(|covered| *covered);
+        let last = covered.iter().rposition(|covered| *covered);
+        // A tensor without elements has all its guard behind it.
+        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
+        for at in 0..len {
+            let element = at / size;
+            if covered[element] || reply[start + at] == sent[start + at] {
+                continue;
+            }
+            match element {
+                _ if element < first => damage.before += 1,
+                _ if element > last || buffer.len == 0 => damage.after += 1,
+                _ => damage.between += 1,
+            }
+            let bytes = (at, sent[start + at], reply[start + at]);
+            damage.first = damage.first.or(Some(bytes));
+        }
+    }
+    Wrong { spots, damage }
+}
+
+/// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.
+fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
+    let facts = &scene.prepared.facts;
+    let shared = |spot: &Spot<'_>| {
+        spot.buffer.role == Role::Both && matches!(spot.piece.after, Origin::Reduce { .. })
+    };
+    let (first, rest) = facts.members.split_first()?;
+    // Only an all_reduce gives one result to several ranks; elsewhere the slots differ.
+    match facts.purpose.lane {
+        Lane::Exact | Lane::Payload => return None,
+        Lane::Bounded | Lane::Special => {}
+    }
+    let differ = |a: &Spot<'_>, b: &Spot<'_>| {
+        let (a, b) = (scene.got(a), scene.got(b));
+        // IEEE 754 says nothing of a NaN's bits.
+        let both_nan = facts.purpose.lane == Lane::Special && scene.is_nan(a) && scene.is_nan(b);
+        a != b && !both_nan
+    };
+    rest.iter().find_map(|rank| {
+        let theirs = scene.spots(*first).filter(shared);
+        theirs
+            .zip(scene.spots(*rank).filter(shared))
+            .find(|(a, b)| a.piece.after == b.piece.after && differ(a, b))
+            .map(|(_, spot)| spot)
+    })
+}
+
+/// The first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
+/// each is right, but not now this and now that.
+fn moody(scene: Scene<'_>) -> Option<Spot<'_>> {
+    let facts = &scene.prepared.facts;
+    let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
+    if facts.purpose.lane != Lane::Special || !compares {
+        return None;
+    }
+    let mixed = |spot: &Spot<'_>| {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            return false;
+        };
+        let elements = scene.contributions(slot, spot.index).unwrap_or_default();
+        let nans = elements.iter().filter(|element| scene.is_nan(element.bits));
+        (1..elements.len()).contains(&nans.count())
+    };
+    let members = facts.members.iter();
+    let mut spots = members
+        .flat_map(|rank| scene.spots(*rank))
+        .filter(|spot| spot.buffer.role != Role::Unspecified && mixed(spot));
+    let first = spots.next()?;
+    let seen = scene.is_nan(scene.got(&first));
+    spots.find(|spot| scene.is_nan(scene.got(spot)) != seen)
+}

@@ -1,0 +1,181 @@
+//! The rank protocol: what the harness and a rank say to each other, as data types and a frame codec.
+//!
+//! The page for people who write drivers is `harness/PROTOCOL.md`; these types are that page in Rust. Nothing
+//! here opens a socket (`allranks-runner` does) or knows what a call means (`allranks-oracle` does).
+//!
+//! A rank is a small interpreter: the harness sends [`Step`]s, each a few storages (raw bytes), tensors (views of
+//! them) and calls; the rank makes the tensors, makes the calls in order, and returns how each call went and the
+//! final bytes of **every** storage. It never sees an expected value.
+
+mod call;
+mod zygote;
+
+pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
+pub use zygote::{Fork, FromZygote, ToZygote};
+
+use serde::{Deserialize, Serialize};
+
+use allranks_model::dtype::DType;
+use allranks_model::flight_recorder::RecordedOp;
+use allranks_model::names::Rank;
+
+/// The protocol's version, in `hello`; a driver that says another is refused with a clear error.
+pub const VERSION: u32 = 1;
+
+/// The factor of `premul_sum` in steps that set none (`premul_factor`): every rank's contribution is multiplied by it
+/// before the sum. Exactly representable in every dtype, and not a power of two.
+pub const PREMUL_FACTOR: f64 = 3.0;
+
+/// The longest header accepted, in bytes.
+pub const MAX_HEADER: usize = 16 << 20;
+/// The longest payload accepted, in bytes.
+pub const MAX_PAYLOAD: u64 = 64 << 30;
+
+/// A header the harness sends to a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum ToRank {
+    /// Do these calls. The payload is the initial bytes of the step's storages, one after another.
+    Step(Step),
+    /// What a `hold` waits for has come.
+    Go,
+    /// No more steps: answer `bye`, close the socket, exit with code 0.
+    Finish,
+}
+
+/// One unit of work for one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Counts from 0 in each world; the same on every rank.
+    pub step: u32,
+    /// Length in bytes of each storage; the payload holds their initial bytes in this order.
+    pub storages: Vec<u64>,
+    /// Views of the storages. Calls name them by index.
+    pub tensors: Vec<Tensor>,
+    /// Made in order; the first that fails ends the step, the rest are `not_reached`.
+    pub calls: Vec<Call>,
+}
+
+/// A strided view of a storage, as in `torch.as_strided`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tensor {
+    /// Index of the storage it views.
+    pub storage: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes; empty for a 0-dim tensor.
+    pub shape: Vec<u64>,
+    /// Strides in elements; as long as `shape`.
+    pub strides: Vec<u64>,
+    /// Offset of the first element from the start of the storage, in elements.
+    pub offset: u64,
+    /// On the CPU, wherever the rank's other tensors are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host: bool,
+}
+
+/// A header a rank sends to the harness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "frame", rename_all = "snake_case")]
+pub enum FromRank {
+    /// The first frame on the socket.
+    Hello(Hello),
+    /// Sent just before a call is made: where the rank is, should it never return.
+    Enter {
+        /// The step's number.
+        step: u32,
+        /// Index of the call in the step.
+        call: usize,
+        /// Monotonic clock of the rank's host, nanoseconds.
+        ns: u64,
+    },
+    /// The step is over. The payload is the final bytes of every storage, in the step's order.
+    Result(StepResult),
+    /// What torch's flight recorder has under way in a call that takes long. May come at any time, and asks for nothing.
+    Recorder {
+        /// The step the rank is in.
+        step: u32,
+        /// Oldest first.
+        ops: Vec<RecordedOp>,
+    },
+    /// The answer to `finish`: the rank's positive token.
+    Bye {
+        /// How many steps it finished.
+        steps: u32,
+        /// The run's token, once more.
+        token: String,
+    },
+}
+
+/// Who is calling.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The protocol's [`VERSION`].
+    pub version: u32,
+    /// The run's token, from `ALLRANKS_TOKEN`.
+    pub token: String,
+    /// The rank it takes itself for, from `RANK`.
+    pub rank: Rank,
+    /// Its process id.
+    pub pid: u32,
+    /// `python`, `libtorch`, or a vendor's own name for its driver.
+    pub driver: String,
+    /// Version of torch, or of what stands in for it.
+    pub torch: String,
+    /// Names the clock behind `ns` values: equal strings mean comparable clocks (a host's boot id).
+    pub clock: String,
+    /// The `call` names this driver can make.
+    pub calls: Vec<String>,
+}
+
+/// How a step went on one rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// The step's number.
+    pub step: u32,
+    /// One entry for each call of the step.
+    pub calls: Vec<CallResult>,
+    /// Length in bytes of each storage, as in the step.
+    pub storages: Vec<u64>,
+}
+
+/// How one call went on one rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// Whether it returned.
+    pub status: CallStatus,
+    /// Monotonic clock just before the call, nanoseconds; 0 if not reached.
+    #[serde(default)]
+    pub enter: u64,
+    /// Monotonic clock just after the call, nanoseconds; 0 if not reached.
+    #[serde(default)]
+    pub leave: u64,
+    /// What the call returned, where the call's description says so; otherwise null.
+    #[serde(default)]
+    pub value: serde_json::Value,
+    /// What it raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<CallError>,
+}
+
+/// Whether a call returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// It returned.
+    Ok,
+    /// It raised; `error` says what.
+    Error,
+    /// An earlier call of the step raised.
+    NotReached,
+}
+
+/// What a call raised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallError {
+    /// The exception's type, `RuntimeError`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its whole message.
+    pub message: String,
+}

@@ -1,0 +1,310 @@
+//! A run on the terminal: progress while it goes on, failures as soon as they occur, a summary at the end.
+//!
+//! [`Console`] takes records as they come; [`summarise`] takes the results when there are no more. Neither prints by
+//! itself: the caller hands in the streams. Text is styled with ANSI sequences, and it is the stream's part to drop
+//! them, so hand in an [`anstream::AutoStream`], which honours `NO_COLOR` and a stream that is no terminal. Whatever
+//! comes from ranks is cleaned before it is written, so it cannot steer the terminal.
+
+mod summary;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::standing::Tally;
+use super::story::{Line, sentence, story};
+use super::text::{clip, counted, grouped, lasting, one_line};
+use allranks_model::names::CaseId;
+use allranks_model::record::{CheckRecord, Counts, Record, RunRecord};
+use allranks_model::standing::Standing;
+
+pub use summary::summarise;
+
+/// Failures told in full; later ones get a line each, and the summary and the files have them all.
+const FULL_STORIES: u64 = 50;
+/// Time between two lines of progress where there is no bar.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// How progress is shown.
+pub enum Progress<'a> {
+    /// A bar that redraws itself, for a terminal.
+    Bar(ProgressDrawTarget),
+    /// A plain line about every ten seconds.
+    Lines(Box<dyn Write + Send + 'a>),
+    /// Not at all.
+    None,
+}
+
+impl fmt::Debug for Progress<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bar(_) => "Bar",
+            Self::Lines(_) => "Lines",
+            Self::None => "None",
+        })
+    }
+}
+
+/// Shows a run while it goes on.
+#[derive(Debug)]
+pub struct Console<'a, W: Write> {
+    out: W,
+    progress: Progress<'a>,
+    bar: ProgressBar,
+    titles: BTreeMap<CaseId, String>,
+    run: Option<RunRecord>,
+    done: Counts,
+    tally: Tally,
+    stories: u64,
+    began: Instant,
+    last_line: Instant,
+}
+
+impl<'a, W: Write> Console<'a, W> {
+    /// Failures go to `out`, progress where `progress` says.
+    #[must_use]
+    pub fn new(out: W, mut progress: Progress<'a>) -> Self {
+        let target = match &mut progress {
+            Progress::Bar(target) => std::mem::replace(target, ProgressDrawTarget::hidden()),
+            Progress::Lines(_) | Progress::None => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let now = Instant::now();
+        Self {
+            out,
+            progress,
+            bar,
+            titles: BTreeMap::new(),
+            run: None,
+            done: Counts::default(),
+            tally: Tally::default(),
+            stories: 0,
+            began: now,
+            last_line: now,
+        }
+    }
+
+    /// Titles of cases, so that a failure can name its case before the scenario's record is there.
+    #[must_use]
+    pub fn titles(mut self, titles: impl IntoIterator<Item = (CaseId, String)>) -> Self {
+        self.titles.extend(titles);
+        self
+    }
+
+    /// Takes a record as it occurs.
+    ///
+    /// # Errors
+    /// A stream could not be written to.
+    pub fn record(&mut self, record: &Record) -> io::Result<()> {
+        self.record_at(Instant::now(), record)
+    }
+
+    /// Shows that time passes, also when no record comes.
+    ///
+    /// # Errors
+    /// A stream could not be written to.
+    pub fn tick(&mut self) -> io::Result<()> {
+        self.show_progress(Instant::now())
+    }
+
+    /// Takes the bar away; the streams are free for the summary.
+    pub fn finish(&mut self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn record_at(&mut self, now: Instant, record: &Record) -> io::Result<()> {
+        match record {
+            Record::Run(run) => {
+                self.begin(now, run);
+                return Ok(());
+            }
+            Record::Scenario(scenario) => {
+                self.done.scenarios += 1;
+                if let Some(trouble) = &scenario.trouble {
+                    let text = format!("world of {}: {}", scenario.id, one_line(trouble));
+                    self.aside(&clip(&one_line(&text), 500))?;
+                }
+            }
+            Record::Check(check) => {
+                self.done.checks += 1;
+                self.tally.add(check.standing());
+                if check.standing().is_failing() {
+                    self.tell(check)?;
+                }
+            }
+            Record::End(_) => return Ok(()),
+        }
+        self.show_progress(now)
+    }
+
+    fn begin(&mut self, now: Instant, run: &RunRecord) {
+        self.bar.set_length(run.planned.checks);
+        // A template is parsed at run time; a test parses this one.
+        if let Ok(style) = bar_style() {
+            self.bar.set_style(style);
+        }
+        if !self.bar.is_hidden() {
+            self.bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        self.run = Some(run.clone());
+        self.began = now;
+        self.last_line = now;
+    }
+
+    /// A line that is no failure.
+    fn aside(&mut self, text: &str) -> io::Result<()> {
+        let out = &mut self.out;
+        self.bar.suspend(|| {
+            writeln!(out, "{DIM}note{DIM:#} {text}")?;
+            out.flush()
+        })
+    }
+
+    fn tell(&mut self, check: &CheckRecord) -> io::Result<()> {
+        self.stories += 1;
+        let title = self.titles.get(&check.case).map_or("", String::as_str);
+        let lines = match &self.run {
+            Some(run) if self.stories <= FULL_STORIES => story(run, None, check),
+            _ => Vec::new(),
+        };
+        let logs = format!("logs/{}/", one_line(check.scenario.as_str()));
+        let out = &mut self.out;
+        let last_in_full = self.stories == FULL_STORIES;
+        self.bar.suspend(|| {
+            write_heading(out, check, title)?;
+            write_lines(out, &lines)?;
+            if !lines.is_empty() {
+                write_line(out, "logs", &logs)?;
+                writeln!(out)?;
+            }
+            if last_in_full {
+                writeln!(
+                    out,
+                    "{DIM}note{DIM:#} {FULL_STORIES} failures told in full; from here on one line each\n"
+                )?;
+            }
+            out.flush()
+        })
+    }
+
+    fn show_progress(&mut self, now: Instant) -> io::Result<()> {
+        let failing = self.tally.failing();
+        match &mut self.progress {
+            Progress::Bar(_) => {
+                self.bar.set_position(self.done.checks);
+                self.bar.set_message(match failing {
+                    0 => String::new(),
+                    _ => format!("{} unexpected", grouped(failing)),
+                });
+                Ok(())
+            }
+            Progress::Lines(lines) => {
+                if now.duration_since(self.last_line) < LINE_EVERY {
+                    return Ok(());
+                }
+                self.last_line = now;
+                let planned = self.run.as_ref().map(|run| run.planned).unwrap_or_default();
+                let elapsed = now.duration_since(self.began).as_millis();
+                writeln!(
+                    lines,
+                    "{}: {} of {}, {} of {}, {} unexpected",
+                    lasting(u64::try_from(elapsed).unwrap_or(u64::MAX)),
+                    grouped(self.done.scenarios),
+                    counted(planned.scenarios, "scenario"),
+                    grouped(self.done.checks),
+                    counted(planned.checks, "check"),
+                    grouped(failing)
+                )?;
+                lines.flush()
+            }
+            Progress::None => Ok(()),
+        }
+    }
+}
+
+fn bar_style() -> Result<ProgressStyle, indicatif::style::TemplateError> {
+    let template = "{elapsed_precise} {wide_bar} {pos}/{len} {msg}";
+    Ok(ProgressStyle::with_template(template)?.progress_chars("█▉▊▋▌▍▎▏ "))
+}
+
+const DIM: Style = Style::new().dimmed();
+
+/// Colour is a second sign beside the word, never the only one.
+fn style(standing: Standing) -> Style {
+    let colour = match standing {
+        Standing::Regression | Standing::Trouble => AnsiColor::Red,
+        Standing::UnexpectedPass | Standing::Flaky => AnsiColor::Magenta,
+        Standing::NotRun | Standing::Waived | Standing::KnownFailure => AnsiColor::Yellow,
+        Standing::Refused => AnsiColor::Cyan,
+        Standing::Passed => AnsiColor::Green,
+    };
+    Style::new().fg_color(Some(colour.into())).bold()
+}
+
+fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::Result<()> {
+    let standing = check.standing();
+    let style = style(standing);
+    let id = one_line(check.id.as_str());
+    let (symbol, word) = (standing.symbol(), standing.word());
+    writeln!(out, "{style}{symbol} {word}{style:#} {id}")?;
+    if title.is_empty() {
+        return writeln!(out, "    {}", sentence(check));
+    }
+    writeln!(out, "    {}: {}", one_line(title), sentence(check))
+}
+
+/// The story under a heading that has told its first line already.
+fn write_lines(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    for line in lines.iter().filter(|line| line.label != "what") {
+        write_line(out, &line.label, &line.text)?;
+    }
+    Ok(())
+}
+
+fn write_line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "    {DIM}{label:>9}{DIM:#}  {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress_comes_every_ten_seconds_and_the_bar_can_be_drawn() {
+        let run = RunRecord {
+            format: 1,
+            allranks: "0.1.0".into(),
+            name: "run".into(),
+            started: 0,
+            seed: 7,
+            profile: None,
+            arguments: Vec::new(),
+            planned: Counts {
+                scenarios: 4,
+                checks: 1_200,
+            },
+            requirements: Default::default(),
+            absent: Vec::new(),
+        };
+        let mut lines = Vec::new();
+        let mut console = Console::new(Vec::new(), Progress::Lines(Box::new(&mut lines)));
+        let start = Instant::now();
+        console.record_at(start, &Record::Run(run)).unwrap();
+        for second in 1..=25 {
+            console
+                .show_progress(start + Duration::from_secs(second))
+                .unwrap();
+        }
+        drop(console);
+        assert_eq!(
+            String::from_utf8(lines).unwrap(),
+            "10.0 s: 0 of 4 scenarios, 0 of 1,200 checks, 0 unexpected\n\
+             20.0 s: 0 of 4 scenarios, 0 of 1,200 checks, 0 unexpected\n"
+        );
+        assert!(bar_style().is_ok());
+    }
+}

@@ -1,0 +1,170 @@
+//! The last page of a run on the terminal: failing checks first, then counts, then where the reports are and what the
+//! exit code says.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::{DIM, style, write_heading, write_line};
+use crate::recipe::advise;
+use crate::results::{Results, column_names, evidence_word};
+use crate::standing::{Headline, Tally, exit_meaning};
+use crate::story::sentence;
+use crate::text::{clip, counted, grouped, lasting, one_line};
+use allranks_model::standing::Standing;
+
+/// Failing checks listed; the files have all.
+const LIST_LIMIT: usize = 50;
+/// Reasons listed for checks that did not run.
+const REASON_LIMIT: usize = 10;
+
+/// Writes the summary of a run; `reports` are the files to point at.
+///
+/// # Errors
+/// The stream could not be written to.
+pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> io::Result<()> {
+    write_failing(out, results)?;
+    write_not_run(out, results)?;
+    write_columns(out, results)?;
+    let tally = Tally::of(&results.checks);
+    for standing in Standing::ALL {
+        let count = tally.count(standing);
+        if count > 0 {
+            let (style, symbol) = (style(standing), standing.symbol());
+            let (count, word) = (grouped(count), standing.word());
+            writeln!(
+                out,
+                "  {style}{symbol} {count:>7}{style:#} {word}{}",
+                note(standing)
+            )?;
+        }
+    }
+    if results.end.is_none() && results.missing() > 0 {
+        writeln!(
+            out,
+            "  ? {:>7} planned, never recorded",
+            grouped(results.missing())
+        )?;
+    }
+    for advice in advise(&results.checks) {
+        let text = format!("{}: {}", advice.subject(), advice.sentence());
+        write_line(out, "init recipe", &text)?;
+        for (which, why) in &advice.failing {
+            write_line(out, "fails", &format!("{which}: {why}"))?;
+        }
+    }
+    for absence in results.absences() {
+        write_line(out, "note", &absence)?;
+    }
+    for trouble in results.troubles() {
+        write_line(out, "trouble", &clip(&one_line(trouble), 500))?;
+    }
+    for report in reports {
+        write_line(out, "report", &report.display().to_string())?;
+    }
+    let headline = Headline::of(results);
+    let verdict = style(if headline.good {
+        Standing::Passed
+    } else {
+        Standing::Regression
+    });
+    writeln!(out, "\n{verdict}{}{verdict:#}", headline.sentence)?;
+    if let Some(end) = &results.end {
+        writeln!(
+            out,
+            "{DIM}{} in {}; exit code {}: {}{DIM:#}",
+            counted(results.scenarios.len() as u64, "scenario"),
+            lasting(end.duration_ms),
+            end.exit_code,
+            exit_meaning(end.exit_code)
+        )?;
+    }
+    out.flush()
+}
+
+/// What a reader might take a standing for, and should not.
+fn note(standing: Standing) -> &'static str {
+    match standing {
+        Standing::NotRun => " (no pass: nothing is known)",
+        Standing::KnownFailure | Standing::Waived => " (no pass: it fails, as written down)",
+        Standing::Refused => " (no pass: a clear error on every rank)",
+        Standing::Regression
+        | Standing::Trouble
+        | Standing::UnexpectedPass
+        | Standing::Flaky
+        | Standing::Passed => "",
+    }
+}
+
+fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
+    let scenarios = results.scenarios_by_check();
+    let mut failing: Vec<_> = results
+        .checks
+        .iter()
+        .filter(|check| check.standing().is_failing())
+        .collect();
+    failing.sort_by_key(|check| check.standing());
+    for check in failing.iter().take(LIST_LIMIT) {
+        let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
+        write_heading(out, check, title)?;
+    }
+    if failing.len() > LIST_LIMIT {
+        writeln!(
+            out,
+            "  … and {} more",
+            grouped((failing.len() - LIST_LIMIT) as u64)
+        )?;
+    }
+    if failing.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)
+}
+
+fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
+    let mut reasons = BTreeMap::<String, u64>::new();
+    for check in &results.checks {
+        if check.standing() == Standing::NotRun {
+            *reasons.entry(sentence(check)).or_default() += 1;
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in reasons.iter().take(REASON_LIMIT) {
+        let style = style(Standing::NotRun);
+        writeln!(
+            out,
+            "{style}{} not run{style:#} {}: {reason}",
+            Standing::NotRun.symbol(),
+            counted(*count, "check")
+        )?;
+    }
+    if reasons.len() > REASON_LIMIT {
+        writeln!(
+            out,
+            "  … and for {} more reasons",
+            reasons.len() - REASON_LIMIT
+        )?;
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)
+}
+
+fn write_columns(out: &mut impl Write, results: &Results) -> io::Result<()> {
+    let columns = results.columns();
+    let tallies = Tally::by_column(&results.checks);
+    for (column, name) in columns.iter().zip(column_names(&columns)) {
+        let name = one_line(&name);
+        let tally = tallies
+            .get(column)
+            .map_or_else(|| "no checks".to_owned(), Tally::line);
+        writeln!(
+            out,
+            "  {name} ({}): {tally}",
+            evidence_word(column.evidence)
+        )?;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,515 @@
+//! What the page knows of a run, as compact as it can be: names are stored once and referred to by index, passing checks
+//! are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::index::Index;
+use super::timeline::{Scenario, drawn};
+
+use crate::observed::pairs;
+use crate::recipe::{Advice, advise};
+use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
+use crate::standing::{Headline, Tally, exit_meaning};
+use crate::story::{sentence, story};
+use crate::text::{clip, one_line};
+use crate::versions;
+use crate::versions::Versions;
+use allranks_model::names::RequirementId;
+use allranks_model::record::{CheckRecord, Column};
+use allranks_model::standing::Standing;
+
+/// Checks told in full; a run with more failures than that has one cause, not thousands.
+const FINDINGS_LIMIT: usize = 3_000;
+/// Values listed of a parameter, and reasons listed in a cell.
+const VALUES_LIMIT: usize = 12;
+
+/// How to initialise, as the page tells it.
+fn recipes(results: &Results) -> Vec<Recipe> {
+    let told = |advice: Advice| Recipe {
+        backend: advice.subject(),
+        recipe: advice.sentence(),
+        torch: advice.torch,
+        failing: advice.failing,
+    };
+    advise(&results.checks).into_iter().map(told).collect()
+}
+
+/// Everything the page knows.
+#[derive(Debug, Serialize)]
+pub(super) struct Data {
+    run: Run,
+    standings: Vec<StandingInfo>,
+    columns: Vec<ColumnInfo>,
+    cases: Vec<CaseInfo>,
+    requirements: Vec<String>,
+    /// The sentence of each requirement, where the run has it.
+    sentences: Vec<String>,
+    /// Texts that cells share: values of parameters, reasons.
+    texts: Vec<String>,
+    units: Vec<Unit>,
+    findings: Vec<Finding>,
+    /// Checks that would be findings, had there been room.
+    untold: usize,
+    scenarios: Vec<Scenario>,
+    /// What differs between versions of torch; none if there is one version only.
+    versions: Option<VersionTable>,
+    /// How to initialise, where that was tried.
+    recipes: Vec<Recipe>,
+}
+
+#[derive(Debug, Serialize)]
+struct Recipe {
+    backend: String,
+    torch: String,
+    recipe: String,
+    /// Which ways fail, and why.
+    failing: Vec<(String, String)>,
+}
+
+/// Checks that stand differently with different versions of torch.
+#[derive(Debug, Serialize)]
+struct VersionTable {
+    torch: Vec<String>,
+    /// Checks that stand alike with all of them.
+    alike: u64,
+    rows: Vec<VersionRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct VersionRow {
+    what: String,
+    checks: u64,
+    /// For each version a standing; none if it has no such check.
+    cells: Vec<Option<usize>>,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Run {
+    name: String,
+    allranks: String,
+    started: u64,
+    seed: String,
+    profile: Option<String>,
+    command: String,
+    headline: String,
+    good: bool,
+    ended: bool,
+    missing: u64,
+    duration_ms: Option<u64>,
+    exit: Option<String>,
+    troubles: Vec<String>,
+    absent: Vec<String>,
+    tally: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct StandingInfo {
+    key: Standing,
+    word: &'static str,
+    symbol: &'static str,
+    failing: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ColumnInfo {
+    name: String,
+    platform: String,
+    backend: String,
+    size: u32,
+    driver: String,
+    launcher: String,
+    evidence: &'static str,
+    torch: String,
+}
+
+#[derive(Debug, Serialize)]
+struct CaseInfo {
+    id: String,
+    title: String,
+}
+
+/// The checks of one case that cover the same requirements.
+#[derive(Debug, Serialize)]
+struct Unit {
+    case: usize,
+    covers: Vec<usize>,
+    cells: Vec<Cell>,
+}
+
+/// A unit's checks in one column.
+#[derive(Debug, Serialize)]
+struct Cell {
+    column: usize,
+    /// Pairs of standing and count.
+    counts: Vec<(usize, u64)>,
+    /// What passed: each parameter with its values, as indices of texts; how many values were left out.
+    passed: Vec<(usize, Vec<usize>, usize)>,
+    /// Elements compared in what passed, over all ranks.
+    elements: u64,
+    /// What was seen in any of its checks: name, value, in how many of them.
+    observed: Vec<(usize, usize, u64)>,
+    /// Why checks were refused or did not run: standing, reason, count.
+    reasons: Vec<(usize, usize, u64)>,
+}
+
+/// A check told in full.
+#[derive(Debug, Serialize)]
+struct Finding {
+    id: String,
+    case: usize,
+    column: usize,
+    standing: usize,
+    covers: Vec<usize>,
+    scenario: Option<usize>,
+    /// What findings of one kind have in common: the class of a mismatch, or outcome and sentence.
+    kind: String,
+    /// The span of its scenario's timeline that is this check.
+    span: String,
+    lines: Vec<(String, String)>,
+}
+
+impl Data {
+    pub(super) fn of(results: &Results) -> Self {
+        Collector::new(results).collect()
+    }
+}
+
+/// What is gathered for a cell before it is made compact.
+#[derive(Default)]
+struct Gathered {
+    tally: Tally,
+    params: BTreeMap<String, BTreeSet<Natural>>,
+    elements: u64,
+    observed: BTreeMap<(String, String), u64>,
+    reasons: BTreeMap<(Standing, String), u64>,
+}
+
+struct Collector<'a> {
+    results: &'a Results,
+    columns: Vec<Column>,
+    scenarios: ScenariosByCheck<'a>,
+    /// Whether an id alone does not tell which torch a result is of.
+    has_versions: bool,
+    cases: Index<String>,
+    requirements: Index<String>,
+    texts: Index<String>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(results: &'a Results) -> Self {
+        Self {
+            results,
+            columns: results.columns(),
+            scenarios: results.scenarios_by_check(),
+            has_versions: results.torch_versions().len() > 1,
+            cases: Index::new(),
+            requirements: Index::new(),
+            texts: Index::new(),
+        }
+    }
+
+    fn collect(mut self) -> Data {
+        let units = self.units();
+        let (findings, untold) = self.findings();
+        let scenarios = self.scenario_list(&findings);
+        let titles = self.titles();
+        let cases = self.cases.into_values().into_iter();
+        let requirements = self.requirements.into_values();
+        let known = &self.results.run.requirements;
+        Data {
+            sentences: requirements
+                .iter()
+                .map(|id| known.get(&RequirementId::from(id.as_str())))
+                .map(|sentence| sentence.map_or_else(String::new, |text| one_line(text)))
+                .collect(),
+            run: run(self.results),
+            standings: Vec::from(Standing::ALL.map(standing_info)),
+            columns: column_list(&self.columns),
+            cases: cases
+                .map(|id| CaseInfo {
+                    title: titles.get(&id).cloned().unwrap_or_default(),
+                    id,
+                })
+                .collect(),
+            requirements,
+            texts: self.texts.into_values(),
+            units,
+            findings,
+            untold,
+            scenarios,
+            versions: versions(self.results),
+            recipes: recipes(self.results),
+        }
+    }
+
+    fn column(&self, column: &Column) -> usize {
+        // Every column of a record is in the list.
+        let place = self.columns.iter().position(|one| one == column);
+        place.unwrap_or(0)
+    }
+
+    fn covers(&mut self, check: &CheckRecord) -> Vec<usize> {
+        let covers = check.covers.iter();
+        let covers = covers.map(|one| self.requirements.of(&one_line(one.as_str())));
+        covers.collect()
+    }
+
+    fn units(&mut self) -> Vec<Unit> {
+        let mut units = BTreeMap::<(usize, Vec<usize>), BTreeMap<usize, Gathered>>::new();
+        for check in &self.results.checks {
+            let case = self.cases.of(&one_line(check.case.as_str()));
+            let key = (case, self.covers(check));
+            let column = self.column(&check.column);
+            let cell = units.entry(key).or_default().entry(column).or_default();
+            cell.add(check);
+        }
+        let units = units.into_iter();
+        units
+            .map(|((case, covers), cells)| Unit {
+                case,
+                covers,
+                cells: cells
+                    .into_iter()
+                    .map(|(column, gathered)| self.cell(column, gathered))
+                    .collect(),
+            })
+            .collect()
+    }
+
+    fn cell(&mut self, column: usize, gathered: Gathered) -> Cell {
+        let counts = Standing::ALL.into_iter().enumerate();
+        let counts = counts.map(|(index, standing)| (index, gathered.tally.count(standing)));
+        let texts = &mut self.texts;
+        let passed = gathered.params.into_iter().map(|(name, values)| {
+            let left_out = values.len().saturating_sub(VALUES_LIMIT);
+            let values = values.iter().take(VALUES_LIMIT);
+            let values = values.map(|value| texts.of(&value.text)).collect();
+            (texts.of(&name), values, left_out)
+        });
+        let passed = passed.collect();
+        let observed = gathered.observed.into_iter().take(VALUES_LIMIT);
+        let observed = observed
+            .map(|((name, value), count)| (texts.of(&name), texts.of(&value), count))
+            .collect();
+        let mut reasons: Vec<_> = gathered.reasons.into_iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let reasons = reasons.into_iter().take(VALUES_LIMIT);
+        Cell {
+            column,
+            counts: counts.filter(|(_, count)| *count > 0).collect(),
+            passed,
+            elements: gathered.elements,
+            observed,
+            reasons: reasons
+                .map(|((standing, text), count)| {
+                    (standing_index(standing), self.texts.of(&text), count)
+                })
+                .collect(),
+        }
+    }
+
+    /// What is told in full, failing first, and how many there was no room for.
+    fn findings(&mut self) -> (Vec<Finding>, usize) {
+        let mut told: Vec<&CheckRecord> = self
+            .results
+            .checks
+            .iter()
+            .filter(|check| is_told(check.standing()))
+            .collect();
+        told.sort_by_key(|check| check.standing());
+        let untold = told.len().saturating_sub(FINDINGS_LIMIT);
+        told.truncate(FINDINGS_LIMIT);
+        let findings = told.into_iter().map(|check| self.finding(check));
+        (findings.collect(), untold)
+    }
+
+    fn finding(&mut self, check: &CheckRecord) -> Finding {
+        let scenario = self.scenarios.get(check);
+        let lines = story(&self.results.run, scenario, check);
+        let id = one_line(check.id.as_str());
+        let kind = match &check.class {
+            Some(class) => one_line(class),
+            None => format!("{}: {}", check.outcome, sentence(check)),
+        };
+        Finding {
+            case: self.cases.of(&one_line(check.case.as_str())),
+            column: self.column(&check.column),
+            standing: standing_index(check.standing()),
+            covers: self.covers(check),
+            scenario: self.scenarios.place(check),
+            kind: clip(&kind, 200),
+            span: id
+                .split_once('#')
+                .map_or_else(|| id.clone(), |(_, span)| span.to_owned()),
+            lines: lines
+                .into_iter()
+                .map(|line| (line.label, line.text))
+                .collect(),
+            id: self.unique(id, &check.column),
+        }
+    }
+
+    /// An id that no result with another torch has.
+    fn unique(&self, id: String, column: &Column) -> String {
+        if self.has_versions {
+            let torch = one_line(&column.torch);
+            format!(
+                "{id} (torch {})",
+                if torch.is_empty() { "unknown" } else { &torch }
+            )
+        } else {
+            id
+        }
+    }
+
+    fn scenario_list(&mut self, findings: &[Finding]) -> Vec<Scenario> {
+        let with_findings: BTreeSet<usize> = findings
+            .iter()
+            .filter_map(|finding| finding.scenario)
+            .collect();
+        let drawn = drawn(&self.results.scenarios, &with_findings);
+        let scenarios = self.results.scenarios.iter().enumerate();
+        scenarios
+            .map(|(place, scenario)| {
+                let case = self.cases.of(&one_line(scenario.case.as_str()));
+                let column = self.column(&scenario.column);
+                let id = self.unique(one_line(scenario.id.as_str()), &scenario.column);
+                Scenario::of(scenario, id, case, column, drawn.contains(&place))
+            })
+            .collect()
+    }
+
+    /// Titles of cases, as their scenarios tell them.
+    fn titles(&self) -> BTreeMap<String, String> {
+        let scenarios = self.results.scenarios.iter();
+        let titles = scenarios.map(|one| (one_line(one.case.as_str()), one_line(&one.title)));
+        titles.collect()
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, check: &CheckRecord) {
+        let standing = check.standing();
+        self.tally.add(standing);
+        for pair in pairs(check) {
+            *self.observed.entry(pair).or_default() += 1;
+        }
+        if standing == Standing::Passed {
+            self.elements += check.checked.iter().sum::<u64>();
+            for (name, value) in &check.params {
+                let values = self.params.entry(clip(&one_line(name), 60)).or_default();
+                values.insert(Natural::new(clip(&one_line(value), 60)));
+            }
+        } else if !is_told(standing) {
+            let reason = clip(&sentence(check), 300);
+            *self.reasons.entry((standing, reason)).or_default() += 1;
+        }
+    }
+}
+
+/// A value of a parameter; numbers come in the order of their size.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Natural {
+    number: Option<u64>,
+    text: String,
+}
+
+impl Natural {
+    fn new(text: String) -> Self {
+        let number = text.parse().ok();
+        Self { number, text }
+    }
+}
+
+/// Whether a check is told in full; the rest is counted, with reasons where there are any.
+fn is_told(standing: Standing) -> bool {
+    match standing {
+        Standing::Regression
+        | Standing::Trouble
+        | Standing::UnexpectedPass
+        | Standing::Flaky
+        | Standing::Waived
+        | Standing::KnownFailure => true,
+        Standing::NotRun | Standing::Refused | Standing::Passed => false,
+    }
+}
+
+fn standing_index(standing: Standing) -> usize {
+    let place = Standing::ALL.iter().position(|one| *one == standing);
+    place.expect("every standing is listed")
+}
+
+fn standing_info(standing: Standing) -> StandingInfo {
+    StandingInfo {
+        key: standing,
+        word: standing.word(),
+        symbol: standing.symbol(),
+        failing: standing.is_failing(),
+    }
+}
+
+fn run(results: &Results) -> Run {
+    let record = &results.run;
+    let headline = Headline::of(results);
+    let tally = Tally::of(&results.checks);
+    let troubles = results.troubles().into_iter();
+    Run {
+        name: one_line(&record.name),
+        allranks: one_line(&record.allranks),
+        started: record.started,
+        // As text: JavaScript's numbers have 53 bits.
+        seed: record.seed.to_string(),
+        profile: record.profile.as_deref().map(one_line),
+        command: one_line(&format!("allranks {}", record.arguments.join(" "))),
+        headline: headline.sentence,
+        good: headline.good,
+        ended: results.end.is_some(),
+        missing: results.missing(),
+        duration_ms: results.end.as_ref().map(|end| end.duration_ms),
+        exit: results
+            .end
+            .as_ref()
+            .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
+        troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
+        absent: results.absences(),
+        tally: Vec::from(Standing::ALL.map(|standing| tally.count(standing))),
+    }
+}
+
+fn versions(results: &Results) -> Option<VersionTable> {
+    let versions = Versions::of(results)?;
+    let row = |row: versions::Row| VersionRow {
+        what: one_line(&row.what),
+        checks: row.checks,
+        cells: row
+            .cells
+            .iter()
+            .map(|cell| cell.map(standing_index))
+            .collect(),
+        why: clip(&row.why, 500),
+    };
+    Some(VersionTable {
+        torch: versions.torch.iter().map(|torch| one_line(torch)).collect(),
+        alike: versions.alike,
+        rows: versions.rows.into_iter().map(row).collect(),
+    })
+}
+
+fn column_list(columns: &[Column]) -> Vec<ColumnInfo> {
+    let named = columns.iter().zip(column_names(columns));
+    named
+        .map(|(column, name)| ColumnInfo {
+            name: one_line(&name),
+            platform: one_line(&column.platform),
+            backend: one_line(&column.backend),
+            size: column.world_size.0,
+            driver: one_line(&column.driver),
+            launcher: one_line(&column.launcher),
+            evidence: evidence_word(column.evidence),
+            torch: one_line(&column.torch),
+        })
+        .collect()
+}

@@ -1,0 +1,110 @@
+//! What the page draws of scenarios: the spans of their ranks.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::index::Index;
+use crate::text::{clean, clip, one_line};
+use allranks_model::record::ScenarioRecord;
+
+/// Spans drawn, all scenarios together; scenarios with findings come first.
+const SPANS_LIMIT: usize = 60_000;
+
+/// A scenario and what its ranks did.
+#[derive(Debug, Serialize)]
+pub(super) struct Scenario {
+    id: String,
+    case: usize,
+    column: usize,
+    trouble: Option<String>,
+    start_ms: u64,
+    duration_ms: u64,
+    worlds: u32,
+    /// Labels of spans.
+    labels: Vec<String>,
+    ranks: Vec<RankInfo>,
+    /// Whether there was no room for its spans.
+    untold: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct RankInfo {
+    rank: u32,
+    pid: u32,
+    end: String,
+    log: String,
+    /// Label, start and end in microseconds (−1: never ended), whether it ended well.
+    spans: Vec<(usize, u64, i64, u8)>,
+}
+
+impl Scenario {
+    /// Case and column are indices; without `drawn` its spans stay away.
+    pub(super) fn of(
+        scenario: &ScenarioRecord,
+        id: String,
+        case: usize,
+        column: usize,
+        drawn: bool,
+    ) -> Self {
+        let mut labels = Index::new();
+        let ranks = scenario.ranks.iter().map(|rank| {
+            let spans = rank.spans.iter().filter(|_| drawn);
+            RankInfo {
+                rank: rank.rank.0,
+                pid: rank.pid,
+                end: clip(&one_line(&rank.end), 200),
+                log: clean(&rank.log).replace('\n', ""),
+                spans: spans
+                    .map(|span| {
+                        let end = span
+                            .end_us
+                            .map(|end| i64::try_from(end).unwrap_or(i64::MAX));
+                        (
+                            labels.of(&one_line(&span.label)),
+                            span.start_us,
+                            end.unwrap_or(-1),
+                            u8::from(span.ok),
+                        )
+                    })
+                    .collect(),
+            }
+        });
+        let ranks = ranks.collect();
+        Self {
+            id,
+            case,
+            column,
+            trouble: scenario
+                .trouble
+                .as_deref()
+                .map(|text| clip(&one_line(text), 2_000)),
+            start_ms: scenario.start_ms,
+            duration_ms: scenario.duration_ms,
+            worlds: scenario.worlds,
+            labels: labels.into_values(),
+            ranks,
+            untold: !drawn,
+        }
+    }
+}
+
+/// The places of the scenarios there is room to draw, those with findings first.
+pub(super) fn drawn(
+    scenarios: &[ScenarioRecord],
+    with_findings: &BTreeSet<usize>,
+) -> BTreeSet<usize> {
+    let mut order: Vec<usize> = (0..scenarios.len()).collect();
+    order.sort_by_key(|place| !with_findings.contains(place));
+    let mut room = SPANS_LIMIT;
+    let mut drawn = BTreeSet::new();
+    for place in order {
+        let ranks = scenarios[place].ranks.iter();
+        let spans: usize = ranks.map(|rank| rank.spans.len()).sum();
+        if spans <= room {
+            room -= spans;
+            drawn.insert(place);
+        }
+    }
+    drawn
+}

@@ -1,0 +1,243 @@
+//! `results.jsonl`: one [`Record`] on each line. [`Writer`] appends them as they come; [`read`] takes them back, also
+//! from a run that was killed in the middle of a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::results::Results;
+use allranks_model::record::{FORMAT, Record};
+
+/// The file's name in a run's folder.
+pub const FILE_NAME: &str = "results.jsonl";
+
+/// Appends records. Every line reaches the operating system before [`append`](Self::append) returns, so a killed
+/// harness loses at most the line it was writing.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    /// Bytes of whole lines.
+    whole: u64,
+}
+
+impl Writer {
+    /// Starts the file in the run's folder.
+    ///
+    /// # Errors
+    /// The file exists (a run's results are never overwritten), or cannot be made.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(FILE_NAME);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|error| at(&path, &error))?;
+        Ok(Self {
+            file,
+            path,
+            whole: 0,
+        })
+    }
+
+    /// Appends one line.
+    ///
+    /// # Errors
+    /// The line could not be written whole, for example because the disk is full. What was written of it is taken
+    /// back, so that the file stays readable and appending can be tried again.
+    pub fn append(&mut self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_vec(record).map_err(io::Error::other)?;
+        line.push(b'\n');
+        match self.file.write_all(&line) {
+            Ok(()) => {
+                self.whole += line.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // Best effort: the error that matters is the one that led here.
+                let _ = self.file.set_len(self.whole);
+                Err(at(&self.path, &error))
+            }
+        }
+    }
+
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Why results could not be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file is not there, or not readable.
+    #[error("cannot read {}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Written by another version.
+    #[error("{}:{line}: result format {found}, this allranks reads format {FORMAT}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The format it says it has.
+        found: u64,
+    },
+    /// A whole line is not a record.
+    #[error("{}:{line}: not a record of results", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Records in an order no run writes.
+    #[error("{}:{line}: {what}", .path.display())]
+    Order {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Reads the results of a run from its folder, or from the file itself.
+///
+/// A last line without its newline is half a line of a killed run: it is left out, and a remark says so. A missing
+/// end leaves [`Results::end`] empty, with a remark.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
+    let path = if folder_or_file.is_dir() {
+        folder_or_file.join(FILE_NAME)
+    } else {
+        folder_or_file.to_owned()
+    };
+    let bytes = std::fs::read(&path).map_err(|source| ReadError::Io {
+        path: path.clone(),
+        source,
+    })?;
+    let mut results: Option<Results> = None;
+    let mut half = false;
+    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let line_number = index + 1;
+        let whole = line.ends_with(b"\n");
+        let record = match parse(line) {
+            Ok(record) => record,
+            Err(_) if !whole => {
+                half = true;
+                break;
+            }
+            Err(problem) => return Err(problem.into_error(path, line_number)),
+        };
+        let order = |what| ReadError::Order {
+            path: path.clone(),
+            line: line_number,
+            what,
+        };
+        match (&mut results, record) {
+            (None, Record::Run(run)) => {
+                let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+                results = Some(Results::new(folder, run));
+            }
+            (None, _) => return Err(order("the first record is not the run's")),
+            (Some(_), Record::Run(_)) => return Err(order("a second run begins in the same file")),
+            (Some(results), _) if results.end.is_some() => {
+                return Err(order("a record after the end"));
+            }
+            (Some(results), record) => results.push(record),
+        }
+    }
+    let Some(mut results) = results else {
+        return Err(ReadError::Order {
+            path,
+            line: 1,
+            what: "no run record: the run was cut off before it began",
+        });
+    };
+    if half {
+        let remark = "the last line is cut in half and was left out";
+        results.remarks.push(remark.to_owned());
+    }
+    if results.end.is_none() {
+        let remark = "the run was cut off: its results have no end record";
+        results.remarks.push(remark.to_owned());
+    }
+    Ok(results)
+}
+
+/// What is wrong with one line.
+enum Problem {
+    Format(u64),
+    Syntax(serde_json::Error),
+}
+
+impl Problem {
+    fn into_error(self, path: PathBuf, line: usize) -> ReadError {
+        match self {
+            Self::Format(found) => ReadError::Format { path, line, found },
+            Self::Syntax(source) => ReadError::Line { path, line, source },
+        }
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Record, Problem> {
+    /// The one field every version's lines have.
+    #[derive(Deserialize)]
+    struct Head {
+        format: u64,
+    }
+    let head: Head = serde_json::from_slice(line).map_err(Problem::Syntax)?;
+    if head.format != u64::from(FORMAT) {
+        return Err(Problem::Format(head.format));
+    }
+    serde_json::from_slice(line).map_err(Problem::Syntax)
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_model::record::EndRecord;
+
+    /// `/dev/full` refuses every byte, as a full disk does.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().append(true).open(&path).unwrap();
+        let mut writer = Writer {
+            file,
+            path,
+            whole: 0,
+        };
+        let end = EndRecord {
+            format: FORMAT,
+            duration_ms: 0,
+            verdicts: std::collections::BTreeMap::new(),
+            outcomes: std::collections::BTreeMap::new(),
+            troubles: Vec::new(),
+            exit_code: 0,
+        };
+        let error = writer.append(&Record::End(end)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().starts_with("/dev/full: "), "{error}");
+    }
+}

@@ -1,0 +1,40 @@
+//! Reports. A [`Record`] is what a run writes down; everything else is rendered from [`Results`], which are all records
+//! of a run, and never drives a run.
+//!
+//! | module       | renders                                                                  |
+//! |--------------|--------------------------------------------------------------------------|
+//! | [`jsonl`]    | `results.jsonl`, the source of all others; writes and reads it            |
+//! | [`console`]  | the terminal: progress, failures as they occur, a summary                 |
+//! | [`html`]     | `report.html`, the matrix and every failure's story                      |
+//! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
+//! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
+//!
+//! [`recipe`] works out of them how to initialise on a platform, for all of these.
+//!
+//! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
+
+pub mod console;
+pub mod diff;
+mod excerpt;
+mod files;
+mod hangs;
+pub mod html;
+pub mod jsonl;
+pub mod junit;
+pub mod markdown;
+pub mod merge;
+mod observed;
+pub mod recipe;
+mod repeat;
+mod results;
+mod standing;
+mod story;
+pub mod text;
+mod versions;
+
+pub use files::{Paths, write_all};
+pub use repeat::repeat_command;
+pub use results::{Results, ScenariosByCheck, column_names};
+pub use standing::{Headline, Tally, exit_meaning};
+pub use story::{Line, failing_ranks, sentence, story};
+pub use versions::{Row, Versions};

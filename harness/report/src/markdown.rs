@@ -1,0 +1,357 @@
+//! `summary.md`: one page for the job page of a CI system (GitHub's step summary, GitLab's and Buildkite's notes).
+//! Every string from a run is cleaned, clipped and escaped: it can neither break a table nor become markup.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::observed::{observed, told};
+use super::recipe::advise;
+use super::results::{Results, column_names, evidence_word};
+use super::standing::{Headline, Tally, exit_meaning};
+use super::story::sentence;
+use super::text::{clip, counted, grouped, lasting, one_line};
+use super::versions::Versions;
+use allranks_model::record::CheckRecord;
+use allranks_model::standing::Standing;
+
+/// Rows of each list; the page has the rest.
+const LIST_LIMIT: usize = 50;
+/// Bytes of one cell. GitHub takes 1 MiB of step summary in all.
+const CELL_LIMIT: usize = 400;
+
+/// The page.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let mut page = String::new();
+    write_page(&mut page, results).expect("writing to a string cannot fail");
+    page
+}
+
+fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
+    let headline = Headline::of(results);
+    let sign = if headline.good { "✅" } else { "❌" };
+    writeln!(page, "## {sign} allranks: {}\n", cell(&headline.sentence))?;
+    write_counts(page, results)?;
+    for trouble in results.troubles() {
+        writeln!(page, "> **Trouble:** {}\n", cell(trouble))?;
+    }
+    for absence in results.absences() {
+        writeln!(page, "> {}\n", cell(&absence))?;
+    }
+    write_matrix(page, results)?;
+    write_versions(page, results)?;
+    write_failing(page, results)?;
+    write_excused(page, results)?;
+    write_not_run(page, results)?;
+    write_observed(page, results)?;
+    write_recipes(page, results)?;
+    write_run(page, results)
+}
+
+fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
+    let tally = Tally::of(&results.checks);
+    write!(
+        page,
+        "{} in {}: {}.",
+        counted(tally.total(), "check"),
+        counted(results.scenarios.len() as u64, "scenario"),
+        tally.line()
+    )?;
+    match &results.end {
+        Some(end) => writeln!(
+            page,
+            " Took {}; exit code {} ({}).\n",
+            lasting(end.duration_ms),
+            end.exit_code,
+            exit_meaning(end.exit_code)
+        ),
+        None => writeln!(
+            page,
+            " **The run was cut off**; {} planned and never recorded.\n",
+            counted(results.missing(), "check")
+        ),
+    }
+}
+
+fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
+    let columns = results.columns();
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let tallies = Tally::by_column(&results.checks);
+    let all = Tally::of(&results.checks);
+    let shown: Vec<Standing> = Standing::ALL
+        .into_iter()
+        .filter(|standing| all.count(*standing) > 0)
+        .collect();
+    write!(page, "| column | evidence |")?;
+    for standing in &shown {
+        write!(page, " {} {} |", standing.symbol(), standing.word())?;
+    }
+    writeln!(page, "\n|---|---|{}", "---:|".repeat(shown.len()))?;
+    for (column, name) in columns.iter().zip(column_names(&columns)) {
+        let evidence = evidence_word(column.evidence);
+        write!(page, "| {} | {evidence} |", code(&name))?;
+        for standing in &shown {
+            let count = tallies
+                .get(column)
+                .map_or(0, |tally| tally.count(*standing));
+            match count {
+                0 => write!(page, " |")?,
+                _ if standing.is_failing() => write!(page, " **{}** |", grouped(count))?,
+                _ => write!(page, " {} |", grouped(count))?,
+            }
+        }
+        writeln!(page)?;
+    }
+    writeln!(page)
+}
+
+/// What differs between versions of torch, where there are several.
+fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
+    let Some(versions) = Versions::of(results) else {
+        return Ok(());
+    };
+    let alike = counted(versions.alike, "check");
+    writeln!(page, "### By version of torch\n")?;
+    if versions.rows.is_empty() {
+        return writeln!(page, "All {alike} stand alike with every version.\n");
+    }
+    writeln!(
+        page,
+        "{alike} stand alike with every version; these do not:\n"
+    )?;
+    write!(page, "| what | checks |")?;
+    for torch in &versions.torch {
+        write!(page, " torch {} |", cell(torch))?;
+    }
+    writeln!(
+        page,
+        " why |\n|---|---:|{}---|",
+        "---|".repeat(versions.torch.len())
+    )?;
+    for row in versions.rows.iter().take(LIST_LIMIT) {
+        write!(page, "| {} | {} |", code(&row.what), grouped(row.checks))?;
+        for standing in &row.cells {
+            match standing {
+                Some(standing) => write!(page, " {} {} |", standing.symbol(), standing.word())?,
+                None => write!(page, " not there |")?,
+            }
+        }
+        writeln!(page, " {} |", cell(&row.why))?;
+    }
+    write_rest(page, versions.rows.len())
+}
+
+fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
+    let mut failing: Vec<&CheckRecord> = results
+        .checks
+        .iter()
+        .filter(|check| check.standing().is_failing())
+        .collect();
+    failing.sort_by_key(|check| check.standing());
+    if failing.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "### {} unexpected\n", grouped(failing.len() as u64))?;
+    writeln!(page, "| | check | what |\n|---|---|---|")?;
+    for check in failing.iter().take(LIST_LIMIT) {
+        let class = check
+            .class
+            .as_ref()
+            .map_or_else(String::new, |class| format!(" ({})", code(class)));
+        writeln!(
+            page,
+            "| {} {} | {} | {}{class} |",
+            check.standing().symbol(),
+            check.standing().word(),
+            code(check.id.as_str()),
+            cell(&sentence(check))
+        )?;
+    }
+    write_rest(page, failing.len())
+}
+
+/// Known failures and waivers, one line for each reason, with its link.
+fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
+    let mut reasons = BTreeMap::<(Standing, String), u64>::new();
+    for check in &results.checks {
+        let standing = check.standing();
+        if !matches!(standing, Standing::KnownFailure | Standing::Waived) {
+            continue;
+        }
+        let text = match &check.expectation {
+            Some(reason) => {
+                let link = reason.url.as_deref().map_or_else(String::new, link);
+                format!("{}{link} ({})", cell(&reason.text), code(&reason.at))
+            }
+            None => cell(&sentence(check)),
+        };
+        *reasons.entry((standing, text)).or_default() += 1;
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let count: u64 = reasons.values().sum();
+    writeln!(
+        page,
+        "### {} known or waived (they fail; none counts as a pass)\n",
+        grouped(count)
+    )?;
+    for ((standing, text), count) in reasons.iter().take(LIST_LIMIT) {
+        let (symbol, word) = (standing.symbol(), standing.word());
+        writeln!(page, "- {symbol} {} {word}: {text}", grouped(*count))?;
+    }
+    write_rest(page, reasons.len())
+}
+
+fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
+    let mut reasons = BTreeMap::<String, u64>::new();
+    for check in &results.checks {
+        if check.standing() == Standing::NotRun {
+            *reasons.entry(cell(&sentence(check))).or_default() += 1;
+        }
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let count: u64 = reasons.values().sum();
+    writeln!(page, "### {} not run\n", grouped(count))?;
+    let mut reasons: Vec<(String, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in reasons.iter().take(LIST_LIMIT) {
+        writeln!(page, "- {} {reason}", grouped(*count))?;
+    }
+    write_rest(page, reasons.len())
+}
+
+/// What was seen that is neither right nor wrong.
+fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
+    let all = observed(&results.checks);
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "### Observed\n")?;
+    writeln!(page, "| backend | what | dtype | seen |\n|---|---|---|---|")?;
+    for (subject, seen) in all.iter().take(LIST_LIMIT) {
+        writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            code(&subject.backend),
+            cell(&subject.name),
+            cell(&subject.dtype),
+            cell(&told(seen))
+        )?;
+    }
+    write_rest(page, all.len())
+}
+
+/// How to initialise, where that was tried.
+fn write_recipes(page: &mut String, results: &Results) -> std::fmt::Result {
+    let all = advise(&results.checks);
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "### Recommended init\n")?;
+    writeln!(
+        page,
+        "| backend | torch | recipe | what fails |\n|---|---|---|---|"
+    )?;
+    for advice in all.iter().take(LIST_LIMIT) {
+        let failing: Vec<_> = advice
+            .failing
+            .iter()
+            .map(|(which, why)| format!("{which}: {why}"))
+            .collect();
+        writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            cell(&advice.subject()),
+            cell(&advice.torch),
+            cell(&advice.sentence()),
+            cell(&failing.join("; "))
+        )?;
+    }
+    write_rest(page, all.len())
+}
+
+/// `… and 7 more` after a list that was cut at the limit.
+fn write_rest(page: &mut String, total: usize) -> std::fmt::Result {
+    if total > LIST_LIMIT {
+        let more = grouped((total - LIST_LIMIT) as u64);
+        writeln!(page, "\n… and {more} more in `report.html`")?;
+    }
+    writeln!(page)
+}
+
+fn write_run(page: &mut String, results: &Results) -> std::fmt::Result {
+    let run = &results.run;
+    let mut versions: Vec<String> = results
+        .columns()
+        .iter()
+        .filter(|column| !column.torch.is_empty())
+        .map(|column| format!("torch {} ({} driver)", column.torch, column.driver))
+        .collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let profile = run.profile.as_ref().map_or_else(String::new, |profile| {
+        format!(", profile {}", cell(profile))
+    });
+    writeln!(
+        page,
+        "<sub>allranks {}, run {}, seed {}{profile}; {}; {}</sub>",
+        cell(&run.allranks),
+        code(&run.name),
+        run.seed,
+        cell(&versions.join(", ")),
+        code(&format!("allranks {}", run.arguments.join(" ")))
+    )
+}
+
+/// Text in a table cell or a line: clean, clipped, and with everything escaped that could be markup or HTML.
+fn cell(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in clip(&one_line(text), CELL_LIMIT).chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            // A zero-width space keeps mentions, issue numbers and addresses from becoming links.
+            '@' => escaped.push_str("@\u{200b}"),
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '(' | ')' | '#' | '|' | '!' | '~'
+            | '$' => {
+                escaped.push('\\');
+                escaped.push(character);
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Text as code in a table cell. A code span cannot hold its own fence, and a table splits at `|` even inside one, so
+/// it is HTML with entities.
+fn code(text: &str) -> String {
+    let mut escaped = String::new();
+    for character in clip(&one_line(text), CELL_LIMIT).chars() {
+        if character.is_ascii_alphanumeric()
+            || matches!(character, '/' | '.' | '-' | ' ' | ':' | '_' | '=' | ',')
+        {
+            escaped.push(character);
+        } else {
+            let _ = write!(escaped, "&#{};", u32::from(character));
+        }
+    }
+    format!("<code>{escaped}</code>")
+}
+
+/// A link, only to an address that is one.
+fn link(url: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/?#@%&=+".contains(c);
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    if is_web && url.chars().all(plain) {
+        format!(" [{}](<{url}>)", cell(url))
+    } else {
+        format!(" {}", cell(url))
+    }
+}

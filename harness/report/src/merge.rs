@@ -1,0 +1,371 @@
+//! One result set from several: the shards of a run, the one-scenario runs of nextest, or the platforms of different
+//! machines.
+//!
+//! The rules, so that a merge can hide nothing:
+//! - all sets have the same version of allranks and the same seed, or there is no one command that repeats them;
+//! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
+//!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
+//!   merge to say. Results with different versions of torch, or of different drivers or launchers, are not two results
+//!   of one check: they stand side by side;
+//! - if one set was cut off, so is the merged one;
+//! - the exit code is the most serious one.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use thiserror::Error;
+
+use super::results::Results;
+use allranks_model::names::{CheckId, ScenarioId};
+use allranks_model::outcome::Verdict;
+use allranks_model::record::{CheckRecord, Column, Counts, EndRecord, ScenarioRecord};
+
+/// Exit codes from the most serious to the least: what nothing was selected for is no result either, but only if no
+/// set has one.
+const SERIOUS: [u8; 7] = [2, 10, 1, 4, 5, 0, 3];
+
+/// Why results could not be merged.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum MergeError {
+    /// There was nothing to merge.
+    #[error("nothing to merge")]
+    Empty,
+    /// Runs that cannot be repeated by one command.
+    #[error("{} has {what} {found}, {} has {wanted}", .second.display(), .first.display())]
+    Differ {
+        /// `seed`, `allranks version`.
+        what: &'static str,
+        /// Folder of the first set.
+        first: PathBuf,
+        /// Its value.
+        wanted: String,
+        /// Folder of the set that differs.
+        second: PathBuf,
+        /// Its value.
+        found: String,
+    },
+    /// Two results for one check.
+    #[error("two different results for check {id}; the second is in {}", .folder.display())]
+    Check {
+        /// The check.
+        id: CheckId,
+        /// Folder of the second set.
+        folder: PathBuf,
+    },
+    /// Two results for one scenario.
+    #[error("two different results for scenario {id}; the second is in {}", .folder.display())]
+    Scenario {
+        /// The scenario.
+        id: ScenarioId,
+        /// Folder of the second set.
+        folder: PathBuf,
+    },
+}
+
+/// Merges result sets into one that belongs in the folder `into`, named after it. Paths of logs are rewritten to lead
+/// from there; no file is moved.
+///
+/// # Errors
+/// See [`MergeError`] and the rules of this module.
+pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
+    check_alike(&sets)?;
+    let first = sets.first().ok_or(MergeError::Empty)?;
+    let started = sets.iter().map(|set| set.run.started).min().unwrap_or(0);
+    let mut run = first.run.clone();
+    run.started = started;
+    run.planned = Counts::default();
+    if let Some(name) = into.file_name() {
+        run.name = name.to_string_lossy().into_owned();
+    }
+    let mut merged = Results::new(into.to_owned(), run);
+    merged.end = merged_end(&sets, started);
+    let mut checks = BTreeMap::<(CheckId, Ran), CheckRecord>::new();
+    let mut scenarios = BTreeMap::<(ScenarioId, Ran), ScenarioRecord>::new();
+    for mut set in sets {
+        name_torch(&mut set);
+        let planned = &mut merged.run.planned;
+        planned.scenarios += set.run.planned.scenarios;
+        planned.checks += set.run.planned.checks;
+        let late_ms = late_ms(&set, started);
+        for mut scenario in set.scenarios {
+            scenario.start_ms = scenario.start_ms.saturating_add(late_ms);
+            for rank in &mut scenario.ranks {
+                if !rank.log.is_empty() {
+                    rank.log = rebased(&set.folder, &rank.log, into);
+                }
+            }
+            if !put_scenario(&mut scenarios, scenario, &set.folder)? {
+                planned.scenarios = planned.scenarios.saturating_sub(1);
+            }
+        }
+        for check in set.checks {
+            if !put_check(&mut checks, check, &set.folder)? {
+                planned.checks = planned.checks.saturating_sub(1);
+            }
+        }
+        for remark in set.remarks {
+            let remark = format!("{}: {remark}", set.folder.display());
+            merged.remarks.push(remark);
+        }
+        merged.sources.extend(set.sources);
+    }
+    merged.checks = checks.into_values().collect();
+    merged.scenarios = scenarios.into_values().collect();
+    if let Some(end) = &mut merged.end {
+        for check in &merged.checks {
+            *end.verdicts.entry(check.verdict.to_string()).or_default() += 1;
+            *end.outcomes.entry(check.outcome.to_string()).or_default() += 1;
+        }
+    }
+    Ok(merged)
+}
+
+fn check_alike(sets: &[Results]) -> Result<(), MergeError> {
+    let Some((first, rest)) = sets.split_first() else {
+        return Err(MergeError::Empty);
+    };
+    for set in rest {
+        let pairs = [
+            (
+                "allranks version",
+                first.run.allranks.clone(),
+                set.run.allranks.clone(),
+            ),
+            ("seed", first.run.seed.to_string(), set.run.seed.to_string()),
+        ];
+        for (what, wanted, found) in pairs {
+            if wanted != found {
+                return Err(MergeError::Differ {
+                    what,
+                    first: first.folder.clone(),
+                    wanted,
+                    second: set.folder.clone(),
+                    found,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where all ranks of a set had the same torch, what never ran would have had it too.
+fn name_torch(set: &mut Results) {
+    let versions = set.torch_versions();
+    let [torch] = *versions else {
+        return;
+    };
+    let torch = torch.to_owned();
+    let checks = set.checks.iter_mut().map(|check| &mut check.column);
+    let scenarios = set
+        .scenarios
+        .iter_mut()
+        .map(|scenario| &mut scenario.column);
+    for column in checks.chain(scenarios) {
+        if column.torch.is_empty() {
+            column.torch.clone_from(&torch);
+        }
+    }
+}
+
+/// With what a record of some id came about; others of that id, with something else, stand beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Ran {
+    driver: String,
+    launcher: String,
+    torch: String,
+}
+
+impl Ran {
+    fn of(column: &Column) -> Self {
+        Self {
+            driver: column.driver.clone(),
+            launcher: column.launcher.clone(),
+            torch: column.torch.clone(),
+        }
+    }
+
+    /// Whether the two may be the same: torch is unknown where nothing ran.
+    fn may_be(&self, other: &Self) -> bool {
+        let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
+        is_torch && (&self.driver, &self.launcher) == (&other.driver, &other.launcher)
+    }
+}
+
+/// The key of a record that is about the same thing.
+fn same<Id: Ord + Clone, Record>(
+    records: &BTreeMap<(Id, Ran), Record>,
+    id: &Id,
+    ran: &Ran,
+) -> Option<(Id, Ran)> {
+    let of_id = records.range((id.clone(), Ran::default())..);
+    of_id
+        .map(|(key, _)| key)
+        .take_while(|(other, _)| other == id)
+        .find(|(_, other)| other.may_be(ran))
+        .cloned()
+}
+
+/// Puts a check among the others; false if it was there already.
+fn put_check(
+    checks: &mut BTreeMap<(CheckId, Ran), CheckRecord>,
+    check: CheckRecord,
+    folder: &Path,
+) -> Result<bool, MergeError> {
+    let key = (check.id.clone(), Ran::of(&check.column));
+    let Some(known) = same(checks, &key.0, &key.1) else {
+        checks.insert(key, check);
+        return Ok(true);
+    };
+    let there = &checks[&known];
+    if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
+        checks.remove(&known);
+        checks.insert(key, check);
+    } else if check.verdict != Verdict::NotRun && *there != check {
+        return Err(MergeError::Check {
+            id: check.id,
+            folder: folder.to_owned(),
+        });
+    }
+    Ok(false)
+}
+
+/// Puts a scenario among the others; false if it was there already. One without worlds was never started.
+fn put_scenario(
+    scenarios: &mut BTreeMap<(ScenarioId, Ran), ScenarioRecord>,
+    scenario: ScenarioRecord,
+    folder: &Path,
+) -> Result<bool, MergeError> {
+    let key = (scenario.id.clone(), Ran::of(&scenario.column));
+    let Some(known) = same(scenarios, &key.0, &key.1) else {
+        scenarios.insert(key, scenario);
+        return Ok(true);
+    };
+    let there = &scenarios[&known];
+    if there.worlds == 0 && scenario.worlds > 0 {
+        scenarios.remove(&known);
+        scenarios.insert(key, scenario);
+    } else if scenario.worlds > 0 && !is_same_scenario(there, &scenario) {
+        return Err(MergeError::Scenario {
+            id: scenario.id,
+            folder: folder.to_owned(),
+        });
+    }
+    Ok(false)
+}
+
+/// The same but for where its logs lie, which differs between copies of one folder.
+fn is_same_scenario(one: &ScenarioRecord, other: &ScenarioRecord) -> bool {
+    let without_logs = |scenario: &ScenarioRecord| {
+        let mut scenario = scenario.clone();
+        for rank in &mut scenario.ranks {
+            rank.log.clear();
+        }
+        scenario
+    };
+    without_logs(one) == without_logs(other)
+}
+
+/// The end of a merged run, its counts still empty; none if one set has none.
+fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
+    let mut merged = EndRecord {
+        format: allranks_model::record::FORMAT,
+        duration_ms: 0,
+        verdicts: BTreeMap::new(),
+        outcomes: BTreeMap::new(),
+        troubles: Vec::new(),
+        exit_code: 3,
+    };
+    let mut spans = Vec::new();
+    for set in sets {
+        let end = set.end.as_ref()?;
+        let began = late_ms(set, started);
+        spans.push((began, began.saturating_add(end.duration_ms)));
+        merged.exit_code = more_serious(merged.exit_code, end.exit_code);
+        for trouble in &end.troubles {
+            if !merged.troubles.contains(trouble) {
+                merged.troubles.push(trouble.clone());
+            }
+        }
+    }
+    merged.duration_ms = covered(spans);
+    Some(merged)
+}
+
+/// For how long at least one of them lasted: of runs side by side the whole span, of runs days apart not the days between.
+fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let mut until = 0;
+    let lasted = spans.into_iter().map(|(began, ended)| {
+        let more = ended.saturating_sub(began.max(until));
+        until = until.max(ended);
+        more
+    });
+    lasted.sum()
+}
+
+/// How long after the first set this one started.
+fn late_ms(set: &Results, started: u64) -> u64 {
+    (set.run.started - started).saturating_mul(1_000)
+}
+
+/// An unknown code is more serious than any known one.
+fn more_serious(one: u8, other: u8) -> u8 {
+    let place = |code: u8| SERIOUS.iter().position(|known| *known == code);
+    if place(other) < place(one) {
+        other
+    } else {
+        one
+    }
+}
+
+/// A path relative to one folder as a path relative to another; absolute if the folders have no common beginning.
+fn rebased(from: &Path, path: &str, to: &Path) -> String {
+    let (Ok(from), Ok(to)) = (std::path::absolute(from), std::path::absolute(to)) else {
+        return path.to_owned();
+    };
+    let target = from.join(path);
+    let is_shared = |(one, other): &(Component<'_>, Component<'_>)| one == other;
+    let shared = target
+        .components()
+        .zip(to.components())
+        .take_while(is_shared)
+        .count();
+    if shared <= 1 {
+        return target.display().to_string();
+    }
+    let up = to.components().skip(shared).map(|_| Component::ParentDir);
+    let down = target.components().skip(shared);
+    let relative: PathBuf = up.chain(down).collect();
+    relative.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_between_runs_does_not_count() {
+        assert_eq!(covered(vec![(0, 10), (5, 30), (7, 8)]), 30);
+        assert_eq!(covered(vec![(1000, 1010), (0, 10)]), 20);
+        assert_eq!(covered(Vec::new()), 0);
+    }
+
+    #[test]
+    fn logs_are_found_from_the_new_folder() {
+        let rebased =
+            |from: &str, to: &str| rebased(Path::new(from), "logs/a/rank0.log", Path::new(to));
+        assert_eq!(rebased("/r/all/one", "/r/all"), "one/logs/a/rank0.log");
+        assert_eq!(rebased("/r/one", "/r/all"), "../one/logs/a/rank0.log");
+        assert_eq!(rebased("/r/all", "/r/all"), "logs/a/rank0.log");
+        assert_eq!(rebased("/x/one", "/r/all"), "/x/one/logs/a/rank0.log");
+    }
+
+    #[test]
+    fn the_most_serious_exit_code_wins() {
+        assert_eq!(more_serious(0, 1), 1);
+        assert_eq!(more_serious(3, 0), 0);
+        assert_eq!(more_serious(10, 1), 10);
+        assert_eq!(more_serious(4, 1), 1);
+        assert_eq!(more_serious(1, 77), 77);
+    }
+}

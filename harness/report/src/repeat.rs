@@ -1,0 +1,99 @@
+//! The command that repeats one check. Goes in: the arguments a run was started with and a check's id. Comes out: a
+//! line to paste into a shell.
+
+use allranks_model::names::CheckId;
+use allranks_model::record::RunRecord;
+
+/// Options that say which part of the run to do, or where to write; a repetition has its own.
+const REPLACED: [&str; 5] = ["--filter", "--out", "--shard", "--repeat", "--seed"];
+
+/// The command that repeats one check of a run: the run's own arguments, its seed, and a filter.
+///
+/// The arguments are kept only if they are those of `allranks run`; a run that came from elsewhere (the `cargo test`
+/// target) is repeated with the defaults.
+#[must_use]
+pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
+    let mut command = "allranks run".to_owned();
+    let mut arguments = run.arguments.iter();
+    if arguments.next().is_some_and(|verb| verb == "run") {
+        while let Some(argument) = arguments.next() {
+            let (name, value) = argument.split_once('=').unzip();
+            if REPLACED.contains(&name.unwrap_or(argument)) {
+                if value.is_none() {
+                    arguments.next();
+                }
+                continue;
+            }
+            command.push(' ');
+            command.push_str(&quoted(argument));
+        }
+    }
+    format!(
+        "{command} --seed {} --filter {}",
+        run.seed,
+        always_quoted(check.as_str())
+    )
+}
+
+/// As one word for a POSIX shell, quoted only if it has to be.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        always_quoted(word)
+    }
+}
+
+fn always_quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_model::record::Counts;
+
+    fn run(arguments: &[&str]) -> RunRecord {
+        RunRecord {
+            format: 1,
+            allranks: "0.1.0".into(),
+            name: "run".into(),
+            started: 0,
+            seed: 7,
+            profile: None,
+            arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
+            planned: Counts::default(),
+            requirements: Default::default(),
+            absent: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn keeps_the_runs_arguments_but_not_its_selection() {
+        let run = run(&[
+            "run",
+            "my cases",
+            "--backend",
+            "gloo",
+            "--filter=old",
+            "--out",
+            "x",
+            "--shard",
+            "1/2",
+        ]);
+        assert_eq!(
+            repeat_command(&run, &"a@cpu.gloo.ws2#0.all_reduce.sum".into()),
+            "allranks run 'my cases' --backend gloo --seed 7 --filter 'a@cpu.gloo.ws2#0.all_reduce.sum'"
+        );
+    }
+
+    #[test]
+    fn a_quote_in_an_id_cannot_leave_the_quotes() {
+        let command = repeat_command(&run(&["--nocapture"]), &"a'; rm -rf $HOME #".into());
+        assert_eq!(
+            command,
+            r"allranks run --seed 7 --filter 'a'\''; rm -rf $HOME #'"
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! The records of one run, or of several merged, as every report takes them. A run that was cut off has no
+//! [`end`](Results::end); nothing in here pretends otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::text::{clip, one_line};
+use allranks_model::evidence::Evidence;
+use allranks_model::names::ScenarioId;
+use allranks_model::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
+use allranks_model::version::torch_version;
+
+/// All records of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// The run's folder, which the paths of logs are relative to.
+    pub folder: PathBuf,
+    /// What was asked for.
+    pub run: RunRecord,
+    /// Scenarios, in the order they ended.
+    pub scenarios: Vec<ScenarioRecord>,
+    /// Checks, in the order they ended.
+    pub checks: Vec<CheckRecord>,
+    /// How it ended; none if it was cut off.
+    pub end: Option<EndRecord>,
+    /// What reading or merging had to say about the records themselves.
+    pub remarks: Vec<String>,
+    /// The folders whose files reports may quote from: [`folder`](Self::folder), and those that were merged into it.
+    pub sources: Vec<PathBuf>,
+}
+
+impl Results {
+    /// The lines of the file these results came from, or could come from: the run, checks, scenarios, the end.
+    pub fn into_records(self) -> impl Iterator<Item = Record> {
+        let checks = self
+            .checks
+            .into_iter()
+            .map(|check| Record::Check(Box::new(check)));
+        let scenarios = self
+            .scenarios
+            .into_iter()
+            .map(|scenario| Record::Scenario(Box::new(scenario)));
+        std::iter::once(Record::Run(self.run))
+            .chain(checks)
+            .chain(scenarios)
+            .chain(self.end.map(Record::End))
+    }
+
+    /// A run that has just begun.
+    #[must_use]
+    pub fn new(folder: PathBuf, run: RunRecord) -> Self {
+        Self {
+            sources: vec![folder.clone()],
+            folder,
+            run,
+            scenarios: Vec::new(),
+            checks: Vec::new(),
+            end: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    /// Takes one more record; a run record replaces the one before.
+    pub fn push(&mut self, record: Record) {
+        match record {
+            Record::Run(run) => self.run = run,
+            Record::Scenario(scenario) => self.scenarios.push(*scenario),
+            Record::Check(check) => self.checks.push(*check),
+            Record::End(end) => self.end = Some(end),
+        }
+    }
+
+    /// Checks that were planned and left no record.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        let recorded = self.checks.len() as u64;
+        self.run.planned.checks.saturating_sub(recorded)
+    }
+
+    /// The columns of the matrix, each once: the world sizes of one backend with one torch stand side by side, and
+    /// versions of torch in their own order.
+    #[must_use]
+    pub fn columns(&self) -> Vec<Column> {
+        let checks = self.checks.iter().map(|check| &check.column);
+        let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
+        let columns: BTreeSet<&Column> = checks.chain(scenarios).collect();
+        let mut columns: Vec<Column> = columns.into_iter().cloned().collect();
+        columns.sort_by_cached_key(|column| {
+            let backend = (column.platform.clone(), column.backend.clone());
+            let driver = (column.driver.clone(), column.launcher.clone());
+            let torch = (torch_version(&column.torch), column.torch.clone());
+            (backend, driver, column.evidence, torch, column.world_size)
+        });
+        columns
+    }
+
+    /// The versions of torch that the ranks reported, each once, the oldest first.
+    #[must_use]
+    pub fn torch_versions(&self) -> Vec<&str> {
+        let known = |column: &&Column| !column.torch.is_empty();
+        let checks = self.checks.iter().map(|check| &check.column);
+        let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
+        let columns = checks.chain(scenarios).filter(known);
+        let versions: BTreeSet<&str> = columns.map(|column| column.torch.as_str()).collect();
+        let mut versions: Vec<&str> = versions.into_iter().collect();
+        versions.sort_by_key(|version| torch_version(version));
+        versions
+    }
+
+    /// Scenarios, to be found by their checks. A scenario that was cut off is not among them, though some of its checks
+    /// may be recorded.
+    #[must_use]
+    pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
+        let scenarios = self.scenarios.iter().enumerate();
+        let keyed = scenarios.map(|(place, one)| ((&one.id, ran(&one.column)), (place, one)));
+        ScenariosByCheck(keyed.collect())
+    }
+
+    /// One line for each platform that was looked for and is not here.
+    #[must_use]
+    pub fn absences(&self) -> Vec<String> {
+        let absent = self.run.absent.iter();
+        absent
+            .map(|absent| {
+                let (platform, reason) = (one_line(&absent.platform), one_line(&absent.reason));
+                clip(&format!("platform {platform} was not run: {reason}"), 500)
+            })
+            .collect()
+    }
+
+    /// Remarks on the records, then what the run itself reported as trouble.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<&str> {
+        let of_run = self.end.iter().flat_map(|end| &end.troubles);
+        self.remarks
+            .iter()
+            .chain(of_run)
+            .map(String::as_str)
+            .collect()
+    }
+}
+
+/// See [`Results::scenarios_by_check`]. An id alone is not enough where runs with several versions of torch, or several
+/// drivers, were merged.
+#[derive(Debug)]
+pub struct ScenariosByCheck<'a>(
+    BTreeMap<(&'a ScenarioId, [&'a str; 3]), (usize, &'a ScenarioRecord)>,
+);
+
+/// What tells records of one id apart.
+fn ran(column: &Column) -> [&str; 3] {
+    [&column.driver, &column.launcher, &column.torch]
+}
+
+impl<'a> ScenariosByCheck<'a> {
+    /// The check's scenario.
+    #[must_use]
+    pub fn get(&self, check: &CheckRecord) -> Option<&'a ScenarioRecord> {
+        let key = (&check.scenario, ran(&check.column));
+        self.0.get(&key).map(|(_, scenario)| *scenario)
+    }
+
+    /// Its place among the results' scenarios.
+    #[must_use]
+    pub fn place(&self, check: &CheckRecord) -> Option<usize> {
+        let key = (&check.scenario, ran(&check.column));
+        self.0.get(&key).map(|(place, _)| *place)
+    }
+}
+
+/// Names for columns, in the same order and each different: `platform/backend/wsN`, followed by the driver if it is
+/// not `python` and the launcher if it is not `local`; where that is not enough, by torch version and evidence.
+///
+/// A column's name does not change because an ordinary one joins it, so CI systems can follow it from run to run.
+#[must_use]
+pub fn column_names(columns: &[Column]) -> Vec<String> {
+    let short: Vec<String> = columns.iter().map(short_name).collect();
+    let mut seen = BTreeMap::<&str, usize>::new();
+    for name in &short {
+        *seen.entry(name).or_default() += 1;
+    }
+    columns
+        .iter()
+        .zip(&short)
+        .map(|(column, name)| {
+            if seen[name.as_str()] == 1 {
+                return name.clone();
+            }
+            let torch = if column.torch.is_empty() {
+                "unknown"
+            } else {
+                &column.torch
+            };
+            format!("{name}/torch-{torch}/{}", evidence_word(column.evidence))
+        })
+        .collect()
+}
+
+fn short_name(column: &Column) -> String {
+    let mut name = format!(
+        "{}/{}/ws{}",
+        column.platform, column.backend, column.world_size
+    );
+    for (value, usual) in [(&column.driver, "python"), (&column.launcher, "local")] {
+        if value != usual {
+            name.push('/');
+            name.push_str(value);
+        }
+    }
+    name
+}
+
+/// What a result on a platform proves, in one word; shown wherever a column is.
+pub(crate) fn evidence_word(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Hardware => "hardware",
+        Evidence::Host => "host",
+        Evidence::Simulated => "simulated",
+    }
+}

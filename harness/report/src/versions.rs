@@ -1,0 +1,107 @@
+//! What differs between versions of torch, where runs with several of them were merged.
+//!
+//! In: results. Out: for each kind of check (its case and its call) whose standing is not the same with every version,
+//! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one version
+//! only are left out: nothing of theirs can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::results::Results;
+use super::story::sentence;
+use allranks_model::names::CheckId;
+use allranks_model::record::{CheckRecord, Column};
+use allranks_model::standing::Standing;
+
+/// Versions side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The versions, the oldest first.
+    pub torch: Vec<String>,
+    /// Checks that stand alike with all of them.
+    pub alike: u64,
+    /// The others, by kind.
+    pub rows: Vec<Row>,
+}
+
+/// Checks of one case and one call that stand alike in this respect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Case and call.
+    pub what: String,
+    /// How many.
+    pub checks: u64,
+    /// Where they stand with each version; none if that version has no such check.
+    pub cells: Vec<Option<Standing>>,
+    /// What is said of the first of them where it stands worst; empty if nothing is.
+    pub why: String,
+}
+
+impl Versions {
+    /// The versions of some results; none if nothing ran with more than one.
+    #[must_use]
+    pub fn of(results: &Results) -> Option<Self> {
+        let mut ran = BTreeMap::<[&str; 3], BTreeSet<&str>>::new();
+        for column in results.checks.iter().map(|check| &check.column) {
+            if !column.torch.is_empty() {
+                ran.entry(target(column)).or_default().insert(&column.torch);
+            }
+        }
+        ran.retain(|_, versions| versions.len() > 1);
+        let mut torch = results.torch_versions();
+        torch.retain(|version| ran.values().any(|versions| versions.contains(version)));
+        if torch.is_empty() {
+            return None;
+        }
+        // A check that several drivers made is several checks here.
+        let mut checks = BTreeMap::<(&CheckId, &str), Vec<Option<&CheckRecord>>>::new();
+        let compared = |check: &&CheckRecord| ran.contains_key(&target(&check.column));
+        for check in results.checks.iter().filter(compared) {
+            // What never ran has no version, and stands in the list of what was not run.
+            if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
+                let row = checks
+                    .entry((&check.id, check.column.driver.as_str()))
+                    .or_insert_with(|| vec![None; torch.len()]);
+                row[place] = Some(check);
+            }
+        }
+        let mut alike = 0;
+        let mut rows = BTreeMap::<(String, Vec<Option<Standing>>), (u64, String)>::new();
+        for versions in checks.values() {
+            let cells: Vec<Option<Standing>> = versions
+                .iter()
+                .map(|check| check.map(CheckRecord::standing))
+                .collect();
+            if cells.iter().all(|cell| *cell == cells[0]) {
+                alike += 1;
+                continue;
+            }
+            let worst = versions
+                .iter()
+                .flatten()
+                .min_by_key(|check| check.standing());
+            let worst = worst.expect("a check is there because some version has it");
+            let call = worst.params.get("call").map_or("world", String::as_str);
+            let what = format!("{}: {call}", worst.case);
+            let row = rows
+                .entry((what, cells))
+                .or_insert_with(|| (0, sentence(worst)));
+            row.0 += 1;
+        }
+        let rows = rows.into_iter().map(|((what, cells), (checks, why))| Row {
+            what,
+            checks,
+            cells,
+            why,
+        });
+        Some(Self {
+            torch: torch.into_iter().map(str::to_owned).collect(),
+            alike,
+            rows: rows.collect(),
+        })
+    }
+}
+
+/// What is the same with every version: platform, backend and driver.
+fn target(column: &Column) -> [&str; 3] {
+    [&column.platform, &column.backend, &column.driver].map(String::as_str)
+}

@@ -1,0 +1,268 @@
+//! Merging hides nothing; comparing finds what changed.
+
+use std::path::Path;
+
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::standing::Standing;
+use allranks_report::diff::diff;
+use allranks_report::merge::{MergeError, merge};
+use allranks_report::{Results, Versions, markdown};
+
+use crate::sample::{self, Shape};
+
+const INTO: &str = "/runs/all";
+
+/// The sample as shards by scenario, each in its folder.
+fn shards(count: usize) -> Vec<Results> {
+    let whole = sample::results(Shape::default());
+    (0..count)
+        .map(|shard| {
+            let mut set = whole.clone();
+            set.folder = format!("/runs/shard{shard}").into();
+            set.sources = vec![set.folder.clone()];
+            let mut index = 0;
+            set.scenarios.retain(|_| {
+                index += 1;
+                index % count == shard
+            });
+            let kept = &set.scenarios;
+            set.checks
+                .retain(|check| kept.iter().any(|scenario| scenario.id == check.scenario));
+            set.run.planned.scenarios = set.scenarios.len() as u64;
+            set.run.planned.checks = set.checks.len() as u64;
+            set.run.started += shard as u64;
+            set
+        })
+        .collect()
+}
+
+#[test]
+fn shards_make_the_whole() {
+    let whole = sample::results(Shape::default());
+    let merged = merge(shards(3), Path::new(INTO)).unwrap();
+    assert!(diff(&whole, &merged).is_good());
+    assert_eq!(diff(&whole, &merged).same, whole.checks.len() as u64);
+    assert_eq!(merged.run.planned, whole.run.planned);
+    assert_eq!(merged.run.name, "all");
+    let (end, of_whole) = (merged.end.unwrap(), whole.end.unwrap());
+    assert_eq!(end.verdicts, of_whole.verdicts);
+    assert_eq!(end.outcomes, of_whole.outcomes);
+    assert_eq!(end.duration_ms, of_whole.duration_ms + 2_000);
+    assert_eq!(end.exit_code, 1);
+    let log = &merged.scenarios[0].ranks[0].log;
+    assert!(log.starts_with("../shard"), "{log}");
+}
+
+#[test]
+fn the_same_set_twice_is_that_set() {
+    let merged = merge([shards(1), shards(1)].concat(), Path::new(INTO)).unwrap();
+    assert_eq!(merged.missing(), 0);
+    assert_eq!(merged.checks.len() as u64, merged.run.planned.checks);
+}
+
+#[test]
+fn two_different_results_of_a_check_are_an_error() {
+    let mut sets = [shards(1), shards(1)].concat();
+    let check = &mut sets[1].checks[0];
+    check.outcome = Outcome::Mismatch;
+    check.verdict = Verdict::Regression;
+    let id = check.id.clone();
+    let error = merge(sets, Path::new(INTO)).unwrap_err();
+    assert_eq!(
+        error,
+        MergeError::Check {
+            id,
+            folder: "/runs/shard0".into()
+        }
+    );
+}
+
+#[test]
+fn not_run_gives_way_to_a_result_in_either_order() {
+    for order in [[0, 1], [1, 0]] {
+        let mut sets = [shards(1), shards(1)].concat();
+        let check = &mut sets[0].checks[0];
+        check.outcome = Outcome::NotRun;
+        check.verdict = Verdict::NotRun;
+        let id = check.id.clone();
+        let sets = order.map(|index: usize| sets[index].clone()).to_vec();
+        let merged = merge(sets, Path::new(INTO)).unwrap();
+        let check = merged.checks.iter().find(|check| check.id == id).unwrap();
+        assert_eq!(check.verdict, Verdict::Expected);
+    }
+}
+
+/// The sample as a run with one version of torch.
+fn with_torch(torch: &str, folder: &str) -> Results {
+    let mut set = sample::results(Shape::default());
+    set.folder = folder.into();
+    set.sources = vec![set.folder.clone()];
+    // One column may stand for several otherwise: the sample has two versions of its own.
+    let checks = set.checks.iter_mut().map(|check| &mut check.column);
+    let scenarios = set.scenarios.iter_mut().map(|one| &mut one.column);
+    for column in checks.chain(scenarios) {
+        torch.clone_into(&mut column.torch);
+    }
+    set
+}
+
+#[test]
+fn versions_of_torch_stand_side_by_side() {
+    let mut sets = vec![
+        with_torch("2.9.1+cu128", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+    ];
+    let both = sets[0].checks.len() as u64;
+    let changed = sets[1]
+        .checks
+        .iter_mut()
+        .find(|check| check.standing().is_failing())
+        .unwrap();
+    changed.outcome = Outcome::Pass;
+    changed.verdict = Verdict::Expected;
+    let changed = changed.clone();
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    assert_eq!(merged.checks.len() as u64, 2 * both);
+    assert_eq!(merged.run.planned.checks, 2 * both);
+    // Not in the order of letters.
+    assert_eq!(merged.torch_versions(), ["2.9.1+cu128", "2.11.0"]);
+    let columns = merged.columns();
+    assert!(columns.iter().any(|column| column.torch == "2.11.0"));
+    let scenarios = merged.scenarios_by_check();
+    for check in &merged.checks {
+        let scenario = scenarios.get(check).unwrap();
+        assert_eq!(
+            (&scenario.id, &scenario.column.torch),
+            (&check.scenario, &check.column.torch)
+        );
+    }
+    let versions = Versions::of(&merged).unwrap();
+    assert_eq!(versions.alike, both - 1);
+    let [row] = &*versions.rows else {
+        panic!("{:?}", versions.rows)
+    };
+    assert!(row.what.starts_with(changed.case.as_str()));
+    assert_eq!(row.checks, 1);
+    assert!(row.cells[0].unwrap().is_failing() && row.cells[1] == Some(Standing::Passed));
+    let page = markdown::render(&merged);
+    assert!(page.contains("### By version of torch"), "{page}");
+    assert!(Versions::of(&with_torch("2.11.0", "/runs/new")).is_none());
+}
+
+#[test]
+fn what_ran_with_one_version_only_is_not_compared() {
+    let mut elsewhere = with_torch("2.12.0", "/runs/elsewhere");
+    for check in &mut elsewhere.checks {
+        check.id = format!("elsewhere/{}", check.id).as_str().into();
+        check.column.platform = "elsewhere".to_owned();
+    }
+    elsewhere.scenarios.clear();
+    let sets = vec![
+        with_torch("2.9.1", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+        elsewhere,
+    ];
+    let both = sets[0].checks.len() as u64;
+    let versions = Versions::of(&merge(sets, Path::new(INTO)).unwrap()).unwrap();
+    assert_eq!(versions.torch, ["2.9.1", "2.11.0"]);
+    assert_eq!((versions.alike, versions.rows.len()), (both, 0));
+}
+
+#[test]
+fn what_one_version_did_not_run_is_not_covered_by_another() {
+    let mut sets = vec![
+        with_torch("2.9.1", "/runs/old"),
+        with_torch("2.11.0", "/runs/new"),
+    ];
+    let check = &mut sets[0].checks[0];
+    check.outcome = Outcome::NotRun;
+    check.verdict = Verdict::NotRun;
+    check.column.torch.clear();
+    let id = check.id.clone();
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    let verdicts: Vec<_> = merged
+        .checks
+        .iter()
+        .filter(|check| check.id == id)
+        .map(|check| {
+            (
+                check.column.torch.as_str(),
+                check.verdict == Verdict::NotRun,
+            )
+        })
+        .collect();
+    assert_eq!(verdicts, [("2.11.0", false), ("2.9.1", true)]);
+}
+
+#[test]
+fn runs_with_other_inputs_or_no_end_are_not_passed_off_as_one() {
+    let mut sets = shards(2);
+    sets[1].run.seed += 1;
+    let error = merge(sets, Path::new(INTO)).unwrap_err().to_string();
+    assert_eq!(error, "/runs/shard1 has seed 8, /runs/shard0 has 7");
+    let mut sets = shards(2);
+    sets[1].end = None;
+    assert_eq!(merge(sets, Path::new(INTO)).unwrap().end, None);
+    assert_eq!(merge(Vec::new(), Path::new(INTO)), Err(MergeError::Empty));
+}
+
+#[test]
+fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
+    let old = sample::results(Shape::default());
+    let mut new = old.clone();
+    let gone = new.checks.remove(0).id;
+    new.checks[0].outcome = Outcome::Hang;
+    new.checks[0].verdict = Verdict::Regression;
+    let mut rest = new.checks.iter_mut().skip(1);
+    let mended = rest.find(|check| check.standing().is_failing()).unwrap();
+    mended.outcome = Outcome::Pass;
+    mended.verdict = Verdict::Expected;
+    let mended = mended.id.clone();
+    new.checks.push(sample::passing_check(999));
+    let diff = diff(&old, &new);
+    assert_eq!(diff.broken[0].id, new.checks[0].id);
+    assert_eq!(diff.mended[0].id, mended);
+    assert_eq!(diff.gone[0].0, gone);
+    assert_eq!(diff.added.len(), 1);
+    assert!(diff.changed.is_empty() && !diff.is_good());
+    let mut text = Vec::new();
+    diff.write(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.contains("pass (expected) → hang (regression)"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("1 broken, 0 changed, 1 mended, 1 gone, 1 added, 1,941 checks as before\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn drivers_stand_side_by_side() {
+    let with_driver = |driver: &str| {
+        let mut set = with_torch("2.11.0", &format!("/runs/{driver}"));
+        let checks = set.checks.iter_mut().map(|check| &mut check.column);
+        let scenarios = set.scenarios.iter_mut().map(|one| &mut one.column);
+        for column in checks.chain(scenarios) {
+            driver.clone_into(&mut column.driver);
+        }
+        set
+    };
+    let mut sets = vec![with_driver("python"), with_driver("libtorch")];
+    let both = sets[0].checks.len();
+    let changed = &mut sets[1].checks[0];
+    changed.outcome = Outcome::NotRun;
+    changed.verdict = Verdict::NotRun;
+    let merged = merge(sets, Path::new(INTO)).unwrap();
+    assert_eq!(merged.checks.len(), 2 * both);
+    let columns = merged.columns();
+    let of = |driver: &str| columns.iter().filter(|one| one.driver == driver).count();
+    assert_eq!(of("python"), of("libtorch"));
+    let scenarios = merged.scenarios_by_check();
+    for check in &merged.checks {
+        let scenario = scenarios.get(check).unwrap();
+        assert_eq!(scenario.column.driver, check.column.driver);
+    }
+    assert!(Versions::of(&merged).is_none(), "there is one version");
+}

@@ -1,0 +1,20 @@
+//! # allranks-runner
+//!
+//! Starts worlds, plays scenarios in them, and has their outcomes judged. Async lives in [`world`], [`run`] and [`watch`].
+//!
+//! | module      | holds                                                                              |
+//! |-------------|------------------------------------------------------------------------------------|
+//! | [`probe`]   | what a platform file declares, observed on this machine                              |
+//! | [`world`]   | ranks started together: processes, sockets, deadlines, what they leave behind        |
+//! | [`script`]  | what each rank does move by move, and what every move must come to                   |
+//! | [`run`]     | ties one scenario together, and many side by side; emits records                     |
+//! | [`finding`] | the outcome of one check, and what is reported of it                                 |
+//! | [`watch`]   | any distributed program under the hang diagnosis                                     |
+
+pub mod finding;
+pub mod probe;
+pub mod run;
+pub mod script;
+mod strangers;
+pub mod watch;
+pub mod world;

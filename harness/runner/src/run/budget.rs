@@ -1,0 +1,112 @@
+//! How much runs at once: so many ranks, and on accelerators no more than there are devices.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use allranks_model::names::WorldSize;
+
+/// Ranks and devices that scenarios of a run, or of several side by side, share. First come, first served: a large
+/// world that waits is not passed by small ones.
+#[derive(Debug)]
+pub struct Budget {
+    ranks: Arc<Semaphore>,
+    ranks_at_once: usize,
+    /// By device type, made when the first scenario wants some.
+    devices: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+}
+
+/// Devices that a world wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Their type.
+    pub kind: &'a str,
+    /// How many of it there are, each counted for every world that may have it at once.
+    pub present: u32,
+    /// How many the world needs.
+    pub count: u32,
+}
+
+/// The right to have a scenario's ranks running, on devices that no other has if it needs some.
+#[derive(Debug)]
+pub struct Permit {
+    _devices: Option<OwnedSemaphorePermit>,
+    _ranks: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    /// For so many ranks at once; a larger world runs alone.
+    #[must_use]
+    pub fn new(ranks_at_once: usize) -> Self {
+        Self {
+            ranks: Arc::new(Semaphore::new(ranks_at_once)),
+            ranks_at_once,
+            devices: Mutex::default(),
+        }
+    }
+
+    /// Waits until a world of that size fits in. Its `devices` come first, so that who has got ranks waits for nothing
+    /// more.
+    pub async fn admit(&self, size: WorldSize, devices: Option<Wanted<'_>>) -> Permit {
+        let ranks = size.count();
+        let devices = match devices {
+            Some(wanted) => {
+                let all = self.devices_of(wanted.kind, wanted.present);
+                Some(take(all, wanted.count.min(wanted.present) as usize).await)
+            }
+            None => None,
+        };
+        Permit {
+            _devices: devices,
+            _ranks: take(Arc::clone(&self.ranks), ranks.min(self.ranks_at_once)).await,
+        }
+    }
+
+    fn devices_of(&self, device_type: &str, present: u32) -> Arc<Semaphore> {
+        let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Semaphore::new(present as usize));
+        Arc::clone(devices.entry(device_type.to_owned()).or_insert_with(new))
+    }
+}
+
+async fn take(semaphore: Arc<Semaphore>, count: usize) -> OwnedSemaphorePermit {
+    let Ok(permit) = semaphore.acquire_many_owned(count as u32).await else {
+        unreachable!("a budget is never closed");
+    };
+    permit
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_than_there_are_devices_and_nobody_passes_who_waits() {
+        let budget = Arc::new(Budget::new(64));
+        let wait = Duration::from_millis(50);
+        let devices = |count| {
+            Some(Wanted {
+                kind: "test",
+                present: 4,
+                count,
+            })
+        };
+        let three = budget.admit(WorldSize(3), devices(3)).await;
+        let large = tokio::spawn({
+            let budget = Arc::clone(&budget);
+            async move { budget.admit(WorldSize(4), devices(4)).await }
+        });
+        tokio::time::sleep(wait).await;
+        let small = tokio::time::timeout(wait, budget.admit(WorldSize(1), devices(1)));
+        assert!(small.await.is_err(), "it passed the large one");
+        assert!(!large.is_finished(), "there are not seven devices");
+        budget.admit(WorldSize(8), None).await;
+        drop(three);
+        drop(large.await.unwrap());
+        budget.admit(WorldSize(1), devices(1)).await;
+    }
+}

@@ -1,0 +1,317 @@
+//! Running a plan: scenarios side by side within a budget, each one's worlds in turn, every finding judged and
+//! written down.
+//!
+//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel; who
+//! renders them has no say in the run.
+
+mod budget;
+mod loss;
+mod pending;
+mod play;
+mod probe;
+mod program;
+mod queue;
+mod recording;
+mod scenario;
+mod setup;
+mod shrink;
+mod steps;
+mod story;
+
+pub use program::{command_lines, program_of_rank};
+pub use setup::distinctive_environment;
+pub use steps::{StepsError, steps, steps_of};
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, watch};
+
+use budget::{Budget, Permit, Wanted};
+use queue::queues;
+
+use crate::world::{Driver, LocalLauncher};
+use allranks_model::names::RequirementId;
+use allranks_model::record::{Absent, Counts, FORMAT, Record, RunRecord};
+use allranks_suite::expectation::Expectations;
+use allranks_suite::plan::{Plan, Scenario};
+
+/// [`Settings::shrinking`] where somebody waits for the report.
+pub const SHRINKING: Duration = Duration::from_secs(90);
+
+/// How a plan is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The run's folder.
+    pub out: PathBuf,
+    /// Seed of all inputs.
+    pub seed: u64,
+    /// Ranks that may run at once; a larger world runs alone.
+    pub ranks_at_once: usize,
+    /// Worlds that may share a device.
+    pub worlds_per_device: NonZeroU32,
+    /// How often every scenario runs.
+    pub repeat: u32,
+    /// What ranks run.
+    pub driver: Driver,
+    /// The allranks binary, to supervise fresh ranks with.
+    pub supervisor: Option<PathBuf>,
+    /// How long importing torch, and what a platform imports besides, may take.
+    pub import_patience: Duration,
+    /// How long the worlds in which one random sequence is cut down may take together.
+    pub shrinking: Duration,
+    /// Profile, for the record.
+    pub profile: Option<String>,
+    /// The command line, for the record.
+    pub arguments: Vec<String>,
+    /// Sentences of the requirements, for the record.
+    pub requirements: BTreeMap<RequirementId, String>,
+    /// Platforms that are not here, for the record.
+    pub absent: Vec<Absent>,
+}
+
+/// Flips to true when the run is to stop early: everything started is killed, everything else is not-run.
+#[derive(Clone, Debug)]
+pub struct Interrupt(watch::Sender<bool>);
+
+impl Default for Interrupt {
+    fn default() -> Self {
+        Self(watch::Sender::new(false))
+    }
+}
+
+impl Interrupt {
+    /// Stops the run.
+    pub fn set(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Whether it was set.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is set.
+    pub async fn wait(&self) {
+        // The sender is here, so there is no other end than that.
+        let _ = self.0.subscribe().wait_for(|set| *set).await;
+    }
+}
+
+/// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
+pub const WORLDS: u32 = 24;
+
+/// What scenarios of one run share.
+struct Shared {
+    settings: Settings,
+    expectations: Arc<Expectations>,
+    launcher: Arc<LocalLauncher>,
+    worlds: u32,
+    budget: Arc<Budget>,
+    interrupt: watch::Receiver<bool>,
+    started: Instant,
+    base_environment: BTreeMap<String, String>,
+}
+
+impl Shared {
+    /// What comes of it; none if the run is interrupted before that.
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut interrupted = self.interrupt.clone();
+        tokio::select! {
+            done = work => Some(done),
+            () = interruption(&mut interrupted) => None,
+        }
+    }
+}
+
+/// Comes when the run is interrupted, and never if it is not.
+async fn interruption(flag: &mut watch::Receiver<bool>) {
+    if flag.wait_for(|set| *set).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The runtime that runs need: two workers carry hundreds of ranks.
+///
+/// # Errors
+/// Fails if threads cannot be made.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+/// What scenarios run in: one launcher, one budget, one set of expectations. Must be started inside [`runtime`], and
+/// lives as long as its scenarios; its zygote ends with it.
+#[derive(Clone)]
+pub struct Session(Arc<Shared>);
+
+impl Session {
+    /// Makes the run's folder and the socket that ranks dial.
+    ///
+    /// # Errors
+    /// Fails if no socket can be bound or the run's folder cannot be written.
+    pub fn start(
+        settings: Settings,
+        expectations: Arc<Expectations>,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Self> {
+        let logs = settings.out.join("logs");
+        std::fs::create_dir_all(&logs)?;
+        let launcher = LocalLauncher::new(
+            settings.driver.clone(),
+            settings.supervisor.clone(),
+            logs.join("zygote.log"),
+            settings.import_patience,
+        )?;
+        Ok(Self(Arc::new(Shared {
+            budget: Arc::new(Budget::new(settings.ranks_at_once)),
+            interrupt: interrupt.0.subscribe(),
+            started: Instant::now(),
+            base_environment: setup::base_environment(),
+            settings,
+            expectations,
+            launcher: Arc::new(launcher),
+            worlds: WORLDS,
+        })))
+    }
+
+    /// A session that shares launcher and budget with this one, and has a folder, an interrupt and a limit of worlds for
+    /// each scenario of its own.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be made.
+    pub fn beside(
+        &self,
+        out: PathBuf,
+        worlds: u32,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Self> {
+        std::fs::create_dir_all(out.join("logs"))?;
+        let shared = &self.0;
+        Ok(Self(Arc::new(Shared {
+            settings: Settings {
+                out,
+                ..shared.settings.clone()
+            },
+            expectations: Arc::clone(&shared.expectations),
+            launcher: Arc::clone(&shared.launcher),
+            worlds,
+            budget: Arc::clone(&shared.budget),
+            interrupt: interrupt.0.subscribe(),
+            started: Instant::now(),
+            base_environment: shared.base_environment.clone(),
+        })))
+    }
+
+    /// The first record, of a run that will have so many scenarios and checks.
+    #[must_use]
+    pub fn opening(&self, planned: Counts) -> RunRecord {
+        let settings = &self.0.settings;
+        RunRecord {
+            format: FORMAT,
+            allranks: env!("CARGO_PKG_VERSION").to_owned(),
+            name: settings
+                .out
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            started: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            seed: settings.seed,
+            profile: settings.profile.clone(),
+            arguments: settings.arguments.clone(),
+            planned,
+            requirements: settings.requirements.clone(),
+            absent: settings.absent.clone(),
+        }
+    }
+
+    /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
+    pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
+        let permit = self.admit(&scenario).await;
+        self.play(permit, scenario, round).await
+    }
+
+    async fn admit(&self, scenario: &Scenario) -> Permit {
+        let platform = &scenario.platform;
+        let worlds = self.0.settings.worlds_per_device.get();
+        let devices = scenario.devices.map(|present| Wanted {
+            kind: &platform.device_type,
+            present: present.saturating_mul(worlds),
+            count: platform.devices_for(scenario.world_size),
+        });
+        self.0.budget.admit(scenario.world_size, devices).await
+    }
+
+    async fn play(&self, _permit: Permit, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
+        let task = {
+            let (shared, scenario) = (Arc::clone(&self.0), Arc::clone(&scenario));
+            // On a thread of the runtime: the caller's may end before the run does.
+            tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
+        };
+        // A mistake of the harness in one scenario is that scenario's result, and the others go on.
+        let run = match task.await {
+            Ok(run) => run,
+            Err(error) => scenario::broken(&scenario, round, &error.to_string()),
+        };
+        recording::records(&self.0, &scenario, round, run)
+    }
+}
+
+/// Runs the plan. Records come out of the channel: one run record, then checks and scenarios; the caller knows how
+/// it all ended and writes the end record.
+///
+/// # Errors
+/// Fails if no socket can be bound or the run's folder cannot be written.
+pub async fn run(
+    plan: Arc<Plan>,
+    settings: Settings,
+    expectations: Arc<Expectations>,
+    interrupt: Interrupt,
+    records: mpsc::UnboundedSender<Record>,
+) -> std::io::Result<()> {
+    let rounds = settings.repeat;
+    let session = Session::start(settings, expectations, &interrupt)?;
+    let planned = Counts {
+        scenarios: plan.scenarios.len() as u64 * u64::from(rounds),
+        checks: plan.check_count() as u64 * u64::from(rounds),
+    };
+    // Whoever takes the records may be gone; the run goes on to its end all the same.
+    let _ = records.send(Record::Run(session.opening(planned)));
+    let mut running = tokio::task::JoinSet::new();
+    for queue in queues(&plan) {
+        running.spawn(run_queue(session.clone(), queue, rounds, records.clone()));
+    }
+    while running.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn run_queue(
+    session: Session,
+    queue: Vec<Arc<Scenario>>,
+    rounds: u32,
+    records: mpsc::UnboundedSender<Record>,
+) {
+    let mut running = tokio::task::JoinSet::new();
+    for round in 0..rounds {
+        for scenario in &queue {
+            // Before the task, so that scenarios start in the queue's order.
+            let permit = session.admit(scenario).await;
+            let (session, scenario, records) =
+                (session.clone(), Arc::clone(scenario), records.clone());
+            running.spawn(async move {
+                for record in session.play(permit, scenario, round).await {
+                    let _ = records.send(record);
+                }
+            });
+        }
+    }
+    while running.join_next().await.is_some() {}
+}

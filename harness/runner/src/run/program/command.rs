@@ -1,0 +1,161 @@
+//! The command lines and environments of a program's ranks, known before anything runs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::run::setup::{HOST, MeetingPoint, environment};
+use crate::watch;
+use crate::world::{Device, prepend_path};
+use allranks_model::launcher::Launcher;
+use allranks_model::names::Rank;
+use allranks_suite::case::{PYTHON, ProgramSpec};
+use allranks_suite::plan::Scenario;
+
+/// Modules that Python is to import right after torch, by what `sitecustomize` does with it.
+const IMPORT: &str = "ALLRANKS_IMPORT";
+/// What a launcher of its own sets for the ranks.
+const OF_A_RANK: [&str; 6] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// The command of one rank.
+#[must_use]
+pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec<String> {
+    let python = python.to_string_lossy();
+    let filled = |(place, word): (usize, &String)| match (place, word.as_str()) {
+        (0, PYTHON) => python.clone().into_owned(),
+        (_, word) => word
+            .replace("{backend}", &scenario.init_backend())
+            .replace("{device}", &scenario.platform.device_type)
+            .replace("{world_size}", &scenario.world_size.to_string()),
+    };
+    program.run.iter().enumerate().map(filled).collect()
+}
+
+/// The words before a rank's command that make it run under a witness.
+#[must_use]
+pub fn witnessed(binary: &Path, records: &Path, logs: &Path, command: &[String]) -> Vec<String> {
+    let paths = [records, logs].map(|path| path.to_string_lossy().into_owned());
+    let mut words = vec![binary.to_string_lossy().into_owned(), "witness".to_owned()];
+    words.extend(paths);
+    words.push("--".to_owned());
+    words.extend(command.iter().cloned());
+    words
+}
+
+/// `torchrun`, as a module of the run's Python, that starts a command as every rank of one host.
+///
+/// `logs`: where it puts files of its own.
+#[must_use]
+pub fn torchrun(
+    scenario: &Scenario,
+    python: &Path,
+    port: &str,
+    logs: &str,
+    command: &[String],
+) -> Vec<String> {
+    let size = scenario.world_size.to_string();
+    let python = python.to_string_lossy();
+    let mut words: Vec<String> = [
+        python.as_ref(),
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "1",
+        "--nproc-per-node",
+        &size,
+        "--master-addr",
+        HOST,
+        "--master-port",
+        port,
+        "--local-addr",
+        HOST,
+        "--max-restarts",
+        "0",
+        "--log-dir",
+        logs,
+        "--no-python",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    words.extend(command.iter().cloned());
+    words
+}
+
+/// The environment of a rank under the local launcher, but for the token: that of any rank, and what loads the platform's
+/// modules and keeps a diary.
+#[must_use]
+pub fn environment_of(
+    scenario: &Scenario,
+    at: &MeetingPoint,
+    base: &BTreeMap<String, String>,
+    (rank, devices): (Rank, &[Device]),
+    (modules, diaries): (&Path, &Path),
+) -> BTreeMap<String, String> {
+    let mut env = environment(scenario, at, base, devices, rank);
+    let platform = &scenario.platform;
+    for folder in platform.python_path.iter().rev() {
+        prepend_path(&mut env, &folder.to_string_lossy());
+    }
+    prepend_path(&mut env, &modules.to_string_lossy());
+    let diaries = diaries.to_string_lossy().into_owned();
+    env.insert(watch::FOLDER.to_owned(), diaries);
+    if !platform.import.is_empty() {
+        env.insert(IMPORT.to_owned(), platform.import.join(","));
+    }
+    env
+}
+
+/// The environment of what starts the ranks: of each rank itself, or of a launcher that sets the rest.
+#[must_use]
+pub fn environment_under(
+    launcher: Launcher,
+    mut of_rank: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    match launcher {
+        Launcher::Local => {}
+        Launcher::Torchrun => of_rank.retain(|name, _| !OF_A_RANK.contains(&name.as_str())),
+    }
+    of_rank
+}
+
+/// What the harness puts into the environment of a rank, or of the launcher that starts it, for people.
+#[must_use]
+pub fn distinctive_environment(
+    scenario: &Scenario,
+    at: &MeetingPoint,
+    rank: Rank,
+) -> BTreeMap<String, String> {
+    let folders = (
+        Path::new("(scratch)/python"),
+        Path::new("(scratch)/diaries"),
+    );
+    let env = environment_of(scenario, at, &BTreeMap::new(), (rank, &[]), folders);
+    environment_under(scenario.launcher, env)
+}
+
+/// What is run for a scenario with a program, for people: the command lines that a person would type, without the
+/// witnesses between.
+#[must_use]
+pub fn command_lines(
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    python: &Path,
+) -> Vec<(String, Vec<String>)> {
+    let command = of_rank(scenario, program, python);
+    match scenario.launcher {
+        Launcher::Local => vec![("each rank".to_owned(), command)],
+        Launcher::Torchrun => {
+            let whole = torchrun(scenario, python, "(leased)", "(scratch)", &command);
+            vec![
+                ("torchrun".to_owned(), whole),
+                ("each rank".to_owned(), command),
+            ]
+        }
+    }
+}

@@ -1,0 +1,606 @@
+//! What a program's ranks have left behind, judged: every rank votes, and a rank that left nothing is a failure.
+//!
+//! In: the case's program and what was seen. Out: a [`Finding`] for each demand, and for the two checks of every scenario.
+//! Nothing here looks at a process or a file.
+
+use std::fmt::Write;
+
+use super::lines::{Printed, Sought};
+use crate::finding::Finding;
+use crate::world::{End, Testimony};
+use allranks_diagnose::list;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::names::{Rank, WorldSize};
+use allranks_model::outcome::Outcome;
+use allranks_model::record::RankLine;
+use allranks_suite::case::{ExitCode, ProgramSpec};
+use allranks_suite::plan::{Demand, hang};
+
+/// The longest line of a log that is repeated, in characters.
+const QUOTED: usize = 160;
+
+/// What was seen of a program.
+#[derive(Debug)]
+pub struct Seen {
+    /// Of each rank.
+    pub ranks: Vec<RankSeen>,
+    /// How the launcher's own process ended, where that is another one than the ranks'.
+    pub launcher: Option<End>,
+    /// Why the harness killed it, if it did.
+    pub stopped: Option<Stopped>,
+    /// What was still running when all of it had ended: whose, and what.
+    pub remains: Vec<(Option<Rank>, String)>,
+}
+
+/// What was seen of one rank.
+#[derive(Debug)]
+pub struct RankSeen {
+    /// What its witness wrote down, before anything was killed; none: nothing.
+    pub testimony: Option<Testimony>,
+    /// What it printed.
+    pub printed: Printed,
+}
+
+/// Why a program was killed.
+#[derive(Debug)]
+pub enum Stopped {
+    /// A verdict was given on it.
+    Verdict(Diagnosis),
+    /// It took too long; with what can be said of it then.
+    Overdue(Option<Diagnosis>),
+}
+
+impl Stopped {
+    fn diagnosis(&self) -> Option<&Diagnosis> {
+        match self {
+            Self::Verdict(told) => Some(told),
+            Self::Overdue(told) => told.as_ref(),
+        }
+    }
+}
+
+impl RankSeen {
+    fn end(&self) -> Option<End> {
+        self.testimony.as_ref().and_then(Testimony::end)
+    }
+
+    fn has_begun(&self) -> bool {
+        self.testimony.as_ref().is_some_and(|one| one.pid.is_some())
+    }
+}
+
+/// The judge of one world.
+pub struct Court<'a> {
+    pub program: &'a ProgramSpec,
+    pub size: WorldSize,
+    pub seen: &'a Seen,
+}
+
+impl Court<'_> {
+    /// Whether every rank was started.
+    pub fn init(&self) -> Finding {
+        let faults = self.faults(|_, rank| match &rank.testimony {
+            None => Some("it was never started".to_owned()),
+            Some(Testimony {
+                error: Some(error), ..
+            }) => Some(format!("it could not be started: {error}")),
+            Some(_) => None,
+        });
+        self.verdict(faults, Outcome::InitFailed, "not-started")
+    }
+
+    /// Whether it came to its end by itself, or was to hang, and left nothing.
+    pub fn end(&self) -> Finding {
+        if let Some(stopped) = &self.seen.stopped
+            && self.program.hang.is_none()
+        {
+            return Finding::bare(Outcome::Hang, Some("killed"), self.why_killed(stopped));
+        }
+        let remains = &self.seen.remains;
+        let Some((owner, _)) = remains.first() else {
+            return Finding::passed(vec![1; self.size.count()]);
+        };
+        let whose = match owner {
+            Some(rank) => format!("rank {rank} left"),
+            None => "it left".to_owned(),
+        };
+        let ranks = remains
+            .iter()
+            .filter_map(|(owner, what)| {
+                Some(RankLine {
+                    rank: (*owner)?,
+                    text: format!("left behind: {what}"),
+                })
+            })
+            .collect();
+        let of_all = match remains.len() {
+            1 => String::new(),
+            count => format!(" ({count} processes in all)"),
+        };
+        let summary = format!("{whose} a process running: {}{of_all}", remains[0].1);
+        Finding {
+            ranks,
+            ..Finding::bare(Outcome::Crash, Some("left-behind"), summary)
+        }
+    }
+
+    /// What a demand comes to.
+    pub fn judge(&self, demand: Demand) -> Finding {
+        match demand {
+            Demand::Exit => self.exits(),
+            Demand::LauncherExit => self.launcher(),
+            Demand::Line(index) => self.line(index),
+            Demand::Never(index) => self.never(index),
+            Demand::Verdict => self.hang(),
+        }
+    }
+
+    fn exits(&self) -> Finding {
+        let mut outcome = Outcome::Mismatch;
+        let mut class = "exit-code";
+        let faults = self.faults(|number, rank| {
+            let asked = self.program.exit_of(number, self.size)?;
+            let end = rank.end();
+            if end.as_ref().is_some_and(|end| is_as_asked(end, asked)) {
+                return None;
+            }
+            let said = match &end {
+                Some(End::Exited { code: 0, .. }) => "exit 0".to_owned(),
+                Some(end) => {
+                    outcome = Outcome::Crash;
+                    if matches!(end, End::Signalled(_)) {
+                        class = "signal";
+                    }
+                    end.to_string()
+                }
+                None if self.seen.stopped.is_some() && rank.has_begun() => {
+                    "it had not ended".to_owned()
+                }
+                None => {
+                    outcome = Outcome::Crash;
+                    class = "no-exit-record";
+                    match rank.has_begun() {
+                        true => "nobody saw how it ended: its launcher killed it, or it killed who waited for it".to_owned(),
+                        false => "it was never started".to_owned(),
+                    }
+                }
+            };
+            Some(format!("{said}; it must be {asked}{}", last_words(rank)))
+        });
+        match &self.seen.stopped {
+            Some(stopped) if !faults.is_empty() => {
+                let finding = Finding::bare(Outcome::Hang, Some("hang"), self.why_killed(stopped));
+                Finding {
+                    ranks: faults,
+                    diagnosis: stopped.diagnosis().cloned().map(Box::new),
+                    ..finding
+                }
+            }
+            Some(_) | None => self.verdict(faults, outcome, class),
+        }
+    }
+
+    /// Whether the launcher tells that a rank failed, and only that.
+    fn launcher(&self) -> Finding {
+        let must_succeed = self.program.launcher_succeeds(self.size);
+        let succeeded = match &self.seen.launcher {
+            Some(End::Exited { code, .. }) => Some(*code == 0),
+            Some(End::Signalled(_) | End::NotStarted(_) | End::Unknown(_)) => Some(false),
+            None => None,
+        };
+        if succeeded.is_some() && succeeded == must_succeed {
+            return Finding::passed(vec![1; self.size.count()]);
+        }
+        let told = match &self.seen.launcher {
+            Some(end) => end.to_string(),
+            None => "it had not ended".to_owned(),
+        };
+        let must = match must_succeed {
+            Some(true) => "exit 0, for no rank was to fail",
+            Some(false) => "a failure, for a rank was to fail",
+            None => "anything",
+        };
+        let outcome = match succeeded {
+            None => Outcome::Hang,
+            Some(true) => Outcome::Mismatch,
+            Some(false) => Outcome::Crash,
+        };
+        Finding {
+            ranks: self.ends(),
+            ..Finding::bare(
+                outcome,
+                Some("launcher-exit"),
+                format!("torchrun ended with {told}; it must be {must}"),
+            )
+        }
+    }
+
+    fn line(&self, index: usize) -> Finding {
+        let asked = &self.program.lines[index].line;
+        let mut class = "line-missing";
+        let faults = self.faults(|_, rank| match rank.printed.lines[index] {
+            Sought::NotAsked | Sought::Found(_) => None,
+            Sought::TooEarly(number) => {
+                class = "line-too-early";
+                Some(format!(
+                    "printed `{asked}` on line {number} of its log, before what must come first"
+                ))
+            }
+            Sought::Missing => Some(format!("did not print `{asked}`{}", last_words(rank))),
+        });
+        match self.seen.stopped {
+            Some(_) => self.verdict(faults, Outcome::Hang, class),
+            None => self.verdict(faults, Outcome::Mismatch, class),
+        }
+    }
+
+    fn never(&self, index: usize) -> Finding {
+        let faults = self.faults(|_, rank| {
+            let (number, line) = rank.printed.never[index].as_ref()?;
+            Some(format!(
+                "printed on line {number} of its log what must not be there: {}",
+                quoted(line)
+            ))
+        });
+        // Nothing is easier than to print nothing.
+        let silent = self.seen.ranks.iter().any(|rank| !rank.has_begun());
+        match faults.is_empty() && silent {
+            true => self.init(),
+            false => self.verdict(faults, Outcome::Mismatch, "line-forbidden"),
+        }
+    }
+
+    fn hang(&self) -> Finding {
+        let Some(spec) = &self.program.hang else {
+            return Finding::bare(Outcome::HarnessError, None, "no verdict was asked for");
+        };
+        let wanted = hang(spec, self.size);
+        let blamed = list(&wanted.culprits);
+        let must = format!("it must be {} of rank {blamed}", wanted.kind);
+        let (fault, told) = match &self.seen.stopped {
+            None => (
+                Some(format!(
+                    "it came to its end, and no verdict was given; {must}"
+                )),
+                None,
+            ),
+            Some(Stopped::Overdue(told)) => (
+                Some(format!(
+                    "no verdict was given within {:.0} s; {must}",
+                    self.program.within.0.as_secs_f64()
+                )),
+                told.as_ref(),
+            ),
+            Some(Stopped::Verdict(told)) => {
+                let within = wanted.within.as_secs_f64();
+                let fault = if told.kind != wanted.kind || told.culprits != wanted.culprits {
+                    Some(format!(
+                        "the verdict is {} ({}); {must}",
+                        told.kind, told.summary
+                    ))
+                } else if told.after_s > within {
+                    Some(format!(
+                        "the verdict took {:.1} s; it must come within {within:.1} s",
+                        told.after_s
+                    ))
+                } else {
+                    None
+                };
+                (fault, Some(told))
+            }
+        };
+        let finding = match fault {
+            None => Finding::passed(vec![1; self.size.count()]),
+            Some(text) => Finding {
+                ranks: told.map_or_else(|| self.ends(), |told| told.places.clone()),
+                ..Finding::bare(Outcome::Hang, Some("wrong-verdict"), text)
+            },
+        };
+        Finding {
+            diagnosis: told.cloned().map(Box::new),
+            ..finding
+        }
+    }
+
+    /// One line for each rank of which there is something wrong to say.
+    fn faults(&self, mut fault: impl FnMut(Rank, &RankSeen) -> Option<String>) -> Vec<RankLine> {
+        self.size
+            .ranks()
+            .zip(&self.seen.ranks)
+            .filter_map(|(rank, seen)| {
+                let text = fault(rank, seen)?;
+                Some(RankLine { rank, text })
+            })
+            .collect()
+    }
+
+    /// A pass if there are no faults; or what the first was, and how many there are.
+    fn verdict(&self, faults: Vec<RankLine>, outcome: Outcome, class: &str) -> Finding {
+        // Who ended first is why the others did: launchers end them, or they notice.
+        let when = |fault: &&RankLine| {
+            let seen = &self.seen.ranks[fault.rank.index()];
+            let ended = seen.testimony.as_ref().and_then(|one| one.ended_us);
+            (ended.is_none(), ended)
+        };
+        let Some(first) = faults.iter().min_by_key(when) else {
+            return Finding::passed(vec![1; self.size.count()]);
+        };
+        let mut summary = format!("rank {}: {}", first.rank, first.text);
+        if faults.len() > 1 {
+            // Writing to a string cannot fail.
+            let _ = write!(summary, " ({} of {} ranks)", faults.len(), self.size);
+        }
+        Finding {
+            ranks: faults,
+            ..Finding::bare(outcome, Some(class), summary)
+        }
+    }
+
+    /// How every rank ended.
+    fn ends(&self) -> Vec<RankLine> {
+        self.faults(|_, rank| {
+            Some(match rank.end() {
+                Some(end) => format!("{end}{}", last_words(rank)),
+                None => "no end is known".to_owned(),
+            })
+        })
+    }
+
+    fn why_killed(&self, stopped: &Stopped) -> String {
+        let limit = self.program.within.0.as_secs_f64();
+        match stopped {
+            Stopped::Verdict(told) => format!("{}: {}", told.kind, told.summary),
+            Stopped::Overdue(told) => {
+                let told = told.as_ref();
+                let told = told.map_or_else(String::new, |told| format!(": {}", told.summary));
+                format!("it had not ended after {limit:.0} s{told}")
+            }
+        }
+    }
+}
+
+fn is_as_asked(end: &End, asked: ExitCode) -> bool {
+    match (end, asked) {
+        (End::Exited { code, .. }, ExitCode::Code(wanted)) => *code == i32::from(wanted),
+        (End::Signalled(signal), ExitCode::Signal(wanted)) => *signal == wanted,
+        (End::Exited { code, .. }, ExitCode::Failed) => *code != 0,
+        (End::Signalled(_), ExitCode::Failed) => true,
+        (End::Exited { .. } | End::Signalled(_), ExitCode::Any) => true,
+        (End::Exited { .. }, ExitCode::Signal(_)) | (End::Signalled(_), ExitCode::Code(_)) => false,
+        (End::NotStarted(_) | End::Unknown(_), _) => false,
+    }
+}
+
+/// The last line of a rank's log, which mostly says why.
+fn last_words(rank: &RankSeen) -> String {
+    match &rank.printed.last {
+        Some(line) => format!("; its last line: {}", quoted(line)),
+        None => "; it printed nothing".to_owned(),
+    }
+}
+
+fn quoted(line: &str) -> String {
+    let mut short: String = line.chars().take(QUOTED).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    format!("\"{short}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: WorldSize = WorldSize(2);
+
+    fn program(yaml: &str) -> ProgramSpec {
+        serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
+    }
+
+    fn rank(code: Option<i32>, signal: Option<i32>, lines: &[Sought]) -> RankSeen {
+        RankSeen {
+            testimony: Some(Testimony {
+                pid: Some(1),
+                code,
+                signal,
+                ended_us: None,
+                error: None,
+            }),
+            printed: Printed {
+                lines: lines.to_vec(),
+                never: vec![None],
+                last: Some("the end".to_owned()),
+            },
+        }
+    }
+
+    fn fine() -> RankSeen {
+        rank(Some(0), None, &[Sought::Found(1)])
+    }
+
+    fn seen(second: RankSeen) -> Seen {
+        Seen {
+            ranks: vec![fine(), second],
+            launcher: None,
+            stopped: None,
+            remains: Vec::new(),
+        }
+    }
+
+    fn judged(yaml: &str, seen: &Seen, demand: Demand) -> (Outcome, Option<String>, String) {
+        let program = program(yaml);
+        let court = Court {
+            program: &program,
+            size: SIZE,
+            seen,
+        };
+        let found = court.judge(demand);
+        if found.outcome == Outcome::Pass {
+            assert_eq!(found.checked, [1, 1]);
+        }
+        (found.outcome, found.class, found.summary)
+    }
+
+    #[track_caller]
+    fn assert_fails(yaml: &str, seen: &Seen, demand: Demand, told: (Outcome, &str, &str)) {
+        let (outcome, class, summary) = judged(yaml, seen, demand);
+        assert_eq!(
+            (outcome, class.as_deref()),
+            (told.0, Some(told.1)),
+            "{summary}"
+        );
+        assert!(summary.contains(told.2), "{summary}");
+    }
+
+    #[test]
+    fn every_rank_s_end_counts() {
+        let passes = |yaml: &str, seen: &Seen| judged(yaml, seen, Demand::Exit).0 == Outcome::Pass;
+        assert!(passes("lines: [a]", &seen(fine())));
+        let failed = seen(rank(Some(42), None, &[Sought::Found(1)]));
+        let told = (
+            Outcome::Crash,
+            "exit-code",
+            "rank 1: exit 42; it must be exit 0; its last line: \"the end\"",
+        );
+        assert_fails("lines: [a]", &failed, Demand::Exit, told);
+        assert!(passes("exit: [{on: last, is: 42}]", &failed));
+        assert!(passes("exit: [{on: last, is: failed}]", &failed));
+        let killed = seen(rank(None, Some(9), &[Sought::Found(1)]));
+        let told = (
+            Outcome::Crash,
+            "signal",
+            "signal 9 (SIGKILL); it must be exit 42",
+        );
+        assert_fails("exit: [{on: last, is: 42}]", &killed, Demand::Exit, told);
+        assert!(passes("exit: [{on: last, is: SIGKILL}]", &killed));
+        let told = (
+            Outcome::Mismatch,
+            "exit-code",
+            "rank 1: exit 0; it must be signal 9 (SIGKILL)",
+        );
+        assert_fails(
+            "exit: [{on: last, is: SIGKILL}]",
+            &seen(fine()),
+            Demand::Exit,
+            told,
+        );
+        // An end that nobody saw is none, whatever is asked.
+        let unseen = seen(rank(None, None, &[Sought::Found(1)]));
+        let told = (
+            Outcome::Crash,
+            "no-exit-record",
+            "rank 1: nobody saw how it ended",
+        );
+        assert_fails("exit: [{on: last, is: any}]", &unseen, Demand::Exit, told);
+    }
+
+    #[test]
+    fn the_first_to_end_is_named_first() {
+        let mut seen = seen(rank(None, Some(9), &[Sought::Found(1)]));
+        seen.ranks[0] = rank(None, Some(15), &[Sought::Found(1)]);
+        for (rank, ended) in [(0, 8), (1, 7)] {
+            let testimony = seen.ranks[rank].testimony.as_mut().unwrap();
+            testimony.ended_us = Some(ended);
+        }
+        let told = (Outcome::Crash, "signal", "rank 1: signal 9 (SIGKILL)");
+        assert_fails("lines: [a]", &seen, Demand::Exit, told);
+    }
+
+    #[test]
+    fn a_rank_that_was_never_started_is_a_failure_of_everything() {
+        let mut absent = seen(fine());
+        absent.ranks[1] = RankSeen {
+            testimony: None,
+            printed: Printed {
+                lines: vec![Sought::Missing],
+                never: vec![None],
+                last: None,
+            },
+        };
+        let yaml = "lines: [a]\nnever: [b]";
+        let program = program(yaml);
+        let court = Court {
+            program: &program,
+            size: SIZE,
+            seen: &absent,
+        };
+        let init = court.init();
+        assert_eq!(init.outcome, Outcome::InitFailed);
+        assert_eq!(init.summary, "rank 1: it was never started");
+        for demand in [Demand::Exit, Demand::Line(0), Demand::Never(0)] {
+            assert_ne!(court.judge(demand).outcome, Outcome::Pass, "{demand:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_every_rank_s() {
+        let told = (
+            Outcome::Mismatch,
+            "line-missing",
+            "rank 1: did not print `a`",
+        );
+        let mute = seen(rank(Some(0), None, &[Sought::Missing]));
+        assert_fails("lines: [a]", &mute, Demand::Line(0), told);
+        let told = (Outcome::Mismatch, "line-too-early", "on line 7 of its log");
+        let early = seen(rank(Some(0), None, &[Sought::TooEarly(7)]));
+        assert_fails("lines: [a]", &early, Demand::Line(0), told);
+        let mut loud = seen(fine());
+        loud.ranks[1].printed.never = vec![Some((3, "bad thing".to_owned()))];
+        let told = (
+            Outcome::Mismatch,
+            "line-forbidden",
+            "rank 1: printed on line 3",
+        );
+        assert_fails("never: [bad]", &loud, Demand::Never(0), told);
+    }
+
+    #[test]
+    fn a_launcher_that_hides_a_failure_is_one() {
+        let exited = |code| {
+            let left_behind = 0;
+            Some(End::Exited { code, left_behind })
+        };
+        let under = |launcher| Seen {
+            launcher,
+            ..seen(fine())
+        };
+        let asked = "exit: [{on: last, is: 42}]";
+        let told = (
+            Outcome::Mismatch,
+            "launcher-exit",
+            "ended with exit 0; it must be a failure",
+        );
+        assert_fails(asked, &under(exited(0)), Demand::LauncherExit, told);
+        assert_eq!(
+            judged(asked, &under(exited(1)), Demand::LauncherExit).0,
+            Outcome::Pass
+        );
+        let told = (
+            Outcome::Crash,
+            "launcher-exit",
+            "ended with exit 1; it must be exit 0",
+        );
+        assert_fails("lines: [a]", &under(exited(1)), Demand::LauncherExit, told);
+    }
+
+    #[test]
+    fn what_was_killed_is_a_hang_and_what_was_to_hang_and_does_not_is_wrong() {
+        let mut overdue = seen(rank(None, None, &[Sought::Missing]));
+        overdue.stopped = Some(Stopped::Overdue(None));
+        let told = (Outcome::Hang, "hang", "it had not ended after 60 s");
+        assert_fails("lines: [a]", &overdue, Demand::Exit, told);
+        let asked = "hang: {kind: peer-dead, culprit: last}";
+        let told = (
+            Outcome::Hang,
+            "wrong-verdict",
+            "no verdict was given; it must be peer-dead of rank 1",
+        );
+        assert_fails(asked, &seen(fine()), Demand::Verdict, told);
+        let told = (
+            Outcome::Hang,
+            "wrong-verdict",
+            "no verdict was given within 60 s",
+        );
+        assert_fails(asked, &overdue, Demand::Verdict, told);
+    }
+}

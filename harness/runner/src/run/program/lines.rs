@@ -1,0 +1,180 @@
+//! What a rank has printed, looked through once for every line that is asked for and every one that must not be there.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use regex::Regex;
+
+use allranks_model::names::{Rank, WorldSize};
+use allranks_suite::case::ProgramSpec;
+
+/// The longest line that is looked at as one, in bytes: a program that prints no line ends is not read into memory.
+const LONGEST: u64 = 1 << 20;
+
+/// What was found of a line that must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// It is not for this rank.
+    NotAsked,
+    /// On this line of the log, from 1, after those that must come before.
+    Found(usize),
+    /// On this line, but before what must come first.
+    TooEarly(usize),
+    /// Nowhere.
+    Missing,
+}
+
+/// What is in a rank's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// For each of the program's `lines`.
+    pub lines: Vec<Sought>,
+    /// For each of its `never`: where such a line is, and the line.
+    pub never: Vec<Option<(usize, String)>>,
+    /// The last line that is not empty.
+    pub last: Option<String>,
+}
+
+/// Looks through a log. Of a log that is not there, nothing is found.
+///
+/// # Errors
+/// It cannot be read, or an expression is none.
+pub fn look_through(
+    log: &Path,
+    program: &ProgramSpec,
+    rank: Rank,
+    size: WorldSize,
+) -> io::Result<Printed> {
+    match File::open(log) {
+        Ok(file) => search(BufReader::new(file), program, rank, size),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            search(io::empty(), program, rank, size)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn search(
+    mut log: impl BufRead,
+    program: &ProgramSpec,
+    rank: Rank,
+    size: WorldSize,
+) -> io::Result<Printed> {
+    let patterns = |lines: &[allranks_suite::case::LineSpec]| -> io::Result<Vec<Option<Regex>>> {
+        let own = lines.iter().map(|line| match line.is_for(rank, size) {
+            true => line.pattern(rank, size).map(Some).map_err(io::Error::other),
+            false => Ok(None),
+        });
+        own.collect()
+    };
+    let (wanted, unwanted) = (patterns(&program.lines)?, patterns(&program.never)?);
+    let asked: Vec<usize> = (0..wanted.len())
+        .filter(|index| wanted[*index].is_some())
+        .collect();
+    let mut printed = Printed {
+        lines: wanted
+            .iter()
+            .map(|pattern| match pattern {
+                Some(_) => Sought::Missing,
+                None => Sought::NotAsked,
+            })
+            .collect(),
+        never: vec![None; unwanted.len()],
+        last: None,
+    };
+    let mut next = asked.as_slice();
+    let (mut bytes, mut number) = (Vec::new(), 0);
+    loop {
+        bytes.clear();
+        if log.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(printed);
+        }
+        number += 1;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end();
+        let matches = |pattern: &Option<Regex>| {
+            pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.is_match(text))
+        };
+        match next.split_first() {
+            // Each line that is asked for is one of the log.
+            Some((first, rest)) if matches(&wanted[*first]) => {
+                printed.lines[*first] = Sought::Found(number);
+                next = rest;
+            }
+            Some(_) | None => {
+                for index in next {
+                    if printed.lines[*index] == Sought::Missing && matches(&wanted[*index]) {
+                        printed.lines[*index] = Sought::TooEarly(number);
+                    }
+                }
+            }
+        }
+        for (place, pattern) in printed.never.iter_mut().zip(&unwanted) {
+            if place.is_none() && matches(pattern) {
+                *place = Some((number, text.to_owned()));
+            }
+        }
+        if !text.trim().is_empty() {
+            printed.last = Some(text.trim().to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(yaml: &str) -> ProgramSpec {
+        serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
+    }
+
+    fn printed(yaml: &str, rank: u32, log: &str) -> Printed {
+        search(log.as_bytes(), &program(yaml), Rank(rank), WorldSize(2)).unwrap()
+    }
+
+    #[test]
+    fn lines_are_found_in_their_order_only() {
+        let asked = "lines: [begun, 'rank {rank} of {world_size}', done]";
+        let in_order = printed(asked, 1, "begun\nx\nrank 1 of 2: y\nall done\n");
+        let found = [Sought::Found(1), Sought::Found(3), Sought::Found(4)];
+        assert_eq!(in_order.lines, found);
+        assert_eq!(in_order.last.as_deref(), Some("all done"));
+        let swapped = printed(asked, 1, "begun\ndone\nrank 1 of 2\n");
+        let found = [Sought::Found(1), Sought::Found(3), Sought::TooEarly(2)];
+        assert_eq!(swapped.lines, found);
+        let other = printed(asked, 0, "begun\nrank 1 of 2\ndone\n");
+        let found = [Sought::Found(1), Sought::Missing, Sought::TooEarly(3)];
+        assert_eq!(other.lines, found);
+    }
+
+    #[test]
+    fn what_comes_too_early_may_come_again_in_time() {
+        let log = "done\nbegun\ndone\n";
+        let found = printed("lines: [begun, done]", 0, log).lines;
+        assert_eq!(found, [Sought::Found(2), Sought::Found(3)]);
+        let once = printed("lines: [one, one]", 0, "one\n").lines;
+        assert_eq!(once, [Sought::Found(1), Sought::Missing]);
+    }
+
+    #[test]
+    fn a_line_of_another_rank_is_not_asked_for() {
+        let asked = "lines: [{on: last, line: a}, b]\nnever: [bad, {on: first, line: worse}]";
+        let last = printed(asked, 1, "a\nb\nworse\n");
+        assert_eq!(last.lines, [Sought::Found(1), Sought::Found(2)]);
+        assert_eq!(last.never, [None, None]);
+        let first = printed(asked, 0, "b\nworse \nworse");
+        assert_eq!(first.lines, [Sought::NotAsked, Sought::Found(1)]);
+        assert_eq!(first.never, [None, Some((2, "worse".to_owned()))]);
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_has_no_lines() {
+        let nothing = Path::new("/no/such/log");
+        let asked = program("lines: [a]");
+        let printed = look_through(nothing, &asked, Rank(0), WorldSize(1)).unwrap();
+        assert_eq!(printed.lines, [Sought::Missing]);
+    }
+}

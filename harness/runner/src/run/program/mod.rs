@@ -1,0 +1,393 @@
+//! A scenario whose ranks run a program of the user's: started under its launcher, watched from outside, judged by what
+//! every rank leaves behind.
+//!
+//! In: a scenario with a program. Out: a [`ScenarioRun`], as of any other. A witness (see [`crate::world::witness`]) stands
+//! between the launcher and each rank; the hang diagnosis of `allranks watch` looks at the ranks, and a verdict ends them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `command` | command lines and environments |
+//! | `lines` | what a rank has printed |
+//! | `judge` | what that comes to |
+
+mod command;
+mod judge;
+mod lines;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+pub use command::{command_lines, distinctive_environment, of_rank as program_of_rank};
+use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
+use judge::{Court, RankSeen, Seen, Stopped};
+
+use super::Shared;
+use super::scenario::{ScenarioRun, absolute, cap, give_up};
+use super::setup::{MeetingPoint, lease};
+use super::story::{Outside, RankStory};
+use crate::finding::Finding;
+use crate::watch;
+use crate::watch::{Event, Lookout};
+use crate::world::{Commands, Device, Driver, End, RankOrder, Testimony, lease_port};
+use allranks_host::{Member, describe};
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::launcher::Launcher;
+use allranks_model::names::{Rank, WorldSize};
+use allranks_model::outcome::Outcome;
+use allranks_suite::case::{ExitCode, ProgramSpec};
+use allranks_suite::plan::Scenario;
+
+/// How long what ranks have started may take to follow them.
+const GRACE: Duration = Duration::from_secs(2);
+/// From one look at what is left to the next.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Runs it. Never fails: what goes wrong is a finding.
+pub async fn run(
+    shared: &Shared,
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    mut run: ScenarioRun,
+) -> ScenarioRun {
+    if *shared.interrupt.borrow() {
+        give_up(&mut run, "the run was interrupted");
+        return run;
+    }
+    run.worlds = 1;
+    match play(shared, scenario, program, &mut run).await {
+        Ok(true) => {}
+        Ok(false) => give_up(&mut run, "the run was interrupted"),
+        Err(error) => {
+            run.init = Finding::bare(Outcome::HarnessError, None, error.to_string());
+            give_up(&mut run, &error.to_string());
+        }
+    }
+    run.ended = std::time::Instant::now();
+    run
+}
+
+/// Where the files of one world are.
+struct Folders {
+    /// What witnesses write.
+    records: PathBuf,
+    /// The ranks' output.
+    logs: PathBuf,
+    /// Diaries of Python processes.
+    diaries: PathBuf,
+    /// The Python modules that keep them.
+    modules: PathBuf,
+    /// What a launcher may leave.
+    launcher: PathBuf,
+}
+
+impl Folders {
+    fn make(scratch: &Path, logs: PathBuf) -> io::Result<Self> {
+        let scratch = std::path::absolute(scratch)?;
+        let folders = Self {
+            records: scratch.join("records"),
+            diaries: scratch.join("diaries"),
+            modules: scratch.join("python"),
+            launcher: scratch.join("launcher"),
+            logs,
+        };
+        for folder in [
+            &folders.records,
+            &folders.diaries,
+            &folders.launcher,
+            &folders.logs,
+        ] {
+            std::fs::create_dir_all(folder)?;
+        }
+        watch::unpack_modules(&folders.modules)?;
+        Ok(folders)
+    }
+}
+
+/// Plays one world and puts its findings into `run`; false if it was interrupted.
+async fn play(
+    shared: &Shared,
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    run: &mut ScenarioRun,
+) -> io::Result<bool> {
+    let size = scenario.world_size;
+    let base = &shared.base_environment;
+    // Where a program cannot be told which devices are its, it gets all of them.
+    let wanted = |present: &[Device]| match &scenario.platform.visible_devices {
+        Some(_) => scenario.platform.devices_for(size),
+        None => present.len() as u32,
+    };
+    let Some(devices) = lease(shared, scenario, wanted).await? else {
+        return Ok(false);
+    };
+    let port = lease_port()?;
+    let scratch = tempfile::Builder::new()
+        .prefix("allranks-")
+        .tempdir_in(&shared.settings.out)?;
+    let logs = run.logs.first().and_then(|log| log.parent());
+    let folders = Folders::make(
+        scratch.path(),
+        absolute(shared, logs.unwrap_or(Path::new("logs"))),
+    )?;
+    let at = MeetingPoint {
+        port: port.port,
+        file: String::new(),
+        spare: Vec::new(),
+    };
+    let environment = |rank: Rank| {
+        let devices = devices.devices();
+        let folders = (folders.modules.as_path(), folders.diaries.as_path());
+        environment_of(scenario, &at, base, (rank, devices), folders)
+    };
+    let token = token(scratch.path());
+    let mut commands = start(
+        shared,
+        scenario,
+        program,
+        &folders,
+        at.port,
+        &token,
+        environment,
+    )?;
+    let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
+    let mut lookout = Lookout::new(&token, &folders.diaries, patience);
+    let over = wait(shared, (program, size), &mut commands, &mut lookout).await;
+    let Some(Over { launcher, stopped }) = over else {
+        commands.kill().await;
+        return Ok(false);
+    };
+    let remains = match stopped {
+        None => remains(&commands).await,
+        Some(_) => Vec::new(),
+    };
+    // What comes of killing them is no part of how they ended.
+    let testimonies: Vec<Option<Testimony>> = size
+        .ranks()
+        .map(|rank| Testimony::read(&folders.records, rank))
+        .collect();
+    commands.kill().await;
+    let torch = tokio::task::block_in_place(|| lookout.torch());
+    run.ranks = stories(&testimonies, torch);
+    let mut ranks = Vec::new();
+    for (rank, testimony) in size.ranks().zip(testimonies) {
+        let log = shared.settings.out.join(&run.logs[rank.index()]);
+        let printed = lines::look_through(&log, program, rank, size)?;
+        ranks.push(RankSeen { testimony, printed });
+        // Whoever never started has a log too: an empty one.
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)?;
+        cap(&log)?;
+    }
+    let seen = Seen {
+        ranks,
+        launcher,
+        stopped,
+        remains,
+    };
+    let court = Court {
+        program,
+        size,
+        seen: &seen,
+    };
+    judge(scenario, &court, run);
+    Ok(true)
+}
+
+/// What no other world's processes carry: the scratch folder's name is nobody else's.
+fn token(scratch: &Path) -> String {
+    let name = scratch.file_name().unwrap_or_default();
+    format!("{}.{}", name.to_string_lossy(), std::process::id())
+}
+
+fn start(
+    shared: &Shared,
+    scenario: &Scenario,
+    program: &ProgramSpec,
+    folders: &Folders,
+    port: u16,
+    token: &str,
+    environment: impl Fn(Rank) -> BTreeMap<String, String>,
+) -> io::Result<Commands> {
+    let Some(binary) = &shared.settings.supervisor else {
+        return Err(io::Error::other(
+            "programs need the allranks binary beside them",
+        ));
+    };
+    let python = match &shared.settings.driver {
+        Driver::Python { python, .. } => python.clone(),
+        Driver::Libtorch(_) | Driver::Command(_) => PathBuf::from("python3"),
+    };
+    let rank = of_rank(scenario, program, &python);
+    let rank = witnessed(binary, &folders.records, &folders.logs, &rank);
+    let launcher = scenario.launcher;
+    let (argv, count) = match launcher {
+        Launcher::Local => (rank, scenario.world_size.0),
+        Launcher::Torchrun => {
+            let logs = folders.launcher.to_string_lossy();
+            let whole = torchrun(scenario, &python, &port.to_string(), &logs, &rank);
+            (whole, 1)
+        }
+    };
+    let orders = (0..count).map(|number| RankOrder {
+        env: environment_under(launcher, environment(Rank(number))),
+        log: folders.logs.join(match launcher {
+            // What comes before the witness has opened it.
+            Launcher::Local => format!("rank{number}.log"),
+            Launcher::Torchrun => "torchrun.log".to_owned(),
+        }),
+    });
+    Ok(Commands::start(&argv, binary, token, orders.collect()))
+}
+
+/// How a program came to its end, or why it must now.
+struct Over {
+    /// How its launcher ended, if that has an end of its own.
+    launcher: Option<End>,
+    stopped: Option<Stopped>,
+}
+
+/// Waits for the program; none if the run was interrupted.
+async fn wait(
+    shared: &Shared,
+    (program, size): (&ProgramSpec, WorldSize),
+    commands: &mut Commands,
+    lookout: &mut Lookout,
+) -> Option<Over> {
+    let limit = Instant::now() + program.within.0;
+    let mut ticks = tokio::time::interval(watch::PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut interrupt = shared.interrupt.clone();
+    let mut launcher = None;
+    let over = |launcher, stopped| Some(Over { launcher, stopped });
+    loop {
+        tokio::select! {
+            biased;
+            ended = commands.next() => match ended {
+                // Of several commands none is a launcher; of one, whoever asks for it knows.
+                Some((_, end)) => launcher = Some(end),
+                None => return over(launcher, None),
+            },
+            () = asked(&mut interrupt) => return None,
+            () = tokio::time::sleep_until(limit) => {
+                let told = tokio::task::block_in_place(|| lookout.diagnosis());
+                return over(launcher, Some(Stopped::Overdue(told)));
+            }
+            _ = ticks.tick() => {
+                for event in tokio::task::block_in_place(|| lookout.look()) {
+                    match event {
+                        Event::Verdict(told) if !is_as_it_is_to(program, size, &told) => {
+                            return over(launcher, Some(Stopped::Verdict(told)));
+                        }
+                        Event::Verdict(_) | Event::Still(..) | Event::Moves => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether those who hold the others up are to fail anyway: then it is for the others to notice, in the time they have.
+fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, told: &Diagnosis) -> bool {
+    let is_to_fail = |rank: &Rank| {
+        let exit = program.exit_of(*rank, size);
+        exit.is_some_and(ExitCode::is_failure)
+    };
+    program.hang.is_none() && !told.culprits.is_empty() && told.culprits.iter().all(is_to_fail)
+}
+
+/// Returns when the run is to stop early.
+async fn asked(interrupt: &mut tokio::sync::watch::Receiver<bool>) {
+    if interrupt.wait_for(|set| *set).await.is_err() {
+        // Whoever could have asked is gone.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What is still running after everything has had the time to end.
+async fn remains(commands: &Commands) -> Vec<(Option<Rank>, String)> {
+    let limit = Instant::now() + GRACE;
+    loop {
+        let living = tokio::task::block_in_place(|| commands.living());
+        if living.is_empty() || Instant::now() >= limit {
+            return living.iter().map(remaining).collect();
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn remaining(member: &Member) -> (Option<Rank>, String) {
+    let rank = member.environment.get("RANK");
+    let rank = rank.and_then(|rank| rank.parse().ok()).map(Rank);
+    (rank, describe(member.pid))
+}
+
+fn stories(testimonies: &[Option<Testimony>], torch: Option<String>) -> Vec<RankStory> {
+    testimonies
+        .iter()
+        .map(|testimony| {
+            let end = testimony.as_ref().and_then(Testimony::end);
+            let pid = testimony.as_ref().and_then(|testimony| testimony.pid);
+            RankStory {
+                killed: end.is_none() && pid.is_some(),
+                end: end.or_else(|| {
+                    let why = "nothing was written of it".to_owned();
+                    pid.is_none().then_some(End::NotStarted(why))
+                }),
+                outside: Some(Outside {
+                    pid: pid.unwrap_or(0),
+                    torch: torch.clone(),
+                }),
+                ..RankStory::default()
+            }
+        })
+        .collect()
+}
+
+fn judge(scenario: &Scenario, court: &Court<'_>, run: &mut ScenarioRun) {
+    let took = run.began.elapsed();
+    run.init = court.init();
+    for (finding, check) in run.checks.iter_mut().zip(&scenario.checks) {
+        *finding = check.demand.map(|demand| Finding {
+            duration_us: took.as_micros() as u64,
+            ..court.judge(demand)
+        });
+    }
+    run.end = court.end();
+    let findings = || [&run.init].into_iter().chain(run.checks.iter().flatten());
+    let mut failed = findings().chain([&run.end]);
+    let failed = failed.find(|finding| finding.outcome != Outcome::Pass);
+    run.trouble = failed.map(|finding| finding.summary.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_diagnose::{Evidence, diagnose};
+
+    #[test]
+    fn a_verdict_on_ranks_that_are_to_fail_is_no_news() {
+        let program = |yaml: &str| -> ProgramSpec {
+            serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
+        };
+        let on = |culprits: &[u32]| Diagnosis {
+            culprits: culprits.iter().copied().map(Rank).collect(),
+            ..diagnose(&Evidence::default())
+        };
+        let is_news =
+            |yaml: &str, told: &Diagnosis| !is_as_it_is_to(&program(yaml), WorldSize(3), told);
+        assert!(is_news("lines: [a]", &on(&[2])));
+        let fails = "exit: [{on: last, is: 42}]";
+        assert!(!is_news(fails, &on(&[2])));
+        assert!(is_news(fails, &on(&[1, 2])) && is_news(fails, &on(&[])));
+        let any = "exit: [{on: last, is: any}]";
+        assert!(is_news(any, &on(&[2])));
+        let hangs = format!("{fails}\nhang: {{kind: peer-dead, culprit: last}}");
+        assert!(is_news(&hangs, &on(&[2])));
+    }
+}

@@ -1,0 +1,94 @@
+//! In which order scenarios start.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use allranks_suite::plan::{Plan, Scenario};
+
+/// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
+/// waits for devices that he does not need. The host's are in the plan's order; those on devices fill them.
+pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
+    let mut queues: BTreeMap<_, Vec<Arc<Scenario>>> = BTreeMap::new();
+    for scenario in &plan.scenarios {
+        let devices = scenario
+            .devices
+            .map(|present| (&*scenario.platform.device_type, present));
+        queues
+            .entry(devices)
+            .or_default()
+            .push(Arc::new(scenario.clone()));
+    }
+    queues
+        .into_iter()
+        .map(|(devices, queue)| match devices {
+            Some((_, present)) => filling(queue, present, |scenario| {
+                scenario.platform.devices_for(scenario.world_size)
+            }),
+            None => queue,
+        })
+        .collect()
+}
+
+/// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are as many as it
+/// needs, its `size`, and none passes another: the smallest left, and beside it the largest ones that fit. So a world of
+/// one is beside one of three, and small ones come early: what fails there fails in larger ones too.
+fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> u32) -> Vec<T> {
+    let mut left: BTreeMap<u32, VecDeque<T>> = BTreeMap::new();
+    for world in worlds {
+        left.entry(size(&world)).or_default().push_back(world);
+    }
+    let mut filled = Vec::new();
+    let mut free = devices;
+    while let Some(smallest) = left.keys().next().copied() {
+        let largest = left.range(..=free).next_back().map(|(size, _)| *size);
+        let size = match largest {
+            Some(largest) if free < devices => largest,
+            _ => {
+                free = devices;
+                smallest
+            }
+        };
+        if let Entry::Occupied(mut same) = left.entry(size) {
+            filled.extend(same.get_mut().pop_front());
+            if same.get().is_empty() {
+                same.remove();
+            }
+        }
+        free = free.saturating_sub(size);
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(sizes: &[u32], devices: u32) -> Vec<u32> {
+        filling(sizes.to_vec(), devices, |size| *size)
+    }
+
+    #[test]
+    fn small_worlds_are_beside_large_ones() {
+        assert_eq!(
+            order(&[1, 1, 2, 2, 2, 3, 3, 3, 4], 4),
+            [1, 3, 1, 3, 2, 2, 2, 3, 4]
+        );
+        assert_eq!(order(&[1, 1, 1, 2, 4], 4), [1, 2, 1, 1, 4]);
+        assert_eq!(order(&[2, 1, 2, 1], 2), [1, 1, 2, 2]);
+        assert!(order(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn worlds_of_one_size_keep_their_order() {
+        let worlds = vec![(1, 'a'), (3, 'b'), (1, 'c'), (3, 'd')];
+        let filled = filling(worlds, 4, |world| world.0);
+        let names: Vec<char> = filled.iter().map(|world| world.1).collect();
+        assert_eq!(names, ['a', 'b', 'c', 'd']);
+    }
+
+    #[test]
+    fn a_world_larger_than_the_machine_keeps_nobody_waiting() {
+        assert_eq!(order(&[8, 1], 4), [1, 8]);
+    }
+}

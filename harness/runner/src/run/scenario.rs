@@ -1,0 +1,309 @@
+//! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::Shared;
+use super::play::{Played, Player};
+use super::program;
+use super::recording::{is_foretold, torch_of};
+use super::setup::{Beginning, MeetingPoint, SPARE, device, environment, lease};
+use super::shrink::shrink;
+use super::story::RankStory;
+use crate::finding::Finding;
+use crate::world::{Device, LaunchError, Order, RankOrder, lease_port};
+use allranks_model::outcome::Outcome;
+use allranks_suite::case::Starts;
+use allranks_suite::expectation::{NO_WORLD, Point};
+use allranks_suite::plan::Scenario;
+
+/// Bytes kept of the beginning of a rank's log, and of its end.
+const LOG_HEAD: u64 = 1 << 20;
+const LOG_TAIL: u64 = 3 << 20;
+
+/// Everything that came of a scenario.
+pub struct ScenarioRun {
+    /// Of every rank's initialisation.
+    pub init: Finding,
+    /// One for each check, in order; none until a world has got to it.
+    pub checks: Vec<Option<Finding>>,
+    /// Of the teardown.
+    pub end: Finding,
+    /// Why worlds were lost, or why it did not run.
+    pub trouble: Option<String>,
+    /// The ranks of the last world.
+    pub ranks: Vec<RankStory>,
+    /// Logs of the ranks, relative to the run's folder.
+    pub logs: Vec<PathBuf>,
+    /// Worlds started.
+    pub worlds: u32,
+    /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
+    lost: u32,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
+}
+
+impl ScenarioRun {
+    fn new(scenario: &Scenario, round: u32) -> Self {
+        let folder = log_folder(scenario, round);
+        Self {
+            init: not_run("it was not started"),
+            checks: vec![None; scenario.checks.len()],
+            end: not_run("it was not started"),
+            trouble: None,
+            ranks: Vec::new(),
+            logs: scenario
+                .world_size
+                .ranks()
+                .map(|rank| folder.join(format!("rank{rank}.log")))
+                .collect(),
+            worlds: 0,
+            lost: 0,
+            began: Instant::now(),
+            ended: Instant::now(),
+        }
+    }
+}
+
+/// The run of a scenario in which the harness itself broke.
+pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(scenario, round);
+    run.init = Finding::bare(Outcome::HarnessError, None, why);
+    give_up(&mut run, why);
+    run
+}
+
+/// Runs it. Never fails: what goes wrong is a finding.
+pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
+    let mut run = ScenarioRun::new(scenario, round);
+    if let Some(program) = &scenario.case.program {
+        return program::run(shared, scenario, program, run).await;
+    }
+    let mut initialised = false;
+    loop {
+        if *shared.interrupt.borrow() {
+            give_up(&mut run, "the run was interrupted");
+            break;
+        }
+        if run.lost == shared.worlds {
+            let why = format!("gave up after {} worlds were lost", run.lost);
+            give_up(&mut run, &why);
+            break;
+        }
+        run.worlds += 1;
+        let played = match world(shared, scenario, open_checks(&run), &run.logs).await {
+            Ok(Some(played)) => played,
+            Ok(None) => continue,
+            Err(error) => {
+                let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
+                if initialised {
+                    run.end = finding;
+                } else {
+                    run.init = finding;
+                }
+                give_up(&mut run, &error.to_string());
+                break;
+            }
+        };
+        let interrupted = *shared.interrupt.borrow();
+        if played.lost.is_some() && !is_known_loss(shared, scenario, &played) {
+            run.lost += 1;
+        }
+        absorb(&mut run, played, &mut initialised);
+        if run.init.outcome != Outcome::Pass {
+            let why = match run.init.outcome {
+                _ if interrupted => "the run was interrupted".to_owned(),
+                Outcome::NotRun => run.init.summary.clone(),
+                _ => NO_WORLD.to_owned(),
+            };
+            give_up(&mut run, &why);
+            break;
+        }
+        if run.checks.iter().all(Option::is_some) && run.end.outcome != Outcome::NotRun {
+            break;
+        }
+    }
+    shrink_failures(shared, scenario, round, &mut run).await;
+    run.ended = Instant::now();
+    run
+}
+
+/// Random sequences that failed, and are not known to, are cut down.
+async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
+    let torch = torch_of(scenario, &run.ranks).to_owned();
+    let logs = log_folder(scenario, round).join("shrinking");
+    for (index, check) in scenario.checks.iter().enumerate() {
+        let known = shared
+            .expectations
+            .find(&Point::of(scenario, &torch, Some(check)));
+        if let Some(finding) = run.checks[index].take_if(|_| known.is_none()) {
+            run.checks[index] = Some(shrink(shared, scenario, index, finding, &logs).await);
+        }
+    }
+}
+
+/// Whether a known failure took the world with it.
+fn is_known_loss(shared: &Shared, scenario: &Scenario, played: &Played) -> bool {
+    let last = played.checks.last_key_value();
+    last.is_some_and(|(index, finding)| {
+        is_foretold(
+            shared,
+            scenario,
+            &played.ranks,
+            Some(*index),
+            finding.outcome,
+        )
+    })
+}
+
+/// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
+/// the checks that are left have no world.
+fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
+    if let Some(init) = played.init
+        && (!*initialised || init.outcome != Outcome::Pass)
+    {
+        *initialised = init.outcome == Outcome::Pass;
+        run.init = init;
+    }
+    for (index, finding) in played.checks {
+        run.checks[index] = Some(finding);
+    }
+    // A bad end of one world is not made good by the next.
+    if let Some(end) = played.end
+        && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
+    {
+        run.end = end;
+    }
+    if let Some(lost) = played.lost {
+        run.trouble = Some(lost);
+    }
+    run.ranks = played.ranks;
+}
+
+/// Everything without a finding is not run.
+pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
+    run.trouble.get_or_insert_with(|| why.to_owned());
+    for check in &mut run.checks {
+        check.get_or_insert_with(|| not_run(why));
+    }
+    for finding in [&mut run.init, &mut run.end] {
+        if finding.outcome == Outcome::NotRun {
+            *finding = not_run(why);
+        }
+    }
+}
+
+/// Places of the checks that have no finding yet.
+fn open_checks(run: &ScenarioRun) -> Vec<usize> {
+    (0..run.checks.len())
+        .filter(|index| run.checks[*index].is_none())
+        .collect()
+}
+
+fn not_run(why: &str) -> Finding {
+    Finding::bare(Outcome::NotRun, None, why)
+}
+
+/// Starts one world and plays the checks at these places; none if the run is interrupted before there is a world. `logs`: of
+/// each rank, relative to the run's folder.
+pub(super) async fn world(
+    shared: &Shared,
+    scenario: &Scenario,
+    todo: Vec<usize>,
+    logs: &[PathBuf],
+) -> Result<Option<Played>, LaunchError> {
+    let size = scenario.world_size;
+    let wanted = |_: &[Device]| scenario.platform.devices_for(size);
+    let Some(devices) = lease(shared, scenario, wanted).await? else {
+        return Ok(None);
+    };
+    let port = lease_port()?;
+    let scratch = tempfile::Builder::new()
+        .prefix("allranks-")
+        .tempdir_in(&shared.settings.out)?;
+    let spare = match scenario.case.world.starts {
+        Starts::Initialised => Vec::new(),
+        Starts::Bare => (0..SPARE)
+            .map(|_| lease_port())
+            .collect::<Result<Vec<_>, _>>()?,
+    };
+    let at = MeetingPoint {
+        port: port.port,
+        file: scratch.path().join("store").to_string_lossy().into_owned(),
+        spare: spare.iter().map(|lease| lease.port).collect(),
+    };
+    if let Some(folder) = logs.first().and_then(|log| log.parent()) {
+        std::fs::create_dir_all(shared.settings.out.join(folder))?;
+    }
+    let order = Order {
+        start: scenario.platform.start,
+        ranks: size
+            .ranks()
+            .map(|rank| RankOrder {
+                env: environment(
+                    scenario,
+                    &at,
+                    &shared.base_environment,
+                    devices.devices(),
+                    rank,
+                ),
+                log: absolute(shared, &logs[rank.index()]),
+            })
+            .collect(),
+    };
+    let beginnings = size
+        .ranks()
+        .map(|rank| {
+            let device = device(scenario, devices.devices(), rank);
+            Beginning::new(scenario, &at, &device, rank)
+        })
+        .collect();
+    let launched = shared.launcher.launch(order);
+    let Some(world) = shared.unless_interrupted(launched).await.transpose()? else {
+        return Ok(None);
+    };
+    let player = Player::new(scenario, todo, beginnings, at.points(), shared, world);
+    let played = player.play().await;
+    for log in logs {
+        cap(&shared.settings.out.join(log))?;
+    }
+    Ok(Some(played))
+}
+
+/// Cuts what is too much out of the middle of a log that a rank has flooded.
+pub(super) fn cap(log: &Path) -> io::Result<()> {
+    let Ok(mut file) = File::options().read(true).write(true).open(log) else {
+        // A rank that never started has none.
+        return Ok(());
+    };
+    let length = file.metadata()?.len();
+    if length <= LOG_HEAD + LOG_TAIL {
+        return Ok(());
+    }
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::End(-(LOG_TAIL as i64)))?;
+    file.read_to_end(&mut tail)?;
+    let cut = length - LOG_HEAD - LOG_TAIL;
+    file.set_len(LOG_HEAD)?;
+    file.seek(SeekFrom::End(0))?;
+    write!(file, "\n[allranks cut {cut} bytes out of here]\n")?;
+    file.write_all(&tail)
+}
+
+pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
+    let path = shared.settings.out.join(log);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// `logs/SCENARIO`, with the id's slashes made harmless.
+fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
+    let mut name = scenario.id.as_str().replace('/', "_");
+    if round > 0 {
+        name.push_str(&format!(".round{}", round + 1));
+    }
+    PathBuf::from("logs").join(name)
+}

@@ -1,0 +1,268 @@
+//! A random sequence that fails is cut down to a short one that fails the same way.
+//!
+//! In: a scenario, the place of a check with a [`Sequence`], and its finding. Out: the finding with a sentence about the
+//! shortest failing sequence, and a case file that plays it, `shrunk/ID.yaml` in the run's folder.
+//!
+//! ```text
+//! finding ─► search proposes units ─► Sequence::only ─► replay (a check) ─► fresh world, same player ─► finding
+//!               ▲                                                                                        │
+//!               └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
+//! ```
+//!
+//! A replay never takes anything away from the finding, which stands as the run made it. A replay in which nothing moves
+//! for [`PATIENCE`], or for as long as the error took to come, is called hung before the case's own deadline would; on a
+//! slow machine that may be wrong, so a hang is cut down only if the shortest sequence hangs once more with the whole
+//! deadline. Where it does not, the sequence is not shown.
+//!
+//! Bugs that come and go make the search keep more than it must; they never make it show what has not failed.
+
+mod search;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use search::Search;
+
+use super::Shared;
+use super::scenario::world;
+use crate::finding::Finding;
+use crate::world::LaunchError;
+use allranks_model::group::Group;
+use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_suite::case::Case;
+use allranks_suite::plan::{Check, Scenario, Sequence, Unit, replay};
+
+/// Worlds that one sequence may take.
+const WORLDS: u32 = 200;
+/// How long nothing moves before a replay is called hung.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Units that the sentence names; the file has all.
+const NAMED: usize = 5;
+
+/// Cuts a failed sequence down, if that is what the check at this place is; otherwise the finding stays as it is.
+pub(super) async fn shrink(
+    shared: &Shared,
+    scenario: &Scenario,
+    index: usize,
+    finding: Finding,
+    logs: &Path,
+) -> Finding {
+    let check = &scenario.checks[index];
+    let sequence = check.script.as_ref().and_then(|one| one.sequence.clone());
+    let Some(sequence) = sequence.filter(|_| can_be_shrunk(finding.outcome)) else {
+        return finding;
+    };
+    let mut shrinking = Shrinking {
+        shared,
+        scenario,
+        check,
+        sequence: &sequence,
+        finding: &finding,
+        logs,
+        worlds: 0,
+    };
+    let said = match shrinking.search().await {
+        Ok(Shrunk::To(shortest)) => {
+            let text = file(scenario, check, &shortest, &sequence, &finding);
+            match write(shared, check, &text) {
+                Ok(path) => sentence(&shortest, &sequence, &path),
+                Err(error) => format!("its shortest form cannot be written: {error}"),
+            }
+        }
+        Ok(Shrunk::Not(why)) => format!("not shrunk: {why}"),
+        Err(error) => format!("not shrunk: {error}"),
+    };
+    Finding {
+        summary: format!("{}; {said}", finding.summary),
+        ..finding
+    }
+}
+
+/// Whether playing it again can tell anything.
+fn can_be_shrunk(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Mismatch | Outcome::Error | Outcome::Hang | Outcome::Crash => true,
+        Outcome::Pass
+        | Outcome::InitFailed
+        | Outcome::Unsupported
+        | Outcome::HarnessError
+        | Outcome::NotRun => false,
+    }
+}
+
+/// What came of it.
+enum Shrunk {
+    /// The shortest that fails.
+    To(Sequence),
+    /// There is none, and why.
+    Not(&'static str),
+}
+
+struct Shrinking<'a> {
+    shared: &'a Shared,
+    scenario: &'a Scenario,
+    check: &'a Check,
+    sequence: &'a Sequence,
+    finding: &'a Finding,
+    logs: &'a Path,
+    worlds: u32,
+}
+
+impl Shrinking<'_> {
+    async fn search(&mut self) -> Result<Shrunk, LaunchError> {
+        let began = Instant::now();
+        let whole = Duration::from_secs_f64(self.scenario.case.world.deadline_s);
+        let patience = self.patience().min(whole);
+        let mut search = Search::new(self.sequence.units.len());
+        let mut reproduced = false;
+        while let Some(units) = search.next() {
+            let spent = self.worlds >= WORLDS || began.elapsed() > self.shared.settings.shrinking;
+            if spent || *self.shared.interrupt.borrow() {
+                break;
+            }
+            let fails = self.fails(&units, patience).await?;
+            reproduced |= fails;
+            search.tell(fails);
+        }
+        if !reproduced {
+            return Ok(Shrunk::Not("it does not fail again in a world of its own"));
+        }
+        let hangs = self.finding.outcome == Outcome::Hang;
+        if hangs && PATIENCE < whole && !self.fails(search.best(), whole).await? {
+            return Ok(Shrunk::Not("what seemed to hang was slow"));
+        }
+        Ok(Shrunk::To(self.sequence.only(search.best())))
+    }
+
+    /// How long nothing may move in a replay. An error that came after others had waited for it comes no sooner again.
+    fn patience(&self) -> Duration {
+        match self.finding.outcome {
+            Outcome::Hang => PATIENCE,
+            Outcome::Pass
+            | Outcome::Mismatch
+            | Outcome::Error
+            | Outcome::Crash
+            | Outcome::InitFailed
+            | Outcome::Unsupported
+            | Outcome::HarnessError
+            | Outcome::NotRun => {
+                PATIENCE.max(Duration::from_micros(self.finding.duration_us).mul_f64(1.25))
+            }
+        }
+    }
+
+    /// Whether these units fail in a fresh world as the whole did.
+    async fn fails(&mut self, units: &[usize], deadline: Duration) -> Result<bool, LaunchError> {
+        self.worlds += 1;
+        let Ok(check) = replay(self.scenario, self.check, &self.sequence.only(units)) else {
+            return Ok(false);
+        };
+        let mut case = Case::clone(&self.scenario.case);
+        case.world.deadline_s = deadline.as_secs_f64();
+        let scenario = Scenario {
+            case: Arc::new(case),
+            checks: vec![check],
+            ..self.scenario.clone()
+        };
+        let size = scenario.world_size;
+        let logs: Vec<PathBuf> = size
+            .ranks()
+            .map(|rank| self.logs.join(format!("rank{rank}.log")))
+            .collect();
+        let Some(played) = world(self.shared, &scenario, vec![0], &logs).await? else {
+            return Ok(false);
+        };
+        Ok(played.checks.get(&0).is_some_and(|again| {
+            again.outcome == self.finding.outcome && again.class == self.finding.class
+        }))
+    }
+}
+
+/// Writes the case file; its path in the run's folder.
+fn write(shared: &Shared, check: &Check, text: &str) -> std::io::Result<PathBuf> {
+    let path = PathBuf::from("shrunk").join(stem(check) + ".yaml");
+    let full = shared.settings.out.join(&path);
+    if let Some(folder) = full.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(full, text)?;
+    Ok(path)
+}
+
+/// The check's id as a name that files and cases may have.
+fn stem(check: &Check) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    check.id.as_str().chars().map(word).collect()
+}
+
+/// `3 of 120 ops do it: broadcast op3, all_gather op9; shrunk/X.yaml plays them`.
+fn sentence(shortest: &Sequence, sequence: &Sequence, path: &Path) -> String {
+    let named: Vec<String> = shortest
+        .units
+        .iter()
+        .take(NAMED)
+        .map(Unit::to_string)
+        .collect();
+    let more = match shortest.units.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{} of its {} ops suffice: {}{more}; {} plays them",
+        shortest.units.len(),
+        sequence.units.len(),
+        named.join(", "),
+        path.display()
+    )
+}
+
+/// A case that plays the shortest sequence.
+fn file(
+    scenario: &Scenario,
+    check: &Check,
+    shortest: &Sequence,
+    sequence: &Sequence,
+    finding: &Finding,
+) -> String {
+    let world = &scenario.case.world;
+    let class = finding.class.as_deref().unwrap_or_default();
+    let covers: Vec<&str> = check.covers.iter().map(|id| id.as_str()).collect();
+    let mut text = format!(
+        "# {}: {} {class}\n# {}\n# {} of {} ops; the same outcome and class in a world of its own.\n\
+         id: {}\ntitle: the shortest failing part of {}\ncovers: [{}]\n\
+         world: {{size: {}, timeout_s: {}, deadline_s: {}}}\n",
+        check.id,
+        finding.outcome,
+        finding.summary.lines().next().unwrap_or_default(),
+        shortest.units.len(),
+        sequence.units.len(),
+        stem(check),
+        sequence.name,
+        covers.join(", "),
+        scenario.world_size,
+        world.timeout_s,
+        world.deadline_s,
+    );
+    let groups: Vec<&Arc<Group>> = scenario
+        .groups
+        .iter()
+        .skip(1)
+        .filter(|group| !group.ranks.is_empty())
+        .collect();
+    if !groups.is_empty() {
+        text += "groups:\n";
+    }
+    for group in groups {
+        let ranks: Vec<String> = group.ranks.iter().map(Rank::to_string).collect();
+        let backend = group.backend.as_ref();
+        let backend = backend.map_or_else(String::new, |name| format!(", backend: \"{name}\""));
+        text += &format!(
+            "  {}: {{ranks: [{}]{backend}}}\n",
+            group.name,
+            ranks.join(", ")
+        );
+    }
+    text + "steps:\n" + &shortest.yaml()
+}

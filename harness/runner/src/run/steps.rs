@@ -1,0 +1,73 @@
+//! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
+
+use super::probe::probe_after;
+use super::setup::{Beginning, MeetingPoint, closing, device};
+use crate::script::Staged;
+use allranks_oracle::{Prepared, Unpreparable};
+use allranks_protocol::Step;
+use allranks_suite::case::Starts;
+use allranks_suite::plan::{Check, Scenario};
+
+/// Why there are no steps.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StepsError {
+    /// A check has no expected value, or contradicts itself or the world.
+    #[error(transparent)]
+    Check(#[from] Unpreparable),
+    /// A script contradicts itself.
+    #[error("{0}")]
+    Script(String),
+}
+
+/// The steps of each rank, in order: the imports, the opening, one for each check and a probe after each that must be refused, the
+/// closing. The ranks would meet at port 0 and the empty path; a device carries no index.
+///
+/// # Errors
+/// A check has no expected value, or contradicts itself or the world.
+pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsError> {
+    let size = scenario.world_size;
+    let nowhere = MeetingPoint::nowhere();
+    let mut ranks: Vec<Vec<Step>> = size
+        .ranks()
+        .map(|rank| {
+            let device = device(scenario, &[], rank);
+            let beginning = Beginning::new(scenario, &nowhere, &device, rank);
+            beginning.steps().cloned().collect()
+        })
+        .collect();
+    for check in &scenario.checks {
+        for check in std::iter::once(check).chain(&probe_after(check)) {
+            for (steps, step) in ranks.iter_mut().zip(steps_of(scenario, check, seed)?) {
+                steps.push(step);
+            }
+        }
+    }
+    for steps in &mut ranks {
+        if scenario.case.world.starts == Starts::Initialised {
+            steps.push(closing());
+        }
+        for (number, step) in (0..).zip(steps) {
+            step.step = number;
+        }
+    }
+    Ok(ranks)
+}
+
+/// The step of each rank for one check.
+///
+/// # Errors
+/// It has no expected value, or contradicts itself or the world.
+pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Step>, StepsError> {
+    let steps = match &check.script {
+        None => Prepared::new(check, scenario.world_size, seed)?
+            .steps()
+            .to_vec(),
+        Some(script) => {
+            let points = MeetingPoint::nowhere().points();
+            Staged::new(scenario, check, script, &points, seed)
+                .map_err(StepsError::Script)?
+                .steps
+        }
+    };
+    Ok(steps.into_iter().map(|step| step.step).collect())
+}

@@ -1,0 +1,293 @@
+//! From the answers of every rank to a finding.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::claim::{Broken, Kind, line, steady};
+use super::{Answer, Claim, Departure, Leaving, Part, Spot, Staged};
+use crate::finding::{Finding, duration_us, error_text};
+use crate::world::End;
+use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::RankLine;
+use allranks_oracle::RankReply;
+use allranks_protocol::{CallResult, CallStatus, StepResult};
+use allranks_suite::plan::Act;
+
+impl Staged {
+    /// Judges a script of which every rank has answered or left.
+    #[must_use]
+    pub fn judge(&self, answers: &[Answer]) -> Finding {
+        let finding = self
+            .departed(answers)
+            .or_else(|| self.raised(answers))
+            .or_else(|| self.promised(answers))
+            .or_else(|| self.data(answers))
+            .unwrap_or_else(|| Finding::passed(self.checked()));
+        Finding {
+            duration_us: duration_us(answers.iter().filter_map(Answer::reply)),
+            ..finding
+        }
+    }
+
+    /// Ranks that were to leave, and did not leave so.
+    fn departed(&self, answers: &[Answer]) -> Option<Finding> {
+        let mut wrong = Vec::new();
+        for (rank, (departure, answer)) in (0..).zip(self.departures.iter().zip(answers)) {
+            let text = match (departure, answer) {
+                (None, Answer::Reply(_)) => continue,
+                (None, Answer::Left(_, end)) => format!("left: {}", said(end.as_ref())),
+                (Some(departure), Answer::Reply(_)) => {
+                    format!("answered; it was to end by {}", departure.how)
+                }
+                (Some(departure), Answer::Left(call, end)) => {
+                    match departure.fault(*call, end.as_ref()) {
+                        None => continue,
+                        Some(text) => text,
+                    }
+                }
+            };
+            wrong.push(RankLine {
+                rank: Rank(rank),
+                text,
+            });
+        }
+        let first = wrong.first()?;
+        let summary = format!("rank {}: {}", first.rank, first.text);
+        Some(Finding {
+            ranks: wrong,
+            ..Finding::bare(Outcome::Crash, Some("wrong-end"), summary)
+        })
+    }
+
+    /// Calls that were to return, and raised.
+    fn raised(&self, answers: &[Answer]) -> Option<Finding> {
+        let mut lines = Vec::new();
+        for (rank, answer) in (0..).zip(answers) {
+            if let Answer::Reply(reply) = answer
+                && let Some(text) = error_text(&reply.result.calls)
+            {
+                let failed = reply
+                    .result
+                    .calls
+                    .iter()
+                    .position(|call| call.status == CallStatus::Error);
+                let named = failed
+                    .and_then(|call| {
+                        self.claims[rank as usize]
+                            .iter()
+                            .find(|claim| claim.at.call == call)
+                    })
+                    .map_or("", |claim| self.script.moves[claim.of].label.as_str());
+                lines.push(RankLine {
+                    rank: Rank(rank),
+                    text: format!("in {named}: {text}"),
+                });
+            }
+        }
+        let first = lines.first()?;
+        let all = answers.len();
+        let class = match lines.len() == all {
+            true => "raised-on-every-rank",
+            false => "raised-on-some-ranks",
+        };
+        let text = first.text.lines().next().unwrap_or_default();
+        let summary = format!("{} of {all} ranks raised {text}", lines.len());
+        Some(Finding {
+            ranks: lines,
+            ..Finding::bare(Outcome::Error, Some(class), summary)
+        })
+    }
+
+    /// Promises of moves that were not kept.
+    fn promised(&self, answers: &[Answer]) -> Option<Finding> {
+        let mut broken: BTreeMap<usize, Vec<(Rank, Broken)>> = BTreeMap::new();
+        let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
+        for (rank, (claims, answer)) in (0..).zip(self.claims.iter().zip(answers)) {
+            let Answer::Reply(reply) = answer else {
+                continue;
+            };
+            for claim in claims {
+                match self.hold(claim, claims, &reply.result) {
+                    Ok(()) => *kept.entry(claim.of).or_default() += 1,
+                    Err(fault) => broken
+                        .entry(claim.of)
+                        .or_default()
+                        .push((Rank(rank), fault)),
+                }
+            }
+        }
+        let (number, faults) = broken.into_iter().find(|(number, _)| {
+            let somewhere = self
+                .claims
+                .iter()
+                .flatten()
+                .any(|claim| claim.of == *number && claim.kind.is_somewhere());
+            !(somewhere && kept.contains_key(number))
+        })?;
+        let (rank, first) = &faults[0];
+        let label = &self.script.moves[number].label;
+        let text = first.text.lines().next().unwrap_or_default();
+        let summary = format!("{label} on rank {rank} {text}");
+        let ranks = faults
+            .iter()
+            .map(|(rank, fault)| line(*rank, &format!("{label} {}", fault.text)))
+            .collect();
+        Some(Finding {
+            ranks,
+            ..Finding::bare(Outcome::Mismatch, Some(first.class), summary)
+        })
+    }
+
+    fn hold(&self, claim: &Claim, claims: &[Claim], result: &StepResult) -> Result<(), Broken> {
+        if let Kind::Steady(spec) = &claim.kind {
+            // In a loop, the last before this move.
+            let census = |name: &str| {
+                claims
+                    .iter()
+                    .filter(|other| other.of < claim.of)
+                    .rfind(|other| {
+                        matches!(&self.script.moves[other.of].act, Act::Census(known) if known == name)
+                    })
+                    .map_or(&Value::Null, |other| &result.calls[other.at.call].value)
+            };
+            return steady(spec, census(&spec.from), census(&spec.to));
+        }
+        claim
+            .kind
+            .check(&result.calls[claim.at.call], claim.at.attempted)
+    }
+
+    /// Data the oracle does not agree with.
+    fn data(&self, answers: &[Answer]) -> Option<Finding> {
+        let parts = self.parts.iter().zip(&self.script.checks);
+        for (part, check) in parts.filter(|(part, _)| part.judged) {
+            if let Err(mismatch) = part.prepared.verify(&part.replies(answers)) {
+                let finding = Finding::of_mismatch(mismatch);
+                return Some(Finding {
+                    summary: format!("{}: {}", check.op.name(), finding.summary),
+                    ..finding
+                });
+            }
+        }
+        None
+    }
+
+    /// Promises and elements on each rank.
+    fn checked(&self) -> Vec<u64> {
+        let mut checked: Vec<u64> = self
+            .claims
+            .iter()
+            .map(|claims| claims.len() as u64)
+            .collect();
+        for part in self.parts.iter().filter(|part| part.judged) {
+            for (total, elements) in checked.iter_mut().zip(part.prepared.checked()) {
+                *total += elements;
+            }
+        }
+        checked
+    }
+}
+
+impl Part {
+    /// The answers to this op alone, as if it had been a step of its own.
+    fn replies(&self, answers: &[Answer]) -> Vec<RankReply> {
+        let of = |(rank, answer): (usize, &Answer)| {
+            let own = &self.prepared.steps()[rank];
+            let Answer::Reply(reply) = answer else {
+                // Judged although a rank has left: what it held is as it was sent.
+                return RankReply {
+                    result: StepResult {
+                        step: 0,
+                        calls: vec![returned(); own.step.calls.len()],
+                        storages: own.step.storages.clone(),
+                    },
+                    payload: own.payload.clone(),
+                };
+            };
+            let calls = self.calls[rank]
+                .iter()
+                .map(|spot| spot.map_or_else(returned, |spot| spot.result(&reply.result)))
+                .collect();
+            RankReply {
+                result: StepResult {
+                    step: 0,
+                    calls,
+                    storages: own.step.storages.clone(),
+                },
+                payload: reply.payload[self.bytes[rank].clone()].to_vec(),
+            }
+        };
+        answers.iter().enumerate().map(of).collect()
+    }
+}
+
+impl Spot {
+    fn result(self, result: &StepResult) -> CallResult {
+        let outer = &result.calls[self.call];
+        let Some((thread, at)) = self.inner else {
+            let mut call = outer.clone();
+            if self.attempted {
+                call.value = call.value.get("value").cloned().unwrap_or_default();
+            }
+            return call;
+        };
+        outer
+            .value
+            .get(thread)
+            .and_then(|calls| calls.get(at))
+            .and_then(|call| serde_json::from_value(call.clone()).ok())
+            .unwrap_or_else(returned)
+    }
+}
+
+impl Departure {
+    /// What is wrong with how a rank left, if anything.
+    fn fault(self, call: Option<usize>, end: Option<&End>) -> Option<String> {
+        if call != Some(self.call) {
+            return Some(format!(
+                "ended before it was to: {} in call {}",
+                said(end),
+                call.map_or_else(|| "none".to_owned(), |call| call.to_string())
+            ));
+        }
+        let right = match (self.how, end) {
+            (Leaving::Frozen, None) => true,
+            (Leaving::Signal(signal), Some(End::Signalled(got))) => signal == *got,
+            (
+                Leaving::Code(code),
+                Some(End::Exited {
+                    code: got,
+                    left_behind: 0,
+                }),
+            ) => code == *got,
+            _ => false,
+        };
+        (!right).then(|| format!("ended by {}; it was to end by {}", said(end), self.how))
+    }
+}
+
+impl std::fmt::Display for Leaving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Signal(signal) => write!(f, "{}", End::Signalled(*signal)),
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Frozen => f.write_str("nothing: it is stopped"),
+        }
+    }
+}
+
+fn said(end: Option<&End>) -> String {
+    end.map_or_else(|| "nothing known".to_owned(), End::to_string)
+}
+
+fn returned() -> CallResult {
+    CallResult {
+        status: CallStatus::Ok,
+        enter: 0,
+        leave: 0,
+        value: Value::Null,
+        error: None,
+    }
+}

@@ -1,0 +1,365 @@
+//! From processes and diaries to what is known of each rank.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::diary::{Call, Diary, Entry, Inside};
+use super::hosts::Hosts;
+use super::job::{Job, RankProcess};
+use allranks_diagnose::Stranger;
+use allranks_diagnose::{
+    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, What, list,
+};
+use allranks_host::Activity;
+use allranks_model::names::Rank;
+
+/// An interpreter that does not get to write for that long is not believed to be where it was last.
+const SILENCE: Duration = Duration::from_secs(2);
+/// As many members of a group are named one by one.
+const NAMED: usize = 8;
+
+/// What is known of a job now; none while the addresses it uses are still being looked up.
+///
+/// `assume_whole`: whether to take it that no more ranks will be started here.
+pub fn evidence(
+    job: &Job,
+    hosts: &mut Hosts,
+    still: Duration,
+    assume_whole: bool,
+) -> Option<Evidence> {
+    let ranks = job.ranks();
+    let frame = Frame::of(&ranks);
+    let mut sights = Vec::new();
+    for (rank, process) in &ranks {
+        sights.push(frame.sight(*rank, process, hosts)?);
+    }
+    let mut evidence = Evidence {
+        ranks: sights,
+        is_whole: is_whole(&ranks, assume_whole),
+        strangers: Vec::new(),
+        deserted: Vec::new(),
+        forgotten: frame.starts.into_iter().collect(),
+        still,
+    };
+    evidence.strangers = strangers(job, &evidence);
+    Some(evidence)
+}
+
+/// The same job with what launchers told its ranks taken for what they do: for ranks that keep no diary.
+pub fn as_told(evidence: &Evidence, job: &Job, hosts: &mut Hosts) -> Option<Evidence> {
+    let mut evidence = evidence.clone();
+    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(job.ranks()) {
+        let numbers = process
+            .number("RANK")
+            .zip(process.number("WORLD_SIZE"))
+            .zip(told(process));
+        if let Some(((rank, world_size), place)) = numbers
+            && sight.doing.is_none()
+        {
+            let meeting = Meeting {
+                method: "env".to_owned(),
+                place: hosts.place(&place)?,
+                told: None,
+                rank,
+                world_size,
+            };
+            let deed = Deed {
+                what: What::Init(meeting),
+                at: String::new(),
+            };
+            sight.doing = Some((deed, evidence.still));
+        }
+    }
+    evidence.strangers = strangers(job, &evidence);
+    Some(evidence)
+}
+
+/// Whether all the processes that the job has are here.
+fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
+    let largest = |name: &str| {
+        let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
+        numbers.max().map(|number| number as usize)
+    };
+    let size = largest("WORLD_SIZE");
+    let has_other_hosts = size
+        .zip(largest("LOCAL_WORLD_SIZE"))
+        .is_some_and(|(size, here)| here < size);
+    match size {
+        Some(size) => ranks.len() >= size || assume && !has_other_hosts,
+        None => assume,
+    }
+}
+
+/// What all diaries must be read by: which world, and from which collective of each group on.
+struct Frame {
+    epoch: u32,
+    /// By what a group is called.
+    starts: HashMap<String, usize>,
+    /// Whether some diary has lost entries.
+    has_lost: bool,
+}
+
+impl Frame {
+    fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
+        let diaries = || ranks.iter().filter_map(|(_, one)| one.diary.as_ref());
+        // Ranks may be in different worlds in turn; what somebody is held up in is what matters.
+        let held = diaries().filter_map(|diary| Some(diary.inside.as_ref()?.entry.epoch));
+        let newest = diaries().map(|diary| diary.epoch).max();
+        let epoch = held.min().or(newest).unwrap_or_default();
+        let mut starts: HashMap<String, usize> = HashMap::new();
+        for diary in diaries() {
+            for (key, group) in &diary.groups {
+                let first = diary.entries.iter().find_map(|entry| match &entry.call {
+                    Call::Collective {
+                        group: own, number, ..
+                    } if own == key => Some(*number),
+                    _ => None,
+                });
+                if is_of(key, epoch) {
+                    let start = starts.entry(called(key, diary)).or_default();
+                    *start = (*start).max(first.unwrap_or(group.count));
+                }
+            }
+        }
+        // Who has entered nothing yet has nothing to lose; a start of 0 is no news.
+        starts.retain(|_, start| *start > 0);
+        Self {
+            epoch,
+            starts,
+            has_lost: diaries().any(|diary| diary.dropped > 0),
+        }
+    }
+
+    fn sight(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<Sight> {
+        let state = match process.activity {
+            Some(Activity::Alive { .. }) => Process::Running,
+            Some(Activity::Stopped) => Process::Stopped,
+            Some(Activity::Gone) => Process::Ended(farewell(process.diary.as_ref())),
+            None => Process::Unknown,
+        };
+        let mut sight = Sight {
+            process: state,
+            ..Sight::unknown(rank)
+        };
+        let Some(diary) = &process.diary else {
+            return Some(sight);
+        };
+        sight.errors.clone_from(&diary.errors);
+        let inside = diary.inside.as_ref();
+        let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
+        for entry in diary
+            .entries
+            .iter()
+            .filter(|entry| entry.epoch == self.epoch)
+        {
+            if let Call::End { of, ok: true } = &entry.call
+                && of == "destroy"
+            {
+                // It has left this world: nothing more will come in it.
+                sight.ahead = Ahead::Known(Vec::new());
+            }
+            // Who waits for a collective has entered it; who waits for a message is in it.
+            let is_now = inside.is_some_and(|inside| {
+                let is_entered =
+                    inside.entry.waits && matches!(entry.call, Call::Collective { .. });
+                inside.entry.id == entry.id && !is_entered
+            });
+            if !is_now && let Some(deed) = self.deed(entry, diary, process, hosts)? {
+                sight.done.push(deed);
+            }
+        }
+        if diary.epoch > self.epoch {
+            sight.ahead = Ahead::Known(Vec::new());
+        }
+        sight.doing = self.doing(process, diary, inside, hosts)?;
+        Some(sight)
+    }
+
+    /// What it is in. An interpreter that gives no sign of life may be anywhere.
+    fn doing(
+        &self,
+        process: &RankProcess,
+        diary: &Diary,
+        inside: Option<&Inside>,
+        hosts: &mut Hosts,
+    ) -> Option<Option<(Deed, Duration)>> {
+        let own = |what: &str, at: &str| Deed {
+            what: What::Own(what.to_owned()),
+            at: at.to_owned(),
+        };
+        let silence = diary.silence();
+        if silence > SILENCE && matches!(process.activity, Some(Activity::Alive { .. })) {
+            let what = "something that keeps its interpreter from answering";
+            return Some(Some((own(what, ""), silence)));
+        }
+        let deed = match inside {
+            Some(inside) => match self.deed(&inside.entry, diary, process, hosts)? {
+                Some(deed) => Some((deed, inside.lasts())),
+                None => Some((own("a call of torch.distributed", ""), inside.lasts())),
+            },
+            None => diary.own.as_ref().map(|line| {
+                let text = format!("its own code, `{}`", line.text);
+                (own(&text, &line.at), silence)
+            }),
+        };
+        Some(deed)
+    }
+
+    /// An entry as a deed: none if it is of no interest to the others; outer none while an address is looked up.
+    fn deed(
+        &self,
+        entry: &Entry,
+        diary: &Diary,
+        process: &RankProcess,
+        hosts: &mut Hosts,
+    ) -> Option<Option<Deed>> {
+        let start = |group: &str| self.starts.get(group).copied().unwrap_or(0);
+        let what = match &entry.call {
+            Call::Init {
+                method,
+                place,
+                rank,
+                world_size,
+            } => {
+                let told = match (method.as_str(), told(process)) {
+                    ("env" | "tcp", Some(told)) => Some(hosts.place(&told)?),
+                    _ => None,
+                };
+                let known = |number: Option<i64>| number.and_then(|number| number.try_into().ok());
+                let (Some(rank), Some(world_size)) = (known(*rank), known(*world_size)) else {
+                    return Some(None);
+                };
+                let place = match method.as_str() {
+                    "file" => place.clone(),
+                    _ => hosts.place(place)?,
+                };
+                What::Init(Meeting {
+                    method: method.clone(),
+                    place,
+                    told,
+                    rank,
+                    world_size,
+                })
+            }
+            Call::NewGroup { ranks } => What::NewGroup(ranks.clone()),
+            Call::Collective {
+                group,
+                number,
+                name,
+                nature,
+            } => {
+                let label = called(group, diary);
+                let Some(number) = number.checked_sub(start(&label)) else {
+                    return Some(None);
+                };
+                match entry.waits {
+                    true => What::Await(label, number),
+                    false => What::Collective(Collective {
+                        members: members(group, diary),
+                        group: label,
+                        name: name.clone(),
+                        nature: nature_of(nature),
+                    }),
+                }
+            }
+            Call::Message {
+                group,
+                sends,
+                peer,
+                tag,
+            } => {
+                let message = What::Message(Message {
+                    group: called(group, diary),
+                    sends: *sends,
+                    peer: *peer,
+                    tag: *tag,
+                });
+                // Once entries are lost nobody can say which message answers which.
+                match self.has_lost {
+                    true => What::Own(message.to_string()),
+                    false => message,
+                }
+            }
+            Call::Destroy { group } => What::Destroy(match group.as_str() {
+                "world" => group.clone(),
+                key => called(key, diary),
+            }),
+            Call::Own { text } => What::Own(text.clone()),
+            Call::End { .. } => return Some(None),
+        };
+        let at = entry.at.clone();
+        Some(Some(Deed { what, at }))
+    }
+}
+
+/// Whether a group's key is of that world: keys are `EPOCH.NAME`.
+fn is_of(key: &str, epoch: u32) -> bool {
+    key.split_once('.')
+        .is_some_and(|(own, _)| own.parse() == Ok(epoch))
+}
+
+/// What a group is called in a verdict.
+fn called(key: &str, diary: &Diary) -> String {
+    let name = key.split_once('.').map_or(key, |(_, name)| name);
+    match diary.groups.get(key) {
+        Some(group) if !group.name.is_empty() => group.name.clone(),
+        Some(group) if group.members.len() <= NAMED => {
+            format!("group {name} (ranks {})", list(&group.members))
+        }
+        Some(group) => format!("group {name} ({} ranks)", group.members.len()),
+        None => format!("group {name}"),
+    }
+}
+
+fn members(key: &str, diary: &Diary) -> Arc<[Rank]> {
+    let group = diary.groups.get(key);
+    group.map_or_else(
+        || Arc::from([]),
+        |group| Arc::from(group.members.as_slice()),
+    )
+}
+
+fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
+    ["reduce op", "dtype", "elements", "root"]
+        .into_iter()
+        .filter_map(|key| Some((key, nature.get(key)?.clone())))
+        .collect()
+}
+
+/// Where the launcher told the process to meet.
+fn told(process: &RankProcess) -> Option<String> {
+    let value = |name: &str| process.environment.get(name);
+    Some(format!(
+        "{}:{}",
+        value("MASTER_ADDR")?,
+        value("MASTER_PORT")?
+    ))
+}
+
+/// How a process went, as far as that can be seen by others than its parent.
+fn farewell(diary: Option<&Diary>) -> String {
+    match diary {
+        Some(diary) if diary.ended => match diary.errors.last() {
+            Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
+            None => "came to the end of its program".to_owned(),
+        },
+        _ => "without a word, as by a signal".to_owned(),
+    }
+}
+
+/// Others who listen where the ranks want to meet.
+fn strangers(job: &Job, evidence: &Evidence) -> Vec<Stranger> {
+    let meetings = evidence.ranks.iter().filter_map(|sight| {
+        let waits = matches!(sight.now(), Some(What::Init(_))) || !sight.errors.is_empty();
+        let last = sight.entered().last().filter(|_| waits)?;
+        match &last.what {
+            What::Init(meeting) if meeting.place.starts_with("localhost:") => meeting.address(),
+            _ => None,
+        }
+    });
+    let mut ports: Vec<u16> = meetings.map(|(_, port)| port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    crate::strangers::strangers(&ports, |pid| job.pids.contains(&pid))
+}

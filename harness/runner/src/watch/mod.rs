@@ -1,0 +1,158 @@
+//! Any distributed program under the hang diagnosis, seen from outside.
+//!
+//! In: a command. Out: [`Event`]s while it runs, and how it ended. The program is not asked for anything: its ranks are
+//! found by their environments, their processes and sockets are looked at, and Python processes keep a [`diary`] of
+//! their torch.distributed calls, by a module that Python itself loads at start. From these, [`evidence`] for
+//! [`allranks_diagnose`]; [`vigil`] decides when there is something to say.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `program` | starting the command, passing signals on, killing what it leaves |
+//! | `guard` | the process between this one and the command |
+//! | `diary` | what a Python process writes down |
+//! | `job` | which processes are ranks |
+//! | `hosts` | which addresses are the same place |
+//! | `evidence` | what all that says of each rank |
+//! | `vigil` | when to speak |
+//!
+//! [`Lookout`] is the part of it that a run of the suite uses for the programs it starts itself.
+//!
+//! Linux only; elsewhere no ranks are found, and the command just runs.
+
+mod diary;
+mod evidence;
+mod guard;
+mod hosts;
+mod job;
+mod program;
+#[cfg(test)]
+mod tests;
+mod vigil;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use guard::guard;
+pub use vigil::Event;
+
+pub(crate) use program::{FOLDER, unpack_modules};
+
+use allranks_model::diagnosis::Diagnosis;
+use job::Job;
+use program::Program;
+use vigil::Vigil;
+
+/// From one look to the next.
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
+
+/// What to watch, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The command.
+    pub command: Vec<OsString>,
+    /// This program, which runs the guard.
+    pub binary: PathBuf,
+    /// Whether Python processes keep a diary.
+    pub stacks: bool,
+    /// After how long without any progress something is said even if nothing is proved.
+    pub patience: Duration,
+    /// Whether a verdict ends the program.
+    pub kill_on_verdict: bool,
+}
+
+/// How a watched command came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself: its exit code, or 128 and the number of the signal.
+    Own(u8),
+    /// A verdict ended it.
+    Verdict,
+    /// Whoever started it ended it, by two signals: 128 and the number of the last.
+    Interrupted(u8),
+}
+
+/// Looks at the processes of one program from outside.
+#[derive(Debug)]
+pub(crate) struct Lookout {
+    job: Job,
+    vigil: Vigil,
+}
+
+impl Lookout {
+    /// Looks at the processes that carry this token, whose Python processes keep diaries in that folder.
+    pub(crate) fn new(token: &str, diaries: &Path, patience: Duration) -> Self {
+        Self {
+            job: Job::new(token, diaries),
+            vigil: Vigil::new(patience),
+        }
+    }
+
+    /// Looks again: what there is to say. To be called every [`PERIOD`]; takes milliseconds.
+    pub(crate) fn look(&mut self) -> Vec<Event> {
+        self.job.look();
+        self.vigil.consider(&mut self.job)
+    }
+
+    /// What can be said of it now, whether anything is proved or not; none of a program without ranks.
+    pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
+        self.vigil.diagnosis(&self.job)
+    }
+
+    /// The version of torch that some process has imported, as its diary says.
+    pub(crate) fn torch(&self) -> Option<String> {
+        self.job.torch()
+    }
+}
+
+/// Runs the command to its end and tells what is seen of it.
+///
+/// # Errors
+/// It cannot be started, or the machine does not let it be watched.
+pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Result<Ending> {
+    let mut signals = [
+        (Signal::INT, signal(SignalKind::interrupt())?),
+        (Signal::TERM, signal(SignalKind::terminate())?),
+        (Signal::HUP, signal(SignalKind::hangup())?),
+    ];
+    let mut program = Program::start(settings)?;
+    let mut lookout = Lookout::new(program.token(), program.diaries(), settings.patience);
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut is_asked = false;
+    loop {
+        let [int, term, hup] = &mut signals;
+        let asked = tokio::select! {
+            code = program.wait() => return Ok(Ending::Own(code?)),
+            _ = int.1.recv() => Some(int.0),
+            _ = term.1.recv() => Some(term.0),
+            _ = hup.1.recv() => Some(hup.0),
+            _ = ticks.tick() => None,
+        };
+        if let Some(asked) = asked {
+            if is_asked {
+                program.kill().await;
+                return Ok(Ending::Interrupted(128 + asked.as_raw() as u8));
+            }
+            is_asked = true;
+            program.pass_on(asked);
+            continue;
+        }
+        // Who is about to end by a signal is no news.
+        if is_asked {
+            continue;
+        }
+        for event in lookout.look() {
+            let is_verdict = matches!(event, Event::Verdict(_));
+            tell(event);
+            if is_verdict && settings.kill_on_verdict {
+                program.kill().await;
+                return Ok(Ending::Verdict);
+            }
+        }
+    }
+}

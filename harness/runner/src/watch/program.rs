@@ -1,0 +1,141 @@
+//! A watched command: started in a session of its own, signalled as a whole, and leaving nothing behind.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use include_dir::{Dir, include_dir};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::Settings;
+use crate::world::{TOKEN, kill_remains};
+use allranks_host as host;
+
+static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
+
+/// Where diaries go.
+pub const FOLDER: &str = "ALLRANKS_WATCH";
+
+/// A command that runs. Dropping it kills it and all it started.
+#[derive(Debug)]
+pub struct Program {
+    guard: Child,
+    token: String,
+    diaries: PathBuf,
+    _folder: TempDir,
+}
+
+impl Program {
+    /// Starts it.
+    pub fn start(settings: &Settings) -> io::Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("allranks-watch-")
+            .tempdir()?;
+        let diaries = folder.path().join("diaries");
+        std::fs::create_dir(&diaries)?;
+        let name = folder.path().file_name().unwrap_or_default();
+        let token = format!("{}.{}", name.to_string_lossy(), std::process::id());
+        let mut command = Command::new(&settings.binary);
+        command
+            .arg("guard")
+            .arg(std::process::id().to_string())
+            .arg(folder.path())
+            .arg("--")
+            .args(&settings.command)
+            .env(TOKEN, &token);
+        if settings.stacks {
+            let modules = folder.path().join("python");
+            unpack_modules(&modules)?;
+            command
+                .env(FOLDER, &diaries)
+                .env("PYTHONPATH", search_path(&modules));
+        }
+        Ok(Self {
+            guard: command.spawn()?,
+            token,
+            diaries,
+            _folder: folder,
+        })
+    }
+
+    /// What its processes carry in [`TOKEN`].
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Where its Python processes write.
+    pub fn diaries(&self) -> &Path {
+        &self.diaries
+    }
+
+    /// Waits for its end; what it left behind is killed. Its exit code, or 128 and the number of the signal.
+    pub async fn wait(&mut self) -> io::Result<u8> {
+        let status = self.guard.wait().await?;
+        self.sweep();
+        Ok(code(status))
+    }
+
+    /// Sends a signal to the command's process group, as a terminal does.
+    pub fn pass_on(&self, signal: Signal) {
+        let Some(guard) = self.guard.id() else {
+            return;
+        };
+        for member in host::members(TOKEN, &self.token) {
+            if member.parent == guard
+                && let Some(group) = Pid::from_raw(member.pid.cast_signed())
+            {
+                let _ = kill_process_group(group, signal);
+            }
+        }
+    }
+
+    /// Kills everything.
+    pub async fn kill(&mut self) {
+        self.sweep();
+        let _ = self.guard.wait().await;
+        self.sweep();
+    }
+
+    fn sweep(&self) {
+        while kill_remains(&self.token) > 0 {
+            // What was killed while it was starting another process may have succeeded in that.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.sweep();
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => 1,
+    }
+}
+
+/// Puts the modules that keep diaries into a folder, for PYTHONPATH.
+///
+/// # Errors
+/// They cannot be written.
+pub fn unpack_modules(folder: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    DIARY.extract(folder)
+}
+
+/// The folder, before those that Python is to search already.
+fn search_path(folder: &Path) -> std::ffi::OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(known) = std::env::var_os("PYTHONPATH").filter(|known| !known.is_empty()) {
+        path.push(":");
+        path.push(known);
+    }
+    path
+}

@@ -1,0 +1,147 @@
+//! From diaries to verdicts, without a process.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::evidence::evidence;
+use super::hosts::Hosts;
+use super::job::{Job, RankProcess};
+use allranks_diagnose::diagnose;
+use allranks_host::Activity;
+use allranks_model::diagnosis::{Confidence, Kind};
+
+/// A collective of the world, as a diary has it.
+fn call(id: u64, number: usize, name: &str) -> Value {
+    json!({"id": id, "epoch": 1, "at": "train.py:7", "what": "collective", "group": "1.0", "number": number,
+           "name": name, "nature": {"dtype": "float32"}})
+}
+
+/// A rank whose diary has these entries, of which it is in the last.
+fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess {
+    let members: Vec<u32> = (0..size).collect();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let diary = json!({
+        "moves": 1, "epoch": 1,
+        "groups": {"1.0": {"name": "world", "members": members, "count": count}},
+        "entries": entries,
+        "inside": entries.last().map(|entry| json!({"entry": entry, "since": since.unwrap().as_secs_f64() - 5.0})),
+        "own": {"text": "step()", "at": "train.py:7"},
+    });
+    let environment = [("RANK", number), ("WORLD_SIZE", size)];
+    RankProcess {
+        pid: number,
+        environment: environment
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .into(),
+        activity: Some(Activity::Alive { ticks: 0 }),
+        diary: serde_json::from_value(diary).unwrap(),
+    }
+}
+
+fn told(ranks: Vec<RankProcess>) -> (Kind, Confidence, String) {
+    let job = Job::of(ranks);
+    let evidence = evidence(&job, &mut Hosts::default(), Duration::from_secs(1), false);
+    let verdict = diagnose(&evidence.unwrap());
+    (verdict.kind, verdict.confidence, verdict.summary)
+}
+
+#[test]
+fn what_two_ranks_are_in_contradicts() {
+    let entries = |last: &str| [call(1, 0, "barrier"), call(2, 1, last)];
+    let (kind, confidence, summary) = told(vec![
+        rank(0, 3, 2, &entries("all_reduce")),
+        rank(1, 3, 2, &entries("all_reduce")),
+        rank(2, 3, 2, &entries("broadcast")),
+    ]);
+    assert_eq!(
+        (kind, confidence),
+        (Kind::CollectiveMismatch, Confidence::Proved)
+    );
+    assert!(summary.contains("collective number 2 "), "{summary}");
+}
+
+#[test]
+fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
+    // Rank 0 has kept numbers 70 to 99, rank 1 from 90 on: only the latter can be compared.
+    let entries = |from: usize, last: &str| -> Vec<Value> {
+        let mut all: Vec<Value> = (from..99)
+            .map(|number| {
+                call(
+                    number as u64,
+                    number,
+                    if number % 2 == 0 { "a" } else { "b" },
+                )
+            })
+            .collect();
+        all.push(call(99, 99, last));
+        all
+    };
+    let same = vec![
+        rank(0, 2, 100, &entries(70, "a")),
+        rank(1, 2, 100, &entries(90, "a")),
+    ];
+    assert_eq!(told(same).0, Kind::Unknown);
+    let other = vec![
+        rank(0, 2, 100, &entries(70, "a")),
+        rank(1, 2, 100, &entries(90, "c")),
+    ];
+    let (kind, _, summary) = told(other);
+    assert_eq!(kind, Kind::CollectiveMismatch);
+    assert!(summary.contains("collective number 100 "), "{summary}");
+}
+
+#[test]
+fn an_interpreter_that_does_not_answer_is_not_believed_to_wait() {
+    let at = |name| [call(1, 0, name)];
+    let mut ranks = vec![rank(0, 2, 1, &at("all_reduce")), rank(1, 2, 0, &[])];
+    ranks[1].activity = Some(Activity::Gone);
+    assert_eq!(told(ranks.clone()).0, Kind::PeerDead);
+    let hour = Duration::from_secs(3600);
+    if let Some(diary) = &mut ranks[0].diary {
+        diary.beat = Some(SystemTime::now() - hour);
+    }
+    assert_eq!(told(ranks).0, Kind::Unknown);
+}
+
+#[test]
+fn a_rank_that_is_in_the_next_world_does_not_contradict_those_in_this_one() {
+    let init = |epoch: u32, size: u32| {
+        json!({"id": epoch, "epoch": epoch, "what": "init", "method": "tcp", "place": "127.0.0.1:1", "rank": 0,
+               "world_size": size})
+    };
+    let mut ranks = vec![
+        rank(0, 2, 1, &[init(1, 2), call(3, 0, "all_reduce")]),
+        rank(1, 2, 1, &[init(1, 2), call(3, 0, "all_reduce")]),
+    ];
+    let text = json!({"moves": 9, "epoch": 2, "entries": [init(1, 2), init(2, 1)], "inside": null, "own": null});
+    ranks[1].diary = serde_json::from_value(text).unwrap();
+    // It has left this world without that collective.
+    assert_eq!(told(ranks).0, Kind::CollectiveSkipped);
+}
+
+#[test]
+fn environments_alone_tell_claims() {
+    let bare = |number: u32, port: u32| {
+        let claims: [(&str, u32); 3] = [("RANK", number), ("WORLD_SIZE", 3), ("MASTER_PORT", port)];
+        let mut environment: BTreeMap<String, String> = claims
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .into();
+        environment.insert("MASTER_ADDR".to_owned(), "127.0.0.1".to_owned());
+        RankProcess {
+            pid: number,
+            environment,
+            activity: Some(Activity::Alive { ticks: 0 }),
+            diary: None,
+        }
+    };
+    let job = Job::of(vec![bare(0, 1), bare(1, 1), bare(2, 2)]);
+    let hosts = &mut Hosts::default();
+    let seen = evidence(&job, hosts, Duration::from_secs(30), true).unwrap();
+    assert_eq!(diagnose(&seen).kind, Kind::Unknown);
+    let told = super::evidence::as_told(&seen, &job, hosts).unwrap();
+    let verdict = diagnose(&told);
+    assert_eq!(verdict.kind, Kind::PortMismatch);
+    assert_eq!(verdict.culprits.len(), 1);
+}

@@ -1,0 +1,92 @@
+//! Commands started together that are no drivers: the ranks of a program, or the launcher that starts them. They are
+//! supervised as fresh ranks are (see [`super::supervise`]): nothing of them outlives this process.
+
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::fresh::{self, FreshProcesses};
+use super::launcher::RankOrder;
+use super::{EVENTS, End, Event, Processes, SIGKILL, TOKEN};
+use allranks_host as host;
+use allranks_host::Member;
+use allranks_model::names::Rank;
+
+/// Commands that run. Dropping it kills them and all they started.
+#[derive(Debug)]
+pub struct Commands {
+    token: String,
+    processes: FreshProcesses,
+    events: mpsc::Receiver<Event>,
+    /// Those that have not ended.
+    running: usize,
+    count: usize,
+}
+
+impl Commands {
+    /// Starts a command once for each order, with its environment and its log. `supervisor` is the allranks binary, `token`
+    /// what nobody else has.
+    #[must_use]
+    pub fn start(
+        argv: &[String],
+        supervisor: &Path,
+        token: &str,
+        mut orders: Vec<RankOrder>,
+    ) -> Self {
+        for order in &mut orders {
+            order.env.insert(TOKEN.to_owned(), token.to_owned());
+        }
+        let (sender, events) = mpsc::channel(EVENTS);
+        let processes = fresh::start(argv, Some(supervisor), token, &orders, &sender);
+        Self {
+            token: token.to_owned(),
+            processes,
+            events,
+            running: orders.len(),
+            count: orders.len(),
+        }
+    }
+
+    /// The place of the next command that ends, and how it did; none after the last. Cancel-safe.
+    pub async fn next(&mut self) -> Option<(usize, End)> {
+        while self.running > 0 {
+            match self.events.recv().await? {
+                Event::Ended(which, end) => {
+                    self.running -= 1;
+                    return Some((which.index(), end));
+                }
+                // They have no connection.
+                Event::Hello(..) | Event::Refused(..) | Event::Frame(..) | Event::Broken(..) => {}
+            }
+        }
+        None
+    }
+
+    /// Every living process that the commands have started, and they themselves.
+    #[must_use]
+    pub fn living(&self) -> Vec<Member> {
+        host::members(TOKEN, &self.token)
+    }
+
+    /// Kills everything, until nothing is left.
+    pub async fn kill(&self) {
+        for place in 0..self.count {
+            self.processes.signal(Rank(place as u32), SIGKILL);
+        }
+        while self.processes.sweep() > 0 {
+            // What was killed while it was starting another process may have succeeded in that.
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        for place in 0..self.count {
+            self.processes.signal(Rank(place as u32), SIGKILL);
+        }
+        while self.processes.sweep() > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

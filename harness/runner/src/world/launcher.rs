@@ -1,0 +1,166 @@
+//! The local launcher: starts the ranks of a world on this machine, forked from a zygote where that is safe.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, mpsc};
+
+use super::switchboard::Switchboard;
+use super::zygote::{Zygote, ZygoteError};
+use super::{Driver, EVENTS, Processes, TOKEN, World, fresh};
+use allranks_model::names::Rank;
+use allranks_suite::platform::Start;
+
+/// A world to be started.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// How its processes come to be.
+    pub start: Start,
+    /// One for each rank, in rank order.
+    pub ranks: Vec<RankOrder>,
+}
+
+/// A rank to be started.
+#[derive(Clone, Debug)]
+pub struct RankOrder {
+    /// Its whole environment but for the control address and the token.
+    pub env: BTreeMap<String, String>,
+    /// Where its standard output and error go; its folder exists.
+    pub log: PathBuf,
+}
+
+/// Why a world could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The machine is out of something.
+    #[error("cannot start ranks: {0}")]
+    Io(#[from] io::Error),
+    /// The process that ranks are forked from does not work.
+    #[error(transparent)]
+    Zygote(#[from] ZygoteError),
+}
+
+/// Starts worlds on this machine.
+#[derive(Debug)]
+pub struct LocalLauncher {
+    switchboard: Switchboard,
+    driver: Driver,
+    supervisor: Option<PathBuf>,
+    zygote_log: PathBuf,
+    zygote_patience: Duration,
+    zygote: Mutex<Option<Arc<Zygote>>>,
+}
+
+impl LocalLauncher {
+    /// A launcher for one driver. `supervisor` is the allranks binary (see [`super::supervise`]); `zygote_log` is
+    /// where the zygote's own output goes; `zygote_patience` is how long it may take to import torch.
+    ///
+    /// # Errors
+    /// Fails if no socket can be bound. Must be called inside a tokio runtime.
+    pub fn new(
+        driver: Driver,
+        supervisor: Option<PathBuf>,
+        zygote_log: PathBuf,
+        zygote_patience: Duration,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            switchboard: Switchboard::bind()?,
+            driver,
+            supervisor,
+            zygote_log,
+            zygote_patience,
+            zygote: Mutex::new(None),
+        })
+    }
+
+    /// The driver its ranks run.
+    #[must_use]
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// Starts the ranks; they dial in afterwards.
+    ///
+    /// # Errors
+    /// Fails if the machine does, before any rank has been started.
+    pub async fn launch(&self, mut order: Order) -> Result<World, LaunchError> {
+        let (place, arrivals) = self.switchboard.expect_world()?;
+        let (sender, events) = mpsc::channel(EVENTS);
+        for (index, rank) in order.ranks.iter_mut().enumerate() {
+            let token = place.rank_token(Rank(index as u32));
+            let control = self.switchboard.address().to_owned();
+            rank.env.insert("ALLRANKS_CONTROL".into(), control);
+            rank.env.insert(TOKEN.into(), token);
+        }
+        let size = order.ranks.len();
+        let zygote = match order.start {
+            Start::Fork => self.driver.zygote(),
+            Start::Fresh => None,
+        };
+        let processes: Box<dyn Processes> = if let Some((argv, path)) = zygote {
+            let zygote = self.zygote(&argv, path).await?;
+            Box::new(Zygote::fork(&zygote, order.ranks, &sender))
+        } else {
+            let (argv, path) = self.driver.rank();
+            if let Some(folder) = path {
+                for rank in &mut order.ranks {
+                    prepend_path(&mut rank.env, &folder.to_string_lossy());
+                }
+            }
+            let supervisor = self.supervisor.as_deref();
+            let ranks = &order.ranks;
+            Box::new(fresh::start(
+                &argv,
+                supervisor,
+                &place.token,
+                ranks,
+                &sender,
+            ))
+        };
+        Ok(World {
+            events,
+            writers: vec![None; size],
+            arrivals,
+            sender,
+            processes,
+            _place: place,
+        })
+    }
+
+    /// The zygote, started if there is none that lives.
+    async fn zygote(
+        &self,
+        argv: &[String],
+        path: Option<&Path>,
+    ) -> Result<Arc<Zygote>, LaunchError> {
+        let mut zygote = self.zygote.lock().await;
+        if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.lives()) {
+            return Ok(Arc::clone(zygote));
+        }
+        let started = Arc::new(
+            Zygote::start(
+                argv,
+                path,
+                &self.switchboard,
+                &self.zygote_log,
+                self.zygote_patience,
+            )
+            .await?,
+        );
+        *zygote = Some(Arc::clone(&started));
+        Ok(started)
+    }
+}
+
+/// Puts `folder` in front of `PYTHONPATH`.
+pub fn prepend_path(env: &mut BTreeMap<String, String>, folder: &str) {
+    let path = env.entry("PYTHONPATH".into()).or_default();
+    *path = if path.is_empty() {
+        folder.to_owned()
+    } else {
+        format!("{folder}:{path}")
+    };
+}

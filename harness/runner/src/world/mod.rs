@@ -1,0 +1,203 @@
+//! A world: ranks started together, the sockets they are on, and what becomes of their processes.
+//!
+//! In: an [`Order`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
+//! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
+//! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
+//!
+//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`witness`] beside each rank writes
+//! down how it began and ended.
+//!
+//! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
+//! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
+
+mod commands;
+mod devices;
+mod driver;
+mod end;
+mod frame;
+mod fresh;
+mod launcher;
+mod port;
+mod remains;
+mod supervise;
+mod switchboard;
+mod witness;
+mod zygote;
+
+pub use commands::Commands;
+pub use devices::{Device, DeviceLease, devices, lease_devices};
+pub use driver::Driver;
+pub use end::End;
+pub(crate) use launcher::prepend_path;
+pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
+pub use port::{PortLease, lease_port};
+pub use remains::{TOKEN, kill_remains};
+pub use supervise::supervise;
+pub(crate) use supervise::{ORPHANED, end_as, kill_all};
+pub use witness::{Testimony, witness};
+
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::mpsc;
+
+use allranks_model::names::Rank;
+use allranks_protocol::{FromRank, Hello, ToRank, VERSION};
+pub use frame::{Frame, FrameError, read_frame, write_frame};
+
+/// Something a rank did, or that befell it.
+#[derive(Debug)]
+pub enum Event {
+    /// The rank dialled and said hello.
+    Hello(Rank, Hello),
+    /// The rank dialled, said something wrong in its hello, and was sent away.
+    Refused(Rank, String),
+    /// The rank sent a frame.
+    Frame(Rank, Frame<FromRank>),
+    /// Nothing more will come from the rank's connection.
+    Broken(Rank, FrameError),
+    /// The rank's process has ended.
+    Ended(Rank, End),
+}
+
+/// Ranks started together. Dropping it kills them.
+#[derive(Debug)]
+pub struct World {
+    events: mpsc::Receiver<Event>,
+    /// To each rank that has said hello.
+    writers: Vec<Option<Orders>>,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    sender: mpsc::Sender<Event>,
+    processes: Box<dyn Processes>,
+    /// Keeps the token known to the switchboard.
+    _place: switchboard::Place,
+}
+
+/// A frame for a rank: header and payload.
+type Message = (ToRank, Vec<u8>);
+
+/// Where a rank's frames are queued.
+type Orders = mpsc::UnboundedSender<Message>;
+
+/// A connection that said hello with the token of a rank of this world.
+#[derive(Debug)]
+struct Arrival {
+    /// The rank whose token it is.
+    rank: Rank,
+    hello: Hello,
+    stream: UnixStream,
+}
+
+/// The processes of a world, however they were started.
+trait Processes: std::fmt::Debug + Send + Sync {
+    /// Sends a signal to everything a rank started, if the rank still runs.
+    fn signal(&self, rank: Rank, signal: i32);
+    /// Kills what ranks left behind after they all ended; the number of processes found.
+    fn sweep(&self) -> u32;
+}
+
+const EVENTS: usize = 1024;
+const SIGKILL: i32 = 9;
+const SIGCONT: i32 = 18;
+
+impl World {
+    /// The next event, in the order of arrival. Cancel-safe.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            tokio::select! {
+                biased;
+                Some(arrival) = self.arrivals.recv() => {
+                    if let Some(event) = self.admit(arrival) {
+                        return event;
+                    }
+                }
+                Some(event) = self.events.recv() => return event,
+            }
+        }
+    }
+
+    fn admit(&mut self, arrival: Arrival) -> Option<Event> {
+        let Arrival {
+            rank,
+            hello,
+            stream,
+        } = arrival;
+        // Tokens are made for ranks that exist; a stranger who makes one up is not heard.
+        let writer = self.writers.get_mut(rank.index())?;
+        let refusal = if hello.version != VERSION {
+            let version = hello.version;
+            Some(format!(
+                "it speaks protocol version {version}, not {VERSION}"
+            ))
+        } else if hello.rank != rank {
+            Some(format!("it claims to be rank {}", hello.rank))
+        } else {
+            writer.as_ref().map(|_| "it connected twice".to_owned())
+        };
+        if let Some(refusal) = refusal {
+            return Some(Event::Refused(rank, refusal));
+        }
+        let (to_writer, orders) = mpsc::unbounded_channel();
+        *writer = Some(to_writer);
+        let (reader, to) = stream.into_split();
+        // Most frames are small: one read brings several.
+        let mut reader = BufReader::new(reader);
+        tokio::spawn(write_all(to, orders));
+        let events = self.sender.clone();
+        tokio::spawn(async move {
+            loop {
+                let event = match read_frame(&mut reader).await {
+                    Ok(frame) => Event::Frame(rank, frame),
+                    Err(error) => Event::Broken(rank, error),
+                };
+                let last = matches!(event, Event::Broken(..));
+                if events.send(event).await.is_err() || last {
+                    return;
+                }
+            }
+        });
+        Some(Event::Hello(rank, hello))
+    }
+
+    /// Queues a frame for a rank. A rank that is gone shows up as [`Event::Broken`], not here.
+    pub fn send(&self, rank: Rank, header: ToRank, payload: Vec<u8>) {
+        if let Some(writer) = &self.writers[rank.index()] {
+            // The writer is gone only if the connection is; the reader reports that.
+            let _ = writer.send((header, payload));
+        }
+    }
+
+    /// Kills a rank and all it started.
+    pub fn kill(&self, rank: Rank) {
+        self.processes.signal(rank, SIGKILL);
+    }
+
+    /// Lets a stopped rank go on.
+    pub fn resume(&self, rank: Rank) {
+        self.processes.signal(rank, SIGCONT);
+    }
+
+    /// Kills what ranks left behind after they all ended; the number of processes found.
+    #[must_use]
+    pub fn sweep(&self) -> u32 {
+        self.processes.sweep()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for rank in 0..self.writers.len() {
+            self.kill(Rank(rank as u32));
+        }
+        let _ = self.processes.sweep();
+    }
+}
+
+async fn write_all(mut to: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<Message>) {
+    while let Some((header, payload)) = orders.recv().await {
+        if write_frame(&mut to, &header, &[&payload]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}

@@ -1,0 +1,277 @@
+//! The harness's end of a zygote: one process that has imported torch and forks ranks on request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::sync::mpsc;
+
+use super::frame::{read_frame, write_frame};
+use super::launcher::{RankOrder, prepend_path};
+use super::switchboard::Switchboard;
+use super::{End, Event, Processes, TOKEN};
+use allranks_model::names::Rank;
+use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
+
+/// Why there is no zygote.
+#[derive(Debug, thiserror::Error)]
+pub enum ZygoteError {
+    /// The program cannot be run.
+    #[error("cannot run {program}: {error}")]
+    Spawn {
+        /// The program.
+        program: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// It ended, or took too long, before torch was imported.
+    #[error("the process that imports torch {what}; its last words: {tail}")]
+    Died {
+        /// What it did instead.
+        what: String,
+        /// The end of its log.
+        tail: String,
+    },
+    /// It cannot fork safely.
+    #[error(
+        "importing torch left {0} threads, so forking is unsafe; hint: set `start: fresh` in the platform file"
+    )]
+    Threads(u32),
+}
+
+/// A live zygote.
+#[derive(Debug)]
+pub struct Zygote {
+    to: mpsc::UnboundedSender<ToZygote>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    next: AtomicU64,
+    gone: AtomicBool,
+    ranks: Mutex<HashMap<u64, Forked>>,
+}
+
+/// A rank that was asked for and has not ended.
+#[derive(Debug)]
+struct Forked {
+    rank: Rank,
+    events: mpsc::Sender<Event>,
+}
+
+impl Zygote {
+    /// Starts the process, with a folder in front of its `PYTHONPATH` if it needs one, and waits until it has imported
+    /// torch.
+    pub async fn start(
+        argv: &[String],
+        path: Option<&Path>,
+        switchboard: &Switchboard,
+        log: &Path,
+        patience: Duration,
+    ) -> Result<Self, ZygoteError> {
+        let program = argv[0].clone();
+        let spawn_error = |error| ZygoteError::Spawn {
+            program: program.clone(),
+            error,
+        };
+        let (place, mut hello) = switchboard.expect_zygote().map_err(&spawn_error)?;
+        let out = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .map_err(&spawn_error)?;
+        let mut env: BTreeMap<String, String> = std::env::vars().collect();
+        if let Some(folder) = path {
+            prepend_path(&mut env, &folder.to_string_lossy());
+        }
+        let mut child = Command::new(&program)
+            .args(&argv[1..])
+            .env_clear()
+            .envs(env)
+            .env("ALLRANKS_CONTROL", switchboard.address())
+            .env(TOKEN, &place.token)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("OMP_NUM_THREADS", "1")
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(&spawn_error)?)
+            .stderr(out)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(&spawn_error)?;
+        let died = |what: String| ZygoteError::Died {
+            what,
+            tail: last_line(log),
+        };
+        let (frame, stream) = tokio::select! {
+            Some(hello) = hello.recv() => hello,
+            status = child.wait() => return Err(died(match status {
+                Ok(status) => format!("ended ({status})"),
+                Err(error) => format!("is lost ({error})"),
+            })),
+            () = tokio::time::sleep(patience) => {
+                return Err(died(format!("said nothing for {} s", patience.as_secs())));
+            }
+        };
+        if let FromZygote::Zygote {
+            version, threads, ..
+        } = frame
+        {
+            if version != VERSION {
+                return Err(died(format!("speaks version {version}, not {VERSION}")));
+            }
+            if threads != 1 {
+                return Err(ZygoteError::Threads(threads));
+            }
+        }
+        let shared = Arc::new(Shared::default());
+        let (to, orders) = mpsc::unbounded_channel();
+        tokio::spawn(converse(stream, orders, Arc::clone(&shared), child));
+        Ok(Self { to, shared })
+    }
+
+    /// Whether it can still fork.
+    pub fn lives(&self) -> bool {
+        !self.shared.gone.load(Ordering::Acquire)
+    }
+
+    /// Forks the ranks of a world; each one's end comes as an event.
+    pub fn fork(
+        zygote: &Arc<Self>,
+        ranks: Vec<RankOrder>,
+        events: &mpsc::Sender<Event>,
+    ) -> ForkedProcesses {
+        let mut ids = Vec::new();
+        for (index, order) in ranks.into_iter().enumerate() {
+            let id = zygote.shared.next.fetch_add(1, Ordering::Relaxed);
+            let forked = Forked {
+                rank: Rank(index as u32),
+                events: events.clone(),
+            };
+            zygote.shared.ranks().insert(id, forked);
+            ids.push(id);
+            let fork = ToZygote::Fork(Fork {
+                id,
+                env: order.env,
+                stdout: order.log.clone(),
+                stderr: order.log,
+                cwd: None,
+            });
+            if zygote.to.send(fork).is_err() {
+                zygote.shared.lose_all("the zygote is gone");
+            }
+        }
+        ForkedProcesses {
+            zygote: Arc::clone(zygote),
+            ids,
+        }
+    }
+}
+
+impl Shared {
+    fn ranks(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Forked>> {
+        self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, id: u64, end: End) {
+        if let Some(Forked { rank, events }) = self.ranks().remove(&id) {
+            // The channel may be full of frames: an end must not be lost, nor hold up other worlds.
+            tokio::spawn(async move {
+                let _ = events.send(Event::Ended(rank, end)).await;
+            });
+        }
+    }
+
+    fn lose_all(&self, why: &str) {
+        self.gone.store(true, Ordering::Release);
+        let ids: Vec<u64> = self.ranks().keys().copied().collect();
+        for id in ids {
+            self.end(id, End::Unknown(why.to_owned()));
+        }
+    }
+}
+
+/// Carries frames both ways until either side ends; then every rank that has not ended is lost.
+async fn converse(
+    stream: UnixStream,
+    mut orders: mpsc::UnboundedReceiver<ToZygote>,
+    shared: Arc<Shared>,
+    child: tokio::process::Child,
+) {
+    let (mut reader, mut writer) = stream.into_split();
+    let listening = async {
+        while let Ok(frame) = read_frame::<FromZygote>(&mut reader).await {
+            match frame.header {
+                FromZygote::Exited {
+                    id,
+                    code,
+                    signal,
+                    left_behind,
+                    ..
+                } => shared.end(
+                    id,
+                    match (code, signal) {
+                        (Some(code), _) => End::Exited { code, left_behind },
+                        (None, Some(signal)) => End::Signalled(signal),
+                        (None, None) => End::Unknown("the zygote does not say".into()),
+                    },
+                ),
+                FromZygote::ForkFailed { id, error } => shared.end(id, End::NotStarted(error)),
+                FromZygote::Forked { .. } | FromZygote::Zygote { .. } => {}
+            }
+        }
+    };
+    let speaking = async {
+        while let Some(order) = orders.recv().await {
+            if write_frame(&mut writer, &order, &[]).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = listening => {}
+        () = speaking => {}
+    }
+    shared.lose_all("the process it was forked from died");
+    drop(child);
+}
+
+/// The ranks of one world, forked from a zygote.
+#[derive(Debug)]
+pub struct ForkedProcesses {
+    zygote: Arc<Zygote>,
+    ids: Vec<u64>,
+}
+
+impl Processes for ForkedProcesses {
+    fn signal(&self, rank: Rank, signal: i32) {
+        let _ = self.zygote.to.send(ToZygote::Kill {
+            id: self.ids[rank.index()],
+            signal,
+        });
+    }
+
+    /// The zygote adopts and kills what its ranks leave, and says so in their ends.
+    fn sweep(&self) -> u32 {
+        0
+    }
+}
+
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&text)
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("none")
+        .to_owned()
+}

@@ -1,0 +1,209 @@
+//! A case file as serde reads it; [`super::validate`] makes a [`super::Case`] of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
+
+use super::program::ProgramSpec;
+use super::random::{RANDOM, RandomSpec};
+use super::script::{SCRIPT, ScriptSpec};
+use super::{Expected, GroupSpec, LayoutSpec, Only, StepParams, WorldSpec};
+use allranks_model::names::{CaseId, RequirementId};
+use allranks_model::op::Op;
+
+/// The whole file.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a map: with `id`, `title`, `covers`, `profile`, `world`, `layout`, `groups`, `steps` or `program`, `expect`"
+)]
+#[schemars(title = "allranks case", extend("oneOf" = [{"required": ["steps"]}, {"required": ["program"]}]))]
+pub(super) struct CaseFile {
+    /// The path of the file under `cases/`, without `.yaml`.
+    pub id: CaseId,
+    /// What the case proves, one line.
+    #[schemars(length(min = 1, max = 120))]
+    pub title: String,
+    /// Requirements of `requirements.yaml` that every check of the case covers.
+    #[serde(default)]
+    pub covers: Vec<RequirementId>,
+    /// `full`: the case belongs to that profile only, because it takes long.
+    #[serde(default)]
+    pub profile: Option<Only>,
+    /// The world matrix: every combination is a scenario.
+    #[serde(default)]
+    pub world: WorldSpec,
+    /// The world as a grid of kinds of parallelism; groups are made along its axes.
+    #[serde(default)]
+    pub layout: Option<LayoutSpec>,
+    /// Groups that every rank creates after init, in this order.
+    #[serde(default)]
+    pub groups: Entries<GroupSpec>,
+    /// What every rank does, in order.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub steps: Vec<Step>,
+    /// A user's own program in the place of steps.
+    #[serde(default)]
+    pub program: Option<ProgramSpec>,
+    /// What is expected where not everything works; the first whose `when` fits counts.
+    #[serde(default)]
+    pub expect: Vec<Expected>,
+}
+
+/// A map whose entries keep their order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entries<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Entries<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Ordered<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Ordered<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from names")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Ordered(PhantomData))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Entries<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Map_of_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({"type": "object", "additionalProperties": value})
+    }
+}
+
+/// `OP: {PARAMETERS}`, `script: {...}` or `random: {...}`.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few, and they are not moved about"
+)]
+pub(super) enum Step {
+    Sweep(Sweep),
+    Script(Box<ScriptSpec>),
+    Random(Box<RandomSpec>),
+}
+
+impl Step {
+    /// Its key.
+    pub(super) fn key(&self) -> &'static str {
+        match self {
+            Self::Sweep(sweep) => sweep.op.name(),
+            Self::Script(_) => SCRIPT,
+            Self::Random(_) => RANDOM,
+        }
+    }
+}
+
+/// `OP: {PARAMETERS}`.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    pub op: Op,
+    pub params: StepParams,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneKey;
+
+        impl<'de> Visitor<'de> for OneKey {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an op with its parameters: such as `barrier: {}`")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let Some(key) = map.next_key()? else {
+                    return Err(de::Error::custom("a step without an op"));
+                };
+                let step = match key {
+                    Key::Op(op) => Step::Sweep(Sweep {
+                        op,
+                        params: map.next_value()?,
+                    }),
+                    Key::Script => Step::Script(map.next_value()?),
+                    Key::Random => Step::Random(map.next_value()?),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(step),
+                    Some(second) => Err(de::Error::custom(format!(
+                        "a step is one op, and `{second}` is a second one; \
+                         hint: begin another list item, or indent it below `{}`",
+                        step.key()
+                    ))),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(OneKey)
+    }
+}
+
+/// The key of a step: read as a string, so that the way to its parameters is known by it.
+enum Key {
+    Op(Op),
+    Script,
+    Random,
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+
+        impl Visitor<'_> for Name {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of an op")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Key, E> {
+                match name {
+                    SCRIPT => Ok(Key::Script),
+                    RANDOM => Ok(Key::Random),
+                    op => Op::deserialize(op.into_deserializer()).map(Key::Op),
+                }
+            }
+        }
+
+        deserializer.deserialize_str(Name)
+    }
+}
+
+impl JsonSchema for Step {
+    fn schema_name() -> Cow<'static, str> {
+        "Step".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        super::schema::step(generator)
+    }
+}

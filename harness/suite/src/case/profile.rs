@@ -1,0 +1,99 @@
+//! A profile: a named part of the cases, `cases/profiles/*.yaml`, so that "core" means the same to everyone.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Case, Only};
+use crate::platform::yaml_files;
+use allranks_model::names::CaseId;
+use allranks_yaml as yaml;
+use allranks_yaml::{Diagnostic, Source};
+
+/// Which cases belong, and in worlds of which sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is for, one line.
+    pub description: String,
+    /// Case ids; a trailing `/**` takes everything below.
+    pub include: Vec<String>,
+    /// World sizes kept out of those the cases ask for; absent: all.
+    #[serde(default)]
+    pub sizes: Option<Vec<u32>>,
+}
+
+impl Profile {
+    /// Whether the case belongs.
+    #[must_use]
+    pub fn includes(&self, case: &Case) -> bool {
+        self.takes(case.profile) && self.names(&case.id)
+    }
+
+    /// Whether what is kept for a profile, or for none, belongs.
+    #[must_use]
+    pub fn takes(&self, only: Option<Only>) -> bool {
+        only.is_none_or(|only| only.name() == self.name)
+    }
+
+    fn names(&self, case: &CaseId) -> bool {
+        self.include
+            .iter()
+            .any(|pattern| match pattern.strip_suffix("**") {
+                Some(folder) => case.as_str().starts_with(folder),
+                None => case.as_str() == pattern,
+            })
+    }
+
+    /// Whether worlds of that size belong.
+    #[must_use]
+    pub fn has_size(&self, size: u32) -> bool {
+        self.sizes
+            .as_ref()
+            .is_none_or(|sizes| sizes.contains(&size))
+    }
+}
+
+/// Loads every profile of a folder, in order of file name. A folder that does not exist has none.
+///
+/// # Errors
+/// Everything wrong with any of them.
+pub fn load_profiles(folder: &Path) -> Result<Vec<Profile>, Vec<Diagnostic>> {
+    let mut profiles = Vec::new();
+    let mut problems = Vec::new();
+    for file in yaml_files(folder).unwrap_or_default() {
+        let profile = Source::read(&file).and_then(yaml::decode::<Profile>);
+        match profile {
+            Ok((profile, _)) => profiles.push(profile),
+            Err(found) => problems.extend(found),
+        }
+    }
+    if problems.is_empty() {
+        Ok(profiles)
+    } else {
+        Err(problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_takes_folders_and_single_cases() {
+        let profile = Profile {
+            name: "x".into(),
+            description: "x".into(),
+            include: vec!["collectives/**".into(), "p2p/ring".into()],
+            sizes: Some(vec![2, 3]),
+        };
+        assert!(profile.names(&"collectives/all_reduce/dtypes".into()));
+        assert!(profile.names(&"p2p/ring".into()));
+        assert!(!profile.names(&"p2p/ring_large".into()));
+        assert!(profile.takes(None) && !profile.takes(Some(Only::Full)));
+        assert!(profile.has_size(3) && !profile.has_size(4));
+    }
+}

@@ -1,0 +1,243 @@
+//! The JSON schema of case files, for editors.
+
+use schemars::generate::SchemaSettings;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+
+use super::file::CaseFile;
+use super::{RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams};
+use allranks_model::op::Op;
+
+/// The schema of case files, JSON Schema draft 2020-12.
+#[must_use]
+pub fn schema() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    generator.into_root_schema_for::<CaseFile>().to_value()
+}
+
+/// A step: exactly one op, and for each op only the parameters it takes.
+pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
+    // The parameters are described once; each op refers to those it takes.
+    let params = generator.subschema_for::<StepParams>().to_value();
+    let params = params["$ref"].as_str().unwrap_or_default();
+    let mut steps: Map<String, Value> = Op::ALL
+        .into_iter()
+        .map(|op| {
+            let taken: Map<String, Value> = op
+                .all_parameters()
+                .into_iter()
+                .map(|name| {
+                    (
+                        name.to_owned(),
+                        json!({"$ref": format!("{params}/properties/{name}")}),
+                    )
+                })
+                .collect();
+            let params =
+                json!({"type": "object", "properties": taken, "additionalProperties": false});
+            (op.name().to_owned(), params)
+        })
+        .collect();
+    steps.insert(
+        SCRIPT.to_owned(),
+        generator.subschema_for::<ScriptSpec>().to_value(),
+    );
+    steps.insert(
+        RANDOM.to_owned(),
+        generator.subschema_for::<RandomSpec>().to_value(),
+    );
+    json_schema!({
+        "description": "One op and the sweep of its parameters, a script, or random sequences.",
+        "type": "object",
+        "properties": steps,
+        "additionalProperties": false,
+        "minProperties": 1,
+        "maxProperties": 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::{env, fs};
+
+    use super::*;
+
+    /// A schema in the repository is the one the types give; `ALLRANKS_UPDATE=1` writes it.
+    fn compare(file: &str, schema: &Value) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(file);
+        let text = format!("{schema:#}\n");
+        if env::var_os("ALLRANKS_UPDATE").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        let written = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == text,
+            "{file} is not up to date: run the tests with ALLRANKS_UPDATE=1"
+        );
+    }
+
+    #[test]
+    fn the_schemas_in_the_repository_are_up_to_date() {
+        compare("cases/schema.json", &schema());
+        compare("fixtures/platforms/schema.json", &crate::platform::schema());
+    }
+
+    /// Whether a value is valid against a schema, with the keywords that our schemas use; another keyword is a
+    /// panic, so that none is ignored.
+    fn accepts(root: &Value, schema: &Value, value: &Value) -> bool {
+        let Value::Object(keywords) = schema else {
+            return schema == &Value::Bool(true);
+        };
+        let all = |list: &Value| -> Vec<bool> {
+            let list = list.as_array().unwrap();
+            list.iter()
+                .map(|schema| accepts(root, schema, value))
+                .collect()
+        };
+        let count = |limit: &Value| limit.as_u64().unwrap() as usize;
+        keywords
+            .iter()
+            .all(|(keyword, limit)| match keyword.as_str() {
+                "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
+                "$ref" => {
+                    let pointer = limit.as_str().unwrap().strip_prefix('#').unwrap();
+                    accepts(root, root.pointer(pointer).expect(pointer), value)
+                }
+                "type" => match limit {
+                    Value::Array(types) => types.iter().any(|name| is_type(name, value)),
+                    name => is_type(name, value),
+                },
+                "const" => value == limit,
+                "enum" => limit.as_array().unwrap().contains(value),
+                "anyOf" => all(limit).contains(&true),
+                "oneOf" => all(limit).into_iter().filter(|valid| *valid).count() == 1,
+                "minimum" => value
+                    .as_f64()
+                    .is_none_or(|value| value >= limit.as_f64().unwrap()),
+                "maximum" => value
+                    .as_f64()
+                    .is_none_or(|value| value <= limit.as_f64().unwrap()),
+                "pattern" => {
+                    let pattern = regex::Regex::new(limit.as_str().unwrap()).unwrap();
+                    value.as_str().is_none_or(|text| pattern.is_match(text))
+                }
+                "minLength" => value
+                    .as_str()
+                    .is_none_or(|text| text.chars().count() >= count(limit)),
+                "maxLength" => value
+                    .as_str()
+                    .is_none_or(|text| text.chars().count() <= count(limit)),
+                "minItems" => value
+                    .as_array()
+                    .is_none_or(|items| items.len() >= count(limit)),
+                "items" => value
+                    .as_array()
+                    .is_none_or(|items| items.iter().all(|item| accepts(root, limit, item))),
+                "minProperties" => value
+                    .as_object()
+                    .is_none_or(|map| map.len() >= count(limit)),
+                "maxProperties" => value
+                    .as_object()
+                    .is_none_or(|map| map.len() <= count(limit)),
+                "required" => {
+                    let names = limit.as_array().unwrap();
+                    value.as_object().is_none_or(|map| {
+                        names
+                            .iter()
+                            .all(|name| map.contains_key(name.as_str().unwrap()))
+                    })
+                }
+                "properties" => value.as_object().is_none_or(|map| {
+                    map.iter().all(|(name, value)| {
+                        limit
+                            .get(name)
+                            .is_none_or(|schema| accepts(root, schema, value))
+                    })
+                }),
+                "additionalProperties" => value.as_object().is_none_or(|map| {
+                    let named = |name: &String| {
+                        schema
+                            .get("properties")
+                            .is_some_and(|named| named.get(name).is_some())
+                    };
+                    map.iter()
+                        .all(|(name, value)| named(name) || accepts(root, limit, value))
+                }),
+                other => panic!("`{other}` is not understood here"),
+            })
+    }
+
+    fn is_type(name: &Value, value: &Value) -> bool {
+        match name.as_str().unwrap() {
+            "null" => value.is_null(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            other => panic!("there is no type {other}"),
+        }
+    }
+
+    fn read(path: &Path) -> Value {
+        serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn repository(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(path)
+    }
+
+    #[test]
+    fn what_loads_is_valid_against_the_schema() {
+        let root = repository("cases");
+        let library = crate::case::load(std::slice::from_ref(&root)).unwrap();
+        let cases = library
+            .cases
+            .iter()
+            .map(|case| (schema(), root.join(&case.source)));
+        let folder = repository("fixtures/platforms");
+        let files = crate::platform::yaml_files(&folder).unwrap().into_iter();
+        let platforms = files.map(|file| (crate::platform::schema(), file));
+        for (schema, file) in cases.chain(platforms) {
+            assert!(
+                accepts(&schema, &schema, &read(&file)),
+                "{}",
+                file.display()
+            );
+        }
+    }
+
+    #[test]
+    fn the_schema_knows_ops_and_what_they_take() {
+        let schema = schema();
+        let case = |steps: Value| json!({"id": "x", "title": "t", "steps": steps});
+        let accepts = |steps| accepts(&schema, &schema, &case(steps));
+        assert!(accepts(
+            json!([{"all_reduce": {"dtype": ["int8"], "numel": ["3W+1", 4], "op": "max"}}])
+        ));
+        assert!(!accepts(json!([])), "no steps");
+        assert!(
+            !accepts(json!([{"all_reduce": {"root": 0}}])),
+            "not its parameter"
+        );
+        assert!(
+            !accepts(json!([{"all_reduce": {}, "barrier": {}}])),
+            "two ops"
+        );
+        assert!(!accepts(json!([{"all_reduc": {}}])), "no such op");
+        assert!(
+            !accepts(json!([{"all_reduce": {"dtype": "float"}}])),
+            "no such dtype"
+        );
+        assert!(
+            !accepts(json!([{"all_reduce": {"numel": []}}])),
+            "an empty list"
+        );
+    }
+}

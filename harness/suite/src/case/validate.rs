@@ -1,0 +1,556 @@
+//! What a case file may not say although its shape is right: ids that do not exist, combinations that cannot be.
+//!
+//! A case that passes has at least one check to make in some world, and no value in it is silently without effect.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::file::{CaseFile, Step, Sweep};
+use super::program::PROGRAM;
+use super::recipe::group_of;
+use super::requirement::is_well_formed;
+use super::validate_program::{ProgramChecker, located};
+use super::validate_random::RandomChecker;
+use super::validate_script::ScriptChecker;
+use super::validate_step::StepChecker;
+use super::{Case, GroupSpec, Members, Requirements, StepSpec, SweepSpec};
+use allranks_model::names::{CaseId, RequirementId, WorldSize};
+use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
+
+/// The largest world a case may ask for.
+const MAX_WORLD: u32 = 4096;
+/// The longest title, in characters: one line of a report.
+const MAX_TITLE: usize = 120;
+/// Variables that the harness sets for every rank.
+const HARNESS_ENV: [&str; 6] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+];
+
+/// Where a case comes from, and what it may refer to.
+pub(super) struct Place<'a> {
+    pub file: &'a Path,
+    /// Its path below its root, if it has one.
+    pub below_root: Option<&'a Path>,
+    /// The known requirements, if they are known.
+    pub requirements: Option<&'a Requirements>,
+}
+
+/// Makes a case of a file.
+///
+/// # Errors
+/// Everything that cannot be, in the order of the file.
+pub(super) fn case(
+    raw: CaseFile,
+    document: &Document,
+    place: &Place<'_>,
+) -> Result<Case, Vec<Diagnostic>> {
+    let mut raw = raw;
+    let layout = raw.layout.take();
+    for (_, group) in &mut raw.groups.0 {
+        *group = group.clone().laid_out(layout.as_ref());
+    }
+    raw.layout = layout;
+    let mut checker = Checker {
+        document,
+        place,
+        file: &raw,
+        problems: Vec::new(),
+    };
+    checker.head();
+    checker.world();
+    checker.layout();
+    checker.groups();
+    checker.steps();
+    checker.expect();
+    let mut problems = checker.problems;
+    if !problems.is_empty() {
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        return Err(problems);
+    }
+    let steps = raw
+        .steps
+        .into_iter()
+        .enumerate()
+        .map(|(index, step)| {
+            let line = document.line(way!["steps", index, step.key()]);
+            match step {
+                Step::Sweep(Sweep { op, params }) => {
+                    StepSpec::Sweep(SweepSpec { op, params, line })
+                }
+                Step::Script(spec) => StepSpec::Script {
+                    spec: Arc::new(*spec),
+                    line,
+                },
+                Step::Random(spec) => StepSpec::Random {
+                    spec: Arc::new(*spec),
+                    line,
+                },
+            }
+        })
+        .collect();
+    Ok(Case {
+        source: place.below_root.unwrap_or(place.file).to_path_buf(),
+        id: raw.id,
+        title: raw.title,
+        covers: raw.covers,
+        profile: raw.profile,
+        world: raw.world,
+        groups: raw.groups.0,
+        steps,
+        program: raw.program.map(|program| {
+            let line = document.line(way![PROGRAM]);
+            Arc::new(located(program, place.folder(), line))
+        }),
+        expect: raw.expect,
+    })
+}
+
+impl Place<'_> {
+    /// The folder of the file.
+    fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+}
+
+pub(super) struct Checker<'a> {
+    pub document: &'a Document,
+    place: &'a Place<'a>,
+    pub file: &'a CaseFile,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    pub(super) fn report(
+        &mut self,
+        path: &[Segment],
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let problem = self.document.problem(path, Focus::Value, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    pub(super) fn report_key(
+        &mut self,
+        path: &[Segment],
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let problem = self.document.problem(path, Focus::Key, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    /// A list says each thing once.
+    pub(super) fn distinct<T: PartialEq>(&mut self, path: &[Segment], values: &[T]) {
+        for (index, value) in values.iter().enumerate() {
+            if values[..index].contains(value) {
+                let mut path = path.to_vec();
+                path.push(index.into());
+                self.report(&path, "a value is given twice", "leave one out");
+            }
+        }
+    }
+
+    fn head(&mut self) {
+        let id = &self.file.id;
+        if !is_case_id(id) {
+            let hint = "lower-case words with digits, `_` and `-`, and `/` between them: `collectives/all_reduce`";
+            self.report(way!["id"], format!("`{id}` is not a case id"), hint);
+        } else if let Some(below) = self.place.below_root {
+            let path = below
+                .with_extension("")
+                .to_string_lossy()
+                .replace('\\', "/");
+            if path != id.as_str() {
+                let message = format!("the id `{id}` is not the path of its file");
+                self.report(way!["id"], message, format!("write `id: {path}`"));
+            }
+        } else {
+            let name = self
+                .place
+                .file
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy();
+            if id.as_str().rsplit('/').next() != Some(&*name) {
+                let message = format!("the id `{id}` does not end with the name of its file");
+                self.report(
+                    way!["id"],
+                    message,
+                    format!("write `id: {name}`, or rename the file"),
+                );
+            }
+        }
+        let title = &self.file.title;
+        if title.trim().is_empty() {
+            self.report(
+                way!["title"],
+                "an empty title",
+                "say in one line what the case proves",
+            );
+        } else if title.trim().contains('\n') {
+            self.report(
+                way!["title"],
+                "a title of several lines",
+                "one line says what the case proves",
+            );
+        } else if title.chars().count() > MAX_TITLE {
+            let message = format!("a title of {} characters", title.chars().count());
+            self.report(
+                way!["title"],
+                message,
+                format!("at most {MAX_TITLE}: it is one line of a report"),
+            );
+        }
+        self.covers(way!["covers"], &self.file.covers);
+    }
+
+    pub(super) fn covers(&mut self, path: &[Segment], covers: &[RequirementId]) {
+        self.distinct(path, covers);
+        for (index, id) in covers.iter().enumerate() {
+            let mut path = path.to_vec();
+            path.push(index.into());
+            if !is_well_formed(id) {
+                let hint = "capital letters, a hyphen, three digits: `COLL-014`";
+                self.report(&path, format!("`{id}` is not a requirement id"), hint);
+            } else if let Some(known) = self.place.requirements
+                && known.get(id).is_none()
+            {
+                let known: Vec<_> = known.iter().map(|known| known.id.as_str()).collect();
+                let hint = match did_you_mean(id.as_str(), &known) {
+                    Some(meant) => format!("did you mean `{meant}`? requirements.yaml lists them"),
+                    None => "requirements.yaml lists them; add it there first".to_owned(),
+                };
+                self.report(&path, format!("there is no requirement `{id}`"), hint);
+            }
+        }
+    }
+
+    fn world(&mut self) {
+        let world = &self.file.world;
+        let sizes = world.size.as_slice();
+        self.distinct(way!["world", "size"], sizes);
+        for (index, size) in sizes.iter().enumerate() {
+            if *size == 0 {
+                self.report(
+                    way!["world", "size", index],
+                    "a world of 0 ranks",
+                    "at least 1",
+                );
+            } else if *size > MAX_WORLD {
+                let message = format!("a world of {size} ranks");
+                self.report(
+                    way!["world", "size", index],
+                    message,
+                    format!("at most {MAX_WORLD}"),
+                );
+            }
+        }
+        self.distinct(
+            way!["world", "init", "method"],
+            world.init.method.as_slice(),
+        );
+        let init = &world.init;
+        if let Some(values) = &init.device_id {
+            self.distinct(way!["world", "init", "device_id"], values.as_slice());
+        }
+        if let Some(values) = &init.set_device {
+            self.distinct(way!["world", "init", "set_device"], values.as_slice());
+        }
+        if let Some(values) = &init.cpu_backend {
+            self.distinct(way!["world", "init", "cpu_backend"], values.as_slice());
+        }
+        if let Some(platforms) = &world.platform {
+            self.names(
+                way!["world", "platform"],
+                platforms.as_slice(),
+                "platform",
+                is_name,
+            );
+        }
+        if let Some(backends) = &world.backend {
+            self.names(
+                way!["world", "backend"],
+                backends.as_slice(),
+                "backend",
+                is_name,
+            );
+        }
+        for (field, seconds) in [
+            ("timeout_s", world.timeout_s),
+            ("deadline_s", world.deadline_s),
+        ] {
+            if !seconds.is_finite() || seconds <= 0.0 {
+                let message = format!("`{field}` is {seconds}");
+                self.report(way!["world", field], message, "seconds, more than 0");
+            }
+        }
+        for name in world.env.keys() {
+            let path = way!["world", "env", name.as_str()];
+            if !is_env_name(name) {
+                let hint = "letters, digits and `_`, not beginning with a digit";
+                self.report_key(path, format!("`{name}` is not a variable's name"), hint);
+            } else if HARNESS_ENV.contains(&name.as_str()) || name.starts_with("ALLRANKS_") {
+                let hint = "leave it out; `world.init` says how ranks find each other";
+                self.report_key(
+                    path,
+                    format!("`{name}` is set by the harness for every rank"),
+                    hint,
+                );
+            }
+        }
+    }
+
+    fn names(
+        &mut self,
+        path: &[Segment],
+        names: &[String],
+        noun: &str,
+        is_right: fn(&str) -> bool,
+    ) {
+        self.distinct(path, names);
+        for (index, name) in names.iter().enumerate() {
+            if !is_right(name) {
+                let mut path = path.to_vec();
+                path.push(index.into());
+                let hint = "lower-case letters, digits, `_` and `-`";
+                self.report(&path, format!("`{name}` is not a {noun}'s name"), hint);
+            }
+        }
+    }
+
+    fn groups(&mut self) {
+        for (name, group) in &self.file.groups.0 {
+            let path = way!["groups", name.as_str()];
+            if name == "world" {
+                let hint = "`world` is the group of all ranks; it is always there";
+                self.report_key(path, "a group cannot be named `world`", hint);
+            } else if !is_name(name) {
+                let hint = "lower-case letters, digits, `_` and `-`";
+                self.report_key(path, format!("`{name}` is not a group's name"), hint);
+            }
+            if let Some(backend) = &group.backend
+                && !is_backend_pattern(backend)
+            {
+                let hint = "a name, or pairs: `gloo`, `cpu:gloo,{device}:{backend}`";
+                let path = way!["groups", name.as_str(), "backend"];
+                self.report(path, format!("`{backend}` is not a backend"), hint);
+            }
+            match &group.along {
+                Some(along) => self.along(name, group, along.as_slice()),
+                None if group.ranks == Members::Each(Vec::new()) => {
+                    let path = way!["groups", name.as_str()];
+                    let hint = "say who is in it: `ranks: all`, or `along:` an axis of the layout";
+                    self.report_key(path, "`ranks` is missing", hint);
+                }
+                None => self.members(name, group),
+            }
+        }
+    }
+
+    fn layout(&mut self) {
+        let Some(layout) = &self.file.layout else {
+            return;
+        };
+        let axes: Vec<String> = layout.axes().map(str::to_owned).collect();
+        for axis in &axes {
+            if !is_name(axis) || axes.iter().filter(|other| *other == axis).count() > 1 {
+                let message = format!("`{axis}` is no axis, or one twice");
+                let hint = "names joined by `-`, each once: `tp-pp-dp`";
+                self.report(way!["layout", "order"], message, hint);
+                return;
+            }
+        }
+        for (axis, degree) in &layout.degrees {
+            if !axes.contains(axis) || *degree == 0 {
+                let hint = format!("the order has {}; a degree is at least 1", axes.join(", "));
+                let message = format!("`{axis}: {degree}` is no degree of this layout");
+                let path = way!["layout", "degrees", axis.as_str()];
+                self.report(path, message, hint);
+                return;
+            }
+        }
+        let size = layout.size();
+        if self.sizes().iter().any(|world| world.0 != size) {
+            let message = format!("the degrees make {size} ranks");
+            let hint = format!("`world: {{size: {size}}}`");
+            self.report_key(way!["layout", "degrees"], message, hint);
+        }
+    }
+
+    fn along(&mut self, name: &str, group: &GroupSpec, along: &[String]) {
+        let path = way!["groups", name, "along"];
+        self.distinct(path, along);
+        let Some(layout) = &self.file.layout else {
+            let hint = "give the case a `layout:` with `order` and `degrees`";
+            self.report_key(path, "a group along axes, and no layout", hint);
+            return;
+        };
+        let unknown = along
+            .iter()
+            .find(|axis| !layout.axes().any(|known| known == axis.as_str()));
+        if let Some(axis) = unknown {
+            let message = format!("the layout has no axis `{axis}`");
+            self.report(path, message, format!("its order is `{}`", layout.order));
+        }
+        if group.split {
+            let hint = "leave `split` out";
+            self.report_key(path, "groups along axes are made by new_group", hint);
+        }
+    }
+
+    fn expect(&mut self) {
+        for (index, expected) in self.file.expect.iter().enumerate() {
+            let Some(fail) = &expected.fail else {
+                continue;
+            };
+            let path = way!["expect", index, "fail", "at"];
+            self.distinct(path, fail.at.as_slice());
+            for at in fail.at.as_slice() {
+                match group_of(at) {
+                    None => {
+                        let message = format!("`{at}` is no place where a scenario can fail");
+                        self.report(path, message, "`group NAME`: where the group is made");
+                    }
+                    Some(name) if !self.file.groups.0.iter().any(|(known, _)| known == name) => {
+                        let message = format!("there is no group `{name}`");
+                        self.report(path, message, "`groups:` of the case names them");
+                    }
+                    Some(_) => {}
+                }
+            }
+            if let Err(error) = Regex::new(&fail.error) {
+                let path = way!["expect", index, "fail", "error"];
+                let message = format!("`{}` is not a regular expression", fail.error);
+                self.report(path, message, error.to_string());
+            }
+        }
+    }
+
+    fn members(&mut self, name: &str, group: &GroupSpec) {
+        let sizes = self.sizes();
+        if let Members::List(ranks) = &group.ranks {
+            let smallest = sizes.iter().min().copied().unwrap_or(WorldSize(1));
+            for (index, rank) in ranks.iter().enumerate() {
+                let path = way!["groups", name, "ranks", index];
+                if ranks[..index].contains(rank) {
+                    let message = format!("rank {rank} is in the group twice");
+                    self.report(path, message, "a rank is a member once");
+                } else if *rank >= smallest.0 {
+                    let message = format!("there is no rank {rank} in a world of {smallest}");
+                    let hint = format!(
+                        "raise `world.size` to {} or more, or use a rule such as `even`",
+                        rank + 1
+                    );
+                    self.report(path, message, hint);
+                }
+            }
+        } else if sizes
+            .iter()
+            .all(|size| group.ranks.in_world(*size).is_empty())
+        {
+            let message = format!("the group `{name}` has no member in any world of the case");
+            self.report(way!["groups", name, "ranks"], message, "raise `world.size`");
+        }
+    }
+
+    /// World sizes of the case that are sizes at all.
+    pub(super) fn sizes(&self) -> Vec<WorldSize> {
+        let sizes = self.file.world.size.as_slice().iter().copied();
+        sizes
+            .filter(|size| (1..=MAX_WORLD).contains(size))
+            .map(WorldSize)
+            .collect()
+    }
+
+    fn steps(&mut self) {
+        if let Some(program) = &self.file.program {
+            let folder = self.place.folder();
+            ProgramChecker {
+                program,
+                folder,
+                checker: self,
+            }
+            .check();
+        } else if !self.document.keys(way![]).contains(&"steps") {
+            let hint = "say what ranks do, `steps:`, or which program they run, `program:`";
+            self.report_key(way![], "neither `steps` nor `program`", hint);
+        } else if self.file.steps.is_empty() {
+            self.report(
+                way!["steps"],
+                "no steps",
+                "a case makes at least one check: `- all_reduce: {}`",
+            );
+        }
+        for (index, step) in self.file.steps.iter().enumerate() {
+            match step {
+                Step::Sweep(step) => StepChecker {
+                    index,
+                    step,
+                    checker: self,
+                }
+                .check(),
+                Step::Script(script) => ScriptChecker {
+                    index,
+                    script,
+                    checker: self,
+                }
+                .check(),
+                Step::Random(random) => RandomChecker {
+                    index,
+                    random,
+                    checker: self,
+                }
+                .check(),
+            }
+        }
+    }
+}
+
+/// Lower-case words with `/` between them.
+fn is_case_id(id: &CaseId) -> bool {
+    id.as_str().split('/').all(is_name)
+}
+
+/// A lower-case word: letters, digits, `_` and `-`, beginning with a letter or a digit.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+
+/// What `backend=` takes: a name, or `device:name` pairs.
+pub(crate) fn is_backend_string(text: &str) -> bool {
+    text.split(',').all(|part| match part.split_once(':') {
+        Some((device, backend)) => is_name(device) && is_name(backend),
+        None => is_name(part),
+    })
+}
+
+/// The same for a group of a case, where `{device}` and `{backend}` stand for those of the scenario.
+fn is_backend_pattern(text: &str) -> bool {
+    is_backend_string(&filled(text, "device", "backend"))
+}
+
+/// A group's backend string with the scenario's device type and backend.
+pub(crate) fn filled(pattern: &str, device: &str, backend: &str) -> String {
+    pattern
+        .replace("{device}", device)
+        .replace("{backend}", backend)
+}
+
+/// What an environment variable may be called.
+pub(crate) fn is_env_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

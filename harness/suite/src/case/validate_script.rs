@@ -1,0 +1,177 @@
+//! What a script may not say although its shape is right.
+
+use regex::Regex;
+
+use super::script::{MoveSpec, SCRIPT, ScriptSpec, Verb};
+use super::validate::{Checker, is_name};
+use allranks_yaml::{Segment, way};
+
+/// The most turns of a loop.
+const MAX_TIMES: u32 = 2_000;
+/// The longest sleep or pause, milliseconds: a script that waits longer is a script that guesses.
+const MAX_MS: u64 = 30_000;
+
+/// Checks one script.
+pub(super) struct ScriptChecker<'c, 'a> {
+    pub index: usize,
+    pub script: &'c ScriptSpec,
+    pub checker: &'c mut Checker<'a>,
+}
+
+impl ScriptChecker<'_, '_> {
+    pub(super) fn check(&mut self) {
+        let script = self.script;
+        let path = way!["steps", self.index, SCRIPT];
+        if !is_name(&script.name) {
+            let mut path = path.to_vec();
+            path.push("name".into());
+            let hint = "lower-case letters, digits, `_` and `-`";
+            self.checker.report(
+                &path,
+                format!("`{}` is not a script's name", script.name),
+                hint,
+            );
+        }
+        if script.moves.is_empty() {
+            self.checker.report_key(
+                path,
+                "a script without moves",
+                "say what the ranks do in `moves:`",
+            );
+        }
+        let mut covers = path.to_vec();
+        covers.push("covers".into());
+        self.checker.covers(&covers, &script.covers);
+        if script.covers.is_empty() && self.checker.file.covers.is_empty() {
+            let hint = "name a requirement in `covers:`, here or for the whole case";
+            self.checker
+                .report_key(path, "a step that covers no requirement", hint);
+        }
+        let mut moves = path.to_vec();
+        moves.push("moves".into());
+        self.moves(&moves, &script.moves, Inside::Script);
+    }
+
+    fn moves(&mut self, path: &[Segment], moves: &[MoveSpec], inside: Inside) {
+        for (index, one) in moves.iter().enumerate() {
+            let mut path = path.to_vec();
+            path.push(index.into());
+            self.one(&path, one, inside);
+        }
+    }
+
+    fn one(&mut self, path: &[Segment], one: &MoveSpec, inside: Inside) {
+        let below = |rest: &[&str]| {
+            let mut path = path.to_vec();
+            path.extend(rest.iter().map(|key| Segment::from(*key)));
+            path
+        };
+        let name = one.verb.name();
+        if let Some(expect) = &one.expect {
+            let patterns = expect.raises.as_ref().map_or(&[][..], |all| all.as_slice());
+            for pattern in patterns {
+                if let Err(error) = Regex::new(pattern) {
+                    let message = format!("`{pattern}` is not a regular expression");
+                    let hint = error
+                        .to_string()
+                        .lines()
+                        .last()
+                        .unwrap_or_default()
+                        .to_owned();
+                    self.checker
+                        .report(&below(&["expect", "raises"]), message, hint);
+                }
+            }
+            if expect.either && (expect.raises.is_some() || expect.somewhere) {
+                let hint = "`either` says that it may raise or return; leave one out";
+                self.checker.report(
+                    &below(&["expect", "either"]),
+                    "`either` beside `raises`",
+                    hint,
+                );
+            }
+            if expect.somewhere && expect.raises.is_none() {
+                let hint = "say what is raised: `raises: \".\"`";
+                self.checker.report(
+                    &below(&["expect", "somewhere"]),
+                    "`somewhere` without `raises`",
+                    hint,
+                );
+            }
+        }
+        match &one.verb {
+            Verb::Issue(None, _) if self.script.over.is_empty() => {
+                let hint = "name the ops in `over:`";
+                self.checker
+                    .report_key(&below(&[name]), "`it` stands for nothing", hint);
+            }
+            Verb::Send(side) | Verb::Recv(side) | Verb::Isend(side) | Verb::Irecv(side) => {
+                let known = self
+                    .script
+                    .messages
+                    .0
+                    .iter()
+                    .any(|(name, _)| *name == side.message);
+                if !known {
+                    let message = format!("there is no message `{}`", side.message);
+                    let hint = "describe it in the script's `messages:`";
+                    self.checker
+                        .report(&below(&[name, "message"]), message, hint);
+                }
+            }
+            Verb::Sleep(time) | Verb::Pause(time) if time.ms > MAX_MS => {
+                let hint = format!("at most {MAX_MS}");
+                self.checker
+                    .report(&below(&[name, "ms"]), format!("{} ms", time.ms), hint);
+            }
+            Verb::Repeat(repeat) => {
+                if !(1..=MAX_TIMES).contains(&repeat.times) {
+                    let hint = format!("1 to {MAX_TIMES}");
+                    self.checker.report(
+                        &below(&[name, "times"]),
+                        format!("{} times", repeat.times),
+                        hint,
+                    );
+                }
+                self.moves(&below(&[name, "moves"]), &repeat.moves, inside);
+            }
+            Verb::Together(together) => {
+                if inside == Inside::Thread {
+                    let hint = "threads do not start threads";
+                    self.checker
+                        .report_key(&below(&[name]), "`together` inside `together`", hint);
+                }
+                for (index, thread) in together.threads.iter().enumerate() {
+                    let mut path = below(&[name, "threads"]);
+                    path.push(index.into());
+                    self.moves(&path, thread, Inside::Thread);
+                }
+            }
+            Verb::Hold(_)
+            | Verb::Mark(_)
+            | Verb::Pause(_)
+            | Verb::Freeze(_)
+            | Verb::Die(_)
+            | Verb::Exit(_)
+                if inside == Inside::Thread =>
+            {
+                let hint = "what a whole rank does stands outside of `together`";
+                self.checker
+                    .report_key(&below(&[name]), format!("`{name}` on a thread"), hint);
+            }
+            _ => {}
+        }
+        if inside == Inside::Thread && one.on.is_some() {
+            let hint = "write `on` beside `together`";
+            self.checker
+                .report(&below(&["on"]), "`on` inside a thread", hint);
+        }
+    }
+}
+
+/// Where a move stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Script,
+    Thread,
+}

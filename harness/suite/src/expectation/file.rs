@@ -1,0 +1,336 @@
+//! The files of expectations: lists of entries, read strictly.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+use crate::case::{OneOrMany, is_name};
+use crate::expectation::{Entry, Expectations, Match, Size};
+use crate::platform::yaml_files;
+use allranks_model::outcome::Outcome;
+use allranks_yaml as yaml;
+use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way};
+
+/// An entry as written.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(rename = "match")]
+    matches: Match,
+    #[serde(default)]
+    when: When,
+    outcome: OneOrMany<Outcome>,
+    #[serde(default)]
+    class: Option<String>,
+    #[serde(default)]
+    message: Option<String>,
+    reason: String,
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    local: bool,
+    #[serde(default)]
+    waived: bool,
+    #[serde(default)]
+    intermittent: bool,
+}
+
+/// Conditions.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct When {
+    torch: Option<String>,
+}
+
+impl Expectations {
+    /// Loads files and folders of them, in the order given, those of a folder by name.
+    ///
+    /// # Errors
+    /// Everything wrong with any of them.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, Vec<Diagnostic>> {
+        let mut all = Self::default();
+        let mut problems = Vec::new();
+        for path in paths {
+            let files = match yaml_files(path) {
+                Ok(files) => files,
+                Err(error) => {
+                    let message = format!("there is no such file of expectations: {error}");
+                    problems.push(Diagnostic::of_file(&path.display().to_string(), message));
+                    continue;
+                }
+            };
+            for file in files {
+                let source = Source::read(&file);
+                match source.and_then(Self::parse) {
+                    Ok(found) => all.entries.extend(found.entries),
+                    Err(found) => problems.extend(found),
+                }
+            }
+        }
+        if problems.is_empty() {
+            Ok(all)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Parses the text of such a file.
+    ///
+    /// # Errors
+    /// Everything wrong with it.
+    pub fn parse(source: Source) -> Result<Self, Vec<Diagnostic>> {
+        let (list, document): (Vec<Written>, _) = yaml::decode(source)?;
+        let mut checker = Checker {
+            document: &document,
+            problems: Vec::new(),
+        };
+        let mut entries = Vec::new();
+        for (index, written) in list.into_iter().enumerate() {
+            entries.extend(checker.entry(index, written));
+        }
+        let mut problems = checker.problems;
+        if problems.is_empty() {
+            return Ok(Self { entries });
+        }
+        problems.sort_by_key(|problem| (problem.line, problem.column));
+        Err(problems)
+    }
+}
+
+struct Checker<'a> {
+    document: &'a Document,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn report(&mut self, path: &[Segment], message: impl Into<String>, hint: &str) {
+        let problem = self.document.problem(path, Focus::Value, message);
+        self.problems.push(problem.hint(hint));
+    }
+
+    fn entry(&mut self, index: usize, written: Written) -> Option<Entry> {
+        let before = self.problems.len();
+        let outcomes = written.outcome.as_slice();
+        for (item, outcome) in outcomes.iter().enumerate() {
+            let path = way![index, "outcome", item];
+            match outcome {
+                Outcome::Mismatch
+                | Outcome::Error
+                | Outcome::Hang
+                | Outcome::Crash
+                | Outcome::InitFailed
+                | Outcome::Unsupported => {}
+                Outcome::Pass => self.report(
+                    path,
+                    "a pass needs no entry",
+                    "leave the entry out, or say `intermittent: true` beside the failure",
+                ),
+                Outcome::HarnessError | Outcome::NotRun => {
+                    let message = format!("`{outcome}` says nothing about a backend");
+                    self.report(
+                        path,
+                        message,
+                        "one of mismatch, error, hang, crash, init-failed, unsupported",
+                    );
+                }
+            }
+            if outcomes[..item].contains(outcome) {
+                self.report(path, "an outcome is given twice", "leave one out");
+            }
+        }
+        if outcomes.contains(&Outcome::InitFailed) {
+            self.about_init(index, &written);
+        }
+        if written.class.is_some() && !outcomes.contains(&Outcome::Mismatch) {
+            self.report(
+                way![index, "class"],
+                "only a mismatch has a class",
+                "pin the text with `message:`",
+            );
+        }
+        if written.class.as_ref().is_some_and(|class| !is_name(class)) {
+            self.report(
+                way![index, "class"],
+                "not a class of mismatch",
+                "as in the report: `avg-divided-twice`",
+            );
+        }
+        if written
+            .message
+            .as_ref()
+            .is_some_and(|message| message.trim().is_empty())
+        {
+            self.report(
+                way![index, "message"],
+                "an empty message pins nothing",
+                "a part of the summary, or leave it out",
+            );
+        }
+        self.narrow(index, &written.matches);
+        self.sizes(index, &written.matches);
+        if written.reason.trim().is_empty() {
+            self.report(
+                way![index, "reason"],
+                "no reason",
+                "one sentence: what is wrong, and where",
+            );
+        }
+        match (&written.url, written.local) {
+            (Some(url), false) if !is_url(url) => {
+                self.report(
+                    way![index, "url"],
+                    "not a public link",
+                    "it begins with `https://`",
+                );
+            }
+            (Some(_), false) | (None, true) => {}
+            (Some(_), true) => {
+                self.report(
+                    way![index, "local"],
+                    "`local` although there is a link",
+                    "leave `local` out",
+                );
+            }
+            (None, false) => {
+                let hint = "give the issue's `url:`, or `local: true` and in `reason:` why there is none yet";
+                self.report(way![index], "an expectation without a public issue", hint);
+            }
+        }
+        let torch = match written.when.torch.as_deref().map(semver::VersionReq::parse) {
+            None => None,
+            Some(Ok(wanted)) => Some(wanted),
+            Some(Err(_)) => {
+                self.report(
+                    way![index, "when", "torch"],
+                    "not a version requirement",
+                    "such as \">=2.9\" or \">=2.4, <2.9\"",
+                );
+                None
+            }
+        };
+        if self.problems.len() > before {
+            return None;
+        }
+        Some(Entry {
+            at: format!(
+                "{}:{}",
+                self.document.source().path,
+                self.document.line(way![index])
+            ),
+            outcomes: outcomes.to_vec(),
+            torch,
+            matches: written.matches,
+            class: written.class,
+            message: written.message,
+            reason: written.reason,
+            url: written.url,
+            waived: written.waived,
+            intermittent: written.intermittent,
+        })
+    }
+
+    /// An entry for a whole backend would hide everything.
+    fn narrow(&mut self, index: usize, matches: &Match) {
+        let rest = Match {
+            platform: None,
+            backend: None,
+            ..matches.clone()
+        };
+        if rest == Match::default() {
+            let hint = "name at least a case or an op";
+            self.report(
+                way![index, "match"],
+                "an entry that matches every check",
+                hint,
+            );
+        }
+    }
+
+    /// A world that does not initialise has no op, and nothing else becomes of it.
+    fn about_init(&mut self, index: usize, written: &Written) {
+        let matches = &written.matches;
+        let of_the_world = Match {
+            platform: matches.platform.clone(),
+            backend: matches.backend.clone(),
+            case: matches.case.clone(),
+            world_size: matches.world_size.clone(),
+            device_id: matches.device_id.clone(),
+            ..Match::default()
+        };
+        if *matches != of_the_world {
+            self.report(
+                way![index, "match"],
+                "`init-failed` is said of a whole world",
+                "of platform, backend, case, world_size and device_id alone",
+            );
+        }
+        if written.outcome.as_slice().len() > 1 {
+            self.report(
+                way![index, "outcome"],
+                "`init-failed` stands alone",
+                "what becomes of checks when the world does initialise: an entry of its own",
+            );
+        }
+    }
+
+    fn sizes(&mut self, index: usize, matches: &Match) {
+        for (field, sizes) in [
+            ("world_size", &matches.world_size),
+            ("group_size", &matches.group_size),
+        ] {
+            for (item, size) in sizes.iter().flat_map(OneOrMany::as_slice).enumerate() {
+                if *size == Size::Scalar {
+                    self.report(
+                        way![index, "match", field, item],
+                        "a number of ranks is not `scalar`",
+                        "4, \"2..8\" or \"2..\"",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn is_url(url: &str) -> bool {
+    url.strip_prefix("https://")
+        .is_some_and(|rest| rest.contains('.') && !rest.contains(char::is_whitespace))
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Word;
+
+        impl Visitor<'_> for Word {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size: 33, \"2..8\", \"2..\" or scalar")
+            }
+
+            fn visit_u64<E: de::Error>(self, size: u64) -> Result<Size, E> {
+                Ok(Size::Between(size, size))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+                parse_size(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Word)
+    }
+}
+
+fn parse_size(text: &str) -> Option<Size> {
+    if text == "scalar" {
+        return Some(Size::Scalar);
+    }
+    let (from, to) = text.split_once("..")?;
+    let from = from.parse().ok()?;
+    let to = if to.is_empty() {
+        u64::MAX
+    } else {
+        to.parse().ok()?
+    };
+    (from <= to).then_some(Size::Between(from, to))
+}

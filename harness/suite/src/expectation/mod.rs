@@ -1,0 +1,12 @@
+//! Expectations files: known failures, each pinned with a public link, and the verdict that an outcome has against them.
+//!
+//! In: an outcome, what the platform file declares, and the entries. Out: a verdict and its reason.
+
+mod entry;
+mod file;
+mod judgement;
+mod verdict;
+
+pub use entry::{Entry, Expectations, Match, Point, Size};
+pub use judgement::Judgement;
+pub use verdict::NO_WORLD;

@@ -1,0 +1,303 @@
+//! From an outcome to a verdict.
+
+use crate::expectation::Entry;
+use allranks_model::capability::Declared;
+use allranks_model::outcome::{Outcome, Verdict};
+
+/// Why checks are not run whose world did not initialise.
+pub const NO_WORLD: &str = "its world did not initialise";
+
+/// What an outcome means, and one line why where that is not plain from the outcome.
+///
+/// | outcome | declared | no entry | entry pins it | entry pins something else |
+/// |---|---|---|---|---|
+/// | pass | supported | expected | | unexpected pass (¹) |
+/// | pass | unsupported | unexpected pass | | unexpected pass (¹) |
+/// | unsupported | unsupported | expected | expected | unexpected pass (¹) |
+/// | unsupported | supported | regression | known failure (²) | regression |
+/// | mismatch, error, hang, crash, init failed | either | regression | known failure (²) | regression |
+/// | harness error | either | regression | regression | regression |
+/// | not run | either | not run | not run (³) | not run |
+///
+/// (¹) expected, if the entry is `intermittent`: it says that the failure comes and goes.
+/// (²) waived, if the entry is a waiver.
+/// (³) known failure, if the entry says that the world does not initialise, and that is why.
+#[must_use]
+pub fn judge(
+    outcome: Outcome,
+    class: Option<&str>,
+    summary: &str,
+    entry: Option<&Entry>,
+    declared: &Declared,
+) -> (Verdict, Option<String>) {
+    let plain = |verdict| (verdict, None);
+    let because = |verdict, reason: &str| (verdict, Some(reason.to_owned()));
+    match outcome {
+        Outcome::NotRun => match entry {
+            Some(entry) if entry.is_about_init() && summary == NO_WORLD => {
+                because(Verdict::KnownFailure, &entry.reason)
+            }
+            Some(_) | None => plain(Verdict::NotRun),
+        },
+        // Nothing excuses the harness: an expectation is about a backend.
+        Outcome::HarnessError => because(
+            Verdict::Regression,
+            "the harness or the machine failed, not the backend",
+        ),
+        Outcome::Pass => match (entry, declared) {
+            (None, Declared::Supported) => plain(Verdict::Expected),
+            (None, Declared::Unsupported(what)) => {
+                let reason = format!("it works, although {what}: declare it");
+                (Verdict::UnexpectedPass, Some(reason))
+            }
+            (Some(entry), Declared::Supported | Declared::Unsupported(_)) => as_it_should_be(entry),
+        },
+        Outcome::Unsupported => match (entry, declared) {
+            (None, Declared::Unsupported(_)) => plain(Verdict::Expected),
+            (None, Declared::Supported) => because(
+                Verdict::Regression,
+                "refused, although it is declared as supported",
+            ),
+            (Some(entry), Declared::Unsupported(_)) if entry.outcomes.contains(&outcome) => {
+                plain(Verdict::Expected)
+            }
+            (Some(entry), Declared::Unsupported(_)) => as_it_should_be(entry),
+            (Some(entry), Declared::Supported) => failure(outcome, class, summary, entry),
+        },
+        Outcome::Mismatch
+        | Outcome::Error
+        | Outcome::Hang
+        | Outcome::Crash
+        | Outcome::InitFailed => match entry {
+            None => plain(Verdict::Regression),
+            Some(entry) => failure(outcome, class, summary, entry),
+        },
+    }
+}
+
+/// Something is as it should be, and an entry says it is not.
+fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
+    if entry.intermittent {
+        let reason = format!("this time; {} says that it fails now and then", entry.at);
+        return (Verdict::Expected, Some(reason));
+    }
+    let reason = format!("{} says that it fails: remove the entry", entry.at);
+    (Verdict::UnexpectedPass, Some(reason))
+}
+
+/// A failure with an entry: known if it is exactly the one the entry describes.
+fn failure(
+    outcome: Outcome,
+    class: Option<&str>,
+    summary: &str,
+    entry: &Entry,
+) -> (Verdict, Option<String>) {
+    match difference(outcome, class, summary, entry) {
+        Some(difference) => {
+            let reason = format!("not the failure that {} describes: {difference}", entry.at);
+            (Verdict::Regression, Some(reason))
+        }
+        None if entry.waived => (Verdict::Waived, Some(entry.reason.clone())),
+        None => (Verdict::KnownFailure, Some(entry.reason.clone())),
+    }
+}
+
+/// How a failure differs from what an entry pins.
+fn difference(
+    outcome: Outcome,
+    class: Option<&str>,
+    summary: &str,
+    entry: &Entry,
+) -> Option<String> {
+    if !entry.outcomes.contains(&outcome) {
+        let pinned: Vec<_> = entry
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.name())
+            .collect();
+        return Some(format!(
+            "it pins {}, and this is {outcome}",
+            pinned.join(" or ")
+        ));
+    }
+    if let Some(pinned) = entry
+        .class
+        .as_deref()
+        .filter(|_| outcome == Outcome::Mismatch)
+        && class != Some(pinned)
+    {
+        let class = class.unwrap_or("of no class");
+        return Some(format!("it pins class {pinned}, and this is {class}"));
+    }
+    match &entry.message {
+        Some(pinned) if !summary.contains(pinned.as_str()) => {
+            Some(format!("it pins the text `{pinned}`"))
+        }
+        Some(_) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expectation::Expectations;
+    use allranks_yaml::Source;
+
+    const ALL: [Outcome; 9] = [
+        Outcome::Pass,
+        Outcome::Mismatch,
+        Outcome::Error,
+        Outcome::Hang,
+        Outcome::Crash,
+        Outcome::InitFailed,
+        Outcome::Unsupported,
+        Outcome::HarnessError,
+        Outcome::NotRun,
+    ];
+
+    fn entry(fields: &str) -> Entry {
+        let text = format!(
+            "- {{match: {{op: barrier}}, reason: known., url: \"https://example.org/1\", {fields}}}"
+        );
+        let found = Expectations::parse(Source::new("e.yaml", text));
+        let found = found.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        found.iter().next().unwrap().clone()
+    }
+
+    fn unsupported() -> Declared {
+        Declared::Unsupported("gloo does not declare all_to_all".to_owned())
+    }
+
+    fn verdict(outcome: Outcome, entry: Option<&Entry>, declared: &Declared) -> Verdict {
+        judge(outcome, None, "raised: Timed out", entry, declared).0
+    }
+
+    #[test]
+    fn without_an_entry_only_a_declared_pass_and_an_undeclared_refusal_are_expected() {
+        use Verdict::{Expected, NotRun, Regression, UnexpectedPass};
+        let supported = ALL.map(|outcome| verdict(outcome, None, &Declared::Supported));
+        assert_eq!(
+            supported,
+            [
+                Expected, Regression, Regression, Regression, Regression, Regression, Regression,
+                Regression, NotRun
+            ]
+        );
+        let undeclared = ALL.map(|outcome| verdict(outcome, None, &unsupported()));
+        assert_eq!(
+            undeclared,
+            [
+                UnexpectedPass,
+                Regression,
+                Regression,
+                Regression,
+                Regression,
+                Regression,
+                Expected,
+                Regression,
+                NotRun
+            ]
+        );
+    }
+
+    #[test]
+    fn an_entry_excuses_the_outcome_it_pins_and_no_other() {
+        use Verdict::{KnownFailure, NotRun, Regression, UnexpectedPass};
+        let entry = entry("outcome: [error, hang]");
+        let with_entry = ALL.map(|outcome| verdict(outcome, Some(&entry), &Declared::Supported));
+        assert_eq!(
+            with_entry,
+            [
+                UnexpectedPass,
+                Regression,
+                KnownFailure,
+                KnownFailure,
+                Regression,
+                Regression,
+                Regression,
+                Regression,
+                NotRun
+            ]
+        );
+        let undeclared = ALL.map(|outcome| verdict(outcome, Some(&entry), &unsupported()));
+        assert_eq!(
+            undeclared,
+            [
+                UnexpectedPass,
+                Regression,
+                KnownFailure,
+                KnownFailure,
+                Regression,
+                Regression,
+                UnexpectedPass,
+                Regression,
+                NotRun
+            ]
+        );
+    }
+
+    #[test]
+    fn class_and_text_are_pinned_too_and_the_reason_says_how_a_failure_differs() {
+        let classed = entry("outcome: mismatch, class: no-op");
+        let judged = |class| {
+            judge(
+                Outcome::Mismatch,
+                class,
+                "",
+                Some(&classed),
+                &Declared::Supported,
+            )
+        };
+        assert_eq!(
+            judged(Some("no-op")),
+            (Verdict::KnownFailure, Some("known.".to_owned()))
+        );
+        let (verdict, reason) = judged(Some("rank-dropped"));
+        assert_eq!(verdict, Verdict::Regression);
+        assert_eq!(
+            reason.unwrap(),
+            "not the failure that e.yaml:1 describes: it pins class no-op, and this is rank-dropped"
+        );
+        assert_eq!(judged(None).0, Verdict::Regression);
+
+        let text = entry("outcome: error, message: Timed out");
+        let judged = |summary| {
+            judge(
+                Outcome::Error,
+                None,
+                summary,
+                Some(&text),
+                &Declared::Supported,
+            )
+            .0
+        };
+        assert_eq!(judged("rank 1: Timed out waiting"), Verdict::KnownFailure);
+        assert_eq!(judged("rank 1: Connection reset"), Verdict::Regression);
+    }
+
+    #[test]
+    fn waivers_and_intermittent_failures() {
+        let waiver = entry("outcome: mismatch, waived: true");
+        assert_eq!(
+            verdict(Outcome::Mismatch, Some(&waiver), &Declared::Supported),
+            Verdict::Waived
+        );
+        assert_eq!(
+            verdict(Outcome::Pass, Some(&waiver), &Declared::Supported),
+            Verdict::UnexpectedPass
+        );
+        let now_and_then = entry("outcome: crash, intermittent: true");
+        assert_eq!(
+            verdict(Outcome::Pass, Some(&now_and_then), &Declared::Supported),
+            Verdict::Expected
+        );
+        assert_eq!(
+            verdict(Outcome::Crash, Some(&now_and_then), &Declared::Supported),
+            Verdict::KnownFailure
+        );
+        assert_eq!(
+            verdict(Outcome::Hang, Some(&now_and_then), &Declared::Supported),
+            Verdict::Regression
+        );
+    }
+}

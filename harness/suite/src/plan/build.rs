@@ -1,0 +1,519 @@
+//! Building the plan: cases × targets × world sizes × init recipes, narrowed by what the command line selects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::expand::{Place, expand};
+use super::program::checks as program_checks;
+use super::{Filter, Init, Scenario, Shard, groups};
+use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};
+use crate::platform::Platform;
+use allranks_model::launcher::Launcher;
+use allranks_model::names::{ScenarioId, WorldSize};
+use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
+
+/// A backend to be tested on a platform that was found.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The platform.
+    pub platform: Arc<Platform>,
+    /// A key of its `backends`.
+    pub backend: String,
+    /// Devices observed; none: worlds of any size fit (host).
+    pub devices: Option<u32>,
+}
+
+/// What the command line selects.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The profile, if one is used.
+    pub profile: Option<Profile>,
+    /// `--world-size`; empty: all.
+    pub world_sizes: Vec<u32>,
+    /// `--filter`; every one must match.
+    pub filters: Vec<Filter>,
+    /// `--shard I/N`.
+    pub shard: Option<Shard>,
+    /// `--launcher NAME`; none: every one that a case names.
+    pub launcher: Option<Launcher>,
+    /// `--driver`: programs only, or none of them; none: both kinds of cases.
+    pub programs: Option<bool>,
+}
+
+/// What will run, what was left out, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Scenarios, in order of cases, targets, sizes, recipes.
+    pub scenarios: Vec<Scenario>,
+    /// Points of sweeps that have no meaning.
+    pub left_out: Vec<LeftOut>,
+    /// Scenarios a target is too small for, with the reason; they are not-run, never passed.
+    pub too_large: Vec<(ScenarioId, String)>,
+}
+
+/// Points of one step's sweep that were left out for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where.
+    pub scenario: ScenarioId,
+    /// The step's number in the case.
+    pub step: usize,
+    /// Why.
+    pub reason: String,
+    /// How many points.
+    pub points: usize,
+}
+
+impl Plan {
+    /// Number of checks, frame checks included.
+    #[must_use]
+    pub fn check_count(&self) -> usize {
+        self.scenarios.iter().map(Scenario::check_count).sum()
+    }
+}
+
+/// Works out the plan, of all cases at once.
+#[must_use]
+pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> Plan {
+    let parts: Vec<Plan> = cases
+        .par_iter()
+        .filter(|case| {
+            let profile = selection.profile.as_ref();
+            let mut filters = selection.filters.iter();
+            profile.is_none_or(|profile| profile.includes(case))
+                && filters.all(|filter| filter.admits(&case.id))
+        })
+        .map(|case| plan_one(case, targets, selection))
+        .collect();
+    let mut plan = Plan::default();
+    for part in parts {
+        plan.scenarios.extend(part.scenarios);
+        plan.left_out.extend(part.left_out);
+        plan.too_large.extend(part.too_large);
+    }
+    plan
+}
+
+fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan {
+    let mut plan = Plan::default();
+    for target in targets.iter().filter(|target| wants(case, target)) {
+        for size in case.world.size.as_slice() {
+            let asked = selection.world_sizes.is_empty() || selection.world_sizes.contains(size);
+            let in_profile = selection
+                .profile
+                .as_ref()
+                .is_none_or(|profile| profile.has_size(*size));
+            if !asked || !in_profile {
+                continue;
+            }
+            for init in recipes(&case.world.init, target) {
+                for (launcher, init) in launched(case, init) {
+                    let how = How { init, launcher };
+                    add(&mut plan, case, target, WorldSize(*size), how, selection);
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// How a scenario's ranks come to be.
+struct How {
+    init: Init,
+    launcher: Launcher,
+}
+
+/// A recipe under each launcher of a case. One of several is named in the scenario's id and columns.
+fn launched(case: &Case, init: Init) -> Vec<(Launcher, Init)> {
+    let local = [Launcher::Local];
+    let launchers = case.program.as_ref();
+    let launchers = launchers.map_or(&local[..], |program| program.launcher.as_slice());
+    let named = |launcher: &Launcher| {
+        let mut init = init.clone();
+        if launchers.len() > 1 {
+            let name = launcher.name().to_owned();
+            init.swept.insert("launcher".to_owned(), name);
+        }
+        (*launcher, init)
+    };
+    launchers.iter().map(named).collect()
+}
+
+/// Why a scenario of the case is not what the command line asks for, if so.
+fn unasked(case: &Case, launcher: Launcher, selection: &Selection) -> Option<&'static str> {
+    let is_program = case.program.is_some();
+    match (selection.programs, selection.launcher) {
+        (Some(true), _) if !is_program => Some("only `program:` cases have the driver `program`"),
+        (Some(false), _) if is_program => Some("a `program:` case has a driver of its own"),
+        (_, Some(Launcher::Torchrun)) if !is_program => {
+            Some("only `program:` cases run under torchrun yet")
+        }
+        (_, Some(asked)) if asked != launcher => Some("its launcher is another one"),
+        _ => None,
+    }
+}
+
+fn wants(case: &Case, target: &Target) -> bool {
+    let platform = case.world.platform.as_ref();
+    let backend = case.world.backend.as_ref();
+    let has_device = is_on_device(&target.platform) || !case.world.on_device;
+    has_device
+        && platform.is_none_or(|names| names.as_slice().contains(&target.platform.name))
+        && backend.is_none_or(|names| names.as_slice().contains(&target.backend))
+}
+
+/// Whether the platform's tensors lie on a device.
+fn is_on_device(platform: &Platform) -> bool {
+    platform.device_type != "cpu"
+}
+
+/// The points of an init matrix that a target has.
+fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
+    let platform = &target.platform;
+    // A CPU cannot be bound to, and its world has a backend for its tensors as it is. What a platform file says of the
+    // string for init it says for good.
+    let on_device = is_on_device(platform);
+    let is_plain = platform.backends[&target.backend].init.is_none();
+    let usual = Recipe {
+        cpu_backend: match is_plain {
+            true => platform.recipe.cpu_backend,
+            false => CpuBackend::Absent,
+        },
+        set_device: match &platform.set_device {
+            Some(_) => platform.recipe.set_device,
+            None => SetDevice::Before,
+        },
+        device_id: platform.recipe.device_id,
+    };
+    let device_ids = named(&spec.device_id, &usual.device_id);
+    let set_devices = named(&spec.set_device, &usual.set_device);
+    let cpu_backends = named(&spec.cpu_backend, &usual.cpu_backend);
+    let mut recipes = Vec::new();
+    for method in spec.method.as_slice() {
+        for cpu_backend in cpu_backends {
+            for device_id in device_ids {
+                for set_device in set_devices {
+                    let there = (*device_id == DeviceId::Absent || on_device)
+                        && (*cpu_backend == CpuBackend::Absent || on_device && is_plain)
+                        && (*set_device == SetDevice::Before || platform.set_device.is_some());
+                    if there {
+                        recipes.push(Init {
+                            method: *method,
+                            device_id: *device_id,
+                            set_device: *set_device,
+                            cpu_backend: *cpu_backend,
+                            swept: BTreeMap::new(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    let swept = [
+        ("method", spec.method.as_slice().len()),
+        ("cpu_backend", cpu_backends.len()),
+        ("device_id", device_ids.len()),
+        ("set_device", set_devices.len()),
+    ];
+    for init in &mut recipes {
+        for (axis, _) in swept.iter().filter(|(_, values)| *values > 1) {
+            let value = match *axis {
+                "method" => init.method.name(),
+                "cpu_backend" => init.cpu_backend.name(),
+                "device_id" => init.device_id.name(),
+                _ => init.set_device.name(),
+            };
+            init.swept.insert((*axis).to_owned(), value.to_owned());
+        }
+    }
+    recipes
+}
+
+/// What a case names, or else what is usual.
+fn named<'a, T>(list: &'a Option<OneOrMany<T>>, usual: &'a T) -> &'a [T] {
+    list.as_ref()
+        .map_or(std::slice::from_ref(usual), OneOrMany::as_slice)
+}
+
+/// What a case expects to fail at a point of its matrix.
+fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option<Fail> {
+    fn has<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
+        list.as_ref()
+            .is_none_or(|list| list.as_slice().contains(value))
+    }
+    let fits = |when: &When| {
+        has(&when.platform, &target.platform.name)
+            && has(&when.backend, &target.backend)
+            && has(&when.size, &size.0)
+            && has(&when.device_id, &init.device_id)
+            && has(&when.set_device, &init.set_device)
+            && has(&when.cpu_backend, &init.cpu_backend)
+    };
+    let expected = case.expect.iter().find(|entry| fits(&entry.when))?;
+    expected.fail.clone()
+}
+
+fn add(
+    plan: &mut Plan,
+    case: &Arc<Case>,
+    target: &Target,
+    world_size: WorldSize,
+    how: How,
+    selection: &Selection,
+) {
+    let How { init, launcher } = how;
+    let recipe: String = init
+        .swept
+        .iter()
+        .map(|(axis, value)| format!(".{axis}-{value}"))
+        .collect();
+    let id = ScenarioId(format!(
+        "{}@{}.{}.ws{world_size}{recipe}",
+        case.id, target.platform.name, target.backend
+    ));
+    if selection.shard.is_some_and(|shard| !shard.owns(&id)) {
+        return;
+    }
+    let needed = target.platform.devices_for(world_size);
+    if let Some(devices) = target.devices
+        && devices < needed
+    {
+        plan.too_large
+            .push((id, format!("needs {needed} devices, found {devices}")));
+        return;
+    }
+    if case.program.is_some() && target.platform.ranks_per_device.get() > 1 {
+        let lack = "a program takes its local rank for its device's index, and ranks share devices";
+        plan.too_large.push((id, lack.to_owned()));
+        return;
+    }
+    if let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking()) {
+        plan.too_large.push((id, lack));
+        return;
+    }
+    let groups = groups(case, &target.platform, &target.backend, world_size);
+    let refused = refused(case, target, world_size, &init);
+    // What is never made has no checks.
+    let made: Vec<_> = groups
+        .iter()
+        .filter(|group| {
+            !refused
+                .as_ref()
+                .is_some_and(|fail: &Fail| fail.is_at(group))
+        })
+        .cloned()
+        .collect();
+    let place = Place {
+        case,
+        scenario: &id,
+        backend: &target.platform.backends[&target.backend],
+        platform: &target.platform,
+        groups: &made,
+    };
+    let (mut checks, mut left_out) = (Vec::new(), Vec::new());
+    let profile = selection.profile.as_ref();
+    let takes = |step: &StepSpec| profile.is_none_or(|profile| profile.takes(step.profile()));
+    if case.program.is_none() && !case.steps.iter().any(takes) {
+        return;
+    }
+    if let Some(program) = &case.program {
+        checks = program_checks(&place, program, launcher);
+    }
+    for (number, step) in case.steps.iter().enumerate() {
+        if takes(step) {
+            expand(&place, number, step, &mut checks, &mut left_out);
+        }
+    }
+    let scenario = Scenario {
+        id,
+        case: Arc::clone(case),
+        platform: Arc::clone(&target.platform),
+        backend: target.backend.clone(),
+        devices: target.devices,
+        world_size,
+        init,
+        launcher,
+        groups,
+        checks,
+        refused,
+    };
+    let Some(scenario) = narrow(scenario, &selection.filters) else {
+        return;
+    };
+    if let Some(reason) = unasked(case, launcher, selection) {
+        plan.left_out.push(LeftOut {
+            scenario: scenario.id.clone(),
+            step: 0,
+            reason: reason.to_owned(),
+            points: scenario.check_count(),
+        });
+        return;
+    }
+    plan.left_out.extend(left_out);
+    plan.scenarios.push(scenario);
+}
+
+/// Keeps the checks that every filter matches; a scenario stays if it, or one of its checks, matches.
+fn narrow(mut scenario: Scenario, filters: &[Filter]) -> Option<Scenario> {
+    if filters.is_empty() {
+        return Some(scenario);
+    }
+    let checks = std::mem::take(&mut scenario.checks);
+    let kept: Vec<_> = checks
+        .into_iter()
+        .filter(|check| {
+            filters
+                .iter()
+                .all(|filter| filter.matches(&scenario, Some(check)))
+        })
+        .collect();
+    let stays = !kept.is_empty() || filters.iter().all(|filter| filter.matches(&scenario, None));
+    scenario.checks = kept;
+    stays.then_some(scenario)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::plan::Check;
+
+    fn checkout(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(path)
+    }
+
+    /// The scenarios of a case of the repository on one of its platforms.
+    fn scenarios(case: &str, platform: &str) -> Vec<Scenario> {
+        let cases =
+            crate::case::load(&[checkout(case)]).unwrap_or_else(|found| panic!("{}", found[0]));
+        let folders = ["fixtures/platforms", "fixtures/sim/platforms"].map(checkout);
+        let platforms =
+            crate::platform::load(&folders).unwrap_or_else(|found| panic!("{}", found[0]));
+        let platform = platforms
+            .into_iter()
+            .find(|one| one.name == platform)
+            .unwrap();
+        let target = Target {
+            backend: platform.backends.keys().next().unwrap().clone(),
+            platform: Arc::new(platform),
+            devices: Some(8),
+        };
+        plan(&cases.cases, &[target], &Selection::default()).scenarios
+    }
+
+    #[test]
+    fn every_way_to_initialise_is_a_scenario_on_a_device_and_none_on_a_host() {
+        let ways = scenarios("cases/platforms/recipes.yaml", "simxpu");
+        assert_eq!(ways.len(), 18);
+        let last = ways.last().unwrap();
+        assert_eq!(
+            last.id.as_str(),
+            "platforms/recipes@simxpu.simxccl.ws4.cpu_backend-gloo.device_id-device.set_device-never"
+        );
+        assert_eq!(last.init_backend(), "cpu:gloo,simxpu:simxccl");
+        assert_eq!(ways[0].init_backend(), "simxccl");
+        assert!(scenarios("cases/platforms/recipes.yaml", "cpu").is_empty());
+    }
+
+    #[test]
+    fn a_world_that_does_not_say_how_is_initialised_as_the_platform_recommends() {
+        let file = checkout("fixtures/sim/platforms/simxpu.yaml");
+        let mut text = std::fs::read_to_string(&file).unwrap();
+        text.push_str("recipe: {device_id: device, set_device: after, cpu_backend: gloo}\n");
+        let text = text.replace("made_of: {platform: cpu, backend: gloo, except: [monitored_barrier, all_reduce_sparse]}", "supports: [{ops: barrier}]");
+        let source = allranks_yaml::Source::new("simxpu.yaml", &text);
+        let platform = crate::platform::parse(source, Path::new("")).unwrap();
+        let target = Target {
+            backend: "simxccl".to_owned(),
+            platform: Arc::new(platform),
+            devices: Some(8),
+        };
+        let planned = |init: &InitSpec, target: &Target| -> Vec<_> {
+            let ways = recipes(init, target).into_iter();
+            ways.map(|way| {
+                (
+                    way.device_id,
+                    way.set_device,
+                    way.cpu_backend,
+                    way.swept.len(),
+                )
+            })
+            .collect()
+        };
+        let recommended = (DeviceId::Device, SetDevice::After, CpuBackend::Gloo, 0);
+        assert_eq!(planned(&InitSpec::default(), &target), [recommended]);
+        // What the case names, it has.
+        let plain = InitSpec {
+            device_id: Some(OneOrMany::One(DeviceId::Absent)),
+            ..InitSpec::default()
+        };
+        let absent = (DeviceId::Absent, SetDevice::After, CpuBackend::Gloo, 0);
+        assert_eq!(planned(&plain, &target), [absent]);
+        // A backend's own string for init says what the host's tensors have.
+        let mut platform = Platform::clone(&target.platform);
+        platform.backends.get_mut("simxccl").unwrap().init = Some("simxpu:simxccl".to_owned());
+        let whole = Target {
+            platform: Arc::new(platform),
+            ..target
+        };
+        let said = (DeviceId::Device, SetDevice::After, CpuBackend::Absent, 0);
+        assert_eq!(planned(&InitSpec::default(), &whole), [said]);
+    }
+
+    #[test]
+    fn what_must_fail_has_no_checks_and_everything_else_has() {
+        let of_group = |scenario: &Scenario, name: &str| {
+            let named = |check: &&Check| check.group.name == name;
+            scenario.checks.iter().filter(named).count()
+        };
+        for scenario in scenarios("cases/platforms/pair.yaml", "simnpu") {
+            let bound = scenario.init.device_id == DeviceId::Device;
+            assert_eq!(scenario.refused.is_some(), bound);
+            for (group, refused) in [
+                ("gloo", bound),
+                ("cpu", bound),
+                ("both", false),
+                ("device", false),
+            ] {
+                let expected = if refused { 0 } else { 2 };
+                assert_eq!(of_group(&scenario, group), expected, "{group}");
+                let named = scenario
+                    .groups
+                    .iter()
+                    .find(|one| one.name == group)
+                    .unwrap();
+                assert_eq!(scenario.refuses(named), refused, "{group}");
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_lie_where_their_group_s_backend_is_for() {
+        let scenario = &scenarios("cases/platforms/pair.yaml", "simhpu")[0];
+        let on_host: Vec<_> = scenario
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), group.on_host))
+            .collect();
+        let expected = [
+            ("world", false),
+            ("gloo", true),
+            ("cpu", true),
+            ("both", true),
+            ("device", false),
+        ];
+        assert_eq!(on_host, expected);
+        assert_eq!(
+            scenario.groups[3].backend.as_deref(),
+            Some("cpu:gloo,simhpu:simhccl")
+        );
+        // On the host there is no other place.
+        let host = scenarios("cases/groups/side_backend.yaml", "cpu");
+        assert!(host[0].groups.iter().all(|group| !group.on_host));
+    }
+}

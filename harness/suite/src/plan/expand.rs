@@ -1,0 +1,812 @@
+//! From a step and a group to checks: works out each axis for the group's size, sweeps, and leaves out the points
+//! that have no meaning.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::random::sequence;
+use super::script::script;
+use super::sweep::points;
+use super::{Check, Hang, LeftOut, Scenario, Script, Sequence};
+use crate::case::{
+    Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
+    StepSpec, SweepSpec, filled,
+};
+use crate::platform::{Backend, Platform};
+use allranks_model::axes::{
+    Extent, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, Root,
+    RootBy, Splits, SplitsKind, TensorKind, Values,
+};
+use allranks_model::capability::Declared;
+use allranks_model::dtype::{DType, Kind, ReduceOp};
+use allranks_model::group::{Creation, Group};
+use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
+use allranks_model::op::Op;
+
+/// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
+/// one): nobody creates it and its steps have no checks.
+#[must_use]
+pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
+    let world = Group {
+        name: "world".to_owned(),
+        ranks: size.ranks().collect(),
+        backend: None,
+        on_host: false,
+        how: Creation::default(),
+    };
+    let on_device = platform.backends[backend].on_device(&platform.device_type);
+    let named = case.groups.iter().flat_map(|(name, spec)| {
+        let pattern = spec.backend.as_ref();
+        let own = pattern.map(|pattern| filled(pattern, &platform.device_type, on_device));
+        let copies = spec.count.unwrap_or(1);
+        (0..copies).map(move |copy| {
+            let given = spec.ranks.of_copy(size, copy);
+            // new_group numbers members by global rank, in whatever order they are given.
+            let mut ranks = given.clone();
+            ranks.sort_unstable();
+            let is_one = spec.count.is_none();
+            Group {
+                name: if is_one {
+                    name.clone()
+                } else {
+                    format!("{name}-{copy}")
+                },
+                ranks,
+                on_host: match spec.tensors {
+                    Some(On::Host) => platform.device_type != "cpu",
+                    Some(On::Device) => false,
+                    None => is_on_host(platform, own.as_deref()),
+                },
+                backend: own.clone(),
+                how: Creation {
+                    given,
+                    timeout_s: spec.timeout_s,
+                    local_sync: spec.local_sync,
+                    split: spec.split,
+                    family: (!is_one).then(|| name.clone()),
+                },
+            }
+        })
+    });
+    std::iter::once(world).chain(named).map(Arc::new).collect()
+}
+
+/// Whether the tensors of a group with this backend are the host's on a platform with a device: if it is for the CPU
+/// only, or none of the platform's.
+pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
+    let Some(backend) = backend else {
+        return false;
+    };
+    let device = platform.device_type.as_str();
+    let is_for_device = |part: &str| match part.split_once(':') {
+        Some((of, _)) => of == device,
+        None => platform.backends.contains_key(part),
+    };
+    device != "cpu" && !backend.split(',').any(is_for_device)
+}
+
+/// The values of every axis of one step for one group. Axes the step does not mention hold one neutral value.
+struct Axes {
+    dtype: Vec<DType>,
+    reduce: Vec<Option<ReduceOp>>,
+    extent: Vec<Extent>,
+    root: Vec<Option<u32>>,
+    by: Vec<RootBy>,
+    layout: Vec<Layout>,
+    layout_of: Vec<LayoutOf>,
+    tensor: Vec<TensorKind>,
+    joined: Vec<Joined>,
+    mode: Vec<Mode>,
+    placement: Vec<Placement>,
+    non_root: Vec<NonRoot>,
+    splits: Vec<Splits>,
+    pairs: Vec<Pairs>,
+    count: Vec<u32>,
+    tag: Vec<u32>,
+    object: Vec<ObjectKind>,
+    late: Vec<Option<u32>>,
+    values: Vec<Values>,
+    factor: Vec<Factor>,
+}
+
+impl Axes {
+    fn new(step: &SweepSpec, group_size: u64) -> Self {
+        let params = &step.params;
+        let op = step.op;
+        Self {
+            dtype: values(
+                &params.dtype,
+                if op.has_tensors() {
+                    DType::Float32
+                } else {
+                    DType::Uint8
+                },
+            ),
+            reduce: if op.reduces() {
+                values(&params.op, ReduceOp::Sum)
+                    .into_iter()
+                    .map(Some)
+                    .collect()
+            } else {
+                vec![None]
+            },
+            extent: extents(&values(&params.numel, Numel::Exact(33)), group_size),
+            root: if op.has_root() {
+                roots(&values(&params.root, RootSpec::GroupRank(0)), group_size)
+            } else {
+                vec![None]
+            },
+            by: values(&params.by, RootBy::Global),
+            layout: values(&params.layout, Layout::Contiguous),
+            layout_of: values(&params.layout_of, LayoutOf::All),
+            tensor: values(&params.tensor, TensorKind::Plain),
+            joined: values(&params.joined, Joined::Cat),
+            mode: values(&params.mode, Mode::Sync),
+            placement: values(&params.placement, Placement::OutOfPlace),
+            non_root: values(&params.non_root, NonRoot::Unspecified),
+            splits: values(&params.splits, SplitsSpec::Even)
+                .into_iter()
+                .map(|splits| match splits {
+                    SplitsSpec::Even => Splits::Even,
+                    SplitsSpec::Uneven => Splits::Uneven,
+                    SplitsSpec::WithZero => Splits::WithZero,
+                    SplitsSpec::AllZero => Splits::AllZero,
+                    SplitsSpec::Matrix(matrix) => Splits::Explicit(matrix),
+                })
+                .collect(),
+            pairs: values(&params.pairs, Pairs::Ring),
+            count: values(&params.count, if op.is_coalesced() { 3 } else { 1 }),
+            tag: values(&params.tag, 0),
+            object: values(&params.object, ObjectKind::Small),
+            late: if op.is_barrier() {
+                (0..group_size as u32).map(Some).collect()
+            } else {
+                vec![None]
+            },
+            values: values(&params.values, Values::Exact),
+            factor: values(&params.factor, Factor::Scalar),
+        }
+    }
+
+    fn lengths(&self) -> [usize; 20] {
+        [
+            self.dtype.len(),
+            self.reduce.len(),
+            self.extent.len(),
+            self.root.len(),
+            self.by.len(),
+            self.layout.len(),
+            self.layout_of.len(),
+            self.tensor.len(),
+            self.joined.len(),
+            self.mode.len(),
+            self.placement.len(),
+            self.non_root.len(),
+            self.splits.len(),
+            self.pairs.len(),
+            self.count.len(),
+            self.tag.len(),
+            self.object.len(),
+            self.late.len(),
+            self.values.len(),
+            self.factor.len(),
+        ]
+    }
+}
+
+fn values<T: Clone>(given: &Option<OneOrMany<T>>, neutral: T) -> Vec<T> {
+    given
+        .as_ref()
+        .map_or_else(|| vec![neutral], |values| values.as_slice().to_vec())
+}
+
+fn extents(numels: &[Numel], group_size: u64) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    for numel in numels {
+        match numel {
+            Numel::Scalar => extents.push(Extent::Scalar),
+            Numel::Exact(n) => extents.push(Extent::Flat(*n)),
+            Numel::Range(from, to) => extents.extend((*from..=*to).map(Extent::Flat)),
+            Numel::OfWorld { times, plus } => {
+                extents.extend(
+                    (times * group_size)
+                        .checked_add_signed(*plus)
+                        .map(Extent::Flat),
+                );
+            }
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    extents.retain(|extent| seen.insert(*extent));
+    extents
+}
+
+fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
+    let size = group_size as u32;
+    let mut roots: Vec<u32> = specs
+        .iter()
+        .flat_map(|spec| match spec {
+            RootSpec::All => 0..size,
+            RootSpec::Last => size - 1..size,
+            RootSpec::GroupRank(rank) => *rank..*rank + 1,
+        })
+        .collect();
+    roots.dedup();
+    roots.into_iter().map(Some).collect()
+}
+
+/// Where a step's checks belong.
+pub struct Place<'a> {
+    pub case: &'a Case,
+    pub scenario: &'a ScenarioId,
+    pub backend: &'a Backend,
+    pub platform: &'a Platform,
+    pub groups: &'a [Arc<Group>],
+}
+
+/// A step of a case, and what all its checks share.
+struct Step<'a> {
+    number: usize,
+    spec: &'a SweepSpec,
+    covers: Arc<[RequirementId]>,
+    at: Arc<str>,
+}
+
+impl<'a> Step<'a> {
+    fn new(place: &Place<'_>, number: usize, spec: &'a SweepSpec) -> Self {
+        let covers = place.case.covers.iter().chain(&spec.params.covers);
+        Self {
+            number,
+            spec,
+            covers: covers.cloned().collect(),
+            at: format!("{}:{}", place.case.source.display(), spec.line).into(),
+        }
+    }
+}
+
+/// Appends the checks of step number `number`, and what was left out of it.
+pub fn expand(
+    place: &Place<'_>,
+    number: usize,
+    step: &StepSpec,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<LeftOut>,
+) {
+    match step {
+        StepSpec::Sweep(step) => sweep(place, number, step, checks, left_out),
+        StepSpec::Script { spec, line } => {
+            let over: Vec<Option<&OpSpec>> = match spec.over.as_slice() {
+                [] => vec![None],
+                ops => ops.iter().map(Some).collect(),
+            };
+            for it in over {
+                match scripted(place, number, spec, *line, it, checks.len() as u32) {
+                    Ok(check) => checks.push(check),
+                    Err(reason) => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                }
+            }
+        }
+        StepSpec::Random { spec, line } => {
+            for nth in 0..spec.count {
+                match drawn(place, number, spec, *line, nth, checks.len() as u32) {
+                    Ok(check) => checks.push(check),
+                    Err(reason) => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The check of a random sequence.
+fn drawn(
+    place: &Place<'_>,
+    number: usize,
+    spec: &RandomSpec,
+    line: usize,
+    nth: u32,
+    index: u32,
+) -> Result<Check, String> {
+    is_for(&spec.size, place)?;
+    let sequence = sequence(place, number, spec, line, nth)?;
+    let params = vec![("script".to_owned(), sequence.name.clone())];
+    let script = sequenced(place, number, sequence, line, index)?;
+    of_script(place, number, (script, params), &spec.covers, line, index)
+}
+
+/// A check like the given one whose sequence is another: what shrinking plays. Its data are those of the first step of
+/// a case.
+///
+/// # Errors
+/// The sequence has no meaning in the scenario's world.
+pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result<Check, String> {
+    let place = Place {
+        case: &scenario.case,
+        scenario: &scenario.id,
+        backend: &scenario.platform.backends[&scenario.backend],
+        platform: &scenario.platform,
+        groups: &scenario.groups,
+    };
+    let script = sequenced(&place, 0, sequence.clone(), 1, 0)?;
+    Ok(Check {
+        script: Some(Arc::new(script)),
+        ..check.clone()
+    })
+}
+
+/// The script of a sequence.
+fn sequenced(
+    place: &Place<'_>,
+    number: usize,
+    sequence: Sequence,
+    line: usize,
+    index: u32,
+) -> Result<Script, String> {
+    let spec = sequence.script()?;
+    Ok(Script {
+        sequence: Some(Arc::new(sequence)),
+        ..script(place, number, &spec, None, index, line)?
+    })
+}
+
+/// An error if a script is not for a world of this size.
+fn is_for(sizes: &Option<OneOrMany<u32>>, place: &Place<'_>) -> Result<(), String> {
+    let size = place.groups[0].size() as u32;
+    match sizes {
+        Some(sizes) if !sizes.as_slice().contains(&size) => {
+            Err(format!("the script is not for a world of {size}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The check of a script, for one of the ops it is about.
+fn scripted(
+    place: &Place<'_>,
+    number: usize,
+    spec: &ScriptSpec,
+    line: usize,
+    it: Option<&OpSpec>,
+    index: u32,
+) -> Result<Check, String> {
+    is_for(&spec.size, place)?;
+    let script = script(
+        place,
+        number,
+        spec,
+        it.map(|it| (it.op, &it.params)),
+        index,
+        line,
+    )?;
+    let mut params = vec![("script".to_owned(), spec.name.clone())];
+    params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
+    let label = script.hang.as_ref().map(Hang::label);
+    let mut check = of_script(place, number, (script, params), &spec.covers, line, index)?;
+    // What must be found is no part of the check's name.
+    check.params.extend(label.into_iter().flatten());
+    Ok(check)
+}
+
+/// A check that plays a script and is called by these parameters.
+fn of_script(
+    place: &Place<'_>,
+    number: usize,
+    (script, params): (Script, Vec<(String, String)>),
+    covers: &[RequirementId],
+    line: usize,
+    index: u32,
+) -> Result<Check, String> {
+    let step = SweepSpec {
+        op: Op::Script,
+        params: StepParams {
+            covers: covers.to_vec(),
+            ..StepParams::default()
+        },
+        line,
+    };
+    let mut check = single(place, number, &step, &place.groups[0], index)?;
+    check.params.extend(params);
+    let words: Vec<&str> = check
+        .params
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
+    check.script = Some(Arc::new(script));
+    // What is not declared of the ops it issues leaves it out as a whole.
+    check.declared = Declared::Supported;
+    Ok(check)
+}
+
+/// The first point of a step's sweep.
+///
+/// # Errors
+/// Why it has no meaning.
+pub(super) fn single(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
+    group: &Arc<Group>,
+    index: u32,
+) -> Result<Check, String> {
+    let of = Step::new(place, number, step);
+    let axes = Axes::new(step, group.size() as u64);
+    let lengths = axes.lengths();
+    if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
+        return Err("a move has one value for each parameter".to_owned());
+    }
+    let point = vec![0; lengths.len()];
+    let mut check = check(place, &of, group, &axes, &point, index);
+    if step.op.is_barrier() {
+        // Who is late is for the script to say.
+        check.late = None;
+    }
+    if let Some(reason) = meaningless(&check, &place.platform.device_type) {
+        return Err(reason);
+    }
+    check.declared = declared(place, &check);
+    Ok(named(place, &of, check))
+}
+
+fn sweep(
+    place: &Place<'_>,
+    number: usize,
+    step: &SweepSpec,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<LeftOut>,
+) {
+    let of = Step::new(place, number, step);
+    let world = OneOrMany::One("world".to_owned());
+    let names = step.params.group.as_ref().unwrap_or(&world);
+    let meant = |name: &String| {
+        let name = name.clone();
+        place
+            .groups
+            .iter()
+            .filter(move |group| group.is_called(&name))
+    };
+    for name in names.as_slice() {
+        if meant(name).next().is_none() {
+            left_out.push(LeftOut {
+                scenario: place.scenario.clone(),
+                step: number,
+                reason: format!("making group {name} is to fail"),
+                points: 1,
+            });
+        }
+    }
+    for group in names.as_slice().iter().flat_map(meant) {
+        let name = &group.name;
+        if group.ranks.is_empty() {
+            left_out.push(LeftOut {
+                scenario: place.scenario.clone(),
+                step: number,
+                reason: format!("group {name} has no members in this world"),
+                points: 1,
+            });
+            continue;
+        }
+        let axes = Axes::new(step, group.size() as u64);
+        for point in points(step.params.sweep, &axes.lengths()) {
+            let check = check(place, &of, group, &axes, &point, checks.len() as u32);
+            let judged = match meaningless(&check, &place.platform.device_type) {
+                Some(reason) => Err(reason),
+                None => match declared(place, &check) {
+                    Declared::Unsupported(_) if is_one_sided(&check) => Err(
+                        "ranks whose tensors are refused would leave the others waiting".to_owned(),
+                    ),
+                    declared => Ok(Check { declared, ..check }),
+                },
+            };
+            match judged {
+                Ok(check) => checks.push(named(place, &of, check)),
+                Err(reason) => match left_out.last_mut() {
+                    Some(last)
+                        if last.scenario == *place.scenario
+                            && last.step == number
+                            && last.reason == reason =>
+                    {
+                        last.points += 1;
+                    }
+                    _ => left_out.push(LeftOut {
+                        scenario: place.scenario.clone(),
+                        step: number,
+                        reason,
+                        points: 1,
+                    }),
+                },
+            }
+        }
+    }
+}
+
+/// What must be refused whatever the platform declares is what no backend can do.
+fn declared(place: &Place<'_>, check: &Check) -> Declared {
+    if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
+        let reason = "an output whose elements share memory can hold no result";
+        return Declared::Unsupported(reason.to_owned());
+    }
+    place.backend.declares(check)
+}
+
+/// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
+/// would wait for them.
+fn is_one_sided(check: &Check) -> bool {
+    let on_some_ranks = match check.op {
+        Op::Gather => check.layout_of == LayoutOf::Output,
+        Op::Scatter => check.layout_of == LayoutOf::Input,
+        Op::SendRecv | Op::IsendIrecv => check.layout_of != LayoutOf::All,
+        _ => false,
+    };
+    // Only the root has the list.
+    let list_on_root = matches!(check.op, Op::Gather | Op::Scatter)
+        && matches!(
+            check.splits.kind(),
+            SplitsKind::Uneven | SplitsKind::WithZero
+        );
+    let odd = check.layout_of == LayoutOf::OddRanks;
+    check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
+}
+
+fn check(
+    place: &Place<'_>,
+    step: &Step<'_>,
+    group: &Arc<Group>,
+    axes: &Axes,
+    point: &[usize],
+    index: u32,
+) -> Check {
+    let [
+        dtype,
+        reduce,
+        extent,
+        root,
+        by,
+        layout,
+        layout_of,
+        tensor,
+        joined,
+        mode,
+        placement,
+        non_root,
+        splits,
+        pairs,
+        count,
+        tag,
+        object,
+        late,
+        of_values,
+        factor,
+    ] = point.try_into().expect("one entry for each axis");
+    let by = axes.by[by];
+    Check {
+        id: CheckId(String::new()),
+        index,
+        op: step.spec.op,
+        group: Arc::clone(group),
+        dtype: axes.dtype[dtype],
+        reduce: axes.reduce[reduce],
+        extent: axes.extent[extent],
+        root: axes.root[root].map(|group_rank| Root { group_rank, by }),
+        layout: axes.layout[layout],
+        layout_of: axes.layout_of[layout_of],
+        tensor: axes.tensor[tensor],
+        joined: axes.joined[joined],
+        mode: axes.mode[mode],
+        placement: axes.placement[placement],
+        non_root: axes.non_root[non_root],
+        splits: axes.splits[splits].clone(),
+        pairs: axes.pairs[pairs],
+        peer_by: by,
+        count: axes.count[count],
+        tag: axes.tag[tag],
+        object: axes.object[object],
+        late: axes.late[late],
+        values: axes.values[of_values],
+        factor: axes.factor[factor],
+        covers: Arc::clone(&step.covers),
+        declared: Declared::Supported,
+        promises: place.backend.promises,
+        params: Vec::new(),
+        at: Arc::clone(&step.at),
+        script: None,
+        demand: None,
+    }
+}
+
+/// The check with the parameters it is shown with and the id that is made of them.
+fn named(place: &Place<'_>, step: &Step<'_>, check: Check) -> Check {
+    let params = params(step.spec, &check);
+    let words: Vec<Cow<'_, str>> = params
+        .iter()
+        .map(|(axis, value)| match axis.as_str() {
+            "root" | "tag" | "count" | "late" | "group" | "factor" => {
+                Cow::from(format!("{axis}-{value}"))
+            }
+            _ => Cow::from(value),
+        })
+        .collect();
+    let id = format!("{}#{}.{}", place.scenario, step.number, words.join("."));
+    Check {
+        id: CheckId(id),
+        params,
+        ..check
+    }
+}
+
+/// The axes worth showing: those the step writes down, and those that decide what the check is.
+fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
+    let given = &step.params;
+    let op = check.op;
+    let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
+    // Plans have a million points: what is not shown is not written.
+    let mut add = |shown: bool, axis: &str, value: &dyn Fn() -> String| {
+        if shown {
+            params.push((axis.to_owned(), value()));
+        }
+    };
+    add(given.group.is_some(), "group", &|| check.group.name.clone());
+    add(op.has_tensors(), "dtype", &|| check.dtype.to_string());
+    if let Some(reduce) = check.reduce {
+        add(true, "op", &|| reduce.to_string());
+    }
+    add(op.has_tensors(), "numel", &|| match check.extent {
+        Extent::Scalar => "scalar".to_owned(),
+        Extent::Flat(n) => n.to_string(),
+    });
+    if let Some(root) = check.root {
+        add(true, "root", &|| root.group_rank.to_string());
+    }
+    add(given.by.is_some(), "by", &|| {
+        format!("by_{}", name(&check.peer_by))
+    });
+    add(given.layout.is_some(), "layout", &|| name(&check.layout));
+    add(given.layout_of.is_some(), "layout_of", &|| {
+        format!("of_{}", name(&check.layout_of))
+    });
+    add(given.tensor.is_some(), "tensor", &|| name(&check.tensor));
+    add(given.joined.is_some(), "joined", &|| name(&check.joined));
+    add(given.mode.is_some(), "mode", &|| name(&check.mode));
+    add(given.placement.is_some(), "placement", &|| {
+        name(&check.placement)
+    });
+    add(given.non_root.is_some(), "non_root", &|| {
+        format!("non_root_{}", name(&check.non_root))
+    });
+    add(given.splits.is_some(), "splits", &|| match &check.splits {
+        Splits::Explicit(_) => "matrix".to_owned(),
+        splits => name(splits),
+    });
+    add(op.has_pairs(), "pairs", &|| name(&check.pairs));
+    add(given.count.is_some(), "count", &|| check.count.to_string());
+    add(given.tag.is_some(), "tag", &|| check.tag.to_string());
+    add(given.values.is_some(), "values", &|| name(&check.values));
+    add(given.factor.is_some(), "factor", &|| name(&check.factor));
+    add(op.has_objects(), "object", &|| name(&check.object));
+    if let Some(late) = check.late {
+        add(true, "late", &|| late.to_string());
+    }
+    params
+}
+
+/// The name a unit variant has in files.
+fn name(word: &impl serde::Serialize) -> String {
+    match serde_json::to_value(word) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("not a unit variant: {other:?}"),
+    }
+}
+
+/// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
+fn meaningless(check: &Check, device: &str) -> Option<String> {
+    if let Some(reduce) = check.reduce
+        && !reduce.is_defined_for(check.dtype)
+    {
+        return Some(format!("{reduce} is not defined on {}", check.dtype));
+    }
+    if check.factor != Factor::Scalar && check.reduce != Some(ReduceOp::PremulSum) {
+        return Some("only premul_sum has a factor".to_owned());
+    }
+    if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
+        return Some(reason);
+    }
+    if check.is_large() {
+        let made = matches!(
+            check.op,
+            Op::AllReduce | Op::Broadcast | Op::AllGatherIntoTensor | Op::SendRecv
+        );
+        let plain = check.layout == Layout::Contiguous
+            && check.tensor == TensorKind::Plain
+            && check.joined == Joined::Cat
+            && check.placement == Placement::OutOfPlace;
+        if !made || !plain {
+            return Some("tensors that large are made for the plain forms of few ops".to_owned());
+        }
+    }
+    if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
+        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
+    }
+    if let Some(reason) = no_such_layout(check) {
+        return Some(reason.to_owned());
+    }
+    match check.tensor {
+        TensorKind::RequiresGrad if !matches!(check.dtype.kind(), Kind::Float | Kind::Complex) => {
+            return Some("only floats and complex numbers have gradients".to_owned());
+        }
+        TensorKind::Pinned if device == "cpu" => {
+            return Some("only a platform with a device has pinned memory".to_owned());
+        }
+        _ => {}
+    }
+    if check.op.has_pairs() && check.group.size() < 2 {
+        match check.pairs {
+            Pairs::Ring => return Some("a ring needs two ranks".to_owned()),
+            Pairs::All => return Some("a pair needs two ranks".to_owned()),
+            Pairs::Own | Pairs::Link { .. } => {}
+        }
+    }
+    None
+}
+
+/// Why a layout does not exist for the check's tensors, or is that of another point.
+fn no_such_layout(check: &Check) -> Option<&'static str> {
+    if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
+        return Some("0-dim tensors are of one size");
+    }
+    if check.layout == Layout::Contiguous {
+        return (check.layout_of != LayoutOf::All).then_some("contiguous is the other layout");
+    }
+    if check.extent == Extent::Scalar {
+        return Some("a 0-dim tensor has one layout only");
+    }
+    let numel = check.extent.numel();
+    let one_sided_output = check.op == Op::Gather && check.layout_of != LayoutOf::Input;
+    match check.layout {
+        Layout::Contiguous | Layout::Strided | Layout::Offset => {}
+        Layout::Transposed if numel < 4 => {
+            return Some("a transposed tensor needs two rows and two columns");
+        }
+        Layout::ChannelsLast if numel < 16 => return Some("channels-last takes two images"),
+        Layout::Expanded if numel < 16 => return Some("an expanded tensor needs two rows"),
+        Layout::Expanded if check.layout_of == LayoutOf::OddRanks => {
+            return Some("what some ranks cannot hold the others cannot refuse");
+        }
+        // Only the root has outputs.
+        Layout::Expanded if one_sided_output => {
+            return Some("what some ranks cannot hold the others cannot refuse");
+        }
+        Layout::Expanded if check.placement == Placement::InPlace => {
+            return Some("in place, an expanded tensor is an output");
+        }
+        Layout::Unaligned if check.dtype.size() >= 16 => {
+            return Some("elements of 16 bytes are always aligned");
+        }
+        Layout::Transposed | Layout::ChannelsLast | Layout::Expanded | Layout::Unaligned => {}
+    }
+    let read_and_written = matches!(
+        check.op,
+        Op::AllReduce
+            | Op::AllReduceCoalesced
+            | Op::CoalescedAllReduce
+            | Op::Broadcast
+            | Op::Reduce
+    );
+    match check.layout_of {
+        LayoutOf::All => None,
+        LayoutOf::OddRanks => {
+            (check.group.size() < 2).then_some("there is no odd rank in a group of one")
+        }
+        LayoutOf::Input | LayoutOf::Output => {
+            read_and_written.then_some("its one tensor is both input and output")
+        }
+    }
+}

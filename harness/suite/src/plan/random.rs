@@ -1,0 +1,337 @@
+//! Random sequences: a generator draws ops, groups, parameters, messages and the places of waits from a seed that stands
+//! in the case.
+//!
+//! In: a case's [`RandomSpec`], one world size, what the platform declares. Out: a [`Sequence`], the same every time.
+//!
+//! # Why it is legal
+//!
+//! There is one list of moves, and every rank makes those that are its own in the order of the list. So all members of
+//! a group issue its ops in one order, and both ends of a pair of ranks their messages.
+//!
+//! # Why no rank waits for ever
+//!
+//! Whatever a move may block on is issued by moves at the same place of the list or before it:
+//!
+//! - an op, sync or async, is one move of all its members: it needs them to reach the same place;
+//! - the two sides of a message are next to each other, nothing between them: together they are one place;
+//! - a wait comes after every side of what it waits for.
+//!
+//! Suppose nothing moves any more. Of the places at which ranks are blocked, take the first. What is missing there must
+//! come from a rank that has not reached that place, so one that is blocked at an earlier one, and there is none. That
+//! holds for backends whose async calls block until all have issued as well, and for those that finish a group's ops one
+//! after another. The tests play sequences on the strictest of such backends.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::expand::{Place, single};
+use super::sequence::{Does, Sequence, Turn, Unit, What};
+use crate::case::{RandomSpec, StepParams, SweepSpec};
+use allranks_model::axes::Layout;
+use allranks_model::capability::Declared;
+use allranks_model::dtype::{DType, ReduceOp};
+use allranks_model::group::Group;
+use allranks_model::names::Rank;
+use allranks_model::op::Op;
+
+/// Works and messages under way at once, at most.
+const MOST_PENDING: usize = 8;
+/// Draws until an op or a message fits the platform; that many in vain, and nothing does.
+const ATTEMPTS: u32 = 1_000;
+/// Sizes of contributions: nothing, one element, around powers of two, and more than fits in a small message.
+const SIZES: [u64; 10] = [0, 1, 2, 5, 33, 64, 257, 1023, 4097, 9000];
+/// Tags of messages; a pair of ranks comes to have several of one tag under way, and of several.
+const TAGS: [u32; 4] = [0, 1, 7, 1000];
+
+/// Draws sequence number `nth`, from 0.
+///
+/// # Errors
+/// The platform declares nothing that fits.
+pub(super) fn sequence(
+    place: &Place<'_>,
+    number: usize,
+    spec: &RandomSpec,
+    line: usize,
+    nth: u32,
+) -> Result<Sequence, String> {
+    let groups = place.groups.iter().filter(|group| {
+        let named = spec.groups.as_ref();
+        !group.ranks.is_empty() && named.is_none_or(|all| all.as_slice().contains(&group.name))
+    });
+    let size = place.groups[0].size() as u64;
+    let mut drawing = Drawing {
+        place,
+        number,
+        spec,
+        line,
+        dice: Dice::new([spec.seed, u64::from(nth), size]),
+        ops: match &spec.ops {
+            Some(ops) => ops.as_slice().to_vec(),
+            None => Op::ALL.to_vec(),
+        },
+        groups: groups.cloned().collect(),
+        sequence: Sequence {
+            name: format!("{}-{}", spec.name, nth + 1),
+            units: Vec::new(),
+            turns: Vec::new(),
+        },
+        pending: Vec::new(),
+        has_messages: true,
+    };
+    if drawing.groups.is_empty() {
+        return Err("its groups have no members in this world".to_owned());
+    }
+    drawing.draw()?;
+    Ok(drawing.sequence)
+}
+
+struct Drawing<'a> {
+    place: &'a Place<'a>,
+    number: usize,
+    spec: &'a RandomSpec,
+    line: usize,
+    dice: Dice,
+    ops: Vec<Op>,
+    groups: Vec<Arc<Group>>,
+    sequence: Sequence,
+    /// Units under way, and which ranks have yet to wait for them.
+    pending: Vec<Pending>,
+    /// Whether the platform has messages, as far as is known: looking for them in vain takes long.
+    has_messages: bool,
+}
+
+struct Pending {
+    unit: usize,
+    ranks: Vec<Rank>,
+    /// Whether nobody has waited yet.
+    whole: bool,
+}
+
+impl Drawing<'_> {
+    fn draw(&mut self) -> Result<(), String> {
+        for _ in 0..self.spec.length {
+            let messages = self.spec.messages;
+            let is_message = self.dice.percent(messages) && self.has_messages;
+            if !is_message {
+                self.op()?;
+            } else if !self.message() {
+                self.has_messages = false;
+                self.op()?;
+            }
+            while self.pending.len() > MOST_PENDING || self.dice.percent(35) {
+                if !self.wait() {
+                    break;
+                }
+            }
+        }
+        while self.wait() {}
+        Ok(())
+    }
+
+    /// An op on a group.
+    fn op(&mut self) -> Result<(), String> {
+        for _ in 0..ATTEMPTS {
+            let op = *self.dice.pick(&self.ops);
+            let group = Arc::clone(self.dice.pick(&self.groups));
+            let with = self.parameters(op, &group);
+            if !self.is_declared(op, &group, &with) {
+                continue;
+            }
+            let gives_work = op.takes("mode") || op == Op::IsendIrecv;
+            let asynchronous = self.spec.asynchronous;
+            let keeps = gives_work && self.dice.percent(asynchronous);
+            let unit = self.add(What::Op(op), with);
+            self.turn(unit, if keeps { Does::Issue } else { Does::Make });
+            if keeps {
+                self.pend(unit, group.ranks.clone());
+            }
+            return Ok(());
+        }
+        Err("the platform declares nothing to draw from".to_owned())
+    }
+
+    /// A message between two members of a group; false if the platform has none.
+    fn message(&mut self) -> bool {
+        for _ in 0..ATTEMPTS {
+            let group = Arc::clone(self.dice.pick(&self.groups));
+            if group.size() < 2 {
+                continue;
+            }
+            let mut with = self.tensors(&group);
+            with.insert("tag".to_owned(), json!(*self.dice.pick(&TAGS)));
+            if !self.is_declared(Op::IsendIrecv, &group, &with) {
+                continue;
+            }
+            let from = self.dice.below(group.size() as u64) as usize;
+            let step = 1 + self.dice.below(group.size() as u64 - 1) as usize;
+            let (from, to) = (group.ranks[from], group.ranks[(from + step) % group.size()]);
+            let unit = self.add(What::Message { from, to }, with);
+            let (turns, keepers) = match self.dice.below(8) {
+                0..3 => ([Does::Isend, Does::Irecv], vec![from, to]),
+                3..5 => ([Does::Irecv, Does::Isend], vec![from, to]),
+                5 => ([Does::Irecv, Does::Send], vec![to]),
+                6 => ([Does::Isend, Does::Recv], vec![from]),
+                _ => ([Does::Send, Does::Recv], vec![]),
+            };
+            for does in turns {
+                self.turn(unit, does);
+            }
+            if !keepers.is_empty() {
+                self.pend(unit, keepers);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Somebody waits for something; false if nothing is under way.
+    fn wait(&mut self) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let at = self.dice.below(self.pending.len() as u64) as usize;
+        let together = self.pending[at].whole && self.dice.percent(50);
+        let unit = self.pending[at].unit;
+        if together {
+            self.pending.remove(at);
+            self.turn(unit, Does::Wait(None));
+            return true;
+        }
+        let rank = self.dice.below(self.pending[at].ranks.len() as u64) as usize;
+        let rank = self.pending[at].ranks.remove(rank);
+        self.pending[at].whole = false;
+        if self.pending[at].ranks.is_empty() {
+            self.pending.remove(at);
+        }
+        self.turn(unit, Does::Wait(Some(rank)));
+        true
+    }
+
+    /// Parameters for an op on a group, which the platform may or may not declare.
+    fn parameters(&mut self, op: Op, group: &Group) -> Map<String, Value> {
+        let mut with = match op.has_tensors() {
+            true => self.tensors(group),
+            false => of_group(group),
+        };
+        let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
+        let dice = &mut self.dice;
+        if op.reduces() {
+            add("op", json!(dice.pick(&ReduceOp::ALL)));
+        }
+        if op.has_root() {
+            add("root", json!(dice.below(group.size() as u64)));
+            add("by", json!(dice.pick(&["global", "group"])));
+        }
+        if op.has_pairs() {
+            add("pairs", json!(dice.pick(&["ring", "all"])));
+            add("tag", json!(dice.pick(&TAGS)));
+            add("count", json!(1 + dice.below(2)));
+        }
+        if op.is_coalesced() {
+            add("count", json!(1 + dice.below(4)));
+        }
+        if op.has_objects() {
+            add("object", json!(dice.pick(&["small", "small", "mixed"])));
+        }
+        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && dice.percent(50) {
+            add("splits", json!(dice.pick(&["uneven", "with_zero"])));
+        }
+        if op.takes("placement") && dice.percent(25) {
+            add("placement", json!("in_place"));
+        }
+        with
+    }
+
+    /// The parameters of whatever moves tensors.
+    fn tensors(&mut self, group: &Group) -> Map<String, Value> {
+        let mut with = of_group(group);
+        let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
+        add("dtype", json!(self.dice.pick(&DType::ALL)));
+        add("numel", json!(self.dice.pick(&SIZES)));
+        let layout = self.dice.pick(self.spec.layouts.as_slice());
+        if *layout != Layout::Contiguous {
+            add("layout", json!(layout));
+        }
+        with
+    }
+
+    /// Whether it has a meaning and the platform says that it works.
+    fn is_declared(&self, op: Op, group: &Arc<Group>, with: &Map<String, Value>) -> bool {
+        let Ok(params) = serde_json::from_value::<StepParams>(Value::Object(with.clone())) else {
+            return false;
+        };
+        let line = self.line;
+        let step = SweepSpec { op, params, line };
+        single(self.place, self.number, &step, group, 0)
+            .is_ok_and(|check| check.declared == Declared::Supported)
+    }
+
+    fn add(&mut self, what: What, with: Map<String, Value>) -> usize {
+        let unit = self.sequence.units.len();
+        self.sequence.units.push(Unit {
+            name: format!("op{}", unit + 1),
+            what,
+            with,
+        });
+        unit
+    }
+
+    fn turn(&mut self, unit: usize, does: Does) {
+        self.sequence.turns.push(Turn { unit, does });
+    }
+
+    fn pend(&mut self, unit: usize, ranks: Vec<Rank>) {
+        self.pending.push(Pending {
+            unit,
+            ranks,
+            whole: true,
+        });
+    }
+}
+
+fn of_group(group: &Group) -> Map<String, Value> {
+    match group.name.as_str() {
+        "world" => Map::new(),
+        name => Map::from_iter([("group".to_owned(), json!(name))]),
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, everywhere and for good.
+struct Dice(u64);
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Dice {
+    fn new(seeds: [u64; 3]) -> Self {
+        let mut dice = Self(0);
+        for seed in seeds {
+            dice = Self(dice.next() ^ seed);
+        }
+        dice
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A number in `0..bound`; the bounds here are so small that no number is favoured.
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn percent(&mut self, percent: u32) -> bool {
+        self.below(100) < u64::from(percent)
+    }
+
+    fn pick<'t, T>(&mut self, all: &'t [T]) -> &'t T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+}
+
+#[cfg(test)]
+#[path = "random_tests.rs"]
+mod tests;

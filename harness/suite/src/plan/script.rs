@@ -1,0 +1,493 @@
+//! A script at one world size: who makes each move, and every op it issues as a check of its own, so that the oracle
+//! knows what must come of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::expand::{Place, is_on_host, single};
+use super::{Check, Sequence};
+use crate::case::{
+    Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
+    SteadySpec, StepParams, SweepSpec, Verb,
+};
+use allranks_model::axes::{Mode, Pairs, TensorKind};
+use allranks_model::capability::Declared;
+use allranks_model::diagnosis::Kind;
+use allranks_model::group::{Creation, Group};
+use allranks_model::names::{Rank, WorldSize};
+use allranks_model::op::Op;
+
+/// A script, worked out for one world size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// What becomes of the world.
+    pub afterwards: Afterwards,
+    /// The ops it issues. One that several moves issue on different ranks is here once.
+    pub checks: Vec<Check>,
+    /// What the ranks do, in order.
+    pub moves: Vec<Move>,
+    /// The verdict that must be given on it.
+    pub hang: Option<Hang>,
+    /// What it was drawn as, if a generator made it: if it fails, it is cut down to what fails still.
+    pub sequence: Option<Arc<Sequence>>,
+}
+
+/// The verdict that must be given on a script, see [`crate::case::HangSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hang {
+    /// What is wrong.
+    pub kind: Kind,
+    /// Who is to blame; a rank that no process is may be among them.
+    pub culprits: Vec<Rank>,
+    /// How long after the last progress the verdict may come.
+    pub within: Duration,
+    /// Whether nothing may hang or raise, or something must.
+    pub silent: Option<bool>,
+}
+
+impl Hang {
+    /// Who must be found to have done what, as parameters of the check.
+    #[must_use]
+    pub fn label(&self) -> [(String, String); 2] {
+        let culprits: Vec<String> = self.culprits.iter().map(ToString::to_string).collect();
+        [
+            ("hang".to_owned(), self.kind.to_string()),
+            ("culprit".to_owned(), culprits.join(" ")),
+        ]
+    }
+}
+
+/// One move.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// Who makes it.
+    pub ranks: Vec<Rank>,
+    /// What it does.
+    pub act: Act,
+    /// How it must go; none: it must return.
+    pub expect: Option<ExpectSpec>,
+    /// What reports call it: `isend a`.
+    pub label: String,
+}
+
+/// What a move does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Issues an op, or one side of a message.
+    Issue {
+        /// Its place in [`Script::checks`].
+        check: usize,
+        /// Whether its work is kept for a later `wait`.
+        keeps: bool,
+        /// How, if it is a message.
+        message: Option<MessageAct>,
+        /// Whether the oracle judges the data; none: if nothing speaks against it.
+        judged: Option<bool>,
+    },
+    /// Waits for the works of these checks.
+    Wait {
+        /// Their places.
+        checks: Vec<usize>,
+        /// `wait(timeout)`.
+        timeout_ms: Option<u64>,
+    },
+    /// Polls a work.
+    IsCompleted {
+        /// The check's place.
+        check: usize,
+        /// What it must say.
+        is: bool,
+    },
+    /// Waits for a work's future.
+    Future(usize),
+    /// Forgets a work.
+    Drop(usize),
+    /// Tells the harness.
+    Mark(String),
+    /// Waits for all marks of this name.
+    Hold(String),
+    /// Sleeps, milliseconds.
+    Sleep(u64),
+    /// Is stopped for that long, milliseconds.
+    Pause(u64),
+    /// Is stopped for good.
+    Freeze,
+    /// Dies of a signal.
+    Die(i32),
+    /// Leaves with a code.
+    Exit(i32),
+    /// Counts what the process holds.
+    Census(String),
+    /// Compares censuses.
+    Steady(SteadySpec),
+    /// Asks a group.
+    WhoAmI(String),
+    /// Changes the environment.
+    Setenv(String, Option<String>),
+    /// Initialises.
+    Init(InitMove),
+    /// Destroys a group.
+    Destroy(String),
+    /// Makes a group.
+    NewGroup {
+        /// Its name.
+        name: String,
+        /// Members.
+        ranks: Vec<Rank>,
+        /// Backend.
+        backend: Option<String>,
+        /// Timeout, seconds.
+        timeout_s: Option<f64>,
+        /// Whether only its members make it.
+        local_sync: bool,
+    },
+    /// Aborts a group's backend.
+    Abort(String),
+    /// Runs Python.
+    Python {
+        /// The statements.
+        source: String,
+        /// Whether other ranks notice nothing of them, whatever they mention.
+        unnoticed: bool,
+    },
+    /// Moves on threads of their own.
+    Together(Vec<Vec<Move>>),
+}
+
+/// How a side of a message is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageAct {
+    /// Whether this is the sender's side.
+    pub sends: bool,
+    /// Whether the call blocks.
+    pub blocking: bool,
+    /// Whether no source is named.
+    pub any_source: bool,
+}
+
+/// Works a script out.
+///
+/// # Errors
+/// Why it has no meaning in this world, for people.
+pub fn script(
+    place: &Place<'_>,
+    number: usize,
+    spec: &ScriptSpec,
+    it: Option<(Op, &StepParams)>,
+    parent: u32,
+    line: usize,
+) -> Result<Script, String> {
+    let size = place.groups[0].size() as u32;
+    let mut author = Author {
+        place,
+        number,
+        spec,
+        it,
+        parent,
+        line,
+        size: WorldSize(size),
+        groups: place.groups.to_vec(),
+        checks: Vec::new(),
+        labels: Vec::new(),
+        turn: None,
+        turns_begun: 0,
+    };
+    author.labels.push(BTreeMap::new());
+    let moves = author.moves(&spec.moves)?;
+    if let Some(check) = author
+        .checks
+        .iter()
+        .find(|check| check.declared != Declared::Supported)
+    {
+        return Err(format!(
+            "the platform does not declare its {}",
+            check.op.name()
+        ));
+    }
+    Ok(Script {
+        afterwards: spec.afterwards,
+        checks: author.checks,
+        moves,
+        hang: spec.hang.as_ref().map(|hang| Hang {
+            kind: hang.kind,
+            culprits: hang
+                .culprit
+                .as_ref()
+                .map_or_else(Vec::new, |members| members.in_world(WorldSize(size))),
+            within: hang.within.0,
+            silent: hang.silent,
+        }),
+        sequence: None,
+    })
+}
+
+struct Author<'a> {
+    place: &'a Place<'a>,
+    number: usize,
+    spec: &'a ScriptSpec,
+    it: Option<(Op, &'a StepParams)>,
+    parent: u32,
+    line: usize,
+    size: WorldSize,
+    groups: Vec<Arc<Group>>,
+    checks: Vec<Check>,
+    /// Checks by label, one map for each enclosing loop.
+    labels: Vec<BTreeMap<String, usize>>,
+    /// The turn of the innermost loop, counted over all loops.
+    turn: Option<u32>,
+    turns_begun: u32,
+}
+
+impl Author<'_> {
+    fn moves(&mut self, specs: &[MoveSpec]) -> Result<Vec<Move>, String> {
+        let mut moves = Vec::new();
+        for spec in specs {
+            if let Verb::Repeat(repeat) = &spec.verb {
+                for _ in 0..repeat.times {
+                    self.labels.push(BTreeMap::new());
+                    self.turns_begun += 1;
+                    let outer = self.turn.replace(self.turns_begun);
+                    moves.extend(self.moves(&repeat.moves)?);
+                    self.turn = outer;
+                    self.labels.pop();
+                }
+            } else {
+                moves.push(self.one(spec)?);
+            }
+        }
+        Ok(moves)
+    }
+
+    fn one(&mut self, spec: &MoveSpec) -> Result<Move, String> {
+        let everyone = || self.size.ranks().collect::<Vec<_>>();
+        let mut ranks = spec
+            .on
+            .as_ref()
+            .map_or_else(everyone, |on| on.in_world(self.size));
+        ranks.retain(|rank| rank.0 < self.size.0);
+        let mut label = spec.verb.name().to_owned();
+        let act = match &spec.verb {
+            Verb::Issue(op, issue) => {
+                let check = self.issue(*op, issue)?;
+                label = self.checks[check].op.name().to_owned();
+                if let Some(name) = &issue.label {
+                    label += &format!(" {name}");
+                }
+                let members = &self.checks[check].group.ranks;
+                ranks.retain(|rank| members.contains(rank));
+                Act::Issue {
+                    check,
+                    keeps: issue.label.is_some(),
+                    message: None,
+                    judged: issue.judged,
+                }
+            }
+            Verb::Send(side) | Verb::Recv(side) | Verb::Isend(side) | Verb::Irecv(side) => {
+                label += &format!(" {}", side.message);
+                let check = self.message(&side.message)?;
+                let sends = matches!(spec.verb, Verb::Send(_) | Verb::Isend(_));
+                let blocking = matches!(spec.verb, Verb::Send(_) | Verb::Recv(_));
+                let Pairs::Link { from, to } = self.checks[check].pairs else {
+                    return Err(format!("`{}` is not a message", side.message));
+                };
+                let rank = self.checks[check].group.ranks[if sends { from } else { to } as usize];
+                ranks = vec![rank];
+                Act::Issue {
+                    check,
+                    keeps: !blocking,
+                    message: Some(MessageAct {
+                        sends,
+                        blocking,
+                        any_source: side.any_source,
+                    }),
+                    judged: None,
+                }
+            }
+            Verb::Wait(wait) => {
+                let names = wait.of.as_slice();
+                label += &format!(" {}", names.join(", "));
+                let checks: Result<Vec<_>, _> = names.iter().map(|name| self.find(name)).collect();
+                Act::Wait {
+                    checks: checks?,
+                    timeout_ms: wait.timeout_ms,
+                }
+            }
+            Verb::IsCompleted(polled) => {
+                label += &format!(" {}", polled.of);
+                Act::IsCompleted {
+                    check: self.find(&polled.of)?,
+                    is: polled.is,
+                }
+            }
+            Verb::Future(of) => Act::Future(self.find(&of.of)?),
+            Verb::Drop(of) => Act::Drop(self.find(&of.of)?),
+            Verb::Mark(mark) => Act::Mark(self.in_this_turn(&mark.name)),
+            Verb::Hold(hold) => Act::Hold(self.in_this_turn(&hold.name)),
+            Verb::Sleep(time) => Act::Sleep(time.ms),
+            Verb::Pause(time) => Act::Pause(time.ms),
+            Verb::Freeze(_) => Act::Freeze,
+            Verb::Die(die) => Act::Die(die.signal),
+            Verb::Exit(exit) => Act::Exit(exit.code),
+            Verb::Census(census) => Act::Census(census.name.clone()),
+            Verb::Steady(steady) => Act::Steady(steady.clone()),
+            Verb::WhoAmI(of) => Act::WhoAmI(of.group.clone()),
+            Verb::Setenv(set) => Act::Setenv(set.name.clone(), set.value.clone()),
+            Verb::Init(init) => Act::Init(init.clone()),
+            Verb::Destroy(of) => {
+                label += &format!(" {}", of.group);
+                Act::Destroy(of.group.clone())
+            }
+            Verb::NewGroup(group) => {
+                label += &format!(" {}", group.name);
+                let members = group.ranks.in_world(self.size);
+                let mut ranks = members.clone();
+                ranks.sort_unstable();
+                self.groups.retain(|other| other.name != group.name);
+                self.groups.push(Arc::new(Group {
+                    name: group.name.clone(),
+                    ranks,
+                    backend: group.backend.clone(),
+                    on_host: is_on_host(self.place.platform, group.backend.as_deref()),
+                    how: Creation::default(),
+                }));
+                Act::NewGroup {
+                    name: group.name.clone(),
+                    ranks: members,
+                    backend: group.backend.clone(),
+                    timeout_s: group.timeout_s,
+                    local_sync: group.local_sync,
+                }
+            }
+            Verb::Abort(of) => Act::Abort(of.group.clone()),
+            Verb::Python(python) => Act::Python {
+                source: python.run.clone(),
+                unnoticed: python.unnoticed,
+            },
+            Verb::Together(together) => {
+                let threads: Result<Vec<_>, _> = together
+                    .threads
+                    .iter()
+                    .map(|thread| self.moves(thread))
+                    .collect();
+                Act::Together(threads?)
+            }
+            Verb::Repeat(_) => return Err("a loop is not one move".to_owned()),
+        };
+        Ok(Move {
+            ranks,
+            act,
+            expect: spec.expect.clone(),
+            label,
+        })
+    }
+
+    /// A mark's name: each turn of a loop has marks of its own.
+    fn in_this_turn(&self, name: &str) -> String {
+        match self.turn {
+            None => name.to_owned(),
+            Some(turn) => format!("{name}, turn {turn}"),
+        }
+    }
+
+    fn find(&self, label: &str) -> Result<usize, String> {
+        self.labels
+            .iter()
+            .rev()
+            .find_map(|labels| labels.get(label))
+            .copied()
+            .ok_or_else(|| format!("nothing is called `{label}` before it is waited for"))
+    }
+
+    /// The check that a move issues: a new one, unless one of this name is there already.
+    fn issue(&mut self, op: Option<Op>, issue: &IssueSpec) -> Result<usize, String> {
+        if let Some(label) = &issue.label
+            && let Some(check) = self.labels.last().and_then(|labels| labels.get(label))
+        {
+            return Ok(*check);
+        }
+        let (op, mut params) = match (op, self.it) {
+            (Some(op), _) => (op, issue.with.clone()),
+            (None, Some((op, params))) => (op, params.clone().or(issue.with.clone())),
+            (None, None) => return Err("`it` without `over`".to_owned()),
+        };
+        if issue.label.is_some() {
+            if !op.takes("mode") && op != Op::IsendIrecv {
+                return Err(format!("`{}` gives no work to wait for", op.name()));
+            }
+            if op.takes("mode") {
+                params.mode = Some(crate::case::OneOrMany::One(Mode::Async));
+            }
+        }
+        let check = self.add(op, params, Pairs::Ring)?;
+        if let Some(label) = &issue.label {
+            self.name(label, check);
+        }
+        Ok(check)
+    }
+
+    fn message(&mut self, name: &str) -> Result<usize, String> {
+        if let Some(check) = self.labels.last().and_then(|labels| labels.get(name)) {
+            return Ok(*check);
+        }
+        let spec = self.spec.messages.0.iter().find(|(known, _)| known == name);
+        let Some((_, MessageSpec { from, to, with })) = spec else {
+            return Err(format!("there is no message `{name}`"));
+        };
+        let group = self.group(with)?;
+        let position = |members: &Members| {
+            let ranks = members.in_world(self.size);
+            match *ranks {
+                [rank] => group.group_rank(rank).ok_or("it is not in the group"),
+                _ => Err("a message has one sender and one receiver"),
+            }
+        };
+        let pairs = Pairs::Link {
+            from: position(from).map_err(|why| format!("message `{name}`: {why}"))?,
+            to: position(to).map_err(|why| format!("message `{name}`: {why}"))?,
+        };
+        let check = self.add(Op::IsendIrecv, with.clone(), pairs)?;
+        self.name(name, check);
+        Ok(check)
+    }
+
+    fn name(&mut self, label: &str, check: usize) {
+        if let Some(labels) = self.labels.last_mut() {
+            labels.insert(label.to_owned(), check);
+        }
+    }
+
+    fn group(&self, params: &StepParams) -> Result<Arc<Group>, String> {
+        let name = params
+            .group
+            .as_ref()
+            .and_then(|groups| groups.as_slice().first())
+            .map_or("world", String::as_str);
+        let group = self.groups.iter().find(|group| group.name == name);
+        let group = group.ok_or_else(|| format!("there is no group `{name}`"))?;
+        if group.ranks.is_empty() {
+            return Err(format!("group {name} has no members in this world"));
+        }
+        Ok(Arc::clone(group))
+    }
+
+    fn add(&mut self, op: Op, params: StepParams, pairs: Pairs) -> Result<usize, String> {
+        let group = self.group(&params)?;
+        let sweep = SweepSpec {
+            op,
+            params,
+            line: self.line,
+        };
+        let index = 1 << 30 | self.parent << 14 | self.checks.len() as u32;
+        let mut check = single(self.place, self.number, &sweep, &group, index)?;
+        if let Pairs::Link { .. } = pairs {
+            check.pairs = pairs;
+        }
+        if check.tensor != TensorKind::Plain {
+            // A step's tensors are all of one kind.
+            return Err("a script's tensors are plain".to_owned());
+        }
+        self.checks.push(check);
+        Ok(self.checks.len() - 1)
+    }
+}

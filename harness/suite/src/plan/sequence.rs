@@ -1,0 +1,260 @@
+//! A sequence: ops and messages, with the moves that make them, in one order for all ranks. It can be cut down to some of
+//! its units and still be a sequence, which is what shrinking takes.
+//!
+//! In: what a generator drew. Out: a script as a case would write it, as data ([`Sequence::script`]) and as YAML
+//! ([`Sequence::yaml`]). Both come of one value, so that what people paste is what was played.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::case::ScriptSpec;
+use allranks_model::names::Rank;
+use allranks_model::op::Op;
+
+/// A sequence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sequence {
+    /// Its name.
+    pub name: String,
+    /// What it is made of, in the order of issue.
+    pub units: Vec<Unit>,
+    /// The moves, in the order in which every rank makes those that are its own.
+    pub turns: Vec<Turn>,
+}
+
+/// An op or a message, which is there with all its moves or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// `op17`: what works and messages are called. It keeps its name when others are cut away.
+    pub name: String,
+    /// What it is.
+    pub what: What,
+    /// Its parameters as a case writes them.
+    pub with: Map<String, Value>,
+}
+
+/// What a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// An op of a group.
+    Op(Op),
+    /// A message.
+    Message {
+        /// The sender.
+        from: Rank,
+        /// The receiver.
+        to: Rank,
+    },
+}
+
+/// One move of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The place of its unit in [`Sequence::units`].
+    pub unit: usize,
+    /// What is done.
+    pub does: Does,
+}
+
+/// What a move does for its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// Every member makes the op and has its result.
+    Make,
+    /// Every member issues the op and keeps its work.
+    Issue,
+    /// The sender's blocking side.
+    Send,
+    /// The receiver's blocking side.
+    Recv,
+    /// The sender's side that gives a work.
+    Isend,
+    /// The receiver's side that gives a work.
+    Irecv,
+    /// That rank waits for its work; none: every rank that has one.
+    Wait(Option<Rank>),
+}
+
+impl Sequence {
+    /// The units at these places, in order, with their moves and without all others'.
+    #[must_use]
+    pub fn only(&self, units: &[usize]) -> Self {
+        let turns = self.turns.iter().filter_map(|turn| {
+            let unit = units.iter().position(|unit| *unit == turn.unit)?;
+            Some(Turn { unit, ..*turn })
+        });
+        Self {
+            name: self.name.clone(),
+            units: units.iter().map(|unit| self.units[*unit].clone()).collect(),
+            turns: turns.collect(),
+        }
+    }
+
+    /// The script that a case would write.
+    ///
+    /// # Errors
+    /// A parameter is not one, which is the generator's mistake.
+    pub fn script(&self) -> Result<ScriptSpec, String> {
+        serde_json::from_value(self.value()).map_err(|error| error.to_string())
+    }
+
+    /// The script as a step of a case file, indented below `steps:`.
+    #[must_use]
+    pub fn yaml(&self) -> String {
+        let value = self.value();
+        let mut text = format!("  - script:\n      name: {}\n", self.name);
+        if let Some(messages) = value["messages"].as_object().filter(|all| !all.is_empty()) {
+            text += "      messages:\n";
+            for (name, message) in messages {
+                text += &format!("        {name}: {}\n", flow(message));
+            }
+        }
+        text += "      moves:\n";
+        for one in value["moves"].as_array().into_iter().flatten() {
+            let (on, verb): (Vec<_>, Vec<_>) = one
+                .as_object()
+                .into_iter()
+                .flatten()
+                .partition(|(key, _)| *key == "on");
+            for (mark, (key, value)) in ["- ", "  "].iter().zip(verb.into_iter().chain(on)) {
+                text += &format!("        {mark}{key}: {}\n", flow(value));
+            }
+        }
+        text
+    }
+
+    fn value(&self) -> Value {
+        let messages: Map<String, Value> = self
+            .units
+            .iter()
+            .filter_map(|unit| match unit.what {
+                What::Op(_) => None,
+                What::Message { from, to } => {
+                    let message = json!({"from": [from.0], "to": [to.0], "with": unit.with});
+                    Some((unit.name.clone(), message))
+                }
+            })
+            .collect();
+        let moves: Vec<Value> = self.turns.iter().map(|turn| self.turn(*turn)).collect();
+        json!({"name": self.name, "messages": messages, "moves": moves})
+    }
+
+    fn turn(&self, turn: Turn) -> Value {
+        let unit = &self.units[turn.unit];
+        let side = || json!({"message": unit.name});
+        let (verb, params) = match turn.does {
+            Does::Make => (unit.verb(), json!({"with": unit.with})),
+            Does::Issue => (unit.verb(), json!({"as": unit.name, "with": unit.with})),
+            Does::Send => ("send", side()),
+            Does::Recv => ("recv", side()),
+            Does::Isend => ("isend", side()),
+            Does::Irecv => ("irecv", side()),
+            Does::Wait(_) => ("wait", json!({"of": unit.name})),
+        };
+        match turn.does {
+            Does::Wait(Some(rank)) => json!({verb: params, "on": [rank.0]}),
+            _ => json!({verb: params}),
+        }
+    }
+}
+
+impl Unit {
+    fn verb(&self) -> &'static str {
+        match self.what {
+            What::Op(op) => op.name(),
+            What::Message { .. } => "message",
+        }
+    }
+}
+
+/// `broadcast op3`, `message op4 from 0 to 2`.
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb(), self.name)?;
+        match self.what {
+            What::Op(_) => Ok(()),
+            What::Message { from, to } => write!(f, " from {from} to {to}"),
+        }
+    }
+}
+
+/// YAML's flow style. Every string in a sequence is a word that needs no quotes.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(word) => word.clone(),
+        Value::Array(values) => {
+            let values: Vec<_> = values.iter().map(flow).collect();
+            format!("[{}]", values.join(", "))
+        }
+        Value::Object(map) => {
+            let entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| format!("{key}: {}", flow(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence() -> Sequence {
+        let with = |value: Value| value.as_object().unwrap().clone();
+        let unit = |name: &str, what, value| Unit {
+            name: name.to_owned(),
+            what,
+            with: with(value),
+        };
+        let (from, to) = (Rank(2), Rank(0));
+        let turn = |unit, does| Turn { unit, does };
+        Sequence {
+            name: "mix-1".to_owned(),
+            units: vec![
+                unit(
+                    "op1",
+                    What::Op(Op::Broadcast),
+                    json!({"root": 1, "numel": 5}),
+                ),
+                unit("op2", What::Op(Op::AllReduce), json!({"dtype": "int8"})),
+                unit("op3", What::Message { from, to }, json!({"tag": 7})),
+            ],
+            turns: vec![
+                turn(1, Does::Issue),
+                turn(0, Does::Make),
+                turn(2, Does::Irecv),
+                turn(2, Does::Send),
+                turn(1, Does::Wait(Some(Rank(1)))),
+                turn(2, Does::Wait(None)),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_played() {
+        let sequence = sequence();
+        let yaml = sequence.yaml();
+        let steps: Value = serde_yaml::from_str(&format!("steps:\n{yaml}")).unwrap();
+        let written: ScriptSpec =
+            serde_json::from_value(steps["steps"][0]["script"].clone()).unwrap();
+        assert_eq!(written, sequence.script().unwrap());
+        assert_eq!(written.moves.len(), 6);
+        assert!(
+            yaml.contains("- wait: {of: op2}\n          on: [1]\n"),
+            "{yaml}"
+        );
+    }
+
+    #[test]
+    fn a_unit_goes_with_all_its_moves() {
+        let less = sequence().only(&[0, 2]);
+        let names: Vec<_> = less.units.iter().map(Unit::to_string).collect();
+        assert_eq!(names, ["broadcast op1", "message op3 from 2 to 0"]);
+        let units: Vec<_> = less.turns.iter().map(|turn| turn.unit).collect();
+        assert_eq!(units, [0, 1, 1, 1]);
+        assert_eq!(less.script().unwrap().messages.0.len(), 1);
+    }
+}

@@ -1,0 +1,297 @@
+//! What a backend declares of a check, and how to say what it does not declare.
+
+use super::{Backend, Support};
+use crate::case::OneOrMany;
+use crate::plan::Check;
+use allranks_model::axes::{Extent, Layout, LayoutOf, Pairs};
+use allranks_model::capability::Declared;
+
+/// One aspect of a check that an entry of `supports:` may restrict.
+struct Facet {
+    /// Whether the entry has the check's value.
+    has: fn(&Support, &Check) -> bool,
+    /// The check's value as part of a sentence; none if the check has no such aspect.
+    words: fn(&Check) -> Option<String>,
+}
+
+/// In the order in which a sentence names them: the first beginning that no entry has is what is not declared.
+const FACETS: [Facet; 13] = [
+    Facet {
+        has: |support, check| allows(&support.ops, &check.op),
+        words: |check| Some(check.op.name().to_owned()),
+    },
+    Facet {
+        has: |support, check| {
+            check
+                .reduce
+                .is_none_or(|reduce| allows(&support.reduce, &reduce))
+        },
+        words: |check| check.reduce.map(|reduce| reduce.to_string()),
+    },
+    Facet {
+        has: |support, check| !check.op.has_tensors() || allows(&support.dtypes, &check.dtype),
+        words: |check| {
+            check
+                .op
+                .has_tensors()
+                .then(|| format!("on {}", check.dtype))
+        },
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("layout")
+                || has_one_layout(check)
+                || allows(&support.layouts, &check.layout)
+        },
+        words: |check| Some(format!("with {} tensors", word(&check.layout))),
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("layout")
+                || check.layout == Layout::Contiguous
+                || allows(&support.layouts_of, &check.layout_of)
+        },
+        words: |check| {
+            let which = match check.layout_of {
+                LayoutOf::Input => "for its inputs only",
+                LayoutOf::Output => "for its outputs only",
+                LayoutOf::All => "for all of its tensors",
+                LayoutOf::OddRanks => "on some ranks only",
+            };
+            Some(format!("with {} tensors {which}", word(&check.layout)))
+        },
+    },
+    Facet {
+        has: |support, check| !check.op.takes("tensor") || allows(&support.tensors, &check.tensor),
+        words: |check| Some(format!("of {} tensors", word(&check.tensor))),
+    },
+    Facet {
+        has: |support, check| !check.op.takes("joined") || allows(&support.joined, &check.joined),
+        words: |check| Some(format!("in {} form", word(&check.joined))),
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("splits") || allows(&support.splits, &check.splits.kind())
+        },
+        words: |check| Some(format!("with {} sizes", word(&check.splits.kind()))),
+    },
+    Facet {
+        has: |support, check| {
+            !check.op.takes("placement") || allows(&support.placements, &check.placement)
+        },
+        words: |check| Some(word(&check.placement)),
+    },
+    Facet {
+        has: |support, check| !check.op.takes("mode") || allows(&support.modes, &check.mode),
+        words: |check| Some(format!("in {} mode", word(&check.mode))),
+    },
+    Facet {
+        has: |support, check| !check.op.takes("pairs") || allows(&support.pairs, &pairs(check)),
+        words: |check| match pairs(check) {
+            Pairs::Own => Some("from a rank to itself".to_owned()),
+            Pairs::Ring | Pairs::All | Pairs::Link { .. } => Some("between ranks".to_owned()),
+        },
+    },
+    Facet {
+        has: |support, check| !check.op.takes("object") || allows(&support.objects, &check.object),
+        words: |check| Some(format!("of a {} object", word(&check.object))),
+    },
+    Facet {
+        has: |support, check| allows(&support.world_sizes, &(check.group.size() as u32)),
+        words: |check| Some(format!("in a group of {}", check.group.size())),
+    },
+];
+
+impl Backend {
+    /// What the file declares of a check: supported if any entry has it, those apart that hold for some torch versions
+    /// only (see [`Platform::with_torch`](super::Platform::with_torch)). Otherwise the text names the least that no
+    /// entry has: `gloo does not declare all_reduce avg on int32`.
+    #[must_use]
+    pub fn declares(&self, check: &Check) -> Declared {
+        let mut entries: Vec<_> = self
+            .supports
+            .iter()
+            .filter(|support| support.torch.is_none())
+            .collect();
+        for (index, facet) in FACETS.iter().enumerate() {
+            entries.retain(|support| (facet.has)(support, check));
+            if entries.is_empty() {
+                return Declared::Unsupported(self.sentence(check, index));
+            }
+        }
+        Declared::Supported
+    }
+
+    /// Names the op, what it computes on (once that is in doubt), and the aspect that is not declared.
+    fn sentence(&self, check: &Check, missing: usize) -> String {
+        let mut words = vec![self.name.clone(), "does not declare".to_owned()];
+        let last = if missing == 1 { 2 } else { missing };
+        for (index, facet) in FACETS.iter().enumerate() {
+            if index <= last.min(2) || index == last {
+                words.extend((facet.words)(check));
+            }
+        }
+        words.join(" ")
+    }
+}
+
+fn allows<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
+    list.as_ref()
+        .is_none_or(|list| list.as_slice().contains(value))
+}
+
+/// Who really sends to whom: in a group of one, a ring is a message to oneself.
+fn pairs(check: &Check) -> Pairs {
+    if check.group.size() == 1 {
+        Pairs::Own
+    } else {
+        check.pairs
+    }
+}
+
+/// Whether the tensors are too small for their layout to differ from `contiguous`.
+fn has_one_layout(check: &Check) -> bool {
+    check.extent == Extent::Flat(0)
+}
+
+/// A unit variant's name in files.
+fn word<T: serde::Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word.replace('_', "-"),
+        Ok(other) => other.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use allranks_model::axes::{
+        Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Placement, RootBy, Splits,
+        TensorKind, Values,
+    };
+    use allranks_model::capability::Promises;
+    use allranks_model::dtype::{DType, ReduceOp};
+    use allranks_model::group::{Creation, Group};
+    use allranks_model::names::{CheckId, Rank};
+    use allranks_model::op::Op;
+
+    pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
+        Check {
+            id: CheckId::from("x"),
+            index: 0,
+            op,
+            group: Arc::new(Group {
+                name: "world".to_owned(),
+                ranks: (0..world).map(Rank).collect(),
+                backend: None,
+                on_host: false,
+                how: Creation::default(),
+            }),
+            dtype,
+            reduce,
+            extent: Extent::Flat(33),
+            root: None,
+            layout: Layout::Contiguous,
+            layout_of: LayoutOf::All,
+            tensor: TensorKind::Plain,
+            joined: Joined::Cat,
+            mode: Mode::Sync,
+            placement: Placement::OutOfPlace,
+            non_root: NonRoot::Unspecified,
+            splits: Splits::Even,
+            pairs: Pairs::Ring,
+            peer_by: RootBy::Global,
+            count: 1,
+            tag: 0,
+            object: ObjectKind::Small,
+            late: None,
+            covers: Arc::default(),
+            values: Values::Exact,
+            factor: Factor::Scalar,
+            declared: Declared::Supported,
+            promises: Promises::default(),
+            params: Vec::new(),
+            at: Arc::default(),
+            script: None,
+            demand: None,
+        }
+    }
+
+    fn gloo(check: &Check) -> Declared {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/platforms/cpu.yaml");
+        let platforms = super::super::load(&[file]).unwrap();
+        platforms[0].backends["gloo"].declares(check)
+    }
+
+    fn unsupported(text: &str) -> Declared {
+        Declared::Unsupported(text.to_owned())
+    }
+
+    #[test]
+    fn what_is_not_declared_is_named_as_shortly_as_can_be() {
+        use DType::{Complex64, Float32, Int16, Int32};
+        let all_reduce = |dtype, reduce| gloo(&check(Op::AllReduce, dtype, Some(reduce), 2));
+        assert_eq!(all_reduce(Float32, ReduceOp::Avg), Declared::Supported);
+        assert_eq!(
+            all_reduce(Int32, ReduceOp::Avg),
+            unsupported("gloo does not declare all_reduce avg on int32")
+        );
+        assert_eq!(
+            all_reduce(Complex64, ReduceOp::Max),
+            unsupported("gloo does not declare all_reduce max on complex64")
+        );
+        assert_eq!(
+            gloo(&check(Op::Broadcast, Int16, None, 2)),
+            unsupported("gloo does not declare broadcast on int16")
+        );
+        assert_eq!(
+            gloo(&check(Op::AllToAll, Float32, None, 2)),
+            unsupported("gloo does not declare all_to_all")
+        );
+    }
+
+    #[test]
+    fn what_a_check_does_not_have_is_not_asked_for() {
+        // A barrier has no tensors, so no entry has to allow its dtype or its layout.
+        let mut barrier = check(Op::Barrier, DType::Uint16, None, 2);
+        barrier.layout = Layout::Strided;
+        assert_eq!(gloo(&barrier), Declared::Supported);
+    }
+
+    #[test]
+    fn an_entry_must_have_everything_at_once() {
+        let mut message = check(Op::SendRecv, DType::Int16, None, 2);
+        assert_eq!(gloo(&message), Declared::Supported);
+        message.layout = Layout::Strided;
+        assert_eq!(
+            gloo(&message),
+            unsupported("gloo does not declare send_recv on int16 with strided tensors")
+        );
+        assert_eq!(
+            gloo(&check(Op::BatchIsendIrecv, DType::Float32, None, 1)),
+            unsupported("gloo does not declare batch_isend_irecv on float32 from a rank to itself")
+        );
+    }
+
+    #[test]
+    fn an_entry_for_some_versions_of_torch_counts_for_those_only() {
+        let text = "name: t\ndevice_type: cpu\nevidence: host\nbackends:\n  gloo:\n    supports:\n      \
+                    - ops: barrier\n      - {ops: all_to_all, torch: \">=2.12\"}\n";
+        let source = allranks_yaml::Source::new("t.yaml", text);
+        let platform = crate::platform::parse(source, Path::new(""));
+        let platform = platform.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let all_to_all = check(Op::AllToAll, DType::Float32, None, 2);
+        let declared = |torch| platform.with_torch(torch).backends["gloo"].declares(&all_to_all);
+        assert_eq!(declared(Some("2.15.0+cu132")), Declared::Supported);
+        assert_eq!(declared(Some("2.12.0")), Declared::Supported);
+        for torch in [Some("2.11.0"), None] {
+            assert_ne!(declared(torch), Declared::Supported);
+        }
+        let unresolved = platform.backends["gloo"].declares(&all_to_all);
+        assert_ne!(unresolved, Declared::Supported);
+    }
+}

@@ -1,0 +1,116 @@
+//! Strict YAML: what every file that people write for allranks goes through.
+//!
+//! In goes a [`Source`] (a file's text), out comes a typed value together with its [`Document`], which knows where
+//! in the text each part of the value was written, or every problem found, each a [`Diagnostic`] with file, line,
+//! column, an excerpt and a hint. Nothing here knows what a file is about: meaning is checked by the module that owns the
+//! type, which reports through [`Document::problem`] and so looks the same.
+//!
+//! Strict means: at most [`MAX_BYTES`], UTF-8, one document, no anchors, aliases, merge keys or tags, no key twice,
+//! string keys only. Two readers of such a file cannot understand it differently.
+
+mod decode;
+mod diagnostic;
+mod document;
+mod hint;
+mod parse;
+
+pub use decode::{decode, load};
+pub use diagnostic::Diagnostic;
+pub use document::{Document, Focus, Path, Segment};
+pub use hint::{did_you_mean, one_of};
+
+use std::fs;
+use std::io::{self, Read};
+use std::path;
+
+/// The longest file accepted, in bytes. People write these files; a longer one is a mistake.
+pub const MAX_BYTES: u64 = 256 << 10;
+
+/// A file's text, and the name it has in diagnostics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its path, as shown to people.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl Source {
+    /// A text under a name.
+    #[must_use]
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, is longer than [`MAX_BYTES`], or is not UTF-8.
+    pub fn read(path: &path::Path) -> Result<Self, Vec<Diagnostic>> {
+        let name = path.display().to_string();
+        let refuse = |message: String| Err(vec![Diagnostic::of_file(&name, message)]);
+        let bytes = match read_capped(path) {
+            Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
+                return refuse(format!("the file is longer than {} KiB", MAX_BYTES >> 10));
+            }
+            Ok(bytes) => bytes,
+            Err(error) => return refuse(format!("the file cannot be read: {error}")),
+        };
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(Self { path: name, text }),
+            Err(error) => {
+                let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+                refuse(format!("the file is not UTF-8 (line {line})"))
+            }
+        }
+    }
+}
+
+/// Reads at most one byte more than is accepted.
+fn read_capped(path: &path::Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A [`Path`] to a part of a document, from keys and indices: `way!["steps", 2, "numel", 0]`.
+#[macro_export]
+macro_rules! way {
+    ($($segment:expr),* $(,)?) => {
+        &[$($crate::Segment::from($segment)),*][..]
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Source, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f.yaml");
+        fs::write(&file, bytes).unwrap();
+        Source::read(&file).map_err(|problems| problems[0].message.clone())
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_cap_and_as_utf_8_only() {
+        let cap = MAX_BYTES as usize;
+        assert_eq!(read(&vec![b'#'; cap]).unwrap().text.len(), cap);
+        assert_eq!(
+            read(&vec![b'#'; cap + 1]).unwrap_err(),
+            "the file is longer than 256 KiB"
+        );
+        assert_eq!(
+            read(b"a: 1\nb: \xff\n").unwrap_err(),
+            "the file is not UTF-8 (line 2)"
+        );
+        let missing = Source::read(path::Path::new("/no/such/file")).unwrap_err();
+        assert!(missing[0].message.starts_with("the file cannot be read: "));
+    }
+}
