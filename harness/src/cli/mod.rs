@@ -15,6 +15,7 @@ mod repro;
 mod results;
 mod running;
 mod trouble;
+mod until_closed;
 mod watch;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ use args::{Command, SchemaArguments};
 pub use planning::{Absent, Asked, Planned, prove_inputs};
 pub use running::{end_record, ranks_at_once};
 pub use trouble::Trouble;
+use until_closed::UntilClosed;
 
 use crate::suite::SuiteError;
 use allranks_runner::world;
@@ -102,12 +104,14 @@ impl Failure {
 
 /// Does what the arguments say; the exit code.
 ///
-/// `out` takes what was asked for, `err` progress and complaints.
+/// `out` takes what was asked for, `err` progress and complaints. Where the reader of either closes it early, the rest is
+/// dropped, and the command goes on to its end and its exit code.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> u8 {
+    let (out, err) = (&mut UntilClosed::new(out), &mut UntilClosed::new(err));
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let parsed = match Arguments::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
@@ -155,8 +159,6 @@ pub fn main(
     };
     let exit = match result {
         Ok(exit) => exit,
-        // Whoever read our output has had enough of it: not an error.
-        Err(Failure::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Exit::AsExpected,
         Err(failure) => {
             // Nobody is left to tell if this fails too.
             let _ = failure.explain(err);

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::args::{DriverChoice, RunArguments};
 use super::planning::{self, Asked, Planned};
 use super::trouble::Trouble;
+use super::until_closed::UntilClosed;
 use super::{Exit, Failure, environment};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
@@ -163,7 +164,7 @@ fn play(
     let progress = if io::stderr().is_terminal() {
         Progress::Bar(ProgressDrawTarget::stderr())
     } else {
-        Progress::Lines(Box::new(anstream::stderr()))
+        Progress::Lines(Box::new(UntilClosed::new(anstream::stderr())))
     };
     let titles = planned
         .suite

@@ -125,9 +125,8 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
     };
     let ending = runtime.block_on(watch::watch(&settings, &mut tell))?;
     match trouble {
-        // The program's own end is what counts; that nobody reads is no reason to lose it.
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Io(error)),
-        _ => Ok(ending),
+        Some(error) => Err(Failure::Io(error)),
+        None => Ok(ending),
     }
 }
 

@@ -161,6 +161,10 @@ pub fn tests() -> Vec<Test> {
         }),
         plain("print::explain", explain),
         plain("print::a_reader_who_leaves", a_reader_who_leaves),
+        plain(
+            "print::a_verdict_that_is_not_read",
+            a_verdict_that_is_not_read,
+        ),
         with_torch("usage::a_binary_alone", a_binary_alone),
     ]
 }
@@ -291,6 +295,37 @@ fn a_reader_who_leaves() {
     let line = format!("set -o pipefail; {binary} schema | head -c 10 >/dev/null");
     shell.args(["-c", &line]);
     stage.start(stage.marked(shell)).end().assert_code(0);
+}
+
+/// What is judged tells the exit code, though no output is read: the pipe is closed before the command starts.
+fn a_verdict_that_is_not_read() {
+    let stage = Stage::new("unread");
+    let unread = |streams: &str, arguments: &[&str]| {
+        let mut shell = std::process::Command::new("bash");
+        let line = format!("exec 3> >(true); wait $!; exec \"$@\" {streams} 3>&-");
+        shell.args(["-c", &line, "bash", env!("CARGO_BIN_EXE_allranks")]);
+        shell.args(arguments);
+        stage.start(stage.marked(shell)).end()
+    };
+    let driver = "command:python3 fixtures/drivers/lies.py";
+    let run = |streams: &str, folder: &str, driver: &str| {
+        let out = stage.path(folder).display().to_string();
+        let all = ["run", CASE, "--driver", driver, "--out", &out];
+        let ran = unread(streams, &all);
+        super::stage::assert_reported(&stage.results(folder));
+        (ran, out)
+    };
+    let (ran, lies) = run(">&3", "lies", driver);
+    ran.assert_code(1).assert_says("wrong");
+    let (ran, _) = run(">&3 2>&3", "silent", driver);
+    ran.assert_code(1);
+    let (ran, good) = run(">&3 2>&3", "good", DRIVER);
+    ran.assert_code(0);
+    unread(">&3", &["diff", &good, &lies]).assert_code(1);
+    unread(">&3 2>&3", &["diagnose", "fixtures/logs/killed"]).assert_code(1);
+    unread(">&3", &["list"]).assert_code(0);
+    unread(">&3", &["--help"]).assert_code(0);
+    stage.assert_nothing_remains();
 }
 
 /// The binary as `cargo install` leaves it: in a folder with nothing else, it has its cases, platforms and driver.
