@@ -42,6 +42,23 @@ pub fn activity(_pid: u32) -> Option<Activity> {
     None
 }
 
+/// The letter that `/proc` has for the state of a process: `D` where it waits and cannot be interrupted; none if it is gone, or
+/// this machine does not tell.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn state(pid: u32) -> Option<char> {
+    let process = procfs::process::Process::new(pid.cast_signed()).ok()?;
+    process.stat().ok().map(|stat| stat.state)
+}
+
+/// The letter that `/proc` has for the state of a process: `D` where it waits and cannot be interrupted; none if it is gone, or
+/// this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn state(_pid: u32) -> Option<char> {
+    None
+}
+
 /// Whether a process's main thread waits for something, and not for the processor.
 #[cfg(target_os = "linux")]
 #[must_use]

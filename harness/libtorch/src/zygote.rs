@@ -3,15 +3,17 @@
 //! In: `fork` and `kill` frames. Out: `zygote`, then `forked`, `fork_failed` and `exited`. It has one thread and touches
 //! no device.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use allranks_host as host;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
+use allranks_runner::world::until_gone;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getsid, kill_process,
@@ -27,8 +29,10 @@ use crate::wire::{Wire, garbage};
 
 /// From one look at a dying process to the next.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How long a killed process may take to go.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long killed processes may take to go. What waits for a device and cannot be interrupted may never go.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the orphans that are killed together are waited for, before it is looked for others.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// A rank that has not been reaped.
 #[derive(Debug)]
@@ -45,6 +49,8 @@ struct Zygote {
     wire: Wire,
     /// By pid, which is not reused as long as it is in here.
     ranks: HashMap<Pid, Forked>,
+    /// Children that killing did not end, until they are reaped.
+    unkilled: HashSet<Pid>,
 }
 
 /// The zygote from first to last; in each rank it forks, the rank from first to last.
@@ -69,6 +75,7 @@ pub fn run() -> io::Result<Ending> {
     let mut zygote = Zygote {
         wire,
         ranks: HashMap::new(),
+        unkilled: HashSet::new(),
     };
     match zygote.serve() {
         Ok(order) => {
@@ -207,44 +214,55 @@ impl Zygote {
 
     /// Kills the orphans of an ended rank, whatever session they fled to; how many were running.
     ///
-    /// One whose session belongs to a living rank is that rank's business and is left alone.
-    fn kill_remains(&self, of: Option<Pid>) -> u32 {
-        let mut running = 0;
+    /// One whose session belongs to a living rank is that rank's business and is left alone. One that does not go is named
+    /// on standard error and left alone from then on.
+    fn kill_remains(&mut self, of: Option<Pid>) -> u32 {
+        self.unkilled.retain(|pid| !reap(*pid));
+        let mut running = HashSet::new();
+        let left = until_gone(PATIENCE, || self.kill_orphans(of, &mut running));
+        let children = own_children();
+        for pid in left.into_iter().filter(|pid| children.contains(pid)) {
+            self.unkilled.insert(pid);
+            let raw = pid.as_raw_nonzero().get().unsigned_abs();
+            let state = host::state(raw).unwrap_or('?');
+            let _ = writeln!(
+                io::stderr(),
+                "allranks: cannot kill pid {raw} (state {state})"
+            );
+        }
+        running.len() as u32
+    }
+
+    /// Kills the orphans there are; those found. The ones that were running are added to `running`.
+    fn kill_orphans(&self, of: Option<Pid>, running: &mut HashSet<Pid>) -> Vec<Pid> {
         let is_theirs = |pid: Pid| {
             getsid(Some(pid))
                 .is_ok_and(|session| self.ranks.contains_key(&session) && Some(session) != of)
         };
-        loop {
-            let orphans: Vec<Pid> = own_children()
-                .into_iter()
-                .filter(|pid| !self.ranks.contains_key(pid) && !is_theirs(*pid))
-                .collect();
-            if orphans.is_empty() {
-                return running;
-            }
-            running += orphans.iter().filter(|pid| look(**pid).is_none()).count() as u32;
-            for pid in &orphans {
-                send_signal(*pid, Signal::KILL);
-            }
-            for pid in orphans {
-                // Before it has gone, its own children do not come here.
-                wait_for(pid);
-                let _ = waitid(
-                    WaitId::Pid(pid),
-                    WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
-                );
-            }
+        let is_known = |pid: &Pid| self.ranks.contains_key(pid) || self.unkilled.contains(pid);
+        let orphans: Vec<Pid> = own_children()
+            .into_iter()
+            .filter(|pid| !is_known(pid) && !is_theirs(*pid))
+            .collect();
+        running.extend(orphans.iter().filter(|pid| look(**pid).is_none()));
+        for pid in &orphans {
+            send_signal(*pid, Signal::KILL);
         }
+        // Before they have gone, their own children do not come here.
+        wait_for(&orphans, ROUND);
+        for pid in &orphans {
+            reap(*pid);
+        }
+        orphans
     }
 
     /// Leaves no process behind.
-    fn kill_everything(&self) {
-        for pid in self.ranks.keys() {
+    fn kill_everything(&mut self) {
+        let ranks: Vec<Pid> = self.ranks.keys().copied().collect();
+        for pid in &ranks {
             send_signal(*pid, Signal::KILL);
         }
-        for pid in self.ranks.keys() {
-            wait_for(*pid);
-        }
+        wait_for(&ranks, PATIENCE);
         self.kill_remains(None);
     }
 }
@@ -301,10 +319,16 @@ fn look(pid: Pid) -> Option<WaitIdStatus> {
     waitid(WaitId::Pid(pid), how).ok().flatten()
 }
 
-/// Waits, not for long, until a child has ended.
-fn wait_for(pid: Pid) {
-    let until = Instant::now() + PATIENCE;
-    while look(pid).is_none() && Instant::now() < until {
+/// Reaps a child if it has ended; whether it is a child no more.
+fn reap(pid: Pid) -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    !matches!(waitid(WaitId::Pid(pid), how), Ok(None))
+}
+
+/// Waits, no longer than that, until children have ended.
+fn wait_for(children: &[Pid], limit: Duration) {
+    let until = Instant::now() + limit;
+    while children.iter().any(|pid| look(*pid).is_none()) && Instant::now() < until {
         thread::sleep(AGAIN);
     }
 }

@@ -23,6 +23,8 @@ from .wire import Closed, dial
 
 #: The variable that marks every process of a world.
 TOKEN = "ALLRANKS_TOKEN"
+#: How many seconds killed processes may take to go. What waits for a device and cannot be interrupted may never go.
+PATIENCE = 5.0
 
 
 def import_torch():
@@ -68,6 +70,15 @@ def ended(pid, within=0.0):
     return True
 
 
+def state(pid):
+    """The letter that ``/proc`` has for the state of a process, ``D`` where it waits and cannot be interrupted."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "gone"
+
+
 class Forked(NamedTuple):
     """A rank: the harness's name for it, and the token that whatever it starts is started with."""
 
@@ -81,6 +92,7 @@ class Zygote:
     def __init__(self, wire):
         self.wire = wire
         self.ranks = {}  # pid -> Forked; a pid is here exactly as long as it cannot be reused
+        self.unkilled = set()  # children that killing did not end, until they are reaped
         self._wake_in, self._wake_out = socket.socketpair()
         for end in self._wake_in, self._wake_out:
             end.setblocking(False)
@@ -181,6 +193,7 @@ class Zygote:
             pid = end.si_pid
             if pid not in self.ranks:
                 os.waitpid(pid, 0)  # an orphan, already dealt with
+                self.unkilled.discard(pid)
                 continue
             left_behind = self.kill_remains(pid)
             os.waitpid(pid, 0)
@@ -200,12 +213,14 @@ class Zygote:
         """Kills the orphans of an ended rank, whatever session they fled to; how many of its own were running.
 
         Orphans come to this process because it is a subreaper. What another rank in the table has left is that rank's
-        business, also if it has ended as well and its turn has not come.
+        business, also if it has ended as well and its turn has not come. One that does not go within `PATIENCE` is named on
+        standard error and left alone from then on.
         """
         seen = set()
+        limit = time.monotonic() + PATIENCE
         running = 0
         while True:
-            owners = {pid: self.owner(pid) for pid in own_children() if pid not in self.ranks and pid not in seen}
+            owners = {pid: self.owner(pid) for pid in own_children() if pid not in self.ranks and pid not in seen | self.unkilled}
             orphans = [pid for pid, owner in owners.items() if of is None or owner in (of, None)]
             if not orphans:
                 return running
@@ -213,7 +228,10 @@ class Zygote:
             for pid in orphans:
                 send_signal(pid, signal.SIGKILL)
             for pid in orphans:
-                ended(pid, within=1)  # before that, its own children do not come here
+                # Before that, its own children do not come here.
+                if not ended(pid, within=limit - time.monotonic()):
+                    self.unkilled.add(pid)
+                    print(f"allranks: cannot kill pid {pid} (state {state(pid)})", file=sys.stderr, flush=True)
             seen.update(orphans)  # until they are reaped they stay in the list
 
     def owner(self, pid):
@@ -228,8 +246,9 @@ class Zygote:
         """Leaves no process behind."""
         for pid in self.ranks:
             send_signal(pid, signal.SIGKILL)
+        limit = time.monotonic() + PATIENCE
         for pid in self.ranks:
-            ended(pid, within=1)
+            ended(pid, within=limit - time.monotonic())
         self.kill_remains()
 
 

@@ -14,6 +14,7 @@ use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::FORMAT;
 use allranks_runner::watch;
 use allranks_runner::watch::{Ending, Event, Settings};
+use allranks_runner::world::unkilled;
 
 const EXAMPLES: &str = "\
 Exit codes:
@@ -118,6 +119,10 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
                 show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)
             }
             Event::Moves => writeln!(err, "allranks watch: it moves again"),
+            Event::Unkilled(left) => match unkilled(left) {
+                Some(text) => writeln!(err, "allranks watch: {text}"),
+                None => Ok(()),
+            },
         };
         if let Err(error) = told.and_then(|()| err.flush()) {
             trouble.get_or_insert(error);

@@ -127,7 +127,11 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
     loop {
         let [int, term, hup] = &mut signals;
         let asked = tokio::select! {
-            code = program.wait() => return Ok(Ending::Own(code?)),
+            code = program.wait() => {
+                // What it left behind.
+                end(&mut program, tell).await;
+                return Ok(Ending::Own(code?));
+            }
             _ = int.1.recv() => Some(int.0),
             _ = term.1.recv() => Some(term.0),
             _ = hup.1.recv() => Some(hup.0),
@@ -135,7 +139,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         };
         if let Some(asked) = asked {
             if is_asked {
-                program.kill().await;
+                end(&mut program, tell).await;
                 return Ok(Ending::Interrupted(128 + asked.as_raw() as u8));
             }
             is_asked = true;
@@ -150,9 +154,17 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);
             if is_verdict && settings.kill_on_verdict {
-                program.kill().await;
+                end(&mut program, tell).await;
                 return Ok(Ending::Verdict);
             }
         }
+    }
+}
+
+/// Kills everything, and tells what could not be killed.
+async fn end(program: &mut Program, tell: &mut dyn FnMut(Event)) {
+    let left = program.kill().await;
+    if !left.is_empty() {
+        tell(Event::Unkilled(left));
     }
 }

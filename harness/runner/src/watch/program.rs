@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::Settings;
-use crate::world::{TOKEN, kill_remains};
+use crate::world::{Remnant, TOKEN, end_remains};
 use allranks_host as host;
 
 static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
@@ -71,11 +71,9 @@ impl Program {
         &self.diaries
     }
 
-    /// Waits for its end; what it left behind is killed. Its exit code, or 128 and the number of the signal.
+    /// Waits for its end. Its exit code, or 128 and the number of the signal.
     pub async fn wait(&mut self) -> io::Result<u8> {
-        let status = self.guard.wait().await?;
-        self.sweep();
-        Ok(code(status))
+        Ok(code(self.guard.wait().await?))
     }
 
     /// Sends a signal to the command's process group, as a terminal does.
@@ -92,24 +90,19 @@ impl Program {
         }
     }
 
-    /// Kills everything.
-    pub async fn kill(&mut self) {
-        self.sweep();
+    /// Kills everything that runs, or that it has left behind if it has ended; what could not be killed (see
+    /// [`end_remains`]).
+    pub async fn kill(&mut self) -> Vec<Remnant> {
+        let left = end_remains(&self.token);
+        // It carries the token too, and never waits for what cannot be interrupted.
         let _ = self.guard.wait().await;
-        self.sweep();
-    }
-
-    fn sweep(&self) {
-        while kill_remains(&self.token) > 0 {
-            // What was killed while it was starting another process may have succeeded in that.
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        left
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.sweep();
+        let _ = end_remains(&self.token);
     }
 }
 

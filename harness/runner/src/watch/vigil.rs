@@ -11,6 +11,7 @@ use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
 use allranks_model::names::Rank;
+use crate::world::Remnant;
 
 /// For how long a proof must stand, and those it is about must not have moved.
 const MOMENT: Duration = Duration::from_millis(1000);
@@ -24,6 +25,8 @@ pub enum Event {
     Still(Diagnosis, Duration),
     /// What was said to be still moves again.
     Moves,
+    /// Processes of the command that could not be killed.
+    Unkilled(Vec<Remnant>),
 }
 
 /// See the module.

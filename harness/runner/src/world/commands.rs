@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::fresh::{self, FreshProcesses};
 use super::launcher::RankOrder;
+use super::remains::{Remnant, end_remains};
 use super::{EVENTS, End, Event, Processes, SIGKILL, TOKEN};
 use allranks_host as host;
 use allranks_host::Member;
@@ -68,25 +69,25 @@ impl Commands {
         host::members(TOKEN, &self.token)
     }
 
-    /// Kills everything, until nothing is left.
-    pub async fn kill(&self) {
+    /// Kills everything; what could not be killed (see [`end_remains`]).
+    pub async fn kill(&self) -> Vec<Remnant> {
+        self.signal_all();
+        let token = self.token.clone();
+        let killing = tokio::task::spawn_blocking(move || end_remains(&token));
+        // It is not run where the runtime shuts down; dropping this kills too.
+        killing.await.unwrap_or_default()
+    }
+
+    fn signal_all(&self) {
         for place in 0..self.count {
             self.processes.signal(Rank(place as u32), SIGKILL);
-        }
-        while self.processes.sweep() > 0 {
-            // What was killed while it was starting another process may have succeeded in that.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     }
 }
 
 impl Drop for Commands {
     fn drop(&mut self) {
-        for place in 0..self.count {
-            self.processes.signal(Rank(place as u32), SIGKILL);
-        }
-        while self.processes.sweep() > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+        self.signal_all();
+        let _ = end_remains(&self.token);
     }
 }

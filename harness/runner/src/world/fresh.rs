@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::launcher::RankOrder;
-use super::remains::{TOKEN, kill_remains};
+use super::remains::{Remnant, TOKEN, kill_remains};
 use super::supervise::SUPERVISED;
 use super::{End, Event, Processes};
 use allranks_model::names::Rank;
@@ -32,7 +32,7 @@ impl Processes for FreshProcesses {
         }
     }
 
-    fn sweep(&self) -> u32 {
+    fn sweep(&self) -> Vec<Remnant> {
         kill_remains(&self.token)
     }
 }

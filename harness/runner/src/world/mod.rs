@@ -31,7 +31,7 @@ pub use end::End;
 pub(crate) use launcher::prepend_path;
 pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
 pub use port::{PortLease, lease_port};
-pub use remains::{TOKEN, kill_remains};
+pub use remains::{Remnant, TOKEN, end_remains, unkilled, until_gone};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 pub use witness::{Testimony, witness};
@@ -92,8 +92,8 @@ struct Arrival {
 trait Processes: std::fmt::Debug + Send + Sync {
     /// Sends a signal to everything a rank started, if the rank still runs.
     fn signal(&self, rank: Rank, signal: i32);
-    /// Kills what ranks left behind after they all ended; the number of processes found.
-    fn sweep(&self) -> u32;
+    /// Kills what ranks left behind after they all ended; the processes found.
+    fn sweep(&self) -> Vec<Remnant>;
 }
 
 const EVENTS: usize = 1024;
@@ -177,9 +177,9 @@ impl World {
         self.processes.signal(rank, SIGCONT);
     }
 
-    /// Kills what ranks left behind after they all ended; the number of processes found.
+    /// Kills what ranks left behind after they all ended; the processes found.
     #[must_use]
-    pub fn sweep(&self) -> u32 {
+    pub fn sweep(&self) -> Vec<Remnant> {
         self.processes.sweep()
     }
 }

@@ -2,20 +2,59 @@
 //!
 //! A process started by a rank, however it detached itself, carries the world's token in its environment.
 
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use rustix::process::{Pid, Signal, getpid, kill_process};
+
+use allranks_host as host;
+use allranks_host::Activity;
+use allranks_model::names::Rank;
 
 /// The variable that marks every process of a world, and of a watched command.
 pub const TOKEN: &str = "ALLRANKS_TOKEN";
 
-/// Kills every process, but for this one, whose environment holds a [`TOKEN`] that begins with this one; the
-/// number found. Linux only; elsewhere 0.
+/// How long killed processes may take to go. One that waits for a device or a disk without being interruptible takes
+/// longer, and may never go.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// From one attempt to the next.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// A process that was running and carried a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remnant {
+    /// Its id.
+    pub pid: Pid,
+    /// The rank that its token names; none: the token names none.
+    pub rank: Option<Rank>,
+}
+
+/// `pid 4711 (state D)`: what `/proc` says of it now.
+impl fmt::Display for Remnant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pid = self.pid.as_raw_nonzero().get();
+        match host::state(pid.unsigned_abs()) {
+            Some(state) => write!(f, "pid {pid} (state {state})"),
+            None => write!(f, "pid {pid}"),
+        }
+    }
+}
+
+/// `cannot kill pid 7 (state D), pid 9 (state D)`; none of no processes.
 #[must_use]
-pub fn kill_remains(token: &str) -> u32 {
-    let needle = format!("{TOKEN}={token}");
+pub fn unkilled(left: &[Remnant]) -> Option<String> {
+    let left: Vec<String> = left.iter().map(Remnant::to_string).collect();
+    (!left.is_empty()).then(|| format!("cannot kill {}", left.join(", ")))
+}
+
+/// Kills every process, but for this one, whose environment holds this [`TOKEN`], alone or with a rank behind a dot;
+/// those found running. What has ended and was not reaped by its parent is not running. Linux only; elsewhere none.
+pub fn kill_remains(token: &str) -> Vec<Remnant> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
-        return 0;
+        return Vec::new();
     };
-    let mut found = 0;
+    let mut found = Vec::new();
     for entry in processes.flatten() {
         let Some(pid) = entry
             .file_name()
@@ -27,13 +66,113 @@ pub fn kill_remains(token: &str) -> u32 {
             continue;
         };
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment
+        let owner = environment
             .split(|byte| *byte == 0)
-            .any(|variable| variable.starts_with(needle.as_bytes()))
+            .find_map(|variable| owner(variable, token));
+        if let Some(rank) = owner
+            && is_running(pid)
             && kill_process(pid, Signal::KILL).is_ok()
         {
-            found += 1;
+            found.push(Remnant { pid, rank });
         }
     }
     found
+}
+
+/// Kills what [`kill_remains`] finds until it finds nothing, as what was killed while it was starting another process may
+/// have succeeded in that; what is still running after five seconds. Blocks.
+pub fn end_remains(token: &str) -> Vec<Remnant> {
+    until_gone(PATIENCE, || kill_remains(token))
+}
+
+/// Repeats `kill`, which tells what it found, until that is nothing; what it found last, once `limit` is over. Blocks.
+pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T> {
+    let began = Instant::now();
+    loop {
+        let left = kill();
+        if left.is_empty() || began.elapsed() >= limit {
+            return left;
+        }
+        thread::sleep(AGAIN);
+    }
+}
+
+/// Whether a variable `NAME=VALUE` is this token: the rank behind it, if there is one.
+fn owner(variable: &[u8], token: &str) -> Option<Option<Rank>> {
+    let value = variable.strip_prefix(TOKEN.as_bytes())?;
+    let rest = value.strip_prefix(b"=")?.strip_prefix(token.as_bytes())?;
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let rank = std::str::from_utf8(rest.strip_prefix(b".")?).ok();
+    Some(rank.and_then(|rank| rank.parse().ok()).map(Rank))
+}
+
+fn is_running(pid: Pid) -> bool {
+    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    host::activity(pid) != Some(Activity::Gone)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_go_is_given_up() {
+        let mut attempts = 0;
+        let left = until_gone(Duration::from_millis(50), || {
+            attempts += 1;
+            vec![4711]
+        });
+        assert_eq!(left, [4711]);
+        assert!(attempts > 1);
+        let mut left = vec![3, 2, 1];
+        let gone = until_gone(Duration::MAX, || {
+            left.pop();
+            left.clone()
+        });
+        assert_eq!(gone, Vec::<i32>::new());
+    }
+
+    #[test]
+    fn a_token_names_its_rank_and_ends_at_a_dot() {
+        let owner = |value: &str| owner(format!("{TOKEN}={value}").as_bytes(), "tok.1");
+        assert_eq!(owner("tok.1"), Some(None));
+        assert_eq!(owner("tok.1.12"), Some(Some(Rank(12))));
+        assert_eq!(owner("tok.1.x"), Some(None));
+        assert_eq!((owner("tok.10"), owner("tok.10.1")), (None, None));
+        assert_eq!(super::owner(b"OTHER_TOKEN=tok.1", "tok.1"), None);
+    }
+
+    #[test]
+    fn a_zombie_is_not_running() {
+        let token = format!("zombie{}", std::process::id());
+        let start = |rank: u32| {
+            let mut command = Command::new("sleep");
+            command.arg("60").env(TOKEN, format!("{token}.{rank}"));
+            command.spawn().unwrap()
+        };
+        let mut children = [start(1), start(10)];
+        // Between fork and exec a child has this process's environment.
+        let found = until_gone(Duration::from_secs(60), || {
+            let found = kill_remains(&format!("{token}.1"));
+            match found.is_empty() {
+                true => vec![None],
+                false => Vec::new(),
+            }
+        });
+        assert_eq!(found, Vec::<Option<()>>::new(), "it was not found");
+        // It is killed and not waited for.
+        assert_eq!(end_remains(&format!("{token}.1")), Vec::new());
+        assert!(
+            children[1].try_wait().unwrap().is_none(),
+            "rank 10 was killed for rank 1"
+        );
+        assert_eq!(end_remains(&token), Vec::new());
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+    }
 }

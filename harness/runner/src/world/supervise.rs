@@ -3,10 +3,10 @@
 //!
 //! Its standard input is a pipe whose other end only the harness holds, so its end of file means that the harness is
 //! gone, however it went. It leads a session and process group that the rank is in too, ends as the rank ends, and
-//! writes nothing: standard output and error are the rank's.
+//! writes nothing but what it cannot kill: standard output and error are the rank's.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit, setsid};
 
-use super::remains::{TOKEN, kill_remains};
+use super::remains::{TOKEN, end_remains, unkilled};
 
 /// The variable that gives a supervisor the token of its rank. It does not carry [`TOKEN`] itself: several supervisors of one
 /// world end what carries it at the same time, and would kill each other before the ranks are gone.
@@ -79,13 +79,12 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     end_as(status)
 }
 
-/// Kills a process, then everything that carries the token, until nothing does.
+/// Kills a process, then everything that carries the token, until nothing does; says on standard error what cannot be killed.
 pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let _ = kill_process(process, Signal::KILL);
-    if let Some(token) = token {
-        while kill_remains(token) > 0 {
-            thread::sleep(AGAIN);
-        }
+    if let Some(text) = token.and_then(|token| unkilled(&end_remains(token))) {
+        // Nothing reads it now but those who look into the rank's log.
+        let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }
 

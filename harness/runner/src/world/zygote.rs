@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::frame::{read_frame, write_frame};
 use super::launcher::{RankOrder, prepend_path};
 use super::switchboard::Switchboard;
-use super::{End, Event, Processes, TOKEN};
+use super::{End, Event, Processes, Remnant, TOKEN};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 
@@ -261,8 +261,8 @@ impl Processes for ForkedProcesses {
     }
 
     /// The zygote adopts and kills what its ranks leave, and says so in their ends.
-    fn sweep(&self) -> u32 {
-        0
+    fn sweep(&self) -> Vec<Remnant> {
+        Vec::new()
     }
 }
 

@@ -21,7 +21,7 @@ impl Player<'_> {
     pub(super) async fn part(&mut self) -> Result<(), Stop> {
         let everyone: Vec<Rank> = self.size().ranks().collect();
         let mut wrong = self.say_goodbye(&everyone).await?;
-        let left_behind = self.world.sweep();
+        let left_behind = self.world.sweep().len();
         if left_behind > 0 {
             wrong.push(RankLine {
                 rank: Rank(0),

@@ -32,7 +32,7 @@ use super::story::{Outside, RankStory};
 use crate::finding::Finding;
 use crate::watch;
 use crate::watch::{Event, Lookout};
-use crate::world::{Commands, Device, Driver, End, RankOrder, Testimony, lease_port};
+use crate::world::{Commands, Device, Driver, End, RankOrder, Testimony, lease_port, unkilled};
 use allranks_host::{Member, describe};
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::launcher::Launcher;
@@ -157,7 +157,7 @@ async fn play(
     let mut lookout = Lookout::new(&token, &folders.diaries, patience);
     let over = wait(shared, (program, size), &mut commands, &mut lookout).await;
     let Some(Over { launcher, stopped }) = over else {
-        commands.kill().await;
+        run.trouble = unkilled(&commands.kill().await);
         return Ok(false);
     };
     let remains = match stopped {
@@ -169,7 +169,7 @@ async fn play(
         .ranks()
         .map(|rank| Testimony::read(&folders.records, rank))
         .collect();
-    commands.kill().await;
+    let unkilled = unkilled(&commands.kill().await);
     let torch = tokio::task::block_in_place(|| lookout.torch());
     run.ranks = stories(&testimonies, torch);
     let mut ranks = Vec::new();
@@ -196,6 +196,9 @@ async fn play(
         seen: &seen,
     };
     judge(scenario, &court, run);
+    if unkilled.is_some() {
+        run.trouble = unkilled;
+    }
     Ok(true)
 }
 
@@ -284,7 +287,10 @@ async fn wait(
                         Event::Verdict(told) if !is_as_it_is_to(program, size, &told) => {
                             return over(launcher, Some(Stopped::Verdict(told)));
                         }
-                        Event::Verdict(_) | Event::Still(..) | Event::Moves => {}
+                        Event::Verdict(_)
+                        | Event::Still(..)
+                        | Event::Moves
+                        | Event::Unkilled(_) => {}
                     }
                 }
             }
