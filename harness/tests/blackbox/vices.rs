@@ -88,7 +88,7 @@ const VICES: [Vice; 22] = [
         "#end",
         Outcome::Crash,
         "bad-end",
-        "left 2 processes",
+        "it left 1 processes",
     ),
     vice("lies", SUM, Outcome::Mismatch, "no-op", ""),
     vice(
@@ -204,6 +204,9 @@ pub fn tests() -> Vec<Test> {
         }),
         plain("rank::one_of_two_is_killed", || {
             one_of_two("signal=9", "signal 9 (SIGKILL)")
+        }),
+        plain("rank::one_of_two_leaves_a_process", || {
+            one_of_two("leaves=0", "it left 1 processes running");
         }),
         plain("rank::one_of_two_segfaults", || {
             one_of_two("signal=11", "signal 11 (SIGSEGV)")

@@ -1,6 +1,8 @@
-"""Honest on rank 0; rank 1 does everything right and ends with the exit code or by the signal in its argument."""
+"""Honest on rank 0; rank 1 does everything right and ends with the exit code or by the signal in its argument, or leaves a
+process behind."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +14,8 @@ driver = Driver()
 driver.run()
 if driver.rank == 1:
     kind, number = sys.argv[1].split("=")
+    if kind == "leaves":
+        subprocess.Popen(["sleep", "3600"], start_new_session=True)
     if kind == "signal":
         os.kill(os.getpid(), int(number))
     sys.exit(int(number))

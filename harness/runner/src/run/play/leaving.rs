@@ -6,7 +6,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Player, Stop};
 use crate::finding::{Finding, error_text};
-use crate::world::Event;
+use crate::world::{Event, Remnant};
+use allranks_model::record::RankLine;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::RankLine;
@@ -21,13 +22,7 @@ impl Player<'_> {
     pub(super) async fn part(&mut self) -> Result<(), Stop> {
         let everyone: Vec<Rank> = self.size().ranks().collect();
         let mut wrong = self.say_goodbye(&everyone).await?;
-        let left_behind = self.world.sweep().len();
-        if left_behind > 0 {
-            wrong.push(RankLine {
-                rank: Rank(0),
-                text: format!("ranks left {left_behind} processes running"),
-            });
-        }
+        wrong.extend(left_behind(&self.world.sweep(), &everyone));
         if let Some(finding) = bad_end(wrong) {
             self.played.end = Some(finding);
         }
@@ -91,6 +86,26 @@ impl Player<'_> {
     }
 }
 
+/// What is wrong with the ranks that left these processes. Where a token names none of them, every rank is told of it.
+fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
+    let line = |rank: &Rank| {
+        let is_own = |process: &&Remnant| process.rank == Some(*rank);
+        let count = processes.iter().filter(is_own).count();
+        (count > 0).then(|| RankLine {
+            rank: *rank,
+            text: format!("it left {count} processes running"),
+        })
+    };
+    let is_strange = |process: &&Remnant| process.rank.is_none_or(|rank| !ranks.contains(&rank));
+    let strange = processes.iter().filter(is_strange).count();
+    let lines = ranks.iter().filter_map(line);
+    let of_all = ranks.iter().filter(|_| strange > 0).map(|rank| RankLine {
+        rank: *rank,
+        text: format!("{strange} processes were left running whose token names no rank"),
+    });
+    lines.chain(of_all).collect()
+}
+
 /// The finding of ranks that did not end as they must, if there are any.
 fn bad_end(wrong: Vec<RankLine>) -> Option<Finding> {
     let first = wrong.first()?;
@@ -118,5 +133,32 @@ pub(super) fn judge_closing(replies: &[RankReply]) -> Finding {
             ranks,
             ..Finding::bare(Outcome::Error, Some("teardown-failed"), "")
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn the_rank_that_a_token_names_is_blamed() {
+        let of = |rank: Option<u32>| Remnant {
+            pid: getpid(),
+            rank: rank.map(Rank),
+        };
+        let blamed = |processes: &[Remnant]| -> Vec<(u32, String)> {
+            let lines = left_behind(processes, &[Rank(0), Rank(1), Rank(2)]);
+            lines
+                .into_iter()
+                .map(|line| (line.rank.0, line.text))
+                .collect()
+        };
+        assert_eq!(blamed(&[]), Vec::new());
+        let two = "it left 2 processes running".to_owned();
+        assert_eq!(blamed(&[of(Some(1)), of(Some(1))]), [(1, two)]);
+        let ranks: Vec<u32> = blamed(&[of(None)]).iter().map(|line| line.0).collect();
+        assert_eq!(ranks, [0, 1, 2]);
     }
 }
