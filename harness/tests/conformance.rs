@@ -305,7 +305,7 @@ fn failures(live: &Live, records: &[Record]) -> String {
 fn is_fine(verdict: Verdict) -> bool {
     match verdict {
         Verdict::Expected | Verdict::KnownFailure | Verdict::Waived => true,
-        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky | Verdict::NotRun => false,
+        Verdict::Regression | Verdict::UnexpectedPass | Verdict::NotRun => false,
     }
 }
 

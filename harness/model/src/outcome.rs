@@ -35,7 +35,8 @@ pub enum Outcome {
 pub enum Verdict {
     /// As it must be: a pass where support is declared, a verified refusal where it is not.
     Expected,
-    /// Not as it must be, and nobody said so: the run fails.
+    /// Not as it must be, and nobody said so: the run fails. A verdict `flaky` in a file of an earlier version is one too.
+    #[serde(alias = "flaky")]
     Regression,
     /// Fails as an expectation with a public link says it does.
     KnownFailure,
@@ -43,8 +44,6 @@ pub enum Verdict {
     UnexpectedPass,
     /// A failure that a waiver excuses.
     Waived,
-    /// Passed and failed on repetition.
-    Flaky,
     /// Did not run.
     NotRun,
 }
@@ -77,7 +76,6 @@ impl Verdict {
             Self::KnownFailure => "known-failure",
             Self::UnexpectedPass => "unexpected-pass",
             Self::Waived => "waived",
-            Self::Flaky => "flaky",
             Self::NotRun => "not-run",
         }
     }
@@ -92,5 +90,17 @@ impl fmt::Display for Outcome {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_is_given_no_more_is_read() {
+        let read = |text: &str| serde_json::from_str::<Verdict>(text).unwrap();
+        assert_eq!(read(r#""flaky""#), Verdict::Regression);
+        assert_eq!(read(r#""regression""#), Verdict::Regression);
     }
 }

@@ -15,8 +15,6 @@ pub enum Standing {
     Trouble,
     /// Said to fail, and does not.
     UnexpectedPass,
-    /// Passed and failed on repetition.
-    Flaky,
     /// Did not run.
     NotRun,
     /// A failure that a waiver excuses.
@@ -31,11 +29,10 @@ pub enum Standing {
 
 impl Standing {
     /// Every standing, worst first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Regression,
         Self::Trouble,
         Self::UnexpectedPass,
-        Self::Flaky,
         Self::NotRun,
         Self::Waived,
         Self::KnownFailure,
@@ -74,7 +71,6 @@ impl Standing {
             Verdict::KnownFailure => Self::KnownFailure,
             Verdict::UnexpectedPass => Self::UnexpectedPass,
             Verdict::Waived => Self::Waived,
-            Verdict::Flaky => Self::Flaky,
             Verdict::NotRun => Self::NotRun,
         }
     }
@@ -83,7 +79,7 @@ impl Standing {
     #[must_use]
     pub fn is_failing(self) -> bool {
         match self {
-            Self::Regression | Self::Trouble | Self::UnexpectedPass | Self::Flaky => true,
+            Self::Regression | Self::Trouble | Self::UnexpectedPass => true,
             Self::NotRun | Self::Waived | Self::KnownFailure | Self::Refused | Self::Passed => {
                 false
             }
@@ -97,7 +93,6 @@ impl Standing {
             Self::Regression => "regression",
             Self::Trouble => "harness error",
             Self::UnexpectedPass => "unexpected pass",
-            Self::Flaky => "flaky",
             Self::NotRun => "not run",
             Self::Waived => "waived",
             Self::KnownFailure => "known failure",
@@ -113,7 +108,6 @@ impl Standing {
             Self::Regression => "✗",
             Self::Trouble => "‼",
             Self::UnexpectedPass => "★",
-            Self::Flaky => "≈",
             Self::NotRun => "–",
             Self::Waived => "w",
             Self::KnownFailure => "k",

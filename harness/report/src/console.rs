@@ -237,7 +237,7 @@ const DIM: Style = Style::new().dimmed();
 fn style(standing: Standing) -> Style {
     let colour = match standing {
         Standing::Regression | Standing::Trouble => AnsiColor::Red,
-        Standing::UnexpectedPass | Standing::Flaky => AnsiColor::Magenta,
+        Standing::UnexpectedPass => AnsiColor::Magenta,
         Standing::NotRun | Standing::Waived | Standing::KnownFailure => AnsiColor::Yellow,
         Standing::Refused => AnsiColor::Cyan,
         Standing::Passed => AnsiColor::Green,

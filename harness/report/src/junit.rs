@@ -12,7 +12,7 @@
 //! |-------------------------------------------|----------------------------------------------|
 //! | passed                                    | none                                         |
 //! | refused as declared, known failure, waived, not run | `skipped`, with the standing as type and the reason |
-//! | regression, unexpected pass, flaky        | `failure`, with the outcome or standing as type |
+//! | regression, unexpected pass               | `failure`, with the outcome or standing as type |
 //! | harness error                             | `error`                                      |
 //!
 //! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut

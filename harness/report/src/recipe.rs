@@ -104,7 +104,6 @@ fn fault(check: &CheckRecord) -> Option<String> {
         Standing::Regression
         | Standing::Trouble
         | Standing::UnexpectedPass
-        | Standing::Flaky
         | Standing::NotRun
         | Standing::Waived
         | Standing::KnownFailure => Some(short(&sentence(check))),

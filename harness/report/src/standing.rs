@@ -140,7 +140,6 @@ pub fn exit_meaning(code: u8) -> &'static str {
         2 => "usage error or bad case file",
         3 => "nothing selected",
         4 => "incomplete: a required cell was not run",
-        5 => "rerun outstanding",
         10 => "harness or machine error",
         _ => "not an exit code of allranks",
     }
@@ -159,7 +158,6 @@ mod tests {
             Verdict::KnownFailure,
             Verdict::UnexpectedPass,
             Verdict::Waived,
-            Verdict::Flaky,
             Verdict::NotRun,
         ] {
             assert_ne!(Standing::of(Outcome::Pass, verdict), Standing::Passed);

@@ -305,7 +305,7 @@ pub(super) fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
         return Exit::Trouble;
     }
     let unexpected = any(|check| match check.verdict {
-        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky => true,
+        Verdict::Regression | Verdict::UnexpectedPass => true,
         Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
     });
     if unexpected || amounts_to(Exit::Unexpected) {

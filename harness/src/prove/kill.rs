@@ -104,7 +104,7 @@ pub struct Kill {
 #[must_use]
 pub fn is_unexpected(verdict: Verdict) -> bool {
     match verdict {
-        Verdict::Regression | Verdict::UnexpectedPass | Verdict::Flaky => true,
+        Verdict::Regression | Verdict::UnexpectedPass => true,
         Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
     }
 }

@@ -88,11 +88,9 @@ fn note(standing: Standing) -> &'static str {
         Standing::NotRun => " (no pass: nothing is known)",
         Standing::KnownFailure | Standing::Waived => " (no pass: it fails, as written down)",
         Standing::Refused => " (no pass: a clear error on every rank)",
-        Standing::Regression
-        | Standing::Trouble
-        | Standing::UnexpectedPass
-        | Standing::Flaky
-        | Standing::Passed => "",
+        Standing::Regression | Standing::Trouble | Standing::UnexpectedPass | Standing::Passed => {
+            ""
+        }
     }
 }
 

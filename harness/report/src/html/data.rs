@@ -430,7 +430,6 @@ fn is_told(standing: Standing) -> bool {
         Standing::Regression
         | Standing::Trouble
         | Standing::UnexpectedPass
-        | Standing::Flaky
         | Standing::Waived
         | Standing::KnownFailure => true,
         Standing::NotRun | Standing::Refused | Standing::Passed => false,

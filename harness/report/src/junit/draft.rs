@@ -174,7 +174,6 @@ impl<'a> Drafter<'a> {
             Standing::UnexpectedPass => {
                 TestCaseBuilder::failure(&name, time, "unexpected-pass", &message)
             }
-            Standing::Flaky => TestCaseBuilder::failure(&name, time, "flaky", &message),
             Standing::Trouble => {
                 TestCaseBuilder::error(&name, time, Outcome::HarnessError.name(), &message)
             }

@@ -60,7 +60,6 @@ fn every_standing_is_told_as_what_it_is() {
             Standing::NotRun => Some(("skipped", "not-run")),
             Standing::Regression => Some(("failure", check.outcome.name())),
             Standing::UnexpectedPass => Some(("failure", "unexpected-pass")),
-            Standing::Flaky => Some(("failure", "flaky")),
             Standing::Trouble => Some(("error", "harness-error")),
         };
         let found = case.result.as_ref();

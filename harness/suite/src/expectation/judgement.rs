@@ -36,11 +36,9 @@ impl Expectations {
         let remark = remark.filter(|_| match verdict {
             // The expectation stands in the record with its own words.
             Verdict::KnownFailure | Verdict::Waived => false,
-            Verdict::Expected
-            | Verdict::Regression
-            | Verdict::UnexpectedPass
-            | Verdict::Flaky
-            | Verdict::NotRun => true,
+            Verdict::Expected | Verdict::Regression | Verdict::UnexpectedPass | Verdict::NotRun => {
+                true
+            }
         });
         Judgement {
             verdict,
@@ -85,11 +83,7 @@ fn happened(record: &CheckRecord) -> Option<&str> {
             let by_itself = matches!(record.outcome, Outcome::Unsupported | Outcome::HarnessError);
             by_itself || record.expectation.is_some()
         }
-        Verdict::Expected
-        | Verdict::KnownFailure
-        | Verdict::Waived
-        | Verdict::Flaky
-        | Verdict::NotRun => false,
+        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
     };
     (!has_remark).then_some(summary)
 }

@@ -7,7 +7,6 @@ use tokio::time::{Instant, timeout_at};
 use super::{Player, Stop};
 use crate::finding::{Finding, error_text};
 use crate::world::{Event, Remnant};
-use allranks_model::record::RankLine;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::RankLine;
