@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::future::poll_fn;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
@@ -20,14 +23,42 @@ use allranks_model::names::Rank;
 /// The processes of a world, one for each rank.
 #[derive(Debug)]
 pub struct FreshProcesses {
-    pids: Vec<Option<Pid>>,
+    running: Vec<Running>,
     token: String,
+}
+
+/// The id of a process until it has been waited for; none from then on, as the id may be another process's.
+#[derive(Clone, Debug)]
+struct Running(Arc<Mutex<Option<Pid>>>);
+
+impl Running {
+    fn new(pid: Option<Pid>) -> Self {
+        Self(Arc::new(Mutex::new(pid)))
+    }
+
+    fn pid(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the process's end. It is reaped while the id is locked, so that nothing is signalled in between.
+    async fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        let mut ended = pin!(child.wait());
+        poll_fn(|context| {
+            let mut pid = self.pid();
+            let status = ended.as_mut().poll(context);
+            if status.is_ready() {
+                *pid = None;
+            }
+            status
+        })
+        .await
+    }
 }
 
 impl Processes for FreshProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        if let (Some(pid), Some(signal)) = (self.pids[rank.index()], Signal::from_named_raw(signal))
-        {
+        let pid = self.running[rank.index()].pid();
+        if let (Some(pid), Some(signal)) = (*pid, Signal::from_named_raw(signal)) {
             let _ = kill_process_group(pid, signal);
         }
     }
@@ -48,17 +79,19 @@ pub fn start(
     ranks: &[RankOrder],
     events: &mpsc::Sender<Event>,
 ) -> FreshProcesses {
-    let mut pids = Vec::new();
+    let mut running = Vec::new();
     for (index, order) in ranks.iter().enumerate() {
         let rank = Rank(index as u32);
         let events = events.clone();
         match spawn(argv, supervisor, &order.env, &order.log) {
             Ok(mut child) => {
-                pids.push(child.id().and_then(|pid| Pid::from_raw(pid as i32)));
+                let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
+                let this = Running::new(pid);
+                running.push(this.clone());
                 tokio::spawn(async move {
                     // `wait` would close it, and the supervisor take that for our end.
                     let _lifeline = child.stdin.take();
-                    let end = match child.wait().await {
+                    let end = match this.wait(&mut child).await {
                         Ok(status) => match (status.code(), status.signal()) {
                             (Some(code), _) => End::Exited {
                                 code,
@@ -73,7 +106,7 @@ pub fn start(
                 });
             }
             Err(error) => {
-                pids.push(None);
+                running.push(Running::new(None));
                 let end = End::NotStarted(format!("{}: {error}", argv[0]));
                 tokio::spawn(async move {
                     let _ = events.send(Event::Ended(rank, end)).await;
@@ -82,7 +115,7 @@ pub fn start(
         }
     }
     FreshProcesses {
-        pids,
+        running,
         token: token.to_owned(),
     }
 }
@@ -127,6 +160,27 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    /// The id of a process that was waited for may be another world's process group.
+    #[tokio::test]
+    async fn a_process_that_was_waited_for_is_not_signalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let order = RankOrder {
+            env: BTreeMap::new(),
+            log: folder.path().join("log"),
+        };
+        let (sender, mut events) = mpsc::channel(1);
+        let sleeper = ["/bin/sleep".to_owned(), "60".to_owned()];
+        let processes = start(&sleeper, None, "nothing", &[order], &sender);
+        assert!(processes.running[0].pid().is_some());
+        processes.signal(Rank(0), 9);
+        let ended = events.recv().await.unwrap();
+        assert!(
+            matches!(ended, Event::Ended(Rank(0), End::Signalled(9))),
+            "{ended:?}"
+        );
+        assert_eq!(*processes.running[0].pid(), None);
+    }
 
     /// Two supervisors of one world end what carries its token at the same time: neither may find the other.
     #[tokio::test]
