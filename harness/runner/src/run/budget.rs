@@ -13,8 +13,17 @@ use allranks_model::names::WorldSize;
 pub struct Budget {
     ranks: Arc<Semaphore>,
     ranks_at_once: usize,
-    /// By device type, made when the first scenario wants some.
-    devices: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// By device type, made when the first scenario wants some. Platforms of one type may see different numbers of the same
+    /// devices: there are as many as the one that sees most of them says.
+    devices: Mutex<BTreeMap<String, Devices>>,
+}
+
+/// The devices of a type.
+#[derive(Debug)]
+struct Devices {
+    free: Arc<Semaphore>,
+    /// How many there are, free or not.
+    all: u32,
 }
 
 /// Devices that a world wants.
@@ -65,8 +74,14 @@ impl Budget {
 
     fn devices_of(&self, device_type: &str, present: u32) -> Arc<Semaphore> {
         let mut devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Semaphore::new(present as usize));
-        Arc::clone(devices.entry(device_type.to_owned()).or_insert_with(new))
+        let devices = devices.entry(device_type.to_owned()).or_insert(Devices {
+            free: Arc::new(Semaphore::new(0)),
+            all: 0,
+        });
+        let more = present.saturating_sub(devices.all);
+        devices.free.add_permits(more as usize);
+        devices.all += more;
+        Arc::clone(&devices.free)
     }
 }
 
@@ -83,6 +98,27 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn platforms_of_one_type_may_see_different_numbers_of_devices() {
+        let soon = Duration::from_secs(30);
+        for counts in [[2, 4], [4, 2]] {
+            let budget = Budget::new(64);
+            for count in counts {
+                let wanted = Wanted {
+                    kind: "test",
+                    present: count,
+                    count,
+                };
+                let permit = budget.admit(WorldSize(count), Some(wanted));
+                let permit = tokio::time::timeout(soon, permit).await;
+                assert!(
+                    permit.is_ok(),
+                    "{count} of {counts:?} devices are never free"
+                );
+            }
+        }
+    }
 
     #[tokio::test]
     async fn no_more_than_there_are_devices_and_nobody_passes_who_waits() {

@@ -9,25 +9,34 @@ use allranks_suite::plan::{Plan, Scenario};
 /// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
 /// waits for devices that he does not need. The host's are in the plan's order; those on devices fill them.
 pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
-    let mut queues: BTreeMap<_, Vec<Arc<Scenario>>> = BTreeMap::new();
-    for scenario in &plan.scenarios {
-        let devices = scenario
-            .devices
-            .map(|present| (&*scenario.platform.device_type, present));
-        queues
-            .entry(devices)
-            .or_default()
-            .push(Arc::new(scenario.clone()));
-    }
-    queues
+    let scenarios = plan.scenarios.iter().map(|scenario| {
+        let kind = scenario.platform.device_type.as_str();
+        let devices = scenario.devices.map(|present| (kind, present));
+        (devices, Arc::new(scenario.clone()))
+    });
+    let size = |scenario: &Arc<Scenario>| scenario.platform.devices_for(scenario.world_size);
+    by_type(scenarios)
         .into_iter()
-        .map(|(devices, queue)| match devices {
-            Some((_, present)) => filling(queue, present, |scenario| {
-                scenario.platform.devices_for(scenario.world_size)
-            }),
+        .map(|(present, queue)| match present {
+            Some(present) => filling(queue, present, size),
             None => queue,
         })
         .collect()
+}
+
+/// Worlds that wait for the same devices, and how many of these there are: as many as the platform says that sees most of
+/// them. `worlds` have the type and number of devices that their platforms see; none: they run on the host.
+fn by_type<'a, T>(
+    worlds: impl IntoIterator<Item = (Option<(&'a str, u32)>, T)>,
+) -> Vec<(Option<u32>, Vec<T>)> {
+    let mut queues: BTreeMap<Option<&str>, (Option<u32>, Vec<T>)> = BTreeMap::new();
+    for (devices, world) in worlds {
+        let kind = devices.map(|(kind, _)| kind);
+        let (present, queue) = queues.entry(kind).or_insert((None, Vec::new()));
+        *present = (*present).max(devices.map(|(_, present)| present));
+        queue.push(world);
+    }
+    queues.into_values().collect()
 }
 
 /// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are as many as it
@@ -66,6 +75,24 @@ mod tests {
 
     fn order(sizes: &[u32], devices: u32) -> Vec<u32> {
         filling(sizes.to_vec(), devices, |size| *size)
+    }
+
+    #[test]
+    fn platforms_of_one_type_wait_in_one_queue() {
+        let (two, four) = (Some(("acme", 2)), Some(("acme", 4)));
+        let worlds = [
+            (two, 'a'),
+            (None, 'b'),
+            (four, 'c'),
+            (two, 'd'),
+            (Some(("other", 1)), 'e'),
+        ];
+        let queues = [
+            (None, vec!['b']),
+            (Some(4), vec!['a', 'c', 'd']),
+            (Some(1), vec!['e']),
+        ];
+        assert_eq!(by_type(worlds), queues);
     }
 
     #[test]
