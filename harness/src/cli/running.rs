@@ -214,7 +214,7 @@ fn play(
     console.finish();
     drop(console);
     match ended {
-        Ok(Ok(())) => {}
+        Ok(Ok(issues)) => troubles.extend(issues.into_iter().map(Trouble::Harness)),
         Ok(Err(error)) => return Err(error.into()),
         Err(error) => return Err(Failure::Trouble(format!("the run broke off: {error}"))),
     }

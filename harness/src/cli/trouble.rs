@@ -9,6 +9,8 @@ use super::Exit;
 pub enum Trouble {
     /// The results could not be written down: the system's reason.
     Unwritable(String),
+    /// What the harness failed at while it ran.
+    Harness(String),
     /// An expectation is about no check of the suite: where it is written.
     Stale(String),
     /// Something that was required was not run, with the reason.
@@ -34,7 +36,7 @@ impl Trouble {
         match self {
             Self::Unwritable(error) => format!("the results could not be written: {error}"),
             Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
-            Self::Missing(what) => what.clone(),
+            Self::Harness(what) | Self::Missing(what) => what.clone(),
             Self::Interrupted => "interrupted".to_owned(),
             Self::Recorded(text) => text.clone(),
             Self::Kept(count) => format!(
@@ -48,7 +50,7 @@ impl Trouble {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Unwritable(_) => Exit::Trouble,
+            Self::Unwritable(_) | Self::Harness(_) => Exit::Trouble,
             Self::Stale(_) => Exit::Unexpected,
             Self::Missing(_) | Self::Interrupted | Self::Recorded(_) | Self::Kept(_) => {
                 Exit::Incomplete

@@ -3,7 +3,10 @@
 
 use std::process::Command;
 
-use super::stage::Stage;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::CheckRecord;
+
+use super::stage::{Stage, assert_reported};
 use super::{Test, plain};
 
 /// All of them.
@@ -32,7 +35,42 @@ pub fn tests() -> Vec<Test> {
                 "half a page is no page"
             );
         }),
+        plain("disk::full_where_a_log_is_cut", log_cannot_be_cut),
     ]
+}
+
+/// What was found out stands, though a log is too large and cannot be cut.
+fn log_cannot_be_cut() {
+    let stage = Stage::new("cut");
+    let out = stage.out().display().to_string();
+    let mut shell = Command::new("bash");
+    let line = "set -o pipefail; trap '' XFSZ; (ulimit -S -f 900; exec \"$@\") 2>&1 | cat";
+    shell.args(["-c", line, "bash", env!("CARGO_BIN_EXE_allranks"), "run"]);
+    shell.args([
+        "fixtures/drivers/case.yaml",
+        "--world-size",
+        "2",
+        "--driver",
+    ]);
+    shell.args([
+        "command:python3 harness/tests/blackbox/drivers/floods_beyond.py",
+        "--out",
+        &out,
+    ]);
+    let ran = stage.start(stage.marked(shell)).end();
+    ran.assert_code(10);
+    let results = stage.results("out");
+    let is_passed = |check: &CheckRecord| check.outcome == Outcome::Pass;
+    assert!(results.checks.iter().all(is_passed), "{}", ran.stdout);
+    assert_reported(&results);
+    let troubles = results.end.unwrap().troubles;
+    let reason = "cannot cut logs/drivers_case@cpu.gloo.ws2/rank1.log: File too large";
+    assert!(
+        troubles.iter().any(|text| text.contains(reason)),
+        "{troubles:?}"
+    );
+    assert!(ran.stdout.contains(reason), "{}", ran.stdout);
+    stage.assert_nothing_remains();
 }
 
 /// Runs with files of so many KiB at most; what it must say. Its words go through a pipe, or they would count.

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinError;
 
 use budget::{Budget, Permit, Wanted};
 use queue::queues;
@@ -236,7 +237,8 @@ impl Session {
     /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
         let permit = self.admit(&scenario).await;
-        self.play(permit, scenario, round).await
+        // The scenario's record has the first of its issues, if there is no other trouble.
+        self.play(permit, scenario, round).await.0
     }
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
@@ -250,23 +252,36 @@ impl Session {
         self.0.budget.admit(scenario.world_size, devices).await
     }
 
-    async fn play(&self, _permit: Permit, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
+    /// The records of a scenario, and what the harness failed at, each with the scenario's id.
+    async fn play(
+        &self,
+        _permit: Permit,
+        scenario: Arc<Scenario>,
+        round: u32,
+    ) -> (Vec<Record>, Vec<String>) {
         let task = {
             let (shared, scenario) = (Arc::clone(&self.0), Arc::clone(&scenario));
             // On a thread of the runtime: the caller's may end before the run does.
             tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
         };
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
-        let run = match task.await {
+        let mut run = match task.await {
             Ok(run) => run,
             Err(error) => scenario::broken(&scenario, round, &error.to_string()),
         };
-        recording::records(&self.0, &scenario, round, run)
+        let issues: Vec<String> = std::mem::take(&mut run.issues);
+        run.trouble = run.trouble.or_else(|| issues.first().cloned());
+        let issues = issues
+            .iter()
+            .map(|issue| format!("{}: {issue}", scenario.id));
+        let issues = issues.collect();
+        (recording::records(&self.0, &scenario, round, run), issues)
     }
 }
 
 /// Runs the plan. Records come out of the channel: one run record, then checks and scenarios; the caller knows how
-/// it all ended and writes the end record.
+/// it all ended and writes the end record. Returns what the harness failed at, a line each: results that are there stand,
+/// but are not all, or not to be relied upon.
 ///
 /// # Errors
 /// Fails if no socket can be bound or the run's folder cannot be written.
@@ -276,7 +291,7 @@ pub async fn run(
     expectations: Arc<Expectations>,
     interrupt: Interrupt,
     records: mpsc::UnboundedSender<Record>,
-) -> std::io::Result<()> {
+) -> std::io::Result<Vec<String>> {
     let rounds = settings.repeat;
     let session = Session::start(settings, expectations, &interrupt)?;
     let planned = Counts {
@@ -289,8 +304,16 @@ pub async fn run(
     for queue in queues(&plan) {
         running.spawn(run_queue(session.clone(), queue, rounds, records.clone()));
     }
-    while running.join_next().await.is_some() {}
-    Ok(())
+    let mut issues = Vec::new();
+    while let Some(ended) = running.join_next().await {
+        issues.extend(issues_of(ended));
+    }
+    Ok(issues)
+}
+
+/// The issues that a task has told, or that it has broken off.
+fn issues_of(ended: Result<Vec<String>, JoinError>) -> Vec<String> {
+    ended.unwrap_or_else(|error| vec![format!("a part of the run broke off: {error}")])
 }
 
 async fn run_queue(
@@ -298,7 +321,7 @@ async fn run_queue(
     queue: Vec<Arc<Scenario>>,
     rounds: u32,
     records: mpsc::UnboundedSender<Record>,
-) {
+) -> Vec<String> {
     let mut running = tokio::task::JoinSet::new();
     for round in 0..rounds {
         for scenario in &queue {
@@ -307,11 +330,32 @@ async fn run_queue(
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
             running.spawn(async move {
-                for record in session.play(permit, scenario, round).await {
+                let (all, issues) = session.play(permit, scenario, round).await;
+                for record in all {
                     let _ = records.send(record);
                 }
+                issues
             });
         }
     }
-    while running.join_next().await.is_some() {}
+    let mut issues = Vec::new();
+    while let Some(ended) = running.join_next().await {
+        issues.extend(issues_of(ended));
+    }
+    issues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_an_issue_with_its_message() {
+        let ended = tokio::spawn(async { panic!("there is no rank {}", 7) }).await;
+        let issues = issues_of(ended);
+        assert_eq!(issues.len(), 1);
+        assert!(issues[0].contains("there is no rank 7"), "{issues:?}");
+        let told = vec!["told".to_owned()];
+        assert_eq!(issues_of(Ok(told.clone())), told);
+    }
 }

@@ -33,6 +33,8 @@ pub struct ScenarioRun {
     pub end: Finding,
     /// Why worlds were lost, or why it did not run.
     pub trouble: Option<String>,
+    /// What the harness failed at, whatever the findings say.
+    pub issues: Vec<String>,
     /// The ranks of the last world.
     pub ranks: Vec<RankStory>,
     /// Logs of the ranks, relative to the run's folder.
@@ -55,6 +57,7 @@ impl ScenarioRun {
             checks: vec![None; scenario.checks.len()],
             end: not_run("it was not started"),
             trouble: None,
+            issues: Vec::new(),
             ranks: Vec::new(),
             logs: scenario
                 .world_size
@@ -109,6 +112,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
                 break;
             }
         };
+        run.issues.extend(cut(shared, &run.logs));
         let interrupted = *shared.interrupt.borrow();
         if played.lost.is_some() && !is_known_loss(shared, scenario, &played) {
             run.lost += 1;
@@ -267,15 +271,20 @@ pub(super) async fn world(
         return Ok(None);
     };
     let player = Player::new(scenario, todo, beginnings, at.points(), shared, world);
-    let played = player.play().await;
-    for log in logs {
-        cap(&shared.settings.out.join(log))?;
-    }
-    Ok(Some(played))
+    Ok(Some(player.play().await))
+}
+
+/// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
+pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
+    let cannot = |log: &PathBuf| {
+        let error = cap(&shared.settings.out.join(log)).err()?;
+        Some(format!("cannot cut {}: {error}", log.display()))
+    };
+    logs.iter().filter_map(cannot).collect()
 }
 
 /// Cuts what is too much out of the middle of a log that a rank has flooded.
-pub(super) fn cap(log: &Path) -> io::Result<()> {
+fn cap(log: &Path) -> io::Result<()> {
     let Ok(mut file) = File::options().read(true).write(true).open(log) else {
         // A rank that never started has none.
         return Ok(());

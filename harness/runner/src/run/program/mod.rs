@@ -26,7 +26,7 @@ use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
 use judge::{Court, RankSeen, Seen, Stopped};
 
 use super::Shared;
-use super::scenario::{ScenarioRun, absolute, cap, give_up};
+use super::scenario::{ScenarioRun, absolute, cut, give_up};
 use super::setup::{MeetingPoint, lease};
 use super::story::{Outside, RankStory};
 use crate::finding::Finding;
@@ -182,8 +182,8 @@ async fn play(
             .create(true)
             .append(true)
             .open(&log)?;
-        cap(&log)?;
     }
+    run.issues.extend(cut(shared, &run.logs));
     let seen = Seen {
         ranks,
         launcher,

@@ -18,6 +18,7 @@
 
 mod search;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,6 +175,9 @@ impl Shrinking<'_> {
         let Some(played) = world(self.shared, &scenario, vec![0], &logs).await? else {
             return Ok(false);
         };
+        if let Some(issue) = cut(self.shared, &logs).pop() {
+            return Err(io::Error::other(issue).into());
+        }
         Ok(played.checks.get(&0).is_some_and(|again| {
             again.outcome == self.finding.outcome && again.class == self.finding.class
         }))
@@ -181,7 +185,7 @@ impl Shrinking<'_> {
 }
 
 /// Writes the case file; its path in the run's folder.
-fn write(shared: &Shared, check: &Check, text: &str) -> std::io::Result<PathBuf> {
+fn write(shared: &Shared, check: &Check, text: &str) -> io::Result<PathBuf> {
     let path = PathBuf::from("shrunk").join(stem(check) + ".yaml");
     let full = shared.settings.out.join(&path);
     if let Some(folder) = full.parent() {
