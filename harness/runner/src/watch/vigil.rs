@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use super::evidence::{as_told, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use crate::world::Remnant;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
 use allranks_model::names::Rank;
-use crate::world::Remnant;
 
 /// For how long a proof must stand, and those it is about must not have moved.
 const MOMENT: Duration = Duration::from_millis(1000);

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use search::Search;
 
 use super::Shared;
-use super::scenario::world;
+use super::scenario::{cut, world};
 use crate::finding::Finding;
 use crate::world::LaunchError;
 use allranks_model::group::Group;
