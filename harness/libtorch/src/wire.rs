@@ -1,4 +1,4 @@
-//! Frames over a socket: the driver's end of `harness/PROTOCOL.md`, §2. One thread receives, any may send.
+//! Frames over a socket: the driver's end of `harness/doc/reference/protocol.md`, §2. One thread receives, any may send.
 //!
 //! The frames themselves are [`allranks_protocol`]'s. Large payloads go straight from the socket into a tensor's memory
 //! and back.

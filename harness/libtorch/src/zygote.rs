@@ -1,4 +1,4 @@
-//! A zygote: one process that has loaded libtorch and forks ranks on request (`harness/PROTOCOL.md`, §9).
+//! A zygote: one process that has loaded libtorch and forks ranks on request (`harness/doc/reference/protocol.md`, §9).
 //!
 //! In: `fork` and `kill` frames. Out: `zygote`, then `forked`, `fork_failed` and `exited`. It has one thread and touches
 //! no device.

@@ -1,6 +1,6 @@
 //! The rank protocol: what the harness and a rank say to each other, as data types and a frame codec.
 //!
-//! The page for people who write drivers is `harness/PROTOCOL.md`; these types are that page in Rust. Nothing
+//! The page for people who write drivers is `harness/doc/reference/protocol.md`; these types are that page in Rust. Nothing
 //! here opens a socket (`allranks-runner` does) or knows what a call means (`allranks-oracle` does).
 //!
 //! A rank is a small interpreter: the harness sends [`Step`]s, each a few storages (raw bytes), tensors (views of

@@ -403,7 +403,7 @@ pub fn print(
 }
 
 /// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;
-/// a rank's steps are as in `PROTOCOL.md`. A program has `argv`, the command of each rank, in their place.
+/// a rank's steps are as in `harness/doc/reference/protocol.md`. A program has `argv`, the command of each rank, in their place.
 fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Failure> {
     for scenario in &plan.scenarios {
         let size = scenario.world_size;

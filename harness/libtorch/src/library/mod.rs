@@ -399,7 +399,7 @@ mod tests {
 
     /// The calls of the protocol's tables: words in the first cell of their rows, from §5 on.
     fn calls_of_the_protocol() -> Vec<String> {
-        let page = include_str!("../../../PROTOCOL.md");
+        let page = include_str!("../../../doc/reference/protocol.md");
         let (_, tables) = page.split_once("## 5. Calls").unwrap();
         let (tables, _) = tables.split_once("## 6.").unwrap();
         tables
