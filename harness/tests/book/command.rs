@@ -7,7 +7,15 @@ use super::shell::Command;
 const SCRIPTS: [(&str, &str); 2] = [("ci/matrix", "run"), ("ci/prove", "prove")];
 
 /// Subcommands that answer at once, without torch, and write nothing. `plan`, `run` and `doctor` depend on the machine.
-const QUICK: [&str; 6] = ["list", "explain", "repro", "diagnose", "schema", "help"];
+const QUICK: [&str; 7] = [
+    "list",
+    "explain",
+    "repro",
+    "diagnose",
+    "schema",
+    "help",
+    "--version",
+];
 /// Options with which they do not.
 const NOT_QUICK: [&str; 5] = [
     "--requirements",
@@ -137,6 +145,7 @@ fn only_quick_and_whole_commands_are_run() {
     for text in [
         "allranks list cases/work",
         "allranks run --help",
+        "allranks --version",
         "allranks diagnose fixtures/logs/timeout # exit code 1",
     ] {
         assert!(runnable(&of(text)).is_some(), "{text}");

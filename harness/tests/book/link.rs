@@ -60,7 +60,9 @@ pub fn missing_files(path: &str, page: &Page, exists: &dyn Fn(&str) -> bool) -> 
     page.code
         .iter()
         .filter(|(_, code)| named.is_match(code) && code.contains('/'))
-        .filter(|(_, code)| !exists(code) && !MADE_BY_THE_READER.contains(&code.as_str()))
+        .filter(|(_, code)| !MADE_BY_THE_READER.contains(&code.as_str()))
+        // A case may be named without its ending, as ids are.
+        .filter(|(_, code)| !exists(code) && !exists(&format!("{code}.yaml")))
         .map(|(line, code)| format!("{path}:{line}: there is no {code}"))
         .collect()
 }
