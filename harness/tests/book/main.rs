@@ -11,10 +11,12 @@
 //! | `shell` | the commands of a console block |
 //! | `binary` | what the binary offers and prints |
 //! | `command` | whether a command exists, and whether it does what the page says |
+//! | `example` | whether a file that a page shows is valid |
 //! | `schema` | a JSON schema as a page |
 
 mod binary;
 mod command;
+mod example;
 mod link;
 mod page;
 mod schema;
@@ -142,6 +144,19 @@ fn commands_that_need_no_torch_do_what_the_page_says() {
     }
     none(&problems);
     assert!(count >= 8, "only {count} commands were run");
+}
+
+#[test]
+fn files_that_pages_show_are_valid() {
+    let pages = pages();
+    let mut problems = Vec::new();
+    for (path, page) in &pages {
+        for block in &page.blocks {
+            let problem = example::invalid(block);
+            problems.extend(problem.map(|problem| format!("{path}:{}: {problem}", block.line)));
+        }
+    }
+    none(&problems);
 }
 
 #[test]

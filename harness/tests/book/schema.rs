@@ -15,7 +15,10 @@ pub fn page(title: &str, of: &str, schema: &Value) -> String {
          Every field, as `allranks schema {of}` has them. Unknown fields and values are errors, shown with line, column and a\n\
          hint. A type in the tables is a link to its section.\n\n"
     );
-    page += &section("The whole file", schema);
+    let mut whole = schema.clone();
+    // Its description is the heading.
+    whole.as_object_mut().unwrap().remove("description");
+    page += &section("The whole file", &whole);
     for name in reachable(schema) {
         page += "\n";
         page += &section(&name, &schema["$defs"][&name]);
@@ -122,7 +125,7 @@ fn body(schema: &Map<String, Value>) -> String {
         }
         return text;
     }
-    format!("{}\n", kind(&Value::Object(schema.clone())))
+    format!("Type: {}\n", kind(&Value::Object(schema.clone())))
 }
 
 /// A type in a cell.
@@ -272,7 +275,7 @@ fn a_schema_becomes_tables() {
     let (_, tables) = page.split_once("## The whole file").unwrap();
     assert_eq!(
         tables,
-        "\n\nA file.\n\n| field | type | default | meaning |\n|---|---|---|---|\n\
+        "\n\n| field | type | default | meaning |\n|---|---|---|---|\n\
          | `id` | string | required | Its name, or a\\|b. |\n\
          | `sizes` | integer, or a list of integer | `[1,2]` |  |\n\
          | `when` | [When](#when) |  |  |\n\
