@@ -11,9 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use allranks_host as host;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
-use allranks_runner::world::until_gone;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, getsid, kill_process,
@@ -219,16 +217,17 @@ impl Zygote {
     fn kill_remains(&mut self, of: Option<Pid>) -> u32 {
         self.unkilled.retain(|pid| !reap(*pid));
         let mut running = HashSet::new();
-        let left = until_gone(PATIENCE, || self.kill_orphans(of, &mut running));
+        let began = Instant::now();
+        let mut left = self.kill_orphans(of, &mut running);
+        while !left.is_empty() && began.elapsed() < PATIENCE {
+            thread::sleep(AGAIN);
+            left = self.kill_orphans(of, &mut running);
+        }
         let children = own_children();
         for pid in left.into_iter().filter(|pid| children.contains(pid)) {
             self.unkilled.insert(pid);
             let raw = pid.as_raw_nonzero().get().unsigned_abs();
-            let state = host::state(raw).unwrap_or('?');
-            let _ = writeln!(
-                io::stderr(),
-                "allranks: cannot kill pid {raw} (state {state})"
-            );
+            let _ = writeln!(io::stderr(), "allranks: cannot kill pid {raw}");
         }
         running.len() as u32
     }
