@@ -72,22 +72,22 @@ def make(torch, storages, specs):
 
 def play(torch, calls, steps, port, file):
     """One rank, from init to destroy; the numbers of calls made and raised."""
-    library = calls.Library()
+    state = calls.CallState()
     table = calls.CALLS
     made = raised = 0
     for storages, tensors, step in marshal.loads(steps):
-        library.works = {}
-        library.tensors = make(torch, storages, tensors)
+        state.works = {}
+        state.tensors = make(torch, storages, tensors)
         for index, call in enumerate(step):
             if call["call"] == "init_process_group" and call.get("url"):
                 call["url"] = call["url"].replace(":0", f":{port}").replace("file://", "file://" + file)
             made += 1
             try:
-                table[call["call"]](library, call, index)
+                table[call["call"]](state, call, index)
             except Exception:
                 raised += 1
                 break
-        library.tensors = library.works = ()
+        state.tensors = state.works = ()
     return made, raised
 
 

@@ -1,6 +1,7 @@
-"""What comes before a script that the harness asks something: where the kernel can, it ends with the thread that started it.
+"""Ends this process together with the thread that started it, where the kernel can.
 
-A harness that is killed thereby leaves no `import torch` behind, which can take minutes. Standard library only.
+The harness puts this text in front of every script that it asks a question. A harness that
+is killed thereby leaves no `import torch` behind, which can take minutes. Standard library only.
 """
 
 try:

@@ -1,9 +1,12 @@
-"""What `import torch` comes to, and what this torch is. Run as `python -c THIS JSON`; standard library and torch only.
+"""Tries ``import torch``, and tells what this torch is.
+
+Run as ``python -c THIS JSON``. Standard library and torch only.
 
 The one argument: {"load": name of one entry point of `torch.backends` to load after torch, or null; "peers": whether
 to ask devices for their names and for access to each other, which initialises them; "patience": seconds, after which
 the place where it hangs is written down}. Every line of ours on stdout begins with MARK and is JSON: what is
-installed, what is about to be tried, and at last {"found": ...} or {"failed": ...}. Other output is somebody else's.
+installed, what is about to be tried, and at last {"found": ...} or {"failed": ...}. Other output is
+that of the imports.
 """
 
 import faulthandler
@@ -13,13 +16,17 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
 
 MARK = "ALLRANKS-DOCTOR "
+#: The group of entry points that torch loads when it is imported.
 GROUP = "torch.backends"
-#: Loaded when a process group of the entry point's name is made, by a torch that knows of it.
+#: A group of entry points that some versions of torch load when a process group of the entry point's name is made.
 LAZY = "torch.distributed.backends"
+#: Backends that torch itself may have built in.
 BACKENDS = ["gloo", "nccl", "xccl", "mpi", "ucc"]
-# Whose versions matter to collectives.
+#: Packages whose versions matter to collectives.
 PACKAGES = re.compile(
     r"torch.*|triton.*|nvidia-(nccl|cuda-runtime|nvshmem).*|intel[-_]extension.*|oneccl.*|impi.*|habana.*|"
     r"libneuronxla|neuronx.*|.*[-_]torch|numpy",
@@ -27,13 +34,14 @@ PACKAGES = re.compile(
 )
 
 
-def say(**line):
-    # On a line of its own, whatever an import has printed before.
+def say(**line: Any) -> None:
+    """Prints one line for the harness, on a line of its own whatever an import has printed before."""
     sys.stdout.write("\n" + MARK + json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def entry_points(group):
+def entry_points(group: str) -> list[dict[str, str | None]]:
+    """Returns the installed entry points of a group: name, value, and the package that has it."""
     found = importlib.metadata.entry_points(group=group)
     return [
         {"name": point.name, "value": point.value, "package": point.dist.name if point.dist else None}
@@ -41,25 +49,27 @@ def entry_points(group):
     ]
 
 
-def registry():
-    """Torch's class of backends, if it has been imported."""
+def registry() -> Any:
+    """Returns torch's class ``Backend``, None if it has not been imported."""
     return getattr(sys.modules.get("torch.distributed.distributed_c10d"), "Backend", None)
 
 
-class Registered:
-    """Which package registered which backend: whatever changes while torch loads an entry point is that package's."""
+class Registrations:
+    """Records which package registers which backend: what is registered while an entry point loads is its package's."""
 
-    def __init__(self):
-        self.packages = {}
+    def __init__(self) -> None:
+        """Wraps ``EntryPoint.load`` for the rest of the process."""
+        #: Backend -> packages that registered it, in order.
+        self.packages: dict[str, list[str]] = {}
         load = importlib.metadata.EntryPoint.load
 
-        def watched(point):
+        def watched(point: importlib.metadata.EntryPoint) -> Any:
             function = load(point)
             return (lambda: self._call(point, function)) if point.group == GROUP else function
 
-        importlib.metadata.EntryPoint.load = watched
+        importlib.metadata.EntryPoint.load = watched  # type: ignore[assignment, method-assign]
 
-    def _call(self, point, function):
+    def _call(self, point: importlib.metadata.EntryPoint, function: Callable[[], Any]) -> None:
         before = dict(getattr(registry(), "_plugins", {}))
         function()
         for name, plugin in getattr(registry(), "_plugins", {}).items():
@@ -68,24 +78,29 @@ class Registered:
                 self.packages.setdefault(name.lower(), []).append(package)
 
 
-def plugins(registered):
-    """Backends that were registered from outside of torch."""
+def plugins(registrations: Registrations) -> list[dict[str, Any]]:
+    """Returns the backends that were registered from outside of torch."""
     backend = registry()
     return [
         {
             "name": name.lower(),
             "extended": bool(plugin.extended_api),
             "devices": [str(device) for device in backend.backend_capability.get(name.lower(), [])],
-            "creator": f"{getattr(plugin.creator_fn, '__module__', None)}.{getattr(plugin.creator_fn, '__qualname__', '')}",
-            "packages": registered.packages.get(name.lower(), []),
+            "creator": creator(plugin.creator_fn),
+            "packages": registrations.packages.get(name.lower(), []),
         }
         for name, plugin in getattr(backend, "_plugins", {}).items()
     ]
 
 
-def reads_lazily():
-    """Whether this torch looks for backends in entry points; the only sign of it is its text."""
-    module = sys.modules.get("torch.distributed.distributed_c10d")
+def creator(function: Any) -> str:
+    """Returns the dotted name of the function that makes a backend's process groups."""
+    return f"{getattr(function, '__module__', None)}.{getattr(function, '__qualname__', '')}"
+
+
+def reads_lazily() -> bool | None:
+    """Returns whether this torch loads entry points of `LAZY`. Only its source tells; None if that cannot be read."""
+    module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     try:
         with open(module.__file__) as file:
             return LAZY in file.read()
@@ -93,28 +108,29 @@ def reads_lazily():
         return None
 
 
-def packages():
+def packages() -> dict[str, str]:
+    """Returns the versions of the installed packages that matter to collectives."""
     names = ((package.metadata["Name"], package.version) for package in importlib.metadata.distributions())
     return {name: version for name, version in names if name and PACKAGES.fullmatch(name)}
 
 
-def place(error):
-    """The innermost place that is no part of torch's, nor of Python's own import machinery."""
+def place(error: BaseException) -> str | None:
+    """Returns the innermost file and line of an error that is neither torch's nor Python's import machinery's."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != "<string>"]
-    others = [
-        frame for frame in frames if "importlib" not in frame.filename and "/torch/" not in frame.filename
-    ]
+    others = [frame for frame in frames if "importlib" not in frame.filename and "/torch/" not in frame.filename]
     return f"{others[-1].filename}:{others[-1].lineno}" if others else None
 
 
-def chain(error):
-    """The error and what it came from: torch wraps what a backend raises."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """Yields the error, then what it was raised from: torch wraps what a backend raises."""
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
 
 
-def fail(error):
+def fail(error: BaseException) -> None:
+    """Prints the line ``failed``."""
     places = [place(one) for one in chain(error)]
     root = list(chain(error))[-1]
     texts = [" ".join(f"{type(one).__name__}: {one}".split()) for one in dict.fromkeys((error, root))]
@@ -127,27 +143,35 @@ def fail(error):
     )
 
 
-def devices(torch, peers):
-    """Of the accelerator this torch was built for: type, number, and if wanted names and claimed peer access."""
+def devices(torch: Any, peers: bool) -> tuple[str | None, int, list[str], list[list[bool]] | None]:
+    """Returns what torch tells of the accelerator that it was built for.
+
+    Args:
+        torch: the module.
+        peers: whether to ask for names and peer access, which initialises the devices.
+
+    Returns:
+        Device type (None without an accelerator), number of devices, their names, and whether device i can access
+        device j.
+    """
     try:
         kind = torch.accelerator.current_accelerator()
     except Exception:  # torch older than 2.6, or a build without
         kind = torch.device("cuda") if torch.version.cuda or torch.version.hip else None
     if kind is None:
         return None, 0, [], None
-    module = getattr(torch, kind.type, None)
+    module: Any = getattr(torch, kind.type, None)
     count = getattr(module, "device_count", lambda: 0)()
     if not peers or not count:
         return kind.type, count, [], None
     names = [str(module.get_device_name(index)) for index in range(count)] if hasattr(module, "get_device_name") else []
     access = getattr(module, "can_device_access_peer", None)
-    matrix = access and [
-        [one == other or bool(access(one, other)) for other in range(count)] for one in range(count)
-    ]
+    matrix = access and [[one == other or bool(access(one, other)) for other in range(count)] for one in range(count)]
     return kind.type, count, names, matrix
 
 
-def describe(torch, peers, registered):
+def describe(torch: Any, peers: bool, registrations: Registrations) -> dict[str, Any]:
+    """Returns the line ``found``: what this torch is and has."""
     say(trying="asking torch.distributed for its backends")
     dist = torch.distributed
     has = dist.is_available()
@@ -177,35 +201,36 @@ def describe(torch, peers, registered):
         "device_names": names,
         "peers": matrix,
         "trouble": trouble,
-        "plugins": plugins(registered),
+        "plugins": plugins(registrations),
         "defaults": dict(getattr(registry(), "default_device_backend_map", {})),
         "reads_lazily": reads_lazily(),
     }
 
 
-def main(wanted):
-    # Nobody is left to end this process if the harness is killed.
-    signal.alarm(int(wanted["patience"]) + 5)
+def main(question: dict[str, Any]) -> None:
+    """Answers one question of the harness."""
+    # If the harness is killed, nothing else ends this process.
+    signal.alarm(int(question["patience"]) + 5)
     faulthandler.enable()
-    faulthandler.dump_traceback_later(wanted["patience"] * 0.5)
+    faulthandler.dump_traceback_later(question["patience"] * 0.5)
     say(packages=packages(), entry_points=entry_points(GROUP), lazy_entry_points=entry_points(LAZY))
-    registered = Registered()
+    registrations = Registrations()
     say(trying="import torch")
     import torch
 
-    if wanted["load"] is not None:
-        say(trying=f"loading {wanted['load']}")
+    if question["load"] is not None:
+        say(trying=f"loading {question['load']}")
         for point in importlib.metadata.entry_points(group=GROUP):
-            if point.name == wanted["load"]:
+            if point.name == question["load"]:
                 point.load()()  # as torch does
-    say(found=describe(torch, wanted["peers"], registered))
+    say(found=describe(torch, question["peers"], registrations))
 
 
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     # A folder named like a package in the current folder is not that package.
     sys.path[:] = [folder for folder in sys.path if folder]
     try:
-        main(wanted)
+        main(arguments)
     except BaseException as error:  # a module may call sys.exit
         fail(error)

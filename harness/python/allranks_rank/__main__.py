@@ -1,4 +1,4 @@
-"""One rank in a process of its own: ``python -m allranks_rank``."""
+"""Runs one rank in a process of its own: ``python -m allranks_rank``."""
 
 from .life import die_with_parent, finish
 from .rank import run

@@ -1,11 +1,16 @@
-"""What a process holds: descriptors, threads, shared memory, children. From /proc; without it, nothing is known."""
+"""Counts what this process holds: descriptors, threads, shared memory, child processes. Reads /proc."""
 
 import gc
 import os
 
 
-def take_census():
-    """Counts after collecting garbage; an empty dict where there is no /proc."""
+def take_census() -> dict[str, int]:
+    """Collects garbage, then counts.
+
+    Returns:
+        ``files`` (open descriptors), ``sockets`` (those among them), ``threads``, ``shared_memory`` (mappings of
+        ``/dev/shm``), ``memory`` (resident bytes) and ``processes`` (children). Empty where there is no /proc.
+    """
     gc.collect()
     try:
         files = _open_files()
@@ -27,8 +32,8 @@ def take_census():
     }
 
 
-def _open_files():
-    """What each descriptor leads to. The one that lists them is gone again."""
+def _open_files() -> list[str]:
+    """Returns what each open descriptor refers to. The descriptor that lists them is closed again, and left out."""
     names = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:

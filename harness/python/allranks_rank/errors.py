@@ -1,8 +1,8 @@
-"""Exceptions as the protocol says them."""
+"""Exceptions as the protocol sends them."""
 
 
-def describe(error):
-    """An exception as the protocol says it."""
+def describe(error: BaseException) -> dict[str, str]:
+    """Returns an exception's ``type``, the name of its class, and ``message``, its whole text."""
     try:
         message = str(error)
     except Exception as broken:  # a message that is not text

@@ -1,11 +1,12 @@
-"""What a Python interpreter offers of platforms that need the same imports. Run as `python -c PROBE JSON`; standard library
-and torch only.
+"""Finds what a Python interpreter offers of platforms that need the same imports.
+
+Run as ``python -c PROBE JSON``. Standard library and torch only.
 
 The one argument: {"python_path", "import", "load": whether to load, one by one, the packages that torch would load by
 itself, "platforms": [{"device_type", "requires": [package...], "count": expression or null, "backends": [...]}...]}.
 Every line of ours on stdout begins with MARK and is JSON: first what is about to be tried, so that an import which
 kills the interpreter or never returns is named, and at last {"found": [...]}, one for each platform. Other output is
-somebody else's.
+that of the imports.
 
 Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...]}: what needs no import.
 """
@@ -15,47 +16,57 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
 MARK = "ALLRANKS-PROBE "
 #: The group of entry points that torch loads when it is imported.
 AUTOLOAD = "torch.backends"
 
+#: An object of JSON.
+Object = dict[str, Any]
 
-def say(**line):
-    # On a line of its own, whatever an import has printed before.
+
+def say(**line: Any) -> None:
+    """Prints one line for the harness, on a line of its own whatever an import has printed before."""
     sys.stdout.write("\n" + MARK + json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
-def explain(error):
+def explain(error: BaseException) -> str:
+    """Returns an error as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def version(package):
+def version(package: str) -> str | None:
+    """Returns the version of an installed package, None if there is no such package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def available(dist, backend):
+def available(dist: Any, backend: str) -> bool:
+    """Returns whether every part of a backend (``cpu:gloo,cuda:nccl``) is built into torch or registered."""
     # `nccl` and `xccl` are attributes of Backend in every build; only this tells whether they were built in.
     return all(dist.is_backend_available(part.split(":")[-1]) for part in backend.split(","))
 
 
-def load(point):
+def load(point: importlib.metadata.EntryPoint) -> None:
+    """Loads one entry point and calls it, as torch does; its name is printed first."""
     say(loading={"name": point.name, "value": point.value, "package": point.dist.name if point.dist else None})
-    point.load()()  # as torch does
+    point.load()()
 
 
-def absent(modules):
-    """The first package that is not there. Importing torch takes seconds, and this does not."""
+def absent(modules: Sequence[str]) -> str | None:
+    """Returns the first package that is not installed, of torch and these modules'; None if all are."""
     packages = (module.split(".")[0] for module in ["torch", *modules])
     return next((package for package in packages if importlib.util.find_spec(package) is None), None)
 
 
-def absent_from(path, modules):
-    """The same with folders put in front of ``sys.path``."""
+def absent_from(path: Sequence[str], modules: Sequence[str]) -> str | None:
+    """Returns the same with folders put in front of ``sys.path``."""
     before = sys.path[:]
     try:
         sys.path[:0] = path
@@ -64,15 +75,21 @@ def absent_from(path, modules):
         sys.path[:] = before
 
 
-def imports(wanted):
-    """The modules by the names of their packages, and what is wrong with them if they cannot be imported."""
-    names = {}
+def import_modules(wanted: Object) -> tuple[dict[str, ModuleType], Object | None]:
+    """Imports torch and a platform's modules.
+
+    Returns:
+        The packages by name, and None; or those imported so far, and what is wrong: {"missing": package}, or {"import":
+        module, "error": text}.
+    """
+    names: dict[str, ModuleType] = {}
     if (package := absent(wanted["import"])) is not None:
         return names, {"missing": package}
     for module in ["torch", *wanted["import"]]:
         say(trying=f"import {module}")
         try:
-            names[module.split(".")[0]] = importlib.import_module(module) and sys.modules[module.split(".")[0]]
+            importlib.import_module(module)
+            names[module.split(".")[0]] = sys.modules[module.split(".")[0]]
             if module == "torch" and wanted["load"]:
                 for point in importlib.metadata.entry_points(group=AUTOLOAD):
                     load(point)
@@ -85,12 +102,18 @@ def imports(wanted):
     return names, None
 
 
-def probe(wanted, names, trouble):
-    """What is there of one platform."""
-    found = {"trouble": trouble, "torch": None, "versions": {}, "count": None, "backends": {}}
+def probe(wanted: Object, names: dict[str, ModuleType], trouble: Object | None) -> Object:
+    """Returns what is there of one platform: one entry of ``found``.
+
+    Args:
+        wanted: one entry of ``platforms``.
+        names: the packages that its expression ``count`` sees.
+        trouble: why its modules could not be imported, None if they were.
+    """
+    found: Object = {"trouble": trouble, "torch": None, "versions": {}, "count": None, "backends": {}}
     if trouble is not None:
         return found
-    torch = names["torch"]
+    torch: Any = names["torch"]
     found["torch"] = str(torch.__version__)
     found["versions"] = {package: version(package) for package in wanted["requires"]}
     found["simulated"] = bool(getattr(getattr(torch, wanted["device_type"], None), "is_simulated", False))
@@ -109,12 +132,12 @@ def probe(wanted, names, trouble):
 
 
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
+    question = json.loads(sys.argv[1])
     # A folder named like a package in the current folder is not that package.
     sys.path[:] = [folder for folder in sys.path if folder]
-    if "absent" in wanted:
-        say(absent=[absent_from(one["python_path"], one["import"]) for one in wanted["absent"]])
+    if "absent" in question:
+        say(absent=[absent_from(one["python_path"], one["import"]) for one in question["absent"]])
         sys.exit()
-    sys.path[:0] = wanted["python_path"]
-    names, trouble = imports(wanted)
-    say(found=[probe(platform, names, trouble) for platform in wanted["platforms"]])
+    sys.path[:0] = question["python_path"]
+    modules, error = import_modules(question)
+    say(found=[probe(platform, modules, error) for platform in question["platforms"]])

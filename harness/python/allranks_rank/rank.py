@@ -1,25 +1,28 @@
 """A rank's side of the conversation: hello, then step after step, then bye.
 
-It knows frames and the order of things; `tensors` knows bytes, `calls` knows torch.
+This module knows frames and their order; `tensors` knows bytes, `calls` knows torch.
 """
 
 import os
 from functools import partial
 from time import monotonic_ns
+from typing import Any
 
 from . import VERSION
 from .errors import describe
-from .life import Watch
-from .wire import dial
+from .life import HangupWatch
+from .wire import Wire, dial
 
-#: Nanoseconds after which a call takes long. Communicators of devices take their time, and must not be asked meanwhile.
+#: Nanoseconds after which the flight recorder is asked about a call. Communicators of devices take their time to be
+#: made, and must not be asked meanwhile.
 SLOW = 300_000_000
 SLOW_ON_A_DEVICE = 3_000_000_000
+#: The entry of a call that is not made, because an earlier one of its step raised.
 NOT_REACHED = {"status": "not_reached"}
 
 
-def clock():
-    """Names the clock behind ``ns`` values: equal on ranks whose times can be compared."""
+def clock() -> str:
+    """Returns the name of the clock behind ``ns`` values: equal on ranks whose times can be compared."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}/monotonic"
@@ -30,23 +33,30 @@ def clock():
 class Rank:
     """The state of one rank: its connection, and what its calls have made so far."""
 
-    def __init__(self, wire):
-        from . import calls, recorder, tensors  # torch is imported here, after the connection stands
+    def __init__(self, wire: Wire) -> None:
+        """Imports torch; the connection stands already. The environment gives rank and token."""
+        import torch
+
+        from . import calls, recorder, tensors
 
         self.wire = wire
         self.token = os.environ["ALLRANKS_TOKEN"]
-        self.library = calls.Library()
-        self.library.wait_for_go = self.wait_for_go
-        self.calls = calls.CALLS
+        self.state = calls.CallState()
+        self.state.wait_for_go = self._wait_for_go
+        self.names = list(calls.CALLS)
         self.make = calls.make
-        self.Storages = tensors.Storages
+        self.make_storages = tensors.Storages
         self.pending = recorder.pending
+        self.torch_version = str(torch.__version__)
+        #: ``result`` frames sent.
         self.steps = 0
-        #: The step and the moment of the last call entered; none between steps.
-        self.entered = self.told = None
+        #: Step of the call that is under way, and the clock when it was entered; None between steps.
+        self._entered: tuple[int, int] | None = None
+        #: The call for which a ``recorder`` frame was sent, or was found to be empty.
+        self._reported: tuple[int, int] | None = None
 
-    def hello(self):
-        """The first frame: who is calling, and what it can do."""
+    def hello(self) -> None:
+        """Sends the first frame: which rank this is, and which calls it can make."""
         self.wire.send(
             {
                 "frame": "hello",
@@ -55,92 +65,94 @@ class Rank:
                 "rank": int(os.environ["RANK"]),
                 "pid": os.getpid(),
                 "driver": "python",
-                "torch": self.library.version,
+                "torch": self.torch_version,
                 "clock": clock(),
-                "calls": list(self.calls),
+                "calls": self.names,
             }
         )
 
-    def step(self, step):
-        """Reads the payload, makes the calls, returns how they went and every byte of every storage."""
-        number, calls, library = step["step"], step["calls"], self.library
-        storages = self.Storages(step["storages"])
+    def step(self, frame: dict[str, Any]) -> None:
+        """Reads a step's payload, makes its calls, and sends how they went and every byte of every storage."""
+        number, calls, state = frame["step"], frame["calls"], self.state
+        storages = self.make_storages(frame["storages"])
         self.wire.read_into(storages.views)
-        results = []
+        results: list[dict[str, Any]] = []
         error = None
-        library.begin_step()
+        state.begin_step()
         try:
-            library.remake = partial(storages.tensors, step["tensors"], library.device)
-            library.tensors = library.remake()
+            state.remake = partial(storages.tensors, frame["tensors"], state.device)
+            state.tensors = state.remake()
         except Exception as raised:
-            # Nothing was called, so it is the first call that could not be made.
+            # No call was made, so the first call of the step carries the error.
             error = {"status": "error", "error": describe(raised)}
             results.append(error)
         for index in range(len(results), len(calls)):
             if error is not None:
                 results.append(NOT_REACHED)
                 continue
-            result = self.call(number, index, calls[index])
+            result = self._call(number, index, calls[index])
             results.append(result)
             if result["status"] == "error":
                 error = result
-        if results and (library.synchronize is not None or storages.on_device):
-            error = self.settle(storages, results, error)
-        if library.mode is not None:
-            library.mode.__exit__(None, None, None)
-            library.mode = None
-        self.entered = None
+        if results and (state.synchronize is not None or storages.on_device):
+            self._read_back(storages, results, error)
+        if state.mode is not None:
+            state.mode.__exit__(None, None, None)
+            state.mode = None
+        self._entered = None
         self.wire.send(
-            {"frame": "result", "step": number, "calls": results, "storages": step["storages"]},
+            {"frame": "result", "step": number, "calls": results, "storages": frame["storages"]},
             storages.views,
         )
-        # Forget tensors and works before the next step waits: a work kept alive is a buffer kept busy.
-        library.tensors = library.works = ()
-        library.remake = None
+        # Before the next frame is waited for, which may take long.
+        state.end_step()
         self.steps += 1
 
-    def call(self, number, index, call):
-        """Makes one call. The harness is told before, should it never return."""
+    def _call(self, number: int, index: int, fields: dict[str, Any]) -> dict[str, Any]:
+        """Makes one call, after telling the harness; returns the call's entry in the ``result`` frame."""
         now = monotonic_ns()
-        self.entered = number, now
+        self._entered = number, now
         self.wire.send(b'{"frame":"enter","step":%d,"call":%d,"ns":%d}' % (number, index, now))
-        return self.make(self.library, call, index)
+        return self.make(self.state, fields, index)
 
-    def look(self):
-        """Once for each call that takes long, on the watch thread: tells what the flight recorder has under way."""
-        entered = self.entered
-        if entered is None or entered == self.told:
+    def _read_back(self, storages: Any, results: list[dict[str, Any]], error: dict[str, Any] | None) -> None:
+        """Waits for the device and brings the storages back. An error of the wait is put on the last call made."""
+        try:
+            if self.state.synchronize is not None:
+                self.state.synchronize()
+        except Exception as raised:
+            if error is None:
+                results[-1].update(status="error", error=describe(raised))
+        if self.state.shares_memory:
+            storages.read_back()
+        else:
+            storages.read_each(self.state.tensors)
+
+    def report_slow_call(self) -> None:
+        """Sends what the flight recorder has under way, once for each slow call. Runs on the watch thread."""
+        entered = self._entered
+        if entered is None or entered == self._reported:
             return
         step, since = entered
-        if monotonic_ns() - since < (SLOW_ON_A_DEVICE if self.library.synchronize else SLOW):
+        if monotonic_ns() - since < (SLOW_ON_A_DEVICE if self.state.synchronize else SLOW):
             return
-        self.told = entered
+        self._reported = entered
         if ops := self.pending():
             self.wire.send({"frame": "recorder", "step": step, "ops": ops})
 
-    def wait_for_go(self):
-        """Reads one frame, in the middle of a step: it must be `go`."""
+    def _wait_for_go(self) -> None:
+        """Reads one frame in the middle of a step: it must be ``go``."""
         frame, _ = self.wire.receive()
         if frame["frame"] != "go":
             raise ValueError(f"a frame {frame['frame']!r} where `go` was due")
 
-    def settle(self, storages, results, error):
-        """Waits for the device and brings the storages back. A late error belongs to the last call that was made."""
-        try:
-            if self.library.synchronize is not None:
-                self.library.synchronize()
-        except Exception as raised:
-            if error is None:
-                error = results[-1]
-                error.update(status="error", error=describe(raised))
-        if self.library.shares_memory:
-            storages.read_back()
-        else:
-            storages.read_each(self.library.tensors)
-        return error
+    def converse(self) -> None:
+        """Sends hello, then answers steps until ``finish``.
 
-    def converse(self):
-        """Answers frames until `finish`."""
+        Raises:
+            ValueError: a frame that is none of the protocol's.
+            Closed: the harness closed the connection.
+        """
         self.hello()
         while True:
             frame, length = self.wire.receive()
@@ -154,12 +166,15 @@ class Rank:
                 raise ValueError(f"unknown frame {frame['frame']!r}")
 
 
-def run():
-    """One rank from first to last; its exit code. The environment names harness, token and rank."""
+def run() -> int:
+    """Runs one rank from its connection to its bye, and returns its exit code.
+
+    The environment gives control address, token and rank.
+    """
     wire = dial()
-    watch = Watch(wire.sock)
+    watch = HangupWatch(wire.sock)
     rank = Rank(wire)
-    watch.look = rank.look
+    watch.look = rank.report_slow_call
     rank.converse()
     watch.stop()
     wire.send({"frame": "bye", "steps": rank.steps, "token": rank.token})

@@ -1,36 +1,38 @@
-"""Ops that a rank has issued and that have not ended, as torch's flight recorder has them: evidence, should the rank hang.
+"""Lists operations that a rank has issued and that have not ended: evidence, should the rank hang.
 
-The recorder is read here, in the rank, and told in plain words; nobody has to unpickle a dump. (PyTorch, "Flight Recorder for
-Debugging Stuck Jobs"; `torch._C._distributed_c10d`, since torch 2.7.) Gloo and backends of one's own share one recorder, NCCL
-has its own.
+They are torch's flight recorder's, read in the rank, as JSON, so that no dump has to be unpickled. (PyTorch, "Flight
+Recorder for Debugging Stuck Jobs"; ``torch._C._distributed_c10d``, since torch 2.7.) NCCL has a recorder of its own;
+Gloo and backends from outside of torch share another.
 """
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 from torch._C import _distributed_c10d as c10d
 
-#: Ops told of one rank, the newest.
-MOST = 8
-#: The functions that return the records as JSON: (with collectives, only those under way).
+#: The most operations that one `pending` returns.
+LIMIT = 8
+#: Functions of c10d that return the records as JSON, given (whether with collectives, whether only those under way).
 DUMPS = ["_dump_fr_trace_json", "_dump_nccl_trace_json"]
 
 
-def pending():
-    """The newest ops under way, oldest first; empty where there is no recorder."""
-    entries = [entry for dump in DUMPS for entry in entries_of(getattr(c10d, dump, None))]
+def pending() -> list[dict[str, Any]]:
+    """Returns the newest `LIMIT` operations under way, oldest first, as the ``recorder`` frame's ``ops``."""
+    entries = [entry for dump in DUMPS for entry in _entries(getattr(c10d, dump, None))]
     entries.sort(key=lambda entry: entry.get("time_created_ns", 0))
-    return [told(entry) for entry in entries if not entry.get("retired")][-MOST:]
+    return [_operation(entry) for entry in entries if not entry.get("retired")][-LIMIT:]
 
 
-def entries_of(dump):
-    """What one recorder holds."""
+def _entries(dump: Callable[[bool, bool], str] | None) -> list[dict[str, Any]]:
+    """Returns the entries of one recorder; none where this torch has no such recorder."""
     return [] if dump is None else json.loads(dump(True, True)).get("entries", [])
 
 
-def told(entry):
-    """A record, in the protocol's words."""
+def _operation(entry: dict[str, Any]) -> dict[str, Any]:
+    """Returns an entry of a recorder as one of the ``recorder`` frame's ``ops``."""
     number = entry.get("p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id", 0)
-    shapes = zip(entry.get("input_dtypes", []), entry.get("input_sizes", []))
+    shapes = zip(entry.get("input_dtypes", []), entry.get("input_sizes", []), strict=False)
     return {
         "op": entry.get("profiling_name", "").split(":")[-1],
         "group": " ".join(entry.get("process_group", [])),

@@ -1,14 +1,18 @@
-"""Storages and tensors: raw bytes from the wire become tensors, and the same bytes go back.
+"""Makes tensors of the raw bytes from the wire, and brings the same bytes back.
 
 All storages of a step lie in one block of memory, each aligned like torch's own. On the CPU the tensors are views of
 that very block, so nothing is copied; on a device each storage is copied there and back.
 """
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
 #: What torch aligns CPU storages to.
 ALIGN = 64
 
+#: The protocol's name of a dtype -> torch's dtype, for those that this torch has.
 DTYPES = {
     name: getattr(torch, name)
     for name in (
@@ -19,10 +23,23 @@ DTYPES = {
 }
 
 
+#: Shape, strides (in elements) and offset (in elements), as ``torch.as_strided`` takes them.
+View: TypeAlias = tuple[Sequence[int], Sequence[int], int]
+
+
+class Place(NamedTuple):
+    """Where a tensor on a device has its bytes: which storage, seen as which dtype, and the view of it."""
+
+    storage: int
+    dtype: torch.dtype
+    view: View
+
+
 class Storages:
     """The storages of one step."""
 
-    def __init__(self, lengths):
+    def __init__(self, lengths: Sequence[int]) -> None:
+        """Allocates storages of these lengths, in bytes."""
         offsets = []
         end = 0
         for length in lengths:
@@ -34,22 +51,35 @@ class Storages:
         self._at = [shift + offset for offset in offsets]
         self._lengths = lengths
         #: The bytes of each storage, writable; on a device they are current only after `read_back`.
-        self.views = [view[at : at + length] for at, length in zip(self._at, lengths)]
-        self._copies = []
-        #: Where each tensor lies that is not on the CPU: storage, dtype, place in it.
-        self._places = []
+        self.views = [view[at : at + length] for at, length in zip(self._at, lengths, strict=True)]
+        #: Whole storages that have a copy on the device, each with its copy.
+        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        #: The place of each of the step's tensors; None for one on the CPU.
+        self._places: list[Place | None] = []
 
     @property
-    def on_device(self):
+    def on_device(self) -> bool:
         """Whether there is anything to read back."""
         return bool(self._copies)
 
-    def tensors(self, specs, device, pinned=False):
-        """The step's tensors on ``device`` (None: the CPU), or in page-locked memory of the host."""
+    def tensors(
+        self, specs: Sequence[dict[str, Any]], device: torch.device | None, pinned: bool = False
+    ) -> list[torch.Tensor]:
+        """Makes the step's tensors from the bytes in `views`.
+
+        Args:
+            specs: the ``step`` frame's ``tensors``.
+            device: where to; None is the CPU. A spec with ``host`` stays on the CPU.
+            pinned: make them in page-locked memory of the host instead.
+
+        Raises:
+            TypeError: this torch has no such dtype.
+            RuntimeError: a view leaves its storage. Also whatever the device raises.
+        """
         self._copies.clear()
         self._places.clear()
-        bases = {}
-        tensors = []
+        bases: dict[int, torch.Tensor] = {}
+        tensors: list[torch.Tensor] = []
         for spec in specs:
             index, dtype = spec["storage"], DTYPES.get(spec["dtype"])
             if dtype is None:
@@ -60,20 +90,18 @@ class Storages:
             if base.dtype != dtype:  # a storage of two dtypes, or of an odd length
                 length = self._lengths[index] // dtype.itemsize * dtype.itemsize
                 base = base.view(torch.uint8)[:length].view(dtype)
-            where = spec["shape"], spec["strides"], spec["offset"]
-            tensors.append(base.as_strided(*where))
-            is_here = tensors[-1].device.type == "cpu"
-            self._places.append(None if is_here else (index, dtype, where))
+            view = spec["shape"], spec["strides"], spec["offset"]
+            tensors.append(base.as_strided(*view))
+            on_cpu = tensors[-1].device.type == "cpu"
+            self._places.append(None if on_cpu else Place(index, dtype, view))
         return tensors
 
-    def _base(self, index, dtype, device, pinned):
-        """A whole storage, flat, as its first tensor sees it: the one form in which it moves to a device."""
+    def _base(self, index: int, dtype: torch.dtype, device: torch.device | None, pinned: bool) -> torch.Tensor:
+        """Returns a whole storage, flat, as its first tensor sees it: the one form in which it moves to a device."""
         length = self._lengths[index]
         if length == 0:
             return torch.empty(0, dtype=dtype, device=device)
-        base = torch.frombuffer(
-            self._block, dtype=torch.uint8, count=length, offset=self._at[index]
-        )
+        base = torch.frombuffer(self._block, dtype=torch.uint8, count=length, offset=self._at[index])
         # A copy of booleans may make every byte that is not 0 a 1, and what lies around a tensor is no boolean.
         if length % dtype.itemsize == 0 and dtype != torch.bool:
             base = base.view(dtype)
@@ -86,34 +114,33 @@ class Storages:
         self._copies.append((base, copy))
         return copy
 
-    def read_back(self):
-        """Brings the bytes on the device back into `views`."""
+    def read_back(self) -> None:
+        """Copies the bytes on the device back into `views`."""
         for base, copy in self._copies:
             base.copy_(copy)
 
-    def read_each(self, tensors):
-        """In place of `read_back`, where a tensor may part from the storage it is a view of: what the tensors hold.
+    def read_each(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Copies what the tensors hold back into `views`: for devices where a tensor may part from its storage.
 
-        Whatever shows another value than was sent counts as written, through whichever tensor it is seen; what lies
-        between and around them is as it was sent.
+        A tensor whose bytes differ from those that were sent counts as written, and its bytes go to its place. Bytes
+        that no such tensor covers stay as they were sent.
         """
         sent = bytearray(self._block)
-        for tensor, view in zip(tensors, self._places):
-            if view is None or tensor.numel() == 0:
+        for tensor, place in zip(tensors, self._places, strict=False):
+            if place is None or tensor.numel() == 0:
                 continue
-            (index, dtype, where), here = view, tensor.detach().cpu()
-            there, before = (self._host(index, dtype, of).as_strided(*where) for of in (self._block, sent))
-            if here.shape == there.shape and not torch.equal(raw(here), raw(before)):
-                there.copy_(here)
+            held = tensor.detach().cpu()
+            target, before = (self._on_host(place, block) for block in (self._block, sent))
+            if held.shape == target.shape and not torch.equal(_raw(held), _raw(before)):
+                target.copy_(held)
 
-    def _host(self, index, dtype, block):
-        """A whole storage in a block of this shape, flat."""
-        length = self._lengths[index] // dtype.itemsize * dtype.itemsize
-        return torch.frombuffer(
-            block, dtype=torch.uint8, count=length, offset=self._at[index]
-        ).view(dtype)
+    def _on_host(self, place: Place, block: bytearray) -> torch.Tensor:
+        """Returns the tensor of a place as a view of ``block``, which is laid out as the storages' own."""
+        length = self._lengths[place.storage] // place.dtype.itemsize * place.dtype.itemsize
+        base = torch.frombuffer(block, dtype=torch.uint8, count=length, offset=self._at[place.storage])
+        return base.view(place.dtype).as_strided(*place.view)
 
 
-def raw(tensor):
-    """A tensor's bytes."""
+def _raw(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor's bytes, as a tensor of ``uint8``."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)

@@ -1,25 +1,27 @@
-"""A zygote: imports torch once, then forks ranks on request. ``python -m allranks_rank.zygote``.
+"""Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote``.
 
-In: ``fork`` and ``kill`` frames. Out: ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and ``exited``.
-A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one thread and
-has touched no device, so every fork looks first and is refused otherwise.
+Receives ``fork`` and ``kill`` frames. Sends ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and
+``exited``. A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one
+thread and has touched no device, so every fork looks first and is refused otherwise.
 """
 
 import gc
+import io
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 # Before torch is imported: a thread pool made here would not exist in the ranks, and they would wait for it for ever.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
-from . import VERSION, pages, rank
-from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish
-from .wire import Closed, dial
+from . import VERSION, pages, rank  # noqa: E402
+from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish  # noqa: E402
+from .wire import Closed, Wire, dial  # noqa: E402
 
 #: The variable that marks every process of a world.
 TOKEN = "ALLRANKS_TOKEN"
@@ -27,9 +29,9 @@ TOKEN = "ALLRANKS_TOKEN"
 PATIENCE = 5.0
 
 
-def import_torch():
-    """Imports whatever ranks would import one by one; torch's version."""
-    import encodings.idna  # noqa: F401  host names are looked up through it
+def import_torch() -> str:
+    """Imports everything that each rank would import by itself; returns torch's version."""
+    import encodings.idna  # noqa: F401  the lookup of host names needs it
 
     import torch
     import torch.distributed as dist
@@ -37,31 +39,32 @@ def import_torch():
     from . import calls, tensors  # noqa: F401
 
     dist.distributed_c10d  # noqa: B018  with everything it imports
-    return torch.__version__
+    return str(torch.__version__)
 
 
-def threads():
-    """How many threads this process has."""
+def thread_count() -> int:
+    """Returns how many threads this process has."""
     return len(os.listdir("/proc/self/task"))
 
 
-def own_children():
-    """Processes whose parent is this one: ranks, and orphans of ranks that have ended."""
+def own_children() -> list[int]:
+    """Returns the processes whose parent is this one: ranks, and orphans of ranks that have ended."""
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return [int(pid) for pid in file.read().split()]
 
 
-def send_signal(pid, number):
+def send_signal(pid: int, number: int) -> None:
     """Signals the process group that a child leads, or the child alone if it leads none (yet)."""
     for kill in os.killpg, os.kill:
         try:
-            return kill(pid, number)
+            kill(pid, number)
+            return
         except ProcessLookupError:
             pass
 
 
-def ended(pid, within=0.0):
-    """Whether a child has ended, or does so within some seconds; it stays to be reaped."""
+def has_ended(pid: int, within: float = 0.0) -> bool:
+    """Returns whether a child has ended, or does so within some seconds. It stays to be reaped."""
     until = time.monotonic() + within
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() >= until:
@@ -70,8 +73,8 @@ def ended(pid, within=0.0):
     return True
 
 
-def state(pid):
-    """The letter that ``/proc`` has for the state of a process, ``D`` where it waits and cannot be interrupted."""
+def state(pid: int) -> str:
+    """Returns the letter that ``/proc`` has for the state of a process, ``D`` where it waits and cannot be interrupted."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -80,19 +83,22 @@ def state(pid):
 
 
 class Forked(NamedTuple):
-    """A rank: the harness's name for it, and the token that whatever it starts is started with."""
+    """A living rank: the ``id`` of its ``fork`` frame, and the token in its environment, which its children inherit."""
 
-    id: int
+    request: int
     token: str | None
 
 
 class Zygote:
     """The loop: one connection, one wake-up pipe for SIGCHLD, a table of living ranks."""
 
-    def __init__(self, wire):
+    def __init__(self, wire: Wire) -> None:
+        """Installs the signal handlers of this process."""
         self.wire = wire
-        self.ranks = {}  # pid -> Forked; a pid is here exactly as long as it cannot be reused
-        self.unkilled = set()  # children that killing did not end, until they are reaped
+        #: Process id -> rank. An id is here exactly as long as it cannot be reused.
+        self.ranks: dict[int, Forked] = {}
+        #: Children that killing did not end, until they are reaped.
+        self.unkilled: set[int] = set()
         self._wake_in, self._wake_out = socket.socketpair()
         for end in self._wake_in, self._wake_out:
             end.setblocking(False)
@@ -104,10 +110,13 @@ class Zygote:
         self._selector.register(wire.sock, selectors.EVENT_READ)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
 
-    def serve(self):
-        """Answers frames until the connection closes. Returns in the ranks it forks, with what to do there."""
+    def serve(self) -> Callable[[], int]:
+        """Answers frames until the connection closes, which raises `Closed`.
+
+        Returns only in the ranks that it forks: the function that runs the rank and returns its exit code.
+        """
         while True:
-            # Idle time goes into cheaper forks, a few milliseconds at once.
+            # Idle time goes into cheaper forks, a few milliseconds at a time.
             ready = {key.fileobj for key, _ in self._selector.select(0 if self._small else None)}
             if not ready:
                 pages.collapse(self._small.pop())
@@ -117,25 +126,29 @@ class Zygote:
             if self.wire.sock in ready:
                 self.wire.fill()
                 while (frame := self.wire.take()) is not None:
-                    body = self.obey(frame[0])
+                    body = self.answer(frame[0])
                     if body is not None:
                         return body
 
-    def obey(self, frame):
-        """Does what one frame says."""
+    def answer(self, frame: dict[str, Any]) -> Callable[[], int] | None:
+        """Answers one frame. Returns None, but in a rank that the frame forked what `serve` returns there.
+
+        Raises:
+            ValueError: an unknown frame.
+        """
         if frame["frame"] == "fork":
             return self.fork(frame)
         if frame["frame"] == "kill":
             for pid, forked in self.ranks.items():
-                if forked.id == frame["id"]:
+                if forked.request == frame["id"]:
                     send_signal(pid, frame["signal"])
             return None
         raise ValueError(f"unknown frame {frame['frame']!r}")
 
-    def fork(self, frame):
-        """Forks one rank. Returns None here, and in the rank the function that makes it one."""
+    def fork(self, frame: dict[str, Any]) -> Callable[[], int] | None:
+        """Forks one rank. Returns None here, and in the rank the function that runs it."""
         try:
-            if (count := threads()) != 1:
+            if (count := thread_count()) != 1:
                 raise RuntimeError(f"the zygote has {count} threads; forking it is unsafe")
             parent = os.getpid()
             pid = os.fork()
@@ -148,8 +161,8 @@ class Zygote:
         self.wire.send({"frame": "forked", "id": frame["id"], "pid": pid})
         return None
 
-    def become_rank(self, frame, parent):
-        """In the forked process: sheds everything that is the zygote's, then runs one rank."""
+    def become_rank(self, frame: dict[str, Any], parent: int) -> int:
+        """Runs one rank in the forked process, after leaving everything that is the zygote's; returns its exit code."""
         os.setsid()
         die_with_parent(parent)
         signal.set_wakeup_fd(-1)
@@ -159,15 +172,16 @@ class Zygote:
         for sock in self.wire.sock, self._wake_in, self._wake_out:
             sock.close()
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        for fd, path, how in (
+        for descriptor, path, flags in (
             (2, frame["stderr"], append),  # first, so that what goes wrong next has somewhere to go
             (1, frame["stdout"], append),
             (0, os.devnull, os.O_RDONLY),
         ):
-            file = os.open(path, how, 0o644)
-            os.dup2(file, fd)
+            file = os.open(path, flags, 0o644)
+            os.dup2(file, descriptor)
             os.close(file)
-        sys.stdout.reconfigure(line_buffering=True)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
         os.environ.clear()
         os.environ.update(frame["env"])
         if frame.get("cwd"):
@@ -180,8 +194,8 @@ class Zygote:
             sys.modules["numpy.random"].seed()
         return rank.run()
 
-    def reap(self):
-        """Reports every rank that has ended, after killing what it left running."""
+    def reap(self) -> None:
+        """Sends ``exited`` for every rank that has ended, after killing what it left running."""
         while True:
             try:
                 # Look first, reap later: until then the pid, and the process group it names, are not reused.
@@ -195,13 +209,13 @@ class Zygote:
                 os.waitpid(pid, 0)  # an orphan, already dealt with
                 self.unkilled.discard(pid)
                 continue
-            left_behind = self.kill_remains(pid)
+            left_behind = self.kill_orphans(pid)
             os.waitpid(pid, 0)
             exited = end.si_code == os.CLD_EXITED
             self.wire.send(
                 {
                     "frame": "exited",
-                    "id": self.ranks.pop(pid).id,
+                    "id": self.ranks.pop(pid).request,
                     "pid": pid,
                     "code": end.si_status if exited else None,
                     "signal": None if exited else end.si_status,
@@ -209,73 +223,83 @@ class Zygote:
                 }
             )
 
-    def kill_remains(self, of=None):
-        """Kills the orphans of an ended rank, whatever session they fled to; how many of its own were running.
+    def kill_orphans(self, of: int | None = None) -> int:
+        """Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running.
 
-        Orphans come to this process because it is a subreaper. What another rank in the table has left is that rank's
-        business, also if it has ended as well and its turn has not come. One that does not go within `PATIENCE` is named on
-        standard error and left alone from then on.
+        Orphans come to this process because it is a subreaper. An orphan that belongs to another rank in the table is
+        left until that rank is reaped. One that does not end within `PATIENCE` is named on standard error and left alone
+        from then on.
+
+        Args:
+            of: the rank's process id; None kills the orphans of all ranks.
         """
-        seen = set()
+        seen: set[int] = set()
         limit = time.monotonic() + PATIENCE
         running = 0
         while True:
-            owners = {pid: self.owner(pid) for pid in own_children() if pid not in self.ranks and pid not in seen | self.unkilled}
+            left_alone = self.ranks.keys() | seen | self.unkilled
+            owners = {pid: self.owner(pid) for pid in own_children() if pid not in left_alone}
             orphans = [pid for pid, owner in owners.items() if of is None or owner in (of, None)]
             if not orphans:
                 return running
-            running += sum(not ended(pid) for pid in orphans)
+            running += sum(not has_ended(pid) for pid in orphans)
             for pid in orphans:
                 send_signal(pid, signal.SIGKILL)
             for pid in orphans:
                 # Before that, its own children do not come here.
-                if not ended(pid, within=limit - time.monotonic()):
+                if not has_ended(pid, within=limit - time.monotonic()):
                     self.unkilled.add(pid)
                     print(f"allranks: cannot kill pid {pid} (state {state(pid)})", file=sys.stderr, flush=True)
             seen.update(orphans)  # until they are reaped they stay in the list
 
-    def owner(self, pid):
-        """The rank in the table whose session an orphan is in, or whose token it was started with; None if neither tells."""
-        home = session(pid)
-        if home in self.ranks:
-            return home
+    def owner(self, pid: int) -> int | None:
+        """Returns the rank in the table that an orphan belongs to; None if that cannot be known.
+
+        Its session tells, or else the token in the environment that it was started with.
+        """
+        leader = session(pid)
+        if leader in self.ranks:
+            return leader
         token = token_of(pid)
         return next((rank for rank, forked in self.ranks.items() if token and forked.token == token), None)
 
-    def kill_everything(self):
-        """Leaves no process behind."""
+    def kill_everything(self) -> None:
+        """Kills all ranks and all their orphans."""
         for pid in self.ranks:
             send_signal(pid, signal.SIGKILL)
         limit = time.monotonic() + PATIENCE
         for pid in self.ranks:
-            ended(pid, within=limit - time.monotonic())
-        self.kill_remains()
+            has_ended(pid, within=limit - time.monotonic())
+        self.kill_orphans()
 
 
-def session(pid):
-    """The session of a process, None if it is gone."""
+def session(pid: int) -> int | None:
+    """Returns the session of a process, None if the process is gone."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:
         return None
 
 
-def token_of(pid):
-    """The token in the environment that a process was started with; None if there is none, or the process is gone."""
+def token_of(pid: int) -> str | None:
+    """Returns the token in the environment that a process was started with.
+
+    None if there is none, or the process is gone.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(variable.partition(b"=")[::2] for variable in file.read().split(b"\0"))
     except OSError:
         return None
     token = variables.get(TOKEN.encode())
-    return token and token.decode(errors="replace")
+    return None if token is None else token.decode(errors="replace")
 
 
-def run():
-    """The zygote from first to last; in each rank it forks, the rank from first to last."""
+def run() -> int:
+    """Runs the zygote, and in each process that it forks a rank; returns the exit code."""
     wire = dial()
     control(PR_SET_CHILD_SUBREAPER, 1)
-    torch = import_torch()
+    torch_version = import_torch()
     zygote = Zygote(wire)
     gc.collect()
     gc.freeze()  # so that collections in the ranks do not copy every page of it
@@ -285,8 +309,8 @@ def run():
             "version": VERSION,
             "token": os.environ[TOKEN],
             "pid": os.getpid(),
-            "torch": torch,
-            "threads": threads(),
+            "torch": torch_version,
+            "threads": thread_count(),
         }
     )
     try:

@@ -40,7 +40,7 @@ def environment(**more):
     return base | {"PYTHONPATH": str(PYTHON), "RES_OPTIONS": "attempts:0", "ALLRANKS_TOKEN": TOKEN} | more
 
 
-class Folder(tempfile.TemporaryDirectory):
+class Folder(tempfile.TemporaryDirectory[str]):
     """A short-named folder for sockets and logs."""
 
     def path(self, name):
@@ -219,7 +219,7 @@ class World:
         """Ends the world in good order; the ``exited`` frames."""
         for wire in self.wires:
             wire.send({"frame": "finish"})
-        for wire, token in zip(self.wires, self.tokens):
+        for wire, token in zip(self.wires, self.tokens, strict=True):
             header, _ = said(wire)
             assert header == {"frame": "bye", "steps": self.steps, "token": token}, header
         ends = self.zygote.ended(self.names)

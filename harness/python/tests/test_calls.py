@@ -1,9 +1,15 @@
 """Every call of the driver, once, in Gloo worlds of two and four; the answers are worked out by hand."""
 
+import inspect
+import re
 import struct
 import unittest
+from typing import NoReturn
 
-from allranks_rank.calls import CALLS
+import torch
+
+from allranks_rank.calls import CALLS, CallState
+from allranks_rank.calls.arguments import reduce_op
 
 from .playing_harness import Folder, World, Zygote, free_port
 from .test_scripts import SCRIPT_CALLS
@@ -68,9 +74,7 @@ def exchanges(size):
         ),
         "broadcast": both([on_group("broadcast", tensor=0, root=last)], mine, lambda r: [[size, 10 * size]]),
         "broadcast group": both([on_group("broadcast", tensor=0, root=first)], mine, lambda r: [[1, 10]]),
-        "reduce": both(
-            [on_group("reduce", root=last, **reduce)], mine, lambda r: summed(r) if r == size - 1 else None
-        ),
+        "reduce": both([on_group("reduce", root=last, **reduce)], mine, lambda r: summed(r) if r == size - 1 else None),
         "all_gather": both(
             [on_group("all_gather", outputs=[1 + r for r in ranks], input=0)],
             lambda r: [[r + 1], *[[0]] * size],
@@ -92,7 +96,9 @@ def exchanges(size):
             lambda r: [[r + 1], *[[n if r == 0 else 0] for n in everyone]],
         ),
         "scatter": both(
-            lambda r: [on_group("scatter", output=0, inputs=[1 + n for n in ranks] if r == size - 1 else None, root=last)],
+            lambda r: [
+                on_group("scatter", output=0, inputs=[1 + n for n in ranks] if r == size - 1 else None, root=last)
+            ],
             lambda r: [[0], *[[100 * n] for n in everyone]],
             lambda r: [[100 * (r + 1)], *[[100 * n] for n in everyone]],
         ),
@@ -278,9 +284,7 @@ class CallsTest(unittest.TestCase):
             member = {"rank": ends.index(rank), "size": 2, "timeout_s": 20} if rank in ends else {"rank": -1, "size": 0}
             self.assertEqual(value, member)
         call = {"call": "broadcast", "group": "ends", "tensor": 0, "root": {"group": 1}}
-        answers = world.step(
-            lambda rank: ([pack(rank)], [flat(0, 1)], [call] if rank in ends else [])
-        )
+        answers = world.step(lambda rank: ([pack(rank)], [flat(0, 1)], [call] if rank in ends else []))
         for rank, (_, storages) in enumerate(answers):
             self.assertEqual(unpack(storages[0]), [world.size - 1 if rank in ends else rank])
         world.calls({"call": "destroy_process_group", "group": "ends"})
@@ -313,21 +317,29 @@ class CallsTest(unittest.TestCase):
             self.assertEqual(storages, [after, b"", b"no tensor"])
 
     def test_a_step_has_its_own_factor_of_premul_sum(self):
-        from allranks_rank import calls
-
-        library = calls.Library()
+        state = CallState()
 
         def factor():
-            return calls.reduce_op(library, "premul_sum").__getstate__()[1]
+            return reduce_op(state, "premul_sum").__getstate__()[1]
 
         self.assertEqual(factor(), 3.0)
-        calls.CALLS["premul_factor"](library, {"factor": -5.0}, 0)
+        CALLS["premul_factor"](state, {"factor": -5.0}, 0)
         self.assertEqual(factor(), -5.0)
-        library.tensors = [calls.torch.tensor([7.0])]
-        calls.CALLS["premul_factor"](library, {"tensor": 0}, 1)
+        state.tensors = [torch.tensor([7.0])]
+        CALLS["premul_factor"](state, {"tensor": 0}, 1)
         self.assertEqual(factor().tolist(), [7.0])
-        library.begin_step()
+        state.begin_step()
         self.assertEqual(factor(), 3.0)
+
+    def test_every_call_is_documented_with_its_fields(self):
+        for name, function in CALLS.items():
+            with self.subTest(name):
+                source, doc = inspect.getsource(function), inspect.getdoc(function) or ""
+                read = set(re.findall(r"""fields(?:\[|\.get\()"(\w+)\"""", source)) - {"call"}
+                missing = [field for field in read if not re.search(rf"\b{field}\b \(", doc)]
+                self.assertEqual(missing, [])
+                returned = inspect.signature(function).return_annotation
+                self.assertEqual(returned in (None, NoReturn), "Value:" not in doc)
 
     def test_a_group_that_cannot_be_split_says_so(self):
         world = self.world(2)
@@ -350,7 +362,7 @@ class CallsTest(unittest.TestCase):
                 self.assertIn(message, results[0]["error"]["message"])
                 self.assertEqual(unpack(storages[0]), [5])
         out_of_bounds = on_group("barrier")
-        for results, storages in world.step(lambda r: ([pack(5)], [flat(0, 2)], [out_of_bounds])):
+        for results, _ in world.step(lambda r: ([pack(5)], [flat(0, 2)], [out_of_bounds])):
             self.assertEqual(results[0]["status"], "error")
             self.assertIn("out of bounds", results[0]["error"]["message"])
         self.check(world, exchanges(2)["all_reduce"])
@@ -390,9 +402,7 @@ class CallsTest(unittest.TestCase):
                     "store": f"127.0.0.1:{free_port()}",
                 }[method]
                 init = {"call": "init_process_group", "backend": "gloo", "method": method, "url": url}
-                answers = world.step(
-                    lambda r: ([], [], [{**init, "rank": r, "world_size": 2, "timeout_s": 20}])
-                )
+                answers = world.step(lambda r: ([], [], [{**init, "rank": r, "world_size": 2, "timeout_s": 20}]))
                 for rank, (results, _) in enumerate(answers):
                     self.assertEqual(results[0].get("value"), {"rank": rank, "world_size": 2, "backend": "gloo"})
                 self.check(world, exchanges(2)["all_reduce"])

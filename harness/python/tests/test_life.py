@@ -200,7 +200,8 @@ class LifeTest(unittest.TestCase):
             "assert 'ZYGOTE_ONLY' not in os.environ and os.environ['MINE'] == '2'\n"
             "assert d.get_debug_level() == d.DebugLevel.DETAIL\n"
             "assert os.getpid() == os.getpgid(0) == os.getsid(0)\n"
-            "fds = sorted(os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}'))\n"
+            "paths = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
+            "fds = [os.readlink(path) for path in paths if os.path.exists(path)]\n"
             "assert sum(f.startswith('socket:') for f in fds) == 1, fds\n"
             "print('said by the rank'); os.write(2, b'and to error\\n')\n"
         )

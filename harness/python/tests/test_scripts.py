@@ -122,7 +122,8 @@ class ScriptsTest(unittest.TestCase):
     def test_a_census_sees_what_a_process_holds(self):
         world = self.world(1)
         hold = "import threading, torch.distributed as d\nd._kept = [open('/dev/null') for _ in range(5)]\n"
-        hold += "d._gate = threading.Event()\nd._thread = threading.Thread(target=d._gate.wait, daemon=True)\nd._thread.start()"
+        hold += "d._gate = threading.Event()\nd._thread = threading.Thread(target=d._gate.wait, daemon=True)\n"
+        hold += "d._thread.start()"
         census, hold = {"call": "census"}, {"call": "python", "source": hold}
         ((before, _, after),) = world.calls(census, hold, census)
         self.assertEqual(after["files"], before["files"] + 5)
@@ -133,7 +134,8 @@ class ScriptsTest(unittest.TestCase):
     def test_python_sees_names_and_leaves_a_result(self):
         world = self.world(2)
         set_it = {"call": "setenv", "name": "ALLRANKS_TEST", "value": "7"}
-        source = "import os\nresult = [rank, world_size, dist.get_world_size(group('world')), os.environ.get('ALLRANKS_TEST')]"
+        source = "import os\nsize = dist.get_world_size(group('world'))\n"
+        source += "result = [rank, world_size, size, os.environ.get('ALLRANKS_TEST')]"
         look, unset = {"call": "python", "source": source}, {**set_it, "value": None}
         values = world.calls(set_it, look, unset, look)
         for rank, value in enumerate(values):

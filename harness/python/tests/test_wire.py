@@ -38,9 +38,7 @@ class WireTest(unittest.TestCase):
             sender.join()
 
     def test_frames_of_every_size_arrive_in_order(self):
-        self.exchange(
-            [({"n": n, "pad": "x" * n}, [os.urandom(n), b"", os.urandom(7)]) for n in range(0, 500, 7)]
-        )
+        self.exchange([({"n": n, "pad": "x" * n}, [os.urandom(n), b"", os.urandom(7)]) for n in range(0, 500, 7)])
 
     def test_a_header_and_a_payload_longer_than_the_buffer(self):
         big = os.urandom(5 << 20)
