@@ -1,4 +1,4 @@
-//! What a Python process writes down of its torch.distributed calls: see `python/allranks_watch/allranks_diary.py`.
+//! What a Python process writes down of its torch.distributed calls: see `python/allranks_watch/allranks_trace.py`.
 
 use std::collections::BTreeMap;
 use std::fs::File;

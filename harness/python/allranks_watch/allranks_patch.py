@@ -1,0 +1,336 @@
+"""Wraps the public calls of torch.distributed, so that each of them is recorded in the process's `CallTrace`.
+
+A wrapper changes no argument and no result, and passes on every error of the call. An error in the recording itself is
+dropped: the call is then made unrecorded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from allranks_trace import CallTrace, calling_location
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.abc import Loader
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
+    from typing import Any
+
+    from allranks_trace import Entry
+
+#: The module whose functions are wrapped.
+MODULE = "torch.distributed.distributed_c10d"
+#: Collectives: the parameter whose tensor has the same dtype on every member, whether it has the same size too, and the
+#: parameter that names the root.
+COLLECTIVES: dict[str, tuple[str | None, bool, str | None]] = {
+    "all_reduce": ("tensor", True, None),
+    "broadcast": ("tensor", True, "src"),
+    "reduce": ("tensor", True, "dst"),
+    "all_gather": ("tensor", False, None),
+    "all_gather_into_tensor": ("input_tensor", True, None),
+    "gather": ("tensor", True, "dst"),
+    "scatter": ("tensor", True, "src"),
+    "reduce_scatter": ("output", True, None),
+    "reduce_scatter_tensor": ("output", True, None),
+    "all_to_all_single": ("input", False, None),
+    "all_to_all": (None, False, None),
+    "all_reduce_coalesced": (None, False, None),
+    "all_gather_coalesced": (None, False, None),
+    "barrier": (None, False, None),
+    "monitored_barrier": (None, False, None),
+    "all_gather_object": (None, False, None),
+    "gather_object": (None, False, "dst"),
+    "broadcast_object_list": (None, False, "src"),
+    "scatter_object_list": (None, False, "src"),
+}
+#: Collectives that take a reduce op.
+REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+#: Messages: whether the call sends, and the parameter that names the other side.
+MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"), "irecv": (False, "src")}
+#: Calls that make and end groups.
+MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group")
+
+
+# --- the entry of a call ----------------------------------------------------------------------------------------------
+
+
+class Arguments:
+    """The arguments of one call, by the names of the function's parameters."""
+
+    def __init__(self, order: dict[str, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Takes the positions of the parameters, and the call's positional and named arguments."""
+        self.order, self.args, self.kwargs = order, args, kwargs
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns an argument, or ``default`` if it was not passed."""
+        if name in self.kwargs:
+            return self.kwargs[name]
+        position = self.order.get(name, len(self.args))
+        return self.args[position] if position < len(self.args) else default
+
+
+def entry_of_call(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:
+    """Returns the entry of a call of ``module``; None for a call that has no effect on this rank (it is no member)."""
+    if name == "init_process_group":
+        trace.begin_epoch()
+        return entry_of_init(arguments)
+    if name in COLLECTIVES:
+        return entry_of_collective(trace, module, name, arguments)
+    if name in MESSAGES:
+        return entry_of_message(trace, module, name, arguments)
+    if name == "new_group":
+        return entry_of_new_group(trace, module, arguments)
+    group = arguments.get("group")
+    is_world = group is None or group is module._world.default_pg
+    return {"what": "destroy", "group": "world" if is_world else group_key(trace, module, group) or ""}
+
+
+def entry_of_init(arguments: Arguments) -> Entry:
+    """Returns the entry of ``init_process_group``: how and where the ranks rendezvous, and which rank this one is."""
+    from urllib.parse import parse_qs, urlparse
+
+    environ = os.environ
+    rank = arguments.get("rank", -1)
+    size = arguments.get("world_size", -1)
+    store = arguments.get("store")
+    url = arguments.get("init_method") or "env://"
+    if store is not None:
+        host, port = getattr(store, "host", None), getattr(store, "port", None)
+        method, place = "store", f"{host}:{port}" if host else type(store).__name__
+    else:
+        parts = urlparse(url)
+        query = parse_qs(parts.query)
+        rank = int(query["rank"][0]) if "rank" in query else rank
+        size = int(query["world_size"][0]) if "world_size" in query else size
+        method = parts.scheme or "env"
+        if method == "env":
+            place = f"{environ.get('MASTER_ADDR', '')}:{environ.get('MASTER_PORT', '')}"
+            rank = int(environ.get("RANK", -1)) if rank is None or rank < 0 else rank
+            size = int(environ.get("WORLD_SIZE", -1)) if size is None or size < 0 else size
+        elif method == "file":
+            place = parts.path
+        else:
+            place = parts.netloc
+    return {"what": "init", "method": method, "place": place, "rank": rank, "world_size": size}
+
+
+def entry_of_collective(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:
+    """Returns the entry of a collective: its group, its number there, and what must be the same on all members."""
+    key = group_key(trace, module, arguments.get("group"))
+    if key is None:
+        return None
+    tensor_name, same_size, root = COLLECTIVES[name]
+    nature = {}
+    tensor: Any = arguments.get(tensor_name) if tensor_name else None
+    if hasattr(tensor, "dtype"):
+        nature["dtype"] = str(tensor.dtype).removeprefix("torch.")
+        if same_size:
+            nature["elements"] = str(tensor.numel())
+    if name in REDUCING:
+        op = arguments.get("op", module.ReduceOp.SUM)
+        nature["reduce op"] = str(getattr(op, "name", op)).lower()
+    if root:
+        nature["root"] = str(global_rank(trace, key, arguments, root, 0))
+    return {"what": "collective", "group": key, "number": trace.next_number(key), "name": name, "nature": nature}
+
+
+def entry_of_message(trace: CallTrace, module: Any, name: str, arguments: Arguments) -> Entry | None:
+    """Returns the entry of one side of a message."""
+    key = group_key(trace, module, arguments.get("group"))
+    if key is None:
+        return None
+    sends, parameter = MESSAGES[name]
+    peer = global_rank(trace, key, arguments, parameter, None)
+    return {"what": "message", "group": key, "sends": sends, "peer": peer, "tag": arguments.get("tag", 0)}
+
+
+def entry_of_new_group(trace: CallTrace, module: Any, arguments: Arguments) -> Entry | None:
+    """Returns the entry of ``new_group``: a call of all ranks, or of the members alone."""
+    chosen = arguments.get("ranks")
+    if chosen is None:
+        chosen = range(module.get_world_size())
+    ranks = sorted(int(rank) for rank in chosen)
+    if not arguments.get("use_local_synchronization", False):
+        return {"what": "new_group", "ranks": ranks}
+    if module.get_rank() not in ranks:
+        return None
+    # The members wait for each other alone: a collective of a group that has no key of the library's yet.
+    name = "ranks " + ", ".join(map(str, ranks))
+    key = f"{trace.epoch}.{name}"
+    trace.add_group(key, name, ranks)
+    return {"what": "collective", "group": key, "number": trace.next_number(key), "name": "new_group", "nature": {}}
+
+
+def group_key(trace: CallTrace, module: Any, group: Any) -> str | None:
+    """Returns the key of a group (None: the default group); None if this rank is no member."""
+    world = module._world
+    group = world.default_pg if group is None else group
+    name = world.pg_names.get(group)
+    if name is None:
+        return None
+    key = f"{trace.epoch}.{name}"
+    if key not in trace.groups:
+        trace.add_group(key, "world" if group is world.default_pg else "", sorted(world.pg_group_ranks[group]))
+    return key
+
+
+def global_rank(trace: CallTrace, key: str, arguments: Arguments, parameter: str, default: int | None) -> int | None:
+    """Returns the global rank that a call names, as ``parameter`` or as ``group_parameter``."""
+    in_group = arguments.get("group_" + parameter)
+    if in_group is not None:
+        return trace.groups[key][1][in_group]
+    rank = arguments.get(parameter)
+    return default if rank is None else rank
+
+
+# --- wrapping ---------------------------------------------------------------------------------------------------------
+
+
+def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that makes the same call and records it."""
+    import functools
+    import inspect
+
+    order = {parameter: position for position, parameter in enumerate(inspect.signature(function).parameters)}
+    local = trace.local
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # Calls that a call makes are not the program's. Groups are made inside other calls too, on all ranks.
+        if getattr(local, "depth", 0) and name != "new_group":
+            return function(*args, **kwargs)
+        entry = None
+        try:
+            entry = entry_of_call(trace, module, name, Arguments(order, args, kwargs))
+            if entry is not None:
+                entry["at"] = calling_location()
+                trace.enter(entry)
+        except Exception:
+            entry = None
+        if entry is None:
+            return function(*args, **kwargs)
+        local.depth = getattr(local, "depth", 0) + 1
+        error = None
+        try:
+            result = function(*args, **kwargs)
+            if result is not None and name not in MANAGEMENT:
+                trace.keep_work(result, entry)
+            return result
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            local.depth -= 1
+            try:
+                trace.leave(entry, error)
+            except Exception:
+                pass
+
+    return wrapper
+
+
+def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a ``Work.wait`` that records the wait for a recorded call."""
+    import functools
+
+    local = trace.local
+
+    @functools.wraps(function)
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        entry = None if getattr(local, "depth", 0) else trace.works.get(id(self))
+        if entry is None:
+            return function(self, *args, **kwargs)
+        error = None
+        try:
+            trace.enter({**entry, "waits": True, "at": calling_location()}, is_new=False)
+        except Exception:
+            pass
+        try:
+            return function(self, *args, **kwargs)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            try:
+                trace.leave({"what": "wait"}, error)
+            except Exception:
+                pass
+
+    return wait
+
+
+def patch(trace: CallTrace, module: Any) -> None:
+    """Puts wrappers in the place of the functions of ``torch.distributed.distributed_c10d``, and of ``Work.wait``."""
+    for name in [*COLLECTIVES, *MESSAGES, *MANAGEMENT]:
+        function = getattr(module, name, None)
+        if callable(function):
+            setattr(module, name, wrap(trace, module, name, function))
+    try:
+        module.Work.wait = wrap_wait(trace, module.Work.wait)
+    except Exception:
+        pass
+
+
+class Finder:
+    """A finder of modules that patches `MODULE` as soon as it is executed, before other modules take its functions."""
+
+    def __init__(self, trace: CallTrace) -> None:
+        """Takes the trace that calls are recorded in."""
+        self.trace = trace
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns what the other finders find, with a loader that patches; None for all other modules."""
+        if name != MODULE:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    self.patch_after(spec.loader)
+                return spec
+        return None
+
+    def patch_after(self, loader: Loader) -> None:
+        """Has a loader patch the module after executing it."""
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            try:
+                patch(self.trace, module)
+            except Exception:
+                pass
+
+        try:
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        except Exception:
+            pass
+
+
+def begin(folder: str) -> None:
+    """Traces this process and the processes it forks, in this folder."""
+    import atexit
+
+    trace = CallTrace(folder)
+    sys.meta_path.insert(0, Finder(trace))
+    if "RANK" in os.environ:
+        trace.start()
+    atexit.register(trace.end)
+    os.register_at_fork(after_in_child=trace.reset)
+    hook = sys.excepthook
+
+    def excepthook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> Any:
+        try:
+            trace.note_error(error)
+        except Exception:
+            pass
+        hook(kind, error, traceback)
+
+    sys.excepthook = excepthook

@@ -1,0 +1,120 @@
+"""The call trace that `allranks watch` puts into programs. A module with the names of torch's stands in for torch."""
+
+import json
+import os
+import sys
+import threading
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
+
+import allranks_patch  # noqa: E402
+from allranks_trace import KEPT, CallTrace  # noqa: E402
+
+from .playing_harness import Folder  # noqa: E402
+
+THREADS = 8
+CALLS = 2000
+
+
+class Work:
+    def wait(self):
+        return True
+
+
+def library(size=2):
+    """What the trace sees of ``torch.distributed.distributed_c10d``: a world, and collectives that return at once."""
+    world = SimpleNamespace(default_pg="pg", pg_names={"pg": "0"}, pg_group_ranks={"pg": {r: r for r in range(size)}})
+    kind = type("Work", (Work,), {})
+    return SimpleNamespace(
+        _world=world,
+        ReduceOp=SimpleNamespace(SUM=SimpleNamespace(name="SUM")),
+        Work=kind,
+        barrier=lambda group=None, async_op=False: None,
+        isend=lambda tensor, dst=None, group=None, tag=0: kind(),
+    )
+
+
+class CallTraceTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Folder(prefix="ar")
+        self.addCleanup(self.folder.cleanup)
+        self.trace = CallTrace(self.folder.name)
+        self.addCleanup(self.trace.end)
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+
+    def read(self):
+        """The file as `allranks watch` reads it, once the trace has ended."""
+        self.trace.end()
+        return json.loads(Path(self.folder.path(f"{os.getpid()}.json")).read_text())
+
+    def test_calls_of_many_threads_are_counted_one_by_one(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        sys.setswitchinterval(1e-6)
+        gate = threading.Barrier(THREADS)
+
+        def run():
+            gate.wait()
+            for _ in range(CALLS):
+                module.barrier()
+
+        threads = [threading.Thread(target=run) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        total = THREADS * CALLS
+        written = self.read()
+        (group,) = written["groups"].values()
+        self.assertEqual((group["count"], written["moves"]), (total, 2 * total))
+        self.assertEqual((len(written["entries"]), written["dropped"]), (KEPT, total - KEPT))
+        ids = [entry["id"] for entry in written["entries"]]
+        numbers = [entry["number"] for entry in written["entries"]]
+        self.assertEqual(ids, list(range(total - len(ids) + 1, total + 1)))
+        self.assertEqual(sorted(set(numbers)), sorted(numbers))
+        self.assertIsNone(written["inside"])
+
+    def test_the_wait_for_a_message_is_no_new_entry(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        seen = []
+        module.Work.wait = allranks_patch.wrap_wait(self.trace, lambda work: seen.append(dict(self.trace.inside)))
+        work = module.isend("tensor", 1, tag=7)
+        self.assertIsInstance(work, module.Work)
+        work.wait()
+        ((inside, _),) = seen[0].values()
+        self.assertEqual((inside["what"], inside["waits"]), ("message", True))
+        (entry,) = self.read()["entries"]
+        self.assertEqual(inside["id"], entry["id"])
+        self.assertEqual((entry["sends"], entry["peer"], entry["tag"], entry["group"]), (True, 1, 7, "0.0"))
+        self.assertEqual(entry["at"].split(":")[0].rsplit("/", 1)[-1], "test_call_trace.py")
+
+    def test_an_error_is_kept_until_a_call_returns(self):
+        module = library()
+
+        def refuse(group=None, async_op=False):
+            raise RuntimeError("no such backend")
+
+        barrier, module.barrier = module.barrier, refuse
+        allranks_patch.patch(self.trace, module)
+        with self.assertRaisesRegex(RuntimeError, "no such backend"):
+            module.barrier()
+        self.assertEqual(self.trace.errors, ["RuntimeError: no such backend"])
+        allranks_patch.wrap(self.trace, module, "barrier", barrier)()
+        self.assertEqual(self.read()["errors"], [])
+
+    def test_a_forked_process_has_a_trace_of_its_own(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        module.barrier()
+        self.trace.reset()
+        module.barrier()
+        written = self.read()
+        self.assertEqual((written["moves"], [entry["number"] for entry in written["entries"]]), (2, [0]))
+
+
+if __name__ == "__main__":
+    unittest.main()
