@@ -48,7 +48,7 @@ class CallTrace:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything, as a forked process must: neither the heartbeat nor the calls of its parent are its own."""
+        """Forgets everything, as a forked process must: it has neither the heartbeat nor the calls of its parent."""
         #: Guards everything below but `written`. Reentrant, because a signal handler may make calls too.
         self.lock = threading.RLock()
         #: Collectives and messages.

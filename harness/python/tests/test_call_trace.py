@@ -110,10 +110,17 @@ class CallTraceTest(unittest.TestCase):
         module = library()
         allranks_patch.patch(self.trace, module)
         module.barrier()
-        self.trace.reset()
-        module.barrier()
-        written = self.read()
-        self.assertEqual((written["moves"], [entry["number"] for entry in written["entries"]]), (2, [0]))
+        pid = os.fork()
+        if pid == 0:
+            self.trace.reset()  # as `begin` has every forked process do
+            module.barrier()
+            self.trace.end()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        child = json.loads(Path(self.folder.path(f"{pid}.json")).read_text())
+        for written in child, self.read():
+            self.assertEqual((written["moves"], [entry["number"] for entry in written["entries"]]), (2, [0]))
+        self.assertEqual(child["pid"], pid)
 
 
 if __name__ == "__main__":
