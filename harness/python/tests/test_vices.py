@@ -119,7 +119,7 @@ class VicesTest(unittest.TestCase):
 
     def test_every_driver_says_its_vice_and_the_outcome(self):
         for path in DRIVERS.glob("*.py"):
-            if path.stem != "pretend":
+            if path.stem not in ("pretend", "skeleton"):  # which have no vice
                 self.assertIn("Must be: ", ast.get_docstring(ast.parse(path.read_text())), path)
                 self.assertTrue(hasattr(self, f"test_{path.stem}"), path)
 
