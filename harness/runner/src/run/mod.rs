@@ -5,9 +5,7 @@
 //! renders them has no say in the run.
 
 mod budget;
-mod loss;
 mod pending;
-mod play;
 mod probe;
 mod program;
 mod queue;
@@ -17,6 +15,7 @@ mod setup;
 mod shrink;
 mod steps;
 mod story;
+mod world;
 
 pub use program::{command_lines, program_of_rank};
 pub use setup::distinctive_environment;

@@ -6,6 +6,7 @@ use allranks_oracle::{Prepared, RankReply};
 use allranks_protocol::{CallStatus, StepResult};
 
 /// What a step of a world is for.
+#[derive(Debug)]
 pub enum Purpose {
     /// Torch's own import is over; the platform's.
     Imports,
@@ -22,6 +23,7 @@ pub enum Purpose {
 }
 
 /// A step sent and not yet answered by all.
+#[derive(Debug)]
 pub struct Pending {
     /// The step's number.
     pub number: u32,

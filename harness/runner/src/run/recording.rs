@@ -13,7 +13,7 @@ use allranks_model::record::{
     CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span,
 };
 use allranks_suite::case::Starts;
-use allranks_suite::expectation::Point;
+use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::{Check, Scenario};
 
 /// The driver's name in records of a user's own program.
@@ -191,7 +191,7 @@ impl Writer<'_> {
 
 /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
 pub fn is_foretold(
-    shared: &Shared,
+    expectations: &Expectations,
     scenario: &Scenario,
     ranks: &[RankStory],
     index: Option<usize>,
@@ -199,7 +199,7 @@ pub fn is_foretold(
 ) -> bool {
     let check = index.map(|index| &scenario.checks[index]);
     let point = Point::of(scenario, torch_of(scenario, ranks), check);
-    let entry = shared.expectations.find(&point);
+    let entry = expectations.find(&point);
     entry.is_some_and(|entry| entry.outcomes.contains(&outcome))
 }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Shared;
-use super::play::{Played, Player};
 use super::program;
 use super::recording::{is_foretold, torch_of};
 use super::setup::{Beginning, MeetingPoint, SPARE, device, environment, lease};
 use super::shrink::shrink;
 use super::story::RankStory;
+use super::world::{WorldPlan, WorldResult, WorldRunner};
 use crate::finding::Finding;
 use crate::world::{Device, LaunchError, Order, RankOrder, lease_port};
 use allranks_model::outcome::Outcome;
@@ -98,8 +98,8 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             break;
         }
         run.worlds += 1;
-        let played = match world(shared, scenario, open_checks(&run), &run.logs).await {
-            Ok(Some(played)) => played,
+        let result = match world(shared, scenario, open_checks(&run), &run.logs).await {
+            Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(error) => {
                 let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
@@ -114,10 +114,10 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
         };
         run.issues.extend(cut(shared, &run.logs));
         let interrupted = *shared.interrupt.borrow();
-        if played.lost.is_some() && !is_known_loss(shared, scenario, &played) {
+        if result.lost.is_some() && !is_known_loss(shared, scenario, &result) {
             run.lost += 1;
         }
-        absorb(&mut run, played, &mut initialised);
+        absorb(&mut run, result, &mut initialised);
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
                 _ if interrupted => "the run was interrupted".to_owned(),
@@ -151,13 +151,13 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
 }
 
 /// Whether a known failure took the world with it.
-fn is_known_loss(shared: &Shared, scenario: &Scenario, played: &Played) -> bool {
-    let last = played.checks.last_key_value();
+fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> bool {
+    let last = result.checks.last_key_value();
     last.is_some_and(|(index, finding)| {
         is_foretold(
-            shared,
+            &shared.expectations,
             scenario,
-            &played.ranks,
+            &result.ranks,
             Some(*index),
             finding.outcome,
         )
@@ -166,26 +166,26 @@ fn is_known_loss(shared: &Shared, scenario: &Scenario, played: &Played) -> bool 
 
 /// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
 /// the checks that are left have no world.
-fn absorb(run: &mut ScenarioRun, played: Played, initialised: &mut bool) {
-    if let Some(init) = played.init
+fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
+    if let Some(init) = result.init
         && (!*initialised || init.outcome != Outcome::Pass)
     {
         *initialised = init.outcome == Outcome::Pass;
         run.init = init;
     }
-    for (index, finding) in played.checks {
+    for (index, finding) in result.checks {
         run.checks[index] = Some(finding);
     }
     // A bad end of one world is not made good by the next.
-    if let Some(end) = played.end
+    if let Some(end) = result.end
         && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
     {
         run.end = end;
     }
-    if let Some(lost) = played.lost {
+    if let Some(lost) = result.lost {
         run.trouble = Some(lost);
     }
-    run.ranks = played.ranks;
+    run.ranks = result.ranks;
 }
 
 /// Everything without a finding is not run.
@@ -212,14 +212,14 @@ fn not_run(why: &str) -> Finding {
     Finding::bare(Outcome::NotRun, None, why)
 }
 
-/// Starts one world and plays the checks at these places; none if the run is interrupted before there is a world. `logs`: of
+/// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
 /// each rank, relative to the run's folder.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
     todo: Vec<usize>,
     logs: &[PathBuf],
-) -> Result<Option<Played>, LaunchError> {
+) -> Result<Option<WorldResult>, LaunchError> {
     let size = scenario.world_size;
     let wanted = |_: &[Device]| scenario.platform.devices_for(size);
     let Some(devices) = lease(shared, scenario, wanted).await? else {
@@ -270,8 +270,17 @@ pub(super) async fn world(
     let Some(world) = shared.unless_interrupted(launched).await.transpose()? else {
         return Ok(None);
     };
-    let player = Player::new(scenario, todo, beginnings, at.points(), shared, world);
-    Ok(Some(player.play().await))
+    let plan = WorldPlan {
+        scenario,
+        checks: todo,
+        beginnings,
+        points: at.points(),
+        expectations: &shared.expectations,
+        seed: shared.settings.seed,
+        import_patience: shared.settings.import_patience,
+    };
+    let runner = WorldRunner::new(plan, world, shared.interrupt.clone());
+    Ok(Some(runner.run().await))
 }
 
 /// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.

@@ -1,6 +1,6 @@
 //! What is known of one rank: what it said, where it is, how it ended.
 
-use tokio::time::Instant;
+use std::time::Duration;
 
 use crate::world::End;
 use allranks_model::flight_recorder::RecordedOp;
@@ -32,8 +32,8 @@ pub struct RankStory {
     pub killed: bool,
     /// What it did and when, in nanoseconds of its own clock.
     pub spans: Vec<Span>,
-    /// The call it is in: step, call, since when.
-    pub position: Option<(u32, usize, Instant)>,
+    /// The call it is in: step, call, and when it entered that, as time since the world began.
+    pub position: Option<(u32, usize, Duration)>,
     /// When it entered that, in nanoseconds of its own clock.
     pub entered_at: u64,
     /// What it had under way in a step, by its flight recorder.

@@ -1,0 +1,100 @@
+//! From a step that every rank has answered, or left in, to a finding, and what that means for the world.
+
+use super::phase::Stop;
+use super::phase::Wanted;
+use super::shutdown::judge_closing;
+use super::state::WorldState;
+use allranks_suite::case::Starts;
+use allranks_model::diagnosis::Diagnosis;
+use crate::finding::Finding;
+use allranks_model::outcome::Outcome;
+use crate::finding::error_text;
+use allranks_oracle::RankReply;
+use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
+use crate::run::probe::probe;
+use crate::script::Answer;
+use crate::script::Staged;
+
+/// How a check ends a world although every rank answered: what follows could be poisoned.
+const POISONED: &str = "a check failed in a way that may poison the group";
+
+impl WorldState<'_> {
+    /// Judges a step, or asks the host first, if it is a script that says which verdict must come.
+    pub(super) fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
+        match pending.script().and_then(Staged::hang) {
+            Some(_) => {
+                self.ask_host(Wanted::Script(pending));
+                Ok(())
+            }
+            None => self.conclude_with(pending, None),
+        }
+    }
+
+    /// Judges a step; `told` is the verdict on the world, if a script wants it.
+    pub(super) fn conclude_with(
+        &mut self,
+        pending: Pending,
+        told: Option<Diagnosis>,
+    ) -> Result<(), Stop> {
+        let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
+        match pending.purpose {
+            Purpose::Imports => {
+                let finding = self.judge_opening(&replies(answers), |_, calls| error_text(calls));
+                let opens = self.plan.scenario.case.world.starts == Starts::Initialised;
+                self.note_init(finding, !opens)
+            }
+            Purpose::Opening => {
+                let fault = |rank, calls: &[_]| self.opening_fault(rank, calls);
+                let finding = self.judge_opening(&replies(answers), fault);
+                self.note_init(finding, true)
+            }
+            Purpose::Check(index, prepared) => {
+                let check = &self.plan.scenario.checks[index];
+                let finding = Finding::of_answers(check, &prepared, &replies(answers));
+                self.decide(index, finding)
+            }
+            Purpose::Probe(index, prepared) => {
+                let check = probe(&self.plan.scenario.checks[index]);
+                let probed = Finding::of_answers(&check, &prepared, &replies(answers));
+                match self.result.checks.remove(&index) {
+                    Some(refused) => self.decide(index, refused.after_probe(&probed)),
+                    None => Ok(()),
+                }
+            }
+            Purpose::Closing => {
+                self.result.end = Some(judge_closing(&replies(answers)));
+                Ok(())
+            }
+            Purpose::Script(index, staged) => {
+                let finding = staged.judge(&answers);
+                let finding = match (staged.hang(), told) {
+                    (Some(hang), Some(told)) => self.judge_hang(hang, told, finding),
+                    (_, _) => finding,
+                };
+                self.end_script(index, finding)
+            }
+        }
+    }
+
+    /// Keeps a finding; one that may have poisoned the group ends the world.
+    fn decide(&mut self, index: usize, finding: Finding) -> Result<(), Stop> {
+        let poisons = finding.outcome == Outcome::Error;
+        self.result.checks.insert(index, finding);
+        if poisons {
+            self.result.lost = Some(POISONED.to_owned());
+            Err(Stop::Decided)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// What the ranks sent; outside scripts none leaves without.
+fn replies(answers: Vec<Answer>) -> Vec<RankReply> {
+    let reply = |answer| match answer {
+        Answer::Reply(reply) => Some(reply),
+        Answer::Left(..) => None,
+    };
+    answers.into_iter().filter_map(reply).collect()
+}

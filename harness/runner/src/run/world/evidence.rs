@@ -1,0 +1,264 @@
+//! What is known of every rank in a step, and what the host must be asked for besides.
+//!
+//! The harness knows what every rank was asked to do and what it has entered. The rest is looked at from outside: whether
+//! a process is stopped, and who listens where the ranks mean to meet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::state::WorldState;
+use allranks_diagnose::Ahead;
+use allranks_diagnose::Collective;
+use allranks_diagnose::Deed;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_diagnose::Evidence;
+use allranks_diagnose::Process;
+use allranks_diagnose::Sight;
+use allranks_diagnose::What;
+use allranks_diagnose::diagnose;
+use allranks_host::Activity;
+use allranks_diagnose::Stranger;
+use allranks_model::names::Rank;
+use allranks_protocol::CallResult;
+use allranks_protocol::CallStatus;
+use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
+use crate::script::Answer;
+use crate::script::raised_in;
+
+/// What the host is asked about a world in which nothing moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostQuery {
+    /// For each rank, the process to look at; none: what it does is known, or it has said no hello.
+    pub processes: Vec<Option<u32>>,
+    /// Every rank's process.
+    pub ranks: Vec<u32>,
+    /// Ports at which ranks want to meet.
+    pub ports: Vec<u16>,
+    /// Where a rank 0 is in init.
+    pub hosts: Vec<MeetingHost>,
+}
+
+/// A rank 0 that is in init, where the others are to find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeetingHost {
+    /// Its process.
+    pub pid: u32,
+    /// The place, `host:port`.
+    pub place: String,
+    /// The place's host.
+    pub host: String,
+    /// The place's port.
+    pub port: u16,
+}
+
+/// What the host tells.
+#[derive(Clone, Debug, Default)]
+pub struct HostFacts {
+    /// What each process of the query does; none if it was not asked for, or the host does not tell.
+    pub processes: Vec<Option<Activity>>,
+    /// Others that listen where the ranks want to meet.
+    pub strangers: Vec<Stranger>,
+    /// Places at which no rank can be met, and why.
+    pub deserted: Vec<(String, String)>,
+}
+
+impl WorldState<'_> {
+    /// What is known of ranks that are in this step, but for what the host knows.
+    pub(super) fn sights(&self, step: Option<&Pending>) -> Vec<Sight> {
+        let ranks = self.size().ranks();
+        ranks.map(|rank| self.sight(rank, step)).collect()
+    }
+
+    /// What the host must be asked.
+    pub(super) fn query(&self, sights: &[Sight]) -> HostQuery {
+        let stories = &self.result.ranks;
+        let pid_of = |rank: Rank| stories[rank.index()].hello.as_ref().map(|hello| hello.pid);
+        let is_open =
+            |rank: Rank| stories[rank.index()].end.is_none() && !self.script_events.is_paused(rank);
+        let ranks = || self.size().ranks();
+        let entered = sights.iter().flat_map(Sight::entered);
+        let ports = entered.filter_map(|deed| match &deed.what {
+            What::Init(meeting) => meeting.address().map(|(_, port)| port),
+            _ => None,
+        });
+        let hosts = sights.iter().filter_map(|sight| match sight.now() {
+            Some(What::Init(meeting)) if meeting.rank == 0 && meeting.method != "file" => {
+                let (host, port) = meeting.address()?;
+                Some(MeetingHost {
+                    pid: pid_of(sight.rank)?,
+                    place: meeting.place.clone(),
+                    host: host.to_owned(),
+                    port,
+                })
+            }
+            _ => None,
+        });
+        HostQuery {
+            processes: ranks()
+                .map(|rank| pid_of(rank).filter(|_| is_open(rank)))
+                .collect(),
+            ranks: ranks().filter_map(pid_of).collect(),
+            ports: ports.collect(),
+            hosts: hosts.collect(),
+        }
+    }
+
+    /// The verdict on ranks that were seen so, with what the host tells.
+    pub(super) fn diagnosis(&self, mut sights: Vec<Sight>, facts: HostFacts) -> Diagnosis {
+        for (sight, activity) in sights.iter_mut().zip(&facts.processes) {
+            sight.process = self.process(sight.rank, *activity);
+        }
+        diagnose(&Evidence {
+            strangers: facts.strangers,
+            deserted: facts.deserted,
+            ranks: sights,
+            is_whole: true,
+            still: self.now.saturating_sub(self.progress),
+            ..Evidence::default()
+        })
+    }
+
+    fn process(&self, rank: Rank, activity: Option<Activity>) -> Process {
+        if let Some(end) = &self.result.ranks[rank.index()].end {
+            return Process::Ended(end.to_string());
+        }
+        if self.script_events.is_paused(rank) {
+            return Process::Running;
+        }
+        match activity {
+            Some(Activity::Stopped) => Process::Stopped,
+            Some(Activity::Gone) => Process::Ended("gone".to_owned()),
+            Some(Activity::Alive { .. }) => Process::Running,
+            None => Process::Unknown,
+        }
+    }
+
+    fn sight(&self, rank: Rank, pending: Option<&Pending>) -> Sight {
+        let story = &self.result.ranks[rank.index()];
+        let mut sight = Sight::unknown(rank);
+        let Some(pending) = pending else {
+            return sight;
+        };
+        let mut deeds = self.deeds_of(pending, rank);
+        match &pending.answers[rank.index()] {
+            Some(Answer::Reply(reply)) => {
+                let calls = &reply.result.calls;
+                let reached = calls
+                    .iter()
+                    .take_while(|call| call.status != CallStatus::NotReached)
+                    .count();
+                deeds.truncate(reached.min(deeds.len()));
+                sight.errors = calls.iter().filter_map(raised).collect();
+                let failed = calls.iter().any(|call| call.status == CallStatus::Error);
+                sight.done = deeds;
+                // What comes after a step that all make alike is the next one, in which no rank waits yet.
+                let is_seen = !sight.done.iter().any(hides);
+                if !failed && is_seen && pending.script().is_some() {
+                    sight.ahead = Ahead::Known(Vec::new());
+                }
+            }
+            Some(Answer::Left(call, _)) => {
+                deeds.truncate(call.map_or(deeds.len(), |call| call + 1));
+                sight.doing = deeds.pop().map(|deed| (deed, Duration::ZERO));
+                sight.done = deeds;
+            }
+            None => {
+                let here = story.position.filter(|(step, ..)| *step == pending.number);
+                let entered = here.map_or(0, |(_, call, _)| call + 1).min(deeds.len());
+                let coming = deeds.split_off(entered);
+                let since =
+                    here.map_or(Duration::ZERO, |(.., since)| self.now.saturating_sub(since));
+                // Leaving takes a while, and a rank on its way out leaves nothing out.
+                sight.ahead = match deeds.last().is_some_and(leaves) || deeds.iter().any(hides) {
+                    true => Ahead::Unknown,
+                    false => ahead(coming),
+                };
+                sight.doing = deeds.pop().map(|deed| (deed, since));
+                sight.done = deeds;
+                let told = story.recorded.iter();
+                let here = told.filter(|(step, _)| here.is_some_and(|(at, ..)| at == *step));
+                sight.recorded = here.flat_map(|(_, ops)| ops).cloned().collect();
+            }
+        }
+        sight
+    }
+
+    /// A rank's deeds in a step. A step that all ranks make alike is one deed: they differ only in whether they have
+    /// come to it.
+    fn deeds_of(&self, pending: &Pending, rank: Rank) -> Vec<Deed> {
+        let collective = |group: &str, name: &str| Deed {
+            what: What::Collective(Collective {
+                group: group.to_owned(),
+                members: self.callers(pending),
+                name: name.to_owned(),
+                nature: BTreeMap::new(),
+            }),
+            at: String::new(),
+        };
+        let calls = &pending.calls[rank.index()];
+        match &pending.purpose {
+            Purpose::Script(_, staged) => staged.deeds[rank.index()].clone(),
+            _ if calls.is_empty() => Vec::new(),
+            Purpose::Check(index, _) | Purpose::Probe(index, _) => {
+                let group = &self.plan.scenario.checks[*index].group.name;
+                vec![collective(group, &pending.label)]
+            }
+            Purpose::Closing => vec![Deed {
+                what: What::Destroy("world".to_owned()),
+                at: String::new(),
+            }],
+            Purpose::Imports | Purpose::Opening => {
+                let alone = |name: &str| Deed {
+                    what: What::Own(name.to_owned()),
+                    at: String::new(),
+                };
+                calls
+                    .iter()
+                    .map(|name| match *name {
+                        "prepare" => alone("import"),
+                        name => collective("world", name),
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// Ranks that have something to do in a step.
+    fn callers(&self, pending: &Pending) -> Arc<[Rank]> {
+        let calls = self.size().ranks().zip(&pending.calls);
+        calls
+            .filter(|(_, calls)| !calls.is_empty())
+            .map(|(rank, _)| rank)
+            .collect()
+    }
+}
+
+/// Known as far as nothing in it takes the rank away: that a rank is going to die is nothing that could be known.
+fn ahead(coming: Vec<Deed>) -> Ahead {
+    match coming.iter().any(leaves) {
+        true => Ahead::Unknown,
+        false => Ahead::Known(coming),
+    }
+}
+
+fn leaves(deed: &Deed) -> bool {
+    matches!(&deed.what, What::Own(name) if LEAVES.contains(&name.as_str()))
+}
+
+/// Whether what comes after it is not what it seems: statements and threads may have called anything.
+fn hides(deed: &Deed) -> bool {
+    matches!(&deed.what, What::Own(name) if ["python", "together"].contains(&name.as_str()))
+}
+
+/// Calls after which a rank may not be there any more, or does what cannot be seen.
+const LEAVES: [&str; 5] = ["die", "exit", "pause", "python", "together"];
+
+/// What a call raised, whether it was allowed to or not.
+fn raised(call: &CallResult) -> Option<String> {
+    if let Some(error) = &call.error {
+        return Some(format!("{}: {}", error.kind, error.message));
+    }
+    raised_in(&call.value)
+}

@@ -1,0 +1,223 @@
+//! A world that fails: why, which step it failed in, and what is told of every rank.
+
+use super::phase::Wanted;
+use super::state::WorldState;
+use allranks_model::diagnosis::Confidence;
+use allranks_model::diagnosis::Diagnosis;
+use crate::finding::Finding;
+use allranks_model::outcome::Outcome;
+use crate::finding::error_text;
+use allranks_model::names::Rank;
+use allranks_model::record::RankLine;
+use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
+
+/// Why a world fails.
+#[derive(Debug)]
+pub enum WorldFailure {
+    /// Nothing moved for the whole deadline, or it is proved that nothing will; what is known of it.
+    Hang(Box<Diagnosis>),
+    /// A rank died, closed its connection, or broke the protocol.
+    Crash(Rank, String),
+    /// The run is being interrupted.
+    Interrupted,
+}
+
+impl WorldState<'_> {
+    /// The world has failed. If a script under way says which verdict must come and there is none yet, the host is asked
+    /// first.
+    pub(super) fn fail(&mut self, failure: WorldFailure) {
+        let script = self.pending.front().and_then(Pending::script);
+        let wants_verdict = script.is_some_and(|script| script.hang().is_some());
+        if wants_verdict && matches!(failure, WorldFailure::Crash(..)) {
+            return self.ask_host(Wanted::Failure(failure));
+        }
+        self.note_failure(&failure, None);
+        self.reap();
+    }
+
+    /// Turns a failure into findings: of the step in flight, if it is a check's, of init, or of the end.
+    /// `told` is the verdict on the world, if a script under way says which must come and the world has not hung.
+    pub(super) fn note_failure(&mut self, failure: &WorldFailure, told: Option<Diagnosis>) {
+        let (outcome, class, what) = match failure {
+            WorldFailure::Hang(told) => (Outcome::Hang, "hang", hung(told)),
+            WorldFailure::Crash(rank, why) => {
+                (Outcome::Crash, "crash", format!("rank {rank}: {why}"))
+            }
+            WorldFailure::Interrupted => {
+                self.result.lost = Some("interrupted".to_owned());
+                return;
+            }
+        };
+        let mut finding = Finding::bare(outcome, Some(class), what.clone());
+        finding.ranks = self.positions();
+        if let WorldFailure::Hang(told) = failure {
+            finding.diagnosis = Some(told.clone());
+            self.mark_stuck();
+        }
+        if let Some(open) = self.pending.front()
+            && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
+        {
+            finding = with_errors(finding, open);
+        }
+        let told = match failure {
+            WorldFailure::Hang(told) => Some((**told).clone()),
+            WorldFailure::Crash(..) | WorldFailure::Interrupted => told,
+        };
+        if let Some(Purpose::Script(index, staged)) =
+            self.pending.front().map(|pending| &pending.purpose)
+            && let (Some(hang), Some(told)) = (staged.hang(), told)
+        {
+            // As it was to be: no world is lost that was not given up beforehand.
+            let finding = self.judge_hang(hang, told, finding);
+            self.result.checks.insert(*index, finding);
+            return;
+        }
+        self.result.lost = Some(what);
+        match self.failed_step(failure).map(|pending| &pending.purpose) {
+            Some(Purpose::Check(index, _) | Purpose::Script(index, _)) => {
+                let index = *index;
+                self.result.checks.insert(index, finding);
+            }
+            // A probe belongs to its check.
+            Some(Purpose::Probe(index, _)) => {
+                let index = *index;
+                if let Some(refused) = self.result.checks.remove(&index) {
+                    finding.summary =
+                        format!("{}; afterwards {}", refused.summary, finding.summary);
+                }
+                self.result.checks.insert(index, finding);
+            }
+            Some(Purpose::Imports | Purpose::Opening) => {
+                finding.outcome = Outcome::InitFailed;
+                self.result.init = Some(finding);
+            }
+            Some(Purpose::Closing) => self.result.end = Some(finding),
+            None if self.result.init.is_none() => {
+                finding.outcome = Outcome::InitFailed;
+                self.result.init = Some(finding);
+            }
+            None => self.result.end = Some(finding),
+        }
+    }
+
+    /// The step in which the world failed. Steps are sent ahead, so ranks may be in different ones: a rank that
+    /// died did so in the first step it has not answered, and a world hangs in the first that not all have answered.
+    /// Steps before it that are still open have no finding; they are made again in the next world.
+    fn failed_step(&self, failure: &WorldFailure) -> Option<&Pending> {
+        match failure {
+            WorldFailure::Crash(rank, _) => self
+                .pending
+                .iter()
+                .find(|pending| !pending.is_answered_by(*rank)),
+            WorldFailure::Hang(_) | WorldFailure::Interrupted => self.pending.front(),
+        }
+    }
+
+    /// The call that each rank is in goes into its timeline: it will not end.
+    fn mark_stuck(&mut self) {
+        for (rank, story) in self.result.ranks.iter_mut().enumerate() {
+            let Some((step, call, _)) = story.position else {
+                continue;
+            };
+            let pending = self.pending.iter().find(|pending| pending.number == step);
+            if let Some(pending) = pending {
+                story.tell_stuck(format!(
+                    "{} of {}",
+                    pending.calls[rank][call], pending.label
+                ));
+            }
+        }
+    }
+
+    /// Where every rank is.
+    fn positions(&self) -> Vec<RankLine> {
+        let now = self.now;
+        let open = self.pending.front();
+        self.size()
+            .ranks()
+            .zip(&self.result.ranks)
+            .map(|(rank, story)| {
+                let text = if let Some(end) = &story.end {
+                    format!("its process ended: {end}")
+                } else if story.said_bye.is_some() {
+                    "said bye and has not ended".to_owned()
+                } else if let Some(why) = &story.broken {
+                    why.clone()
+                } else if story.hello.is_none() {
+                    "has not said hello".to_owned()
+                } else if let Some((step, call, since)) = story.position {
+                    let named = self
+                        .pending
+                        .iter()
+                        .find(|pending| pending.number == step)
+                        .map_or_else(String::new, |pending| {
+                            format!("{} of {}", pending.calls[rank.index()][call], pending.label)
+                        });
+                    format!("in {named} for {:.1} s", (now - since).as_secs_f64())
+                } else if open.is_some_and(|pending| pending.is_answered_by(rank)) {
+                    "has done its part and waits".to_owned()
+                } else {
+                    format!(
+                        "has answered {} steps and not begun the next",
+                        story.answered
+                    )
+                };
+                RankLine { rank, text }
+            })
+            .collect()
+    }
+}
+
+/// A failure in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
+/// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
+fn with_errors(failed: Finding, open: &Pending) -> Finding {
+    let mut first = None;
+    let mut count = 0;
+    let ranks = failed
+        .ranks
+        .iter()
+        .map(|line| {
+            let reply = open.reply_of(line.rank);
+            let Some(error) = reply.and_then(|reply| error_text(&reply.result.calls)) else {
+                return line.clone();
+            };
+            count += 1;
+            let text = format!("raised {error}");
+            first.get_or_insert(error);
+            RankLine {
+                text,
+                ..line.clone()
+            }
+        })
+        .collect();
+    let Some(first) = first else {
+        return failed;
+    };
+    let first = first.lines().next().unwrap_or_default();
+    let all = open.answers.len();
+    let raised = format!("{count} of {all} ranks raised {first}");
+    let told = match failed.outcome {
+        Outcome::Hang => Finding::bare(
+            Outcome::Error,
+            Some("raised-on-some-ranks"),
+            format!("{raised}; then {}", failed.summary),
+        ),
+        _ => Finding {
+            summary: format!("{}; {raised}", failed.summary),
+            ..failed
+        },
+    };
+    Finding { ranks, ..told }
+}
+
+/// What is said of a world in which nothing moves.
+fn hung(told: &Diagnosis) -> String {
+    let still = format!("no rank moved for {:.1} s", told.after_s);
+    match told.confidence {
+        Confidence::Proved | Confidence::Likely => {
+            format!("{}: {} ({still})", told.kind, told.summary)
+        }
+        Confidence::None => still,
+    }
+}

@@ -1,0 +1,53 @@
+//! What the host tells of a world: what its processes do, which others listen where the ranks meet, how much memory there
+//! is.
+//!
+//! In: a [`HostQuery`]. Out: [`HostFacts`]. Reads `/proc`, and dials ports on loopback.
+
+use super::evidence::HostFacts;
+use super::evidence::HostQuery;
+use super::evidence::MeetingHost;
+use allranks_host::activity;
+use allranks_host::is_asleep;
+use allranks_host::is_heard;
+use allranks_host::resolves;
+use crate::strangers::strangers;
+
+/// Names of this machine for itself.
+const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+
+/// Answers a query. May take seconds: names are resolved, and listeners are given time to say something.
+pub fn facts(query: &HostQuery) -> HostFacts {
+    let activity_of = |pid: &Option<u32>| pid.and_then(activity);
+    HostFacts {
+        processes: query.processes.iter().map(activity_of).collect(),
+        strangers: strangers(&query.ports, |pid| query.ranks.contains(&pid)),
+        deserted: query.hosts.iter().filter_map(deserted).collect(),
+    }
+}
+
+/// The place of a meeting's host and why no rank can be met there, if none can: on this machine nothing listens, or the
+/// name means nothing. A host that waits for the processor has not come to listen yet.
+fn deserted(meeting: &MeetingHost) -> Option<(String, String)> {
+    if !is_asleep(meeting.pid) {
+        return None;
+    }
+    let host = meeting.host.as_str();
+    let why = if LOCAL.contains(&host) {
+        let is_silent = is_heard(meeting.port) == Some(false);
+        is_silent.then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+    } else {
+        let is_known = resolves(host) != Some(false);
+        (!is_known).then(|| format!("`{host}` means no address on this machine"))
+    }?;
+    Some((meeting.place.clone(), why))
+}
+
+/// Bytes that programs can have without swapping; none if the system does not tell.
+pub fn memory_available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}

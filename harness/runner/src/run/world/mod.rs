@@ -1,0 +1,88 @@
+//! Running one world, from its start to its end, or to the point where it fails.
+//!
+//! In: a [`WorldPlan`] and a [`World`](crate::world::World) whose processes have been started. Out: a [`WorldResult`]:
+//! findings of the checks it got to, and what is known of each rank. Afterwards no process of the world is left.
+//!
+//! The work is divided in two. [`WorldState`](state::WorldState) is a state machine: it takes an
+//! [`Event`](event::Event) and the time, and gives the
+//! [`Action`](event::Action)s that follow. It reads no clock, waits for nothing, and touches neither socket nor process nor file.
+//! [`WorldRunner`] waits for events and performs the actions, and decides nothing.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `plan` | what a world is to do |
+//! | `event` | what comes into the state machine, and what comes out of it |
+//! | `state` | the state machine: what it knows, and its transitions |
+//! | `phase` | phases, what is waited for besides, why a world is left early |
+//! | `alarm` | when something must be done although nothing happens |
+//! | `sending` | steps on their way |
+//! | `opening` | imports, `init_process_group` and groups |
+//! | `checks` | which check is sent next, and whether it can be |
+//! | `frame` | what a frame of a rank changes, and which frames break the protocol |
+//! | `conclusion` | a step that every rank has answered → a finding |
+//! | `script_events` | what goes on in a script besides calls: marks, pauses, ranks that leave |
+//! | `hang_check` | when to look at a world in which nothing moves, and which verdict counts |
+//! | `evidence` | what is known of each rank in a step, and what to ask the host for |
+//! | `lost_rank` | a rank whose connection breaks, and the answers that still count then |
+//! | `failure` | a failed world → findings |
+//! | `shutdown` | every rank's `bye` and exit, or its death |
+//! | `host` | what the host tells: processes, listeners, memory |
+//! | `runner` | [`WorldRunner`] |
+//!
+//! # Phases
+//!
+//! Steps are sent ahead of the answers, so that a rank never waits for the harness: a rank may be 16 steps ahead of the
+//! slowest. A *fence* is a point at which nothing more is sent before every rank has answered everything.
+//!
+//! | phase | waits for | then |
+//! |---|---|---|
+//! | `Connecting` | every rank's hello | `Shutdown`, if a driver lacks a call of the opening; else imports are sent: `Importing` |
+//! | `Importing` | fence | the opening is sent to rank 0: `HostEntering` (`Opening` in a world of one); `Checks` if there is none |
+//! | `HostEntering` | rank 0's entering init, or 2 s | `HostPause` |
+//! | `HostPause` | 5 ms | the opening is sent to the others: `Opening` |
+//! | `Opening` | fence | `Checks` |
+//! | `Checks` | room for the next check; a fence before a script and after the last check | the check is sent, with its probe if it must be refused; a script: `Script`; after the last: teardown is sent: `Closing`, or `Shutdown` where the scripts have torn down themselves |
+//! | `Script` | fence | `Checks` |
+//! | `Closing` | fence | `Shutdown` |
+//! | `Shutdown` | `bye` and end of every rank that was sent `finish` | `Reaping` |
+//! | `LateAnswers` | answers to the step that the lost rank has answered, 2 s at most | `Reaping` |
+//! | `Reaping` | ends of the processes killed, 10 s at most | `Finished` |
+//!
+//! Phases are left early:
+//!
+//! * A rank's connection breaks before its `bye`: its end is waited for, 1 s (the whole deadline, if a script sends it
+//!   away). If the script under way sends it away, it has left; otherwise it has crashed, as has one that breaks the
+//!   protocol, is refused, or ends before its hello: `LateAnswers`.
+//! * Nothing moves for the world's deadline (5 s, where an expectation says that what is under way hangs; the patience for
+//!   imports, before every rank has imported): it hangs: `Reaping`.
+//! * Nothing moves for 0.6 s: evidence is gathered, and again every 0.4 s. A verdict that is proved twice in a row ends
+//!   the world as a hang; in a script only if the script says which verdict must come.
+//! * An init that failed, a check that raised, or a script after which the world is abandoned: `Reaping`. A script after
+//!   which everything leaves: `Shutdown` of the ranks that are left.
+//! * The run is interrupted: `Reaping`.
+//!
+//! Any event of any rank is progress, but for what a rank tells of its waiting.
+
+mod alarm;
+mod checks;
+mod conclusion;
+mod event;
+mod evidence;
+mod failure;
+mod frame;
+mod hang_check;
+mod host;
+mod lost_rank;
+mod opening;
+mod phase;
+mod plan;
+mod result;
+mod runner;
+mod script_events;
+mod sending;
+mod shutdown;
+mod state;
+
+pub use plan::WorldPlan;
+pub use result::WorldResult;
+pub use runner::WorldRunner;

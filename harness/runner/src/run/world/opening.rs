@@ -1,0 +1,147 @@
+//! How a world begins: hellos, imports, `init_process_group` and groups.
+
+use std::time::Duration;
+
+use super::phase::Phase;
+use super::phase::Stop;
+use super::sending::StepFrame;
+use super::sending::bare;
+use super::state::WorldState;
+use crate::finding::Finding;
+use allranks_model::outcome::Outcome;
+use crate::finding::error_text;
+use allranks_model::names::Rank;
+use allranks_oracle::RankReply;
+use allranks_oracle::RankStep;
+use allranks_protocol::CallResult;
+use allranks_protocol::Step;
+use allranks_model::record::RankLine;
+use crate::run::pending::Purpose;
+use crate::run::setup::Beginning;
+use crate::run::setup::disagreement;
+
+/// From the host's entering `init_process_group` to its listening, a little more than it takes.
+pub const HOST_AHEAD: Duration = Duration::from_millis(5);
+/// How long the others wait for the host to enter it.
+pub const HOST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the driver on libtorch calls itself.
+const LIBTORCH: &str = "libtorch";
+
+impl WorldState<'_> {
+    /// Whether every rank has said hello.
+    pub(super) fn is_connected(&self) -> bool {
+        let mut ranks = self.result.ranks.iter();
+        ranks.all(|rank| rank.hello.is_some())
+    }
+
+    /// Sends the imports; or, if the driver cannot show what the scenario is about, shuts down.
+    pub(super) fn begin(&mut self) {
+        if let Some(why) = self.cannot_begin(&self.plan.beginnings) {
+            let finding = Finding::bare(Outcome::NotRun, None, why);
+            let checks = std::mem::take(&mut self.todo);
+            let left_out = checks.into_iter().map(|index| (index, finding.clone()));
+            self.result.checks.extend(left_out);
+            self.result.init = Some(finding);
+            return self.shut_down();
+        }
+        let imports = self.plan.beginnings.iter();
+        let imports = imports.map(|each| bare(each.imports.clone())).collect();
+        self.send("import".to_owned(), Purpose::Imports, imports);
+        self.phase = Phase::Importing;
+    }
+
+    /// Why the ranks' driver cannot show what this scenario is about, before anything is asked of it.
+    fn cannot_begin(&self, beginnings: &[Beginning]) -> Option<String> {
+        let mut stories = self.result.ranks.iter().zip(beginnings);
+        let lacking =
+            stories.find_map(|(story, own)| own.steps().find_map(|step| story.lacks(step)));
+        let hello = self.result.ranks[0].hello.as_ref()?;
+        match lacking {
+            Some(why) => Some(why),
+            None if self.plan.scenario.refused.is_some() && hello.driver == LIBTORCH => {
+                Some(format!(
+                    "what must be refused here is refused by torch's Python layer, which the {LIBTORCH} driver does without"
+                ))
+            }
+            None => None,
+        }
+    }
+
+    /// Sends the opening, if there is one: to rank 0, which hosts the store, a little ahead of the rest. A store's client
+    /// that dials before the host listens sleeps for half a second and more before it tries again.
+    pub(super) fn open(&mut self) {
+        let beginnings = std::mem::take(&mut self.plan.beginnings);
+        let openings: Option<Vec<Step>> = beginnings.into_iter().map(|own| own.opening).collect();
+        let Some(openings) = openings else {
+            self.phase = Phase::Checks;
+            return;
+        };
+        let steps: Vec<RankStep> = openings.into_iter().map(bare).collect();
+        let mut held = self.prepare("init".to_owned(), Purpose::Opening, steps);
+        let others: Vec<StepFrame> = held.split_off(1);
+        self.send_frames(held);
+        self.phase = match others.is_empty() {
+            true => Phase::Opening,
+            // A rank that takes long, or never says that it enters, costs time and nothing else.
+            false => Phase::HostEntering {
+                until: self.now + HOST_PATIENCE,
+                answered: self.result.ranks[0].answered,
+                held: others,
+            },
+        };
+    }
+
+    /// Whether rank 0, which had answered so many steps before, is in the opening, or through it.
+    pub(super) fn has_entered(&self, answered: u32) -> bool {
+        let host = &self.result.ranks[0];
+        host.position.is_some() || host.answered > answered
+    }
+
+    /// Leaves the host the time to listen.
+    pub(super) fn pause(&mut self) {
+        if let Phase::HostEntering { held, .. } = &mut self.phase {
+            self.phase = Phase::HostPause {
+                held: std::mem::take(held),
+                until: self.now + HOST_AHEAD,
+            };
+        }
+    }
+
+    /// What the imports, or the opening, came to: `fault` is what is wrong with a rank's answers.
+    pub(super) fn judge_opening(
+        &self,
+        replies: &[RankReply],
+        fault: impl Fn(Rank, &[CallResult]) -> Option<String>,
+    ) -> Finding {
+        let mut ranks = Vec::new();
+        for (rank, reply) in self.size().ranks().zip(replies) {
+            let text = fault(rank, &reply.result.calls);
+            ranks.extend(text.map(|text| RankLine { rank, text }));
+        }
+        match ranks.first() {
+            None => Finding::passed(vec![1; replies.len()]),
+            Some(first) => {
+                let summary = format!("rank {} did not initialise: {}", first.rank, first.text);
+                Finding {
+                    ranks,
+                    ..Finding::bare(Outcome::InitFailed, Some("init-failed"), summary)
+                }
+            }
+        }
+    }
+
+    /// What is wrong with a rank's answers to the opening.
+    pub(super) fn opening_fault(&self, rank: Rank, calls: &[CallResult]) -> Option<String> {
+        error_text(calls).or_else(|| disagreement(self.plan.scenario, rank, calls))
+    }
+
+    /// Keeps what is found of init, once it is all of it; a failure ends the world.
+    pub(super) fn note_init(&mut self, finding: Finding, is_all: bool) -> Result<(), Stop> {
+        let ok = finding.outcome == Outcome::Pass;
+        if is_all || !ok {
+            self.result.init = Some(finding);
+        }
+        if ok { Ok(()) } else { Err(Stop::Decided) }
+    }
+}

@@ -1,0 +1,101 @@
+//! The part of running a world that does I/O: it waits for what happens, tells the state machine, and does what that says.
+
+use std::collections::VecDeque;
+
+use tokio::sync::watch;
+use tokio::task::block_in_place;
+use tokio::time::Instant;
+use tokio::time::timeout_at;
+
+use super::event::Action;
+use super::event::Event;
+use super::host::facts;
+use super::host::memory_available;
+use super::plan::WorldPlan;
+use super::result::WorldResult;
+use super::state::WorldState;
+use crate::run::interruption;
+use crate::world::World;
+
+/// Runs one world.
+pub struct WorldRunner<'a> {
+    world: World,
+    state: WorldState<'a>,
+    /// The origin of the state machine's time.
+    began: Instant,
+    interrupt: watch::Receiver<bool>,
+    /// Whether the state machine has been told of the interrupt.
+    is_interrupted: bool,
+}
+
+impl<'a> WorldRunner<'a> {
+    /// A runner for a world whose processes have been started.
+    pub fn new(plan: WorldPlan<'a>, world: World, interrupt: watch::Receiver<bool>) -> Self {
+        Self {
+            world,
+            state: WorldState::new(plan),
+            began: Instant::now(),
+            interrupt,
+            is_interrupted: false,
+        }
+    }
+
+    /// Runs the world to its end; afterwards no process of it is left.
+    pub async fn run(mut self) -> WorldResult {
+        loop {
+            let mut events = VecDeque::from([self.next().await]);
+            while let Some(event) = events.pop_front() {
+                for action in self.tell(event) {
+                    match action {
+                        Action::Send(rank, header, payload) => {
+                            self.world.send(rank, header, payload);
+                        }
+                        Action::Resume(rank) => self.world.resume(rank),
+                        Action::Kill(rank) => self.world.kill(rank),
+                        Action::AskHost(query) => {
+                            events.push_back(Event::Host(block_in_place(|| facts(&query))));
+                        }
+                        Action::AskMemory => events.push_back(Event::Memory(memory_available())),
+                        Action::Sweep => events.push_back(Event::Swept(self.world.sweep())),
+                        Action::Finish(result) => {
+                            let _ = self.world.sweep();
+                            return result;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next event. What ranks sent comes before a deadline that has passed.
+    async fn next(&mut self) -> Event {
+        let deadline = self.state.deadline().map(|time| self.began + time);
+        let rank_event = async {
+            match deadline {
+                Some(deadline) => {
+                    let event = timeout_at(deadline, self.world.next()).await;
+                    event.map_or(Event::Deadline, Event::Rank)
+                }
+                None => Event::Rank(self.world.next().await),
+            }
+        };
+        tokio::select! {
+            event = rank_event => event,
+            () = interruption(&mut self.interrupt), if !self.is_interrupted => {
+                self.is_interrupted = true;
+                Event::Interrupted
+            }
+        }
+    }
+
+    /// Tells the state machine. Comparing much, and finding out why nothing moves, take long: other worlds go on
+    /// meanwhile.
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
+        let now = self.began.elapsed();
+        match takes_long {
+            true => block_in_place(|| self.state.on(event, now)),
+            false => self.state.on(event, now),
+        }
+    }
+}

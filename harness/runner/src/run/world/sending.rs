@@ -1,0 +1,80 @@
+//! Steps on their way: a number for each, a frame for each rank, and what is to be answered.
+
+use super::event::Action;
+use super::state::WorldState;
+use allranks_model::names::Rank;
+use allranks_oracle::RankStep;
+use allranks_protocol::Call;
+use allranks_protocol::Step;
+use allranks_protocol::ToRank;
+use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
+
+/// A step for one rank, and the bytes of its storages.
+pub type StepFrame = (Rank, Step, Vec<u8>);
+
+/// Bytes of a rank's storages from which on comparing them takes long.
+const MUCH: usize = 1 << 20;
+
+impl WorldState<'_> {
+    /// Whether so many bytes are under way that an event may take long.
+    pub fn holds_much(&self) -> bool {
+        self.pending.iter().any(|pending| pending.bytes > MUCH)
+    }
+
+    /// Sends a step to every rank.
+    pub(super) fn send(&mut self, label: String, purpose: Purpose, steps: Vec<RankStep>) {
+        let frames = self.prepare(label, purpose, steps);
+        self.send_frames(frames);
+    }
+
+    pub(super) fn send_frames(&mut self, frames: Vec<StepFrame>) {
+        for (rank, step, payload) in frames {
+            self.act(Action::Send(rank, ToRank::Step(step), payload));
+        }
+    }
+
+    /// Notes a step as pending; what is to be sent to each rank.
+    pub(super) fn prepare(
+        &mut self,
+        label: String,
+        purpose: Purpose,
+        steps: Vec<RankStep>,
+    ) -> Vec<StepFrame> {
+        let number = self.steps;
+        self.steps += 1;
+        let mut bytes = 0;
+        let (mut calls, mut storages) = (Vec::new(), Vec::new());
+        let mut frames = Vec::new();
+        for (rank, RankStep { mut step, payload }) in self.size().ranks().zip(steps) {
+            bytes = bytes.max(payload.len());
+            step.step = number;
+            calls.push(step.calls.iter().map(Call::name).collect());
+            storages.push(step.storages.clone());
+            frames.push((rank, step, payload));
+        }
+        self.pending.push_back(Pending {
+            number,
+            label,
+            calls,
+            storages,
+            purpose,
+            bytes,
+            answers: vec![None; self.size().count()],
+        });
+        frames
+    }
+
+    /// Takes the first step away, if every rank has answered it.
+    pub(super) fn next_answered(&mut self) -> Option<Pending> {
+        self.pending.pop_front_if(|front| front.is_answered())
+    }
+}
+
+/// A step without tensors.
+pub const fn bare(step: Step) -> RankStep {
+    RankStep {
+        step,
+        payload: Vec::new(),
+    }
+}

@@ -1,0 +1,345 @@
+//! The state machine of one world: what it knows, and what moves it from one phase to the next.
+//!
+//! In: [`Event`]s, each with the time since the world began. Out: [`Action`]s. All time is a plain value that comes in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::alarm::Alarm;
+use super::event::Action;
+use super::event::Event;
+use super::evidence::HostFacts;
+use super::failure::WorldFailure;
+use super::hang_check::HangChecks;
+use super::phase::Phase;
+use super::phase::Stop;
+use super::phase::Wait;
+use super::phase::Wanted;
+use super::plan::WorldPlan;
+use super::result::WorldResult;
+use super::script_events::ScriptEvents;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_diagnose::Sight;
+use allranks_model::names::Rank;
+use allranks_model::names::WorldSize;
+use allranks_protocol::FromRank;
+use crate::run::pending::Pending;
+use crate::run::story::RankStory;
+use crate::world::Event as RankEvent;
+
+/// The state machine of one world.
+pub struct WorldState<'a> {
+    pub(super) plan: WorldPlan<'a>,
+    /// Checks not sent yet, by their place in the scenario.
+    pub(super) todo: VecDeque<usize>,
+    pub(super) phase: Phase,
+    pub(super) wait: Option<Wait>,
+    /// Events that came while another was being looked into.
+    pub(super) deferred: VecDeque<RankEvent>,
+    /// Steps sent that not every rank has answered, in order.
+    pub(super) pending: VecDeque<Pending>,
+    /// Steps sent so far.
+    pub(super) steps: u32,
+    pub(super) result: WorldResult,
+    pub(super) script_events: ScriptEvents,
+    pub(super) hang_checks: HangChecks,
+    /// When something moved last.
+    pub(super) progress: Duration,
+    /// When the latest event came.
+    pub(super) now: Duration,
+    is_interrupted: bool,
+    actions: Vec<Action>,
+}
+
+impl<'a> WorldState<'a> {
+    /// A world whose processes have just been started.
+    pub fn new(mut plan: WorldPlan<'a>) -> Self {
+        let result = WorldResult {
+            ranks: vec![RankStory::default(); plan.size().count()],
+            ..WorldResult::default()
+        };
+        Self {
+            todo: std::mem::take(&mut plan.checks).into(),
+            plan,
+            phase: Phase::Connecting,
+            wait: None,
+            deferred: VecDeque::new(),
+            pending: VecDeque::new(),
+            steps: 0,
+            result,
+            script_events: ScriptEvents::default(),
+            hang_checks: HangChecks::default(),
+            progress: Duration::ZERO,
+            now: Duration::ZERO,
+            is_interrupted: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes an event and the time since the world began, which never goes back. What is to be done comes out in order.
+    pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        self.now = now;
+        let mut moved = self.receive(event).map(|()| true);
+        loop {
+            match moved {
+                Ok(true) => {}
+                Ok(false) => return std::mem::take(&mut self.actions),
+                Err(stop) => self.stop(stop),
+            }
+            moved = self.advance();
+        }
+    }
+
+    /// When [`Event::Deadline`] is to come, if nothing else does before; none if it waits for an answer to an action, or
+    /// has finished.
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.wait {
+            Some(Wait::End { until, .. }) => return Some(*until),
+            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) => return None,
+            None => {}
+        }
+        match &self.phase {
+            Phase::HostPause { until, .. }
+            | Phase::LateAnswers { until, .. }
+            | Phase::Reaping { until } => Some(*until),
+            Phase::Finished => None,
+            Phase::Connecting
+            | Phase::Importing
+            | Phase::HostEntering { .. }
+            | Phase::Opening
+            | Phase::Checks
+            | Phase::Script
+            | Phase::Closing
+            | Phase::Shutdown { .. } => Some(self.next_alarm().0),
+        }
+    }
+
+    pub(super) fn size(&self) -> WorldSize {
+        self.plan.size()
+    }
+
+    pub(super) fn story(&mut self, rank: Rank) -> &mut RankStory {
+        &mut self.result.ranks[rank.index()]
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    fn receive(&mut self, event: Event) -> Result<(), Stop> {
+        match (event, self.wait.take()) {
+            (Event::Host(facts), Some(Wait::Host { sights, wanted })) => {
+                return self.receive_facts(sights, wanted, facts);
+            }
+            (Event::Memory(available), Some(Wait::Memory(index))) => {
+                self.send_large_check(index, available);
+            }
+            (Event::Swept(left_behind), Some(Wait::Sweep(wrong))) => {
+                self.end_shutdown(wrong, left_behind);
+            }
+            (event, wait) => {
+                self.wait = wait;
+                match event {
+                    Event::Rank(event) => return self.receive_rank(event),
+                    Event::Deadline => return self.receive_deadline(),
+                    Event::Interrupted => self.is_interrupted = true,
+                    // What is not waited for was not asked for.
+                    Event::Host(_) | Event::Memory(_) | Event::Swept(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_rank(&mut self, event: RankEvent) -> Result<(), Stop> {
+        match &self.wait {
+            Some(Wait::End { .. }) => self.receive_before_end(event),
+            None if !matches!(self.phase, Phase::HostPause { .. }) => self.handle(event),
+            Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) | None => {
+                self.deferred.push_back(event);
+                Ok(())
+            }
+        }
+    }
+
+    fn receive_deadline(&mut self) -> Result<(), Stop> {
+        if let Some(wait) = &self.wait {
+            let is_due = matches!(wait, Wait::End { until, .. } if self.now >= *until);
+            return match self.wait.take_if(|_| is_due) {
+                Some(Wait::End { rank, why, .. }) => self.lose(rank, why),
+                Some(_) | None => Ok(()),
+            };
+        }
+        match &mut self.phase {
+            Phase::HostPause { until, .. }
+            | Phase::LateAnswers { until, .. }
+            | Phase::Reaping { until }
+                if self.now < *until => {}
+            Phase::HostPause { held, .. } => {
+                let held = std::mem::take(held);
+                self.send_frames(held);
+                self.phase = Phase::Opening;
+            }
+            Phase::LateAnswers { .. } => self.fail_for_crash(),
+            Phase::Reaping { .. } => self.finish(),
+            Phase::Finished => {}
+            Phase::Connecting
+            | Phase::Importing
+            | Phase::HostEntering { .. }
+            | Phase::Opening
+            | Phase::Checks
+            | Phase::Script
+            | Phase::Closing
+            | Phase::Shutdown { .. } => match self.next_alarm() {
+                (when, _) if self.now < when => {}
+                (_, Alarm::Resume) => self.resume(),
+                (_, Alarm::HangCheck) => self.ask_host(Wanted::HangCheck),
+                (_, Alarm::Limit) if matches!(self.phase, Phase::HostEntering { .. }) => {
+                    self.pause();
+                }
+                (_, Alarm::Limit) => self.ask_host(Wanted::Deadline),
+            },
+        }
+        Ok(())
+    }
+
+    /// The host has told what it sees: the verdict, and what it was wanted for.
+    fn receive_facts(
+        &mut self,
+        sights: Vec<Sight>,
+        wanted: Wanted,
+        facts: HostFacts,
+    ) -> Result<(), Stop> {
+        let told = self.diagnosis(sights, facts);
+        let hang = |told: Diagnosis| Err(Stop::Failed(WorldFailure::Hang(Box::new(told))));
+        match wanted {
+            Wanted::HangCheck => match self.hang_checks.accept(told, self.now) {
+                Some(verdict) => hang(verdict),
+                None => Ok(()),
+            },
+            Wanted::Deadline => hang(told),
+            Wanted::Failure(failure) => {
+                self.note_failure(&failure, Some(told));
+                self.reap();
+                Ok(())
+            }
+            Wanted::Script(pending) => self.conclude_with(pending, Some(told)),
+        }
+    }
+
+    /// Handles one event, which is progress whatever it is, but for what a rank tells of its waiting.
+    fn handle(&mut self, event: RankEvent) -> Result<(), Stop> {
+        match &self.phase {
+            Phase::LateAnswers { .. } => {
+                self.receive_late(event);
+                return Ok(());
+            }
+            Phase::Reaping { .. } => {
+                if let RankEvent::Ended(rank, end) = event {
+                    self.story(rank).end = Some(end);
+                }
+                return Ok(());
+            }
+            Phase::Finished => return Ok(()),
+            Phase::Connecting
+            | Phase::Importing
+            | Phase::HostEntering { .. }
+            | Phase::HostPause { .. }
+            | Phase::Opening
+            | Phase::Checks
+            | Phase::Script
+            | Phase::Closing
+            | Phase::Shutdown { .. } => {}
+        }
+        let is_waiting = matches!(&event, RankEvent::Frame(_, frame) if matches!(frame.header, FromRank::Recorder { .. }));
+        if !is_waiting {
+            self.progress = self.now;
+            self.hang_checks.reset();
+        }
+        match event {
+            RankEvent::Hello(rank, hello) => {
+                self.story(rank).hello = Some(hello);
+                Ok(())
+            }
+            RankEvent::Refused(rank, why) => Err(Stop::crash(rank, why)),
+            RankEvent::Frame(rank, frame) => {
+                let taken = self.take(rank, frame);
+                taken.map_err(|why| Stop::crash(rank, why))
+            }
+            RankEvent::Broken(rank, error) => self.receive_broken(rank, error.to_string()),
+            RankEvent::Ended(rank, end) => {
+                let story = self.story(rank);
+                let why = format!("its process ended: {end}");
+                story.end = Some(end);
+                // What a connected rank still had to say is on its way; the end of its connection decides.
+                match story.hello {
+                    Some(_) => Ok(()),
+                    None => Err(Stop::crash(rank, why)),
+                }
+            }
+        }
+    }
+
+    /// Makes one transition; whether there was one to make.
+    fn advance(&mut self) -> Result<bool, Stop> {
+        if self.wait.is_some() || matches!(self.phase, Phase::Finished) {
+            return Ok(false);
+        }
+        match self.phase {
+            Phase::LateAnswers { .. } => {
+                if self.count_late_answer()? {
+                    return Ok(true);
+                }
+            }
+            // Nothing counts any more.
+            Phase::Reaping { .. } => {}
+            _ => {
+                if let Some(pending) = self.next_answered() {
+                    self.conclude(pending)?;
+                    return Ok(true);
+                }
+            }
+        }
+        let is_fence = self.pending.is_empty();
+        match &self.phase {
+            Phase::Connecting if self.is_connected() => self.begin(),
+            Phase::Importing if is_fence => self.open(),
+            Phase::HostEntering { answered, .. } if self.has_entered(*answered) => self.pause(),
+            Phase::Opening | Phase::Script if is_fence => self.phase = Phase::Checks,
+            Phase::Checks if self.can_go_on() => self.send_next(),
+            Phase::Closing if is_fence => self.shut_down(),
+            Phase::Shutdown { leaving, .. } if self.have_left(leaving) => self.judge_shutdown(),
+            Phase::Reaping { .. } if self.have_ended() => self.finish(),
+            Phase::HostPause { .. } => return Ok(false),
+            _ => return self.handle_deferred(),
+        }
+        Ok(true)
+    }
+
+    /// Where there is no transition to make: handles an event that was deferred, or the interrupt; whether there was one.
+    fn handle_deferred(&mut self) -> Result<bool, Stop> {
+        if let Some(event) = self.deferred.pop_front() {
+            self.handle(event)?;
+            return Ok(true);
+        }
+        let is_over = matches!(
+            self.phase,
+            Phase::LateAnswers { .. } | Phase::Reaping { .. }
+        );
+        match self.is_interrupted && !is_over {
+            true => Err(Stop::Failed(WorldFailure::Interrupted)),
+            false => Ok(false),
+        }
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        match stop {
+            // A finding that still counted ends the world: nothing is said of the rank that is lost.
+            _ if matches!(self.phase, Phase::LateAnswers { .. }) => self.reap(),
+            Stop::Leave(index) => self.leave(index),
+            Stop::Failed(WorldFailure::Crash(rank, why)) => self.await_late_answers(rank, why),
+            Stop::Failed(failure) => self.fail(failure),
+            Stop::Decided => self.reap(),
+        }
+    }
+}
