@@ -86,3 +86,119 @@ impl WorldState<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::expectations;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+
+    const TWO: &str = "{size: 2, deadline_s: 20}";
+    const LATE: Duration = ms(600_000);
+
+    #[test]
+    fn a_world_hangs_when_nothing_has_moved_for_its_deadline() {
+        let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        // Any rank's event counts.
+        world.pass(ms(19_000));
+        world.enter(1);
+        assert_eq!(world.wake_until_killed(LATE), ms(20_000));
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Hang)]);
+        let lost = result.lost.unwrap();
+        assert!(lost.contains("no rank moved for 20.0 s"), "{lost}");
+        let finding = &result.checks[&0];
+        assert!(finding.diagnosis.is_some());
+        assert_eq!(finding.ranks[1].text, "in barrier of 0.barrier.late-0 for 20.0 s");
+        assert_eq!(
+            finding.ranks[0].text,
+            "has answered 2 steps and not begun the next"
+        );
+    }
+
+    #[test]
+    fn a_deadline_that_has_not_come_changes_nothing() {
+        let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.pass(ms(500));
+        world.tell(Event::Deadline);
+        assert!(world.queries.is_empty() && !world.is_killed());
+    }
+
+    #[test]
+    fn imports_may_take_longer() {
+        let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        assert_eq!(world.wake_until_killed(LATE), ms(120_000));
+        let result = world.reaped();
+        assert_eq!(result.init.unwrap().outcome, Outcome::InitFailed);
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer(0);
+        assert_eq!(world.wake_until_killed(LATE), ms(120_000));
+    }
+
+    #[test]
+    fn a_hang_that_is_known_is_not_waited_for_as_long() {
+        let (scenario, known) = (
+            planned(TWO, "  - barrier: {}\n"),
+            known_of("barrier", "hang"),
+        );
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.wake_until_killed(LATE), KNOWN_PATIENCE);
+        // Of an op that no entry is about.
+        let known = known_of("broadcast", "hang");
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.wake_until_killed(LATE), ms(20_000));
+    }
+
+    #[test]
+    fn a_known_error_is_decided_once_a_rank_has_raised() {
+        let (scenario, known) = (
+            planned(TWO, "  - barrier: {}\n"),
+            known_of("barrier", "error"),
+        );
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.wake_until_killed(LATE), ms(20_000));
+        let mut world = Simulation::opened(&scenario, &known);
+        world.raise(0, "oops");
+        assert_eq!(world.wake_until_killed(LATE), KNOWN_PATIENCE);
+        let result = world.reaped();
+        let finding = &result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Error);
+        assert_eq!(finding.class.as_deref(), Some("raised-on-some-ranks"));
+        let begin = "1 of 2 ranks raised RuntimeError: oops; then ";
+        assert!(finding.summary.starts_with(begin), "{}", finding.summary);
+    }
+
+    fn known_of(op: &str, outcome: &str) -> Expectations {
+        expectations(&format!(
+            "- match: {{backend: gloo, op: {op}}}\n  outcome: {outcome}\n  reason: It is for this test.\n  local: true\n"
+        ))
+    }
+
+    #[test]
+    fn a_teardown_that_hangs_is_the_end_s() {
+        let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        world.answer(0);
+        world.enter(1);
+        assert_eq!(world.wake_until_killed(LATE), ms(20_000));
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        let end = result.end.unwrap();
+        assert_eq!(end.outcome, Outcome::Hang);
+        assert_eq!(
+            end.ranks[1].text,
+            "in destroy_process_group of teardown for 20.0 s"
+        );
+        assert_eq!(end.ranks[0].text, "has done its part and waits");
+    }
+}

@@ -133,3 +133,191 @@ fn lacks_memory(check: &Check, available: Option<u64>) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+
+    const TWO: &str = "{size: 2, deadline_s: 20}";
+
+    #[test]
+    fn a_rank_is_sent_no_more_than_it_may_be_ahead() {
+        let scenario = planned(TWO, &"  - barrier: {}\n".repeat(AHEAD + 4));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.inbox[0].len(), AHEAD);
+        // However far one rank comes, what counts is the slowest.
+        for _ in 0..AHEAD {
+            world.answer(0);
+        }
+        assert!(world.inbox[0].is_empty());
+        world.answer(1);
+        assert_eq!(world.inbox[0].len(), 1);
+        assert_eq!(world.inbox[1].len(), AHEAD);
+    }
+
+    #[test]
+    fn few_bytes_are_in_flight_unless_a_single_step_has_more() {
+        // 16 MiB each.
+        let step = "  - all_reduce: {numel: 4194304}\n";
+        let scenario = planned("{size: 1, deadline_s: 20}", &step.repeat(4));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.inbox[0].len(), BYTES_AHEAD / (16 << 20));
+        world.answer(0);
+        assert_eq!(world.inbox[0].len(), 2);
+        let large = "  - all_reduce: {numel: 16777216}\n  - barrier: {}\n";
+        let scenario = planned("{size: 1, deadline_s: 20}", large);
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.calls(0), ["all_reduce"]);
+        world.answer(0);
+        assert_eq!(world.calls(0), ["barrier"]);
+    }
+
+    #[test]
+    fn a_refusal_is_followed_by_its_probe_and_judged_with_it() {
+        let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        for (probed, outcome) in [
+            ("right", Outcome::Unsupported),
+            ("wrong", Outcome::Error),
+            ("raises", Outcome::Error),
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            assert_eq!(world.calls(0), ["all_gather", "all_reduce", "barrier"]);
+            (0..2).for_each(|rank| world.raise(rank, "not supported"));
+            match probed {
+                "right" => world.answer_sum(),
+                // These ranks add nothing.
+                "wrong" => world.answer_all(),
+                _ => (0..2).for_each(|rank| world.raise(rank, "it is broken")),
+            }
+            let is_usable = outcome == Outcome::Unsupported;
+            assert_eq!(world.is_killed(), !is_usable);
+            if is_usable {
+                world.answer_all();
+                assert_eq!(world.calls(0), ["destroy_process_group"]);
+            }
+            let finding = &world.state.result.checks[&0];
+            assert_eq!(finding.outcome, outcome, "{finding:?}");
+            let names_probe = finding.summary.contains("afterwards the group is unusable");
+            assert_eq!(names_probe, !is_usable, "{}", finding.summary);
+        }
+    }
+
+    #[test]
+    fn large_tensors_are_sent_only_if_there_is_memory_for_them() {
+        let large = Check::LARGE;
+        let steps = format!("  - all_reduce: {{numel: {large}}}\n  - barrier: {{}}\n");
+        let scenario = planned(TWO, &steps);
+        let known = Expectations::default();
+        let needed = scenario.checks[0].memory();
+        for (available, fits) in [
+            (Some(needed * 2), true),
+            (None, true),
+            (Some(needed * 2 - 1), false),
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            assert_eq!(world.take_done(), ["memory"]);
+            assert_eq!(world.calls(0), [""; 0]);
+            assert_eq!(world.state.deadline(), None);
+            world.tell(Event::Memory(available));
+            match fits {
+                true => {
+                    let calls = world.calls(0);
+                    assert!(calls[0].contains("all_reduce"), "{calls:?}");
+                    assert_eq!(calls[1..], ["barrier"]);
+                }
+                false => {
+                    assert_eq!(world.calls(0), ["barrier"]);
+                    let finding = &world.state.result.checks[&0];
+                    assert_eq!(finding.outcome, Outcome::NotRun);
+                    assert!(finding.summary.contains("GiB"), "{}", finding.summary);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_a_driver_lacks_leaves_its_check_out() {
+        let scenario = planned(TWO, "  - all_reduce: {numel: 3}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::new(&scenario, &known);
+        let calls = [
+            "prepare",
+            "init_process_group",
+            "destroy_process_group",
+            "barrier",
+        ];
+        (0..2).for_each(|rank| world.hello_of(rank, "small", &calls));
+        world.open();
+        assert_eq!(world.calls(0), ["barrier"]);
+        assert_eq!(
+            world.state.result.checks[&0].summary,
+            "the small driver has no call `all_reduce`"
+        );
+    }
+
+    #[test]
+    fn a_script_is_alone() {
+        let script = "  - script: {name: s, moves: [{sleep: {ms: 1}}]}\n";
+        let steps = format!("  - barrier: {{}}\n{script}  - barrier: {{}}\n");
+        let scenario = planned(TWO, &steps);
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.calls(0), ["barrier"]);
+        world.answer(0);
+        assert_eq!(world.calls(0), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.calls(0), ["sleep"]);
+        world.answer(1);
+        assert_eq!(world.calls(1), [""; 0]);
+        world.answer(0);
+        assert_eq!(world.calls(1), ["barrier"]);
+    }
+
+    #[test]
+    fn teardown_comes_after_the_last_answer_and_finish_after_teardown() {
+        let scenario = planned(TWO, "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(0);
+        assert_eq!(world.calls(0), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.calls(0), ["destroy_process_group"]);
+        world.answer(0);
+        assert_eq!(world.take_done(), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+        world.shut_down();
+        let result = world.result.unwrap();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        assert_eq!(result.init.unwrap().outcome, Outcome::Pass);
+        assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn what_comes_after_a_check_that_raised_is_left_to_another_world() {
+        let scenario = planned(TWO, &"  - barrier: {}\n".repeat(3));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        world.raise(0, "oops");
+        assert!(!world.is_killed());
+        world.answer(1);
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass), (1, Outcome::Error)]);
+        assert_eq!(
+            result.lost.as_deref(),
+            Some("a check failed in a way that may poison the group")
+        );
+        assert_eq!(result.end, None);
+    }
+}

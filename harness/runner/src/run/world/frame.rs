@@ -78,3 +78,86 @@ impl WorldState<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use allranks_suite::expectation::Expectations;
+    use allranks_model::outcome::Outcome;
+    use allranks_protocol::FromRank;
+    use crate::run::world::phase::Phase;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+
+    #[test]
+    fn a_frame_that_breaks_the_protocol_is_the_crash_of_its_rank() {
+        let scenario = planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n");
+        let known = Expectations::default();
+        // The imports were step 0, the opening step 1.
+        let enter = |step, call| FromRank::Enter { step, call, ns: 1 };
+        let breaches = [
+            (
+                enter(2, 1),
+                "it enters call 1 of step 2, which is not its next",
+            ),
+            (
+                enter(3, 0),
+                "it enters call 0 of step 3, which is not its next",
+            ),
+            (result(7), "it answers step 7, which is not its next"),
+            (
+                result(2),
+                "it made 1 calls of step 2 and announced 0 of them",
+            ),
+        ];
+        for (header, why) in breaches {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.header(1, header);
+            assert!(matches!(world.state.phase, Phase::Reaping { .. }));
+            let result = world.reaped();
+            assert_eq!(outcomes(&result), [(0, Outcome::Crash)]);
+            assert_eq!(result.lost, Some(format!("rank 1: {why}")));
+        }
+    }
+
+    fn result(step: u32) -> FromRank {
+        FromRank::Result(allranks_protocol::StepResult {
+            step,
+            calls: vec![allranks_protocol::CallResult {
+                status: allranks_protocol::CallStatus::Ok,
+                enter: 1,
+                leave: 2,
+                value: serde_json::Value::Null,
+                error: None,
+            }],
+            storages: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn each_call_is_entered_once() {
+        let scenario = planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        assert!(!world.is_killed());
+        let (step, call, ns) = (2, 0, 1);
+        world.header(0, FromRank::Enter { step, call, ns });
+        assert!(world.is_killed());
+    }
+
+    #[test]
+    fn what_a_rank_tells_of_its_waiting_is_no_progress() {
+        let scenario = planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        let before = world.state.progress;
+        world.pass(ms(100));
+        let (step, ops) = (2, Vec::new());
+        world.header(0, FromRank::Recorder { step, ops });
+        assert_eq!(world.state.progress, before);
+        world.enter(0);
+        assert_eq!(world.state.progress, world.now);
+    }
+}

@@ -135,3 +135,246 @@ impl WorldState<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+    use crate::world::End;
+
+    const TWO: &str = "{size: 2, deadline_s: 20}";
+
+    #[test]
+    fn what_is_proved_twice_in_a_row_ends_the_world() {
+        let scenario = planned(TWO, "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        assert_eq!(world.wake(), QUIET);
+        world.tell_host(&[1]);
+        assert!(!world.is_killed(), "it is seen once");
+        assert_eq!(world.wake(), AGAIN);
+        world.tell_host(&[1]);
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Hang)]);
+        let told = result.checks[&0].diagnosis.as_ref().unwrap();
+        assert_eq!(told.kind, Kind::PeerStopped);
+        assert_eq!(told.culprits, [allranks_model::names::Rank(1)]);
+    }
+
+    #[test]
+    fn a_verdict_that_does_not_come_again_does_not_count() {
+        let scenario = planned(TWO, "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        for stopped in [&[1][..], &[], &[1], &[]] {
+            world.wake();
+            world.tell_host(stopped);
+            assert!(!world.is_killed());
+        }
+    }
+
+    #[test]
+    fn what_moves_begins_the_looking_anew() {
+        let scenario = planned(TWO, "  - barrier: {}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.wake();
+        world.tell_host(&[1]);
+        world.pass(ms(100));
+        world.enter(1);
+        world.answer(1);
+        assert_eq!(world.wake(), QUIET);
+        world.tell_host(&[1]);
+        assert!(!world.is_killed(), "what was seen before has moved since");
+    }
+
+    #[test]
+    fn what_ranks_do_while_the_host_is_asked_comes_after_its_answer() {
+        let scenario = planned(TWO, "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.wake();
+        assert_eq!(world.state.deadline(), None);
+        world.answer(0);
+        assert!(world.state.pending[0].answers[0].is_none());
+        world.tell_host(&[]);
+        assert!(world.state.pending[0].answers[0].is_some());
+    }
+
+    #[test]
+    fn the_host_is_asked_for_each_process_whose_end_is_not_known() {
+        let scenario = planned("{size: 3, deadline_s: 20}", "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.end(1, End::Signalled(9));
+        world.wake();
+        let query = &world.queries[0];
+        assert_eq!(query.processes, [Some(1000), None, Some(1002)]);
+        assert_eq!(query.ranks, [1000, 1001, 1002]);
+        assert!(query.ports.is_empty() && query.hosts.is_empty());
+    }
+
+    fn script(hang: &str, moves: &str) -> Scenario {
+        let hang = match hang {
+            "" => String::new(),
+            hang => format!("hang: {hang}, "),
+        };
+        let text = format!("  - script: {{name: s, {hang}moves: [{moves}]}}\n");
+        planned(TWO, &text)
+    }
+
+    const SKIPPED: &str = "{kind: collective-skipped, culprit: last, within: 10s, silent: false}";
+    const MOVES: &str = "{all_reduce: {judged: false}, on: first}, {sleep: {ms: 20000}, on: last}";
+
+    #[test]
+    fn in_a_script_nothing_is_looked_at_unless_it_says_which_verdict_must_come() {
+        let known = Expectations::default();
+        let with = script(SKIPPED, MOVES);
+        let without = script("", "{barrier: {}}");
+        let mut world = Simulation::opened(&without, &known);
+        world.enter(0);
+        assert_eq!(world.state.next_hang_check(), None);
+        while world.now < ms(19_000) {
+            world.wake();
+            assert!(world.queries.is_empty() || world.now > ms(19_000));
+        }
+        let mut world = Simulation::opened(&with, &known);
+        world.enter(0);
+        assert_eq!(world.wake(), QUIET);
+        assert_eq!(world.queries.len(), 1);
+    }
+
+    #[test]
+    fn a_script_passes_if_the_verdict_that_must_come_does() {
+        let (scenario, known) = (script(SKIPPED, MOVES), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.enter(1);
+        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + AGAIN);
+        let result = world.reaped();
+        let finding = &result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
+        let kind = finding.diagnosis.as_ref().unwrap().kind;
+        assert_eq!(kind, Kind::CollectiveSkipped);
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn another_verdict_fails_the_script_whichever_way_the_world_ends() {
+        let (scenario, known) = (script(SKIPPED, MOVES), Expectations::default());
+        // A rank is stopped.
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        for _ in 0..2 {
+            world.wake();
+            world.tell_host(&[1]);
+        }
+        assert_wrong(world);
+        // A rank dies: the host is asked once more.
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.die(1, 9);
+        assert_eq!(world.queries.len(), 1);
+        assert!(!world.is_killed());
+        world.tell_host(&[]);
+        assert_wrong(world);
+        // All ranks answer as if nothing were wrong.
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(0);
+        world.answer(1);
+        assert_eq!(world.queries.len(), 1);
+        world.tell_host(&[]);
+        let finding = &world.reaped().checks[&0];
+        assert_eq!(finding.outcome, Outcome::Hang);
+        assert_eq!(
+            finding.summary,
+            "it was to hang or to fail, and it went on in silence"
+        );
+    }
+
+    fn assert_wrong(world: Simulation<'_>) {
+        assert!(world.is_killed());
+        let result = world.reaped();
+        let finding = &result.checks[&0];
+        assert_eq!(finding.class.as_deref(), Some("wrong-verdict"));
+        let end = "it must be collective-skipped of rank 1";
+        assert!(finding.summary.ends_with(end), "{}", finding.summary);
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn a_verdict_that_comes_too_late_fails_the_script() {
+        let late = SKIPPED.replace("10s", "800ms");
+        let (scenario, known) = (script(&late, MOVES), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.enter(1);
+        world.wake_until_killed(ms(60_000));
+        let finding = &world.reaped().checks[&0];
+        assert_eq!(
+            finding.summary,
+            "the verdict took 1.0 s; it must come within 0.8 s"
+        );
+    }
+
+    #[test]
+    fn a_rank_that_is_to_be_late_must_have_been_seen_and_must_come() {
+        let slow = "{kind: slow, culprit: last}";
+        let moves = "{sleep: {ms: 2500}, on: last}, {barrier: {}}";
+        let (scenario, known) = (script(slow, moves), Expectations::default());
+        for is_late in [true, false] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.enter(0);
+            world.enter(1);
+            if is_late {
+                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + AGAIN * 4);
+            }
+            assert!(!world.is_killed());
+            world.answer_all();
+            world.tell_host(&[]);
+            let finding = &world.state.result.checks[&0];
+            match is_late {
+                true => {
+                    assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
+                    let kind = finding.diagnosis.as_ref().unwrap().kind;
+                    assert_eq!(kind, Kind::Slow);
+                    // The world goes on.
+                    assert_eq!(world.calls(0), ["destroy_process_group"]);
+                }
+                false => {
+                    assert_eq!(finding.class.as_deref(), Some("wrong-verdict"));
+                    assert!(world.is_killed());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_not_asked_for_changes_nothing() {
+        let scenario = planned(TWO, "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.tell(Event::Swept(3));
+        world.tell(Event::Memory(Some(0)));
+        world.tell(Event::Host(
+            crate::run::world::evidence::HostFacts::default(),
+        ));
+        world.answer_all();
+        world.answer_all();
+        world.shut_down();
+        let result = world.result.unwrap();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
+    }
+}

@@ -165,3 +165,213 @@ impl WorldState<'_> {
         count != 0 && count != allowed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use allranks_model::outcome::Outcome;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::exit;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+    use crate::world::End;
+
+    const TWO: &str = "{size: 2, deadline_s: 20}";
+    const BARRIER: &str = "  - barrier: {}\n";
+
+    #[test]
+    fn a_rank_that_dies_is_blamed_and_how_it_ended_is_told() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.close(1);
+        assert!(!world.is_killed());
+        world.pass(ms(300));
+        world.end(1, End::Signalled(9));
+        assert_eq!(world.take_done(), ["kill 0"]);
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Crash)]);
+        let why = "rank 1: its process ended: signal 9 (SIGKILL)";
+        assert_eq!(result.lost.as_deref(), Some(why));
+        assert_eq!(result.checks[&0].summary, why);
+        assert!(result.ranks[0].killed && !result.ranks[1].killed);
+    }
+
+    #[test]
+    fn an_end_that_comes_before_the_connection_s_is_no_crash_yet() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.end(1, exit(3));
+        assert!(!world.is_killed());
+        world.close(1);
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(
+            result.lost.as_deref(),
+            Some("rank 1: its process ended: exit 3")
+        );
+    }
+
+    #[test]
+    fn a_process_that_ends_before_its_hello_has_crashed() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello(0);
+        world.end(1, exit(1));
+        let result = world.reaped();
+        let init = result.init.unwrap();
+        assert_eq!(init.outcome, Outcome::InitFailed);
+        assert_eq!(init.summary, "rank 1: its process ended: exit 1");
+        assert_eq!(init.class.as_deref(), Some("crash"));
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_not_waited_for_long() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.close(1);
+        // What happens to others meanwhile changes nothing of that.
+        world.pass(ms(400));
+        world.enter(0);
+        world.tell(Event::Interrupted);
+        assert_eq!(world.wake(), END_PATIENCE - ms(400));
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        let result = world.reaped();
+        assert_eq!(result.lost.as_deref(), Some("rank 1: connection closed"));
+    }
+
+    #[test]
+    fn errors_of_others_that_come_before_the_end_is_known_are_told_and_do_not_decide() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.close(1);
+        world.raise(0, "peer closed");
+        world.end(1, End::Signalled(11));
+        let result = world.reaped();
+        let finding = &result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Crash);
+        assert_eq!(
+            finding.summary,
+            "rank 1: its process ended: signal 11 (SIGSEGV); 1 of 2 ranks raised RuntimeError: peer closed"
+        );
+        assert_eq!(finding.ranks[0].text, "raised RuntimeError: peer closed");
+    }
+
+    #[test]
+    fn a_rank_is_lost_in_the_step_that_it_has_not_answered_and_late_answers_to_others_count() {
+        let scenario = planned(TWO, &BARRIER.repeat(3));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(1);
+        world.enter(1);
+        world.die(1, 9);
+        assert!(!world.is_killed(), "rank 0 may still answer the first");
+        world.answer(0);
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass), (1, Outcome::Crash)]);
+    }
+
+    #[test]
+    fn a_late_error_may_come_of_the_death_and_leaves_its_step_open() {
+        let scenario = planned(TWO, &BARRIER.repeat(3));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(1);
+        world.die(1, 9);
+        world.raise(0, "peer closed");
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(1, Outcome::Crash)]);
+    }
+
+    #[test]
+    fn late_answers_are_not_waited_for_long() {
+        let scenario = planned(TWO, &BARRIER.repeat(2));
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(1);
+        world.die(1, 9);
+        world.pass(ms(500));
+        world.enter(0);
+        assert_eq!(world.wake(), LATE_PATIENCE - ms(500));
+        assert!(world.is_killed());
+        assert_eq!(outcomes(&world.reaped()), [(1, Outcome::Crash)]);
+    }
+
+    #[test]
+    fn no_answer_is_waited_for_of_a_rank_that_is_lost_as_well() {
+        let scenario = planned(TWO, &BARRIER.repeat(2));
+        let known = Expectations::default();
+        for is_breach in [false, true] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer(1);
+            world.die(1, 9);
+            match is_breach {
+                true => world.header(
+                    0,
+                    allranks_protocol::FromRank::Enter {
+                        step: 9,
+                        call: 0,
+                        ns: 1,
+                    },
+                ),
+                false => world.close(0),
+            }
+            assert!(world.is_killed());
+            let result = world.reaped();
+            assert_eq!(outcomes(&result), [(1, Outcome::Crash)]);
+            assert_eq!(
+                result.lost.as_deref(),
+                Some("rank 1: its process ended: signal 9 (SIGKILL)")
+            );
+        }
+    }
+
+    #[test]
+    fn an_opening_that_failed_says_more_than_the_death_after_it() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer(1);
+        world.die(1, 9);
+        world.raise(0, "no such module");
+        let result = world.reaped();
+        let init = result.init.unwrap();
+        assert_eq!(init.class.as_deref(), Some("init-failed"));
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn a_refusal_whose_probe_died_is_made_again_with_it() {
+        let steps = "  - all_gather: {numel: 3}\n  - barrier: {}\n";
+        let (scenario, known) = (planned(TWO, steps), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.raise(0, "not supported");
+        world.raise(1, "not supported");
+        assert_eq!(world.state.result.checks[&0].outcome, Outcome::Unsupported);
+        // It has answered the probe and dies in the barrier; the other raises in the probe.
+        world.answer(1);
+        world.die(1, 9);
+        world.raise(0, "peer closed");
+        assert_eq!(outcomes(&world.reaped()), [(1, Outcome::Crash)]);
+    }
+
+    #[test]
+    fn a_death_in_the_probe_is_the_check_s() {
+        let steps = "  - all_gather: {numel: 3}\n";
+        let (scenario, known) = (planned(TWO, steps), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.raise(0, "not supported");
+        world.raise(1, "not supported");
+        world.die(1, 9);
+        let result = world.reaped();
+        assert_eq!(
+            result.checks[&0].summary,
+            "refused: RuntimeError: not supported; afterwards rank 1: its process ended: signal 9 (SIGKILL)"
+        );
+        assert_eq!(result.checks[&0].outcome, Outcome::Crash);
+    }
+}

@@ -82,6 +82,8 @@ mod script_events;
 mod sending;
 mod shutdown;
 mod state;
+#[cfg(test)]
+mod testing;
 
 pub use plan::WorldPlan;
 pub use result::WorldResult;

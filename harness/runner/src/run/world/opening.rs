@@ -145,3 +145,175 @@ impl WorldState<'_> {
         if ok { Ok(()) } else { Err(Stop::Decided) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+    use crate::world::Event as RankEvent;
+
+    const TWO: &str = "{size: 2, deadline_s: 20}";
+    const BARRIER: &str = "  - barrier: {}\n";
+
+    #[test]
+    fn nothing_is_sent_before_every_rank_has_said_hello() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello(1);
+        assert_eq!(world.calls(1), [""; 0]);
+        world.hello(0);
+        for rank in 0..2 {
+            assert_eq!(world.calls(rank), ["prepare"]);
+        }
+    }
+
+    #[test]
+    fn the_opening_is_sent_when_every_rank_has_imported_and_the_host_gets_it_first() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer(0);
+        assert_eq!(world.calls(0), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.calls(0), ["init_process_group"]);
+        assert_eq!(world.calls(1), [""; 0]);
+        world.pass(ms(10));
+        world.enter(0);
+        assert_eq!(world.calls(1), [""; 0]);
+        assert_eq!(world.wake(), HOST_AHEAD);
+        assert_eq!(world.calls(1), ["init_process_group"]);
+        // Checks come after the fence.
+        world.answer(0);
+        assert_eq!(world.calls(0), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.calls(0), ["barrier"]);
+    }
+
+    #[test]
+    fn the_others_do_not_wait_long_for_a_host_that_enters_nothing() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        let asked = world.now;
+        while matches!(world.state.phase, Phase::HostEntering { .. }) {
+            world.wake();
+            if !world.queries.is_empty() {
+                world.tell_host(&[]);
+            }
+        }
+        assert_eq!(world.now - asked, HOST_PATIENCE);
+        world.wake();
+        assert_eq!(world.calls(1), ["init_process_group"]);
+    }
+
+    #[test]
+    fn what_happens_in_the_host_s_pause_is_looked_at_after_it() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        world.enter(0);
+        world.tell(Event::Interrupted);
+        world.tell(Event::Rank(RankEvent::Refused(Rank(1), "wrong".to_owned())));
+        assert!(!world.is_killed());
+        world.wake();
+        assert_eq!(world.calls(1), ["init_process_group"]);
+        // What ranks did comes before the interrupt.
+        world.wake_until_killed(ms(5000));
+        let result = world.reaped();
+        assert_eq!(result.lost.as_deref(), Some("rank 1: wrong"));
+    }
+
+    #[test]
+    fn a_world_of_one_waits_for_no_host() {
+        let scenario = planned("{size: 1, deadline_s: 20}", BARRIER);
+        let known = Expectations::default();
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        assert!(matches!(world.state.phase, Phase::Opening));
+        world.answer_all();
+        assert_eq!(world.calls(0), ["barrier"]);
+    }
+
+    #[test]
+    fn without_a_call_of_the_opening_nothing_is_run() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello(0);
+        world.hello_of(1, "other", &["prepare"]);
+        assert_eq!(world.calls(0), [""; 0]);
+        assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+        world.shut_down();
+        let result = world.result.unwrap();
+        assert_eq!(outcomes(&result), [(0, Outcome::NotRun)]);
+        let init = result.init.unwrap();
+        assert_eq!(init.outcome, Outcome::NotRun);
+        assert_eq!(
+            init.summary,
+            "the other driver has no call `init_process_group`"
+        );
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn imports_that_raise_end_the_world() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.raise(1, "no such module");
+        assert!(!world.is_killed());
+        world.answer(0);
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        let result = world.reaped();
+        let init = result.init.unwrap();
+        assert_eq!(init.outcome, Outcome::InitFailed);
+        assert_eq!(
+            init.summary,
+            "rank 1 did not initialise: RuntimeError: no such module"
+        );
+        assert!(result.checks.is_empty() && result.end.is_none());
+    }
+
+    #[test]
+    fn a_rank_that_disagrees_with_the_plan_has_not_initialised() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        world.enter(0);
+        world.wake();
+        world.answer(0);
+        world.answer_as(1, 0);
+        let result = world.reaped();
+        let init = result.init.unwrap();
+        assert_eq!(init.outcome, Outcome::InitFailed);
+        assert!(init.summary.contains("get_rank() is 0"), "{}", init.summary);
+    }
+
+    #[test]
+    fn a_world_whose_scripts_initialise_has_no_opening() {
+        let script = "  - script: {name: s, moves: [{sleep: {ms: 1}}]}\n";
+        let scenario = planned("{size: 2, starts: bare, deadline_s: 20}", script);
+        let known = Expectations::default();
+        let mut world = Simulation::new(&scenario, &known);
+        world.hello_all();
+        world.answer_all();
+        for rank in 0..2 {
+            assert_eq!(world.calls(rank), ["sleep"]);
+        }
+        // Nor has it a teardown.
+        world.answer_all();
+        assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+        world.shut_down();
+        let result = world.result.unwrap();
+        assert_eq!(result.init.unwrap().outcome, Outcome::Pass);
+        assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
+    }
+}

@@ -175,3 +175,231 @@ impl WorldState<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::exit;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+    use crate::world::End;
+
+    /// A script in a world of two, and a barrier after it.
+    fn of_two(afterwards: &str, moves: &str) -> Scenario {
+        let script =
+            format!("  - script: {{name: s, afterwards: {afterwards}, moves: [{moves}]}}\n");
+        planned(
+            "{size: 2, deadline_s: 20}",
+            &format!("{script}  - barrier: {{}}\n"),
+        )
+    }
+
+    #[test]
+    fn a_rank_that_holds_goes_on_when_every_mark_has_been_made() {
+        let moves = "{mark: {name: m}}, {hold: {name: m}, on: first}, {sleep: {ms: 1}}";
+        let (scenario, known) = (of_two("go_on", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.calls(0), ["mark hold sleep"]);
+        world.enter(0);
+        world.enter(0);
+        assert_eq!(world.take_done(), [""; 0]);
+        world.enter(1);
+        assert_eq!(world.take_done(), ["go 0"]);
+        // It is told once.
+        world.enter(1);
+        world.answer(0);
+        assert_eq!(world.take_done(), [""; 0]);
+        world.answer(1);
+        assert_eq!(world.state.result.checks[&0].outcome, Outcome::Pass);
+        assert_eq!(world.calls(0), ["barrier"]);
+    }
+
+    #[test]
+    fn a_stopped_rank_is_told_to_go_on_until_it_does() {
+        let moves = "{pause: {ms: 1500}, on: last}, {sleep: {ms: 1}}";
+        let (scenario, known) = (of_two("go_on", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(1);
+        assert_eq!(world.wake(), ms(1500));
+        assert_eq!(world.take_done(), ["resume 1"]);
+        assert_eq!(world.wake(), RESUME_AGAIN);
+        assert_eq!(world.take_done(), ["resume 1"]);
+        world.enter(1);
+        assert_eq!(world.wake_until_killed(ms(3000)), ms(5000));
+        assert_eq!(world.take_done(), [""; 0]);
+    }
+
+    #[test]
+    fn a_rank_that_a_script_kills_has_left() {
+        let moves = "{die: {}, on: last}, {sleep: {ms: 1}, on: first}";
+        let (scenario, known) = (of_two("abandon", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(1);
+        world.close(1);
+        // How it ends is judged, so that is waited for, and others may answer meanwhile.
+        world.answer(0);
+        assert_eq!(world.state.deadline(), Some(world.now + ms(20_000)));
+        world.end(1, End::Signalled(9));
+        assert_eq!(world.take_done(), ["kill 0"]);
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        assert_eq!(result.lost, None);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_otherwise_than_it_is_to_has_not_kept_to_the_script() {
+        let moves = "{exit: {code: 3}, on: last}, {sleep: {ms: 1}, on: first}";
+        let (scenario, known) = (of_two("abandon", moves), Expectations::default());
+        for (end, why) in [
+            (Some(exit(3)), None),
+            (Some(exit(0)), Some("exit 0")),
+            (Some(End::Signalled(9)), Some("signal 9")),
+            (None, Some("")),
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer(0);
+            world.enter(1);
+            world.close(1);
+            match end {
+                Some(end) => world.end(1, end),
+                None => assert_eq!(world.wake(), ms(20_000)),
+            }
+            let finding = &world.reaped().checks[&0];
+            match why {
+                None => assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}"),
+                Some(why) => {
+                    assert_eq!(finding.class.as_deref(), Some("wrong-end"));
+                    assert!(finding.summary.contains(why), "{}", finding.summary);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn several_ranks_may_leave_at_once() {
+        let (scenario, known) = (of_two("abandon", "{die: {}}"), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.enter(1);
+        world.close(0);
+        world.close(1);
+        world.end(1, End::Signalled(9));
+        world.end(0, End::Signalled(9));
+        let result = world.result.unwrap();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+    }
+
+    #[test]
+    fn a_rank_that_the_script_does_not_send_away_crashes_in_it() {
+        let moves = "{die: {}, on: last}, {sleep: {ms: 1}, on: first}";
+        let (scenario, known) = (of_two("abandon", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.die(0, 6);
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Crash)]);
+        assert_eq!(
+            result.lost.as_deref(),
+            Some("rank 0: its process ended: signal 6 (SIGABRT)")
+        );
+    }
+
+    #[test]
+    fn a_frozen_rank_has_left_as_soon_as_it_enters_that() {
+        let moves = "{freeze: {}, on: last}, {sleep: {ms: 1}, on: first}";
+        let (scenario, known) = (of_two("abandon", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer(0);
+        assert!(!world.is_killed());
+        world.enter(1);
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        assert_eq!(outcomes(&world.reaped()), [(0, Outcome::Pass)]);
+    }
+
+    #[test]
+    fn calls_that_raise_as_they_are_to_pass_and_others_fail_the_script() {
+        let moves = "{barrier: {}, expect: {raises: closed}}";
+        let (scenario, known) = (of_two("go_on", moves), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        assert_eq!(world.calls(0), ["attempt"]);
+        world.attempt(0, "connection closed");
+        world.attempt(1, "connection closed");
+        assert_eq!(world.state.result.checks[&0].outcome, Outcome::Pass);
+        assert_eq!(world.calls(0), ["barrier"]);
+        let mut world = Simulation::opened(&scenario, &known);
+        world.attempt(0, "connection closed");
+        world.attempt(1, "something else");
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        let result = world.reaped();
+        assert_ne!(result.checks[&0].outcome, Outcome::Pass);
+        assert_eq!(
+            result.lost.as_deref(),
+            Some("a script did not go as it must")
+        );
+    }
+
+    #[test]
+    fn after_a_script_the_world_goes_on_or_is_abandoned_or_every_rank_leaves() {
+        let known = Expectations::default();
+        for (afterwards, done) in [
+            ("go_on", &[][..]),
+            ("abandon", &["kill 0", "kill 1"]),
+            ("leave", &["finish 0", "finish 1"]),
+        ] {
+            let scenario = of_two(afterwards, "{sleep: {ms: 1}}");
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer_all();
+            assert_eq!(world.take_done(), done);
+            let next = world.calls(0);
+            assert_eq!(!next.is_empty(), afterwards == "go_on", "{next:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_after_which_ranks_leave_is_judged_by_how_they_do() {
+        let (scenario, known) = (of_two("leave", "{sleep: {ms: 1}}"), Expectations::default());
+        for code in [0, 7] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer_all();
+            let steps = world.state.steps;
+            for rank in 0..2 {
+                world.bye(rank, steps);
+                world.end(rank, exit(code));
+            }
+            // What they left behind is not asked for.
+            assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+            let result = world.result.unwrap();
+            let finding = &result.checks[&0];
+            match code {
+                0 => assert_eq!(finding.outcome, Outcome::Pass),
+                _ => assert_eq!(finding.summary, "rank 0: its process ended: exit 7"),
+            }
+            assert_eq!(result.end, None);
+        }
+    }
+
+    #[test]
+    fn what_one_script_leaves_over_does_not_reach_the_next() {
+        let script = "  - script: {name: NAME, moves: [{mark: {name: m}, on: first}, {hold: {name: m}, on: last}]}\n";
+        let steps = script.replace("NAME", "a") + &script.replace("NAME", "b");
+        let scenario = planned("{size: 2, deadline_s: 20}", &steps);
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        assert_eq!(world.take_done(), ["go 1"]);
+        world.enter(1);
+        assert_eq!(
+            world.take_done(),
+            [""; 0],
+            "the mark is of the script before"
+        );
+        world.enter(0);
+        assert_eq!(world.take_done(), ["go 1"]);
+        world.tell(Event::Interrupted);
+        assert!(world.is_killed());
+    }
+}

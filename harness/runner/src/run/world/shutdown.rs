@@ -142,3 +142,196 @@ pub fn judge_closing(replies: &[RankReply]) -> Finding {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
+    use crate::run::world::event::Event;
+    use crate::run::world::testing::Simulation;
+    use crate::run::world::testing::exit;
+    use crate::run::world::testing::ms;
+    use crate::run::world::testing::outcomes;
+    use crate::run::world::testing::planned;
+    use crate::world::End;
+
+    fn barrier() -> Scenario {
+        planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n")
+    }
+
+    /// A world that has torn down and whose ranks have been sent `finish`.
+    fn finishing<'a>(scenario: &'a Scenario, known: &'a Expectations) -> Simulation<'a> {
+        let mut world = Simulation::opened(scenario, known);
+        world.answer_all();
+        world.answer_all();
+        assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+        world
+    }
+
+    #[test]
+    fn a_world_is_over_when_every_rank_has_said_bye_and_ended_and_nothing_is_left() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = finishing(&scenario, &known);
+        world.bye(0, 4);
+        world.end(0, exit(0));
+        world.end(1, exit(0));
+        assert_eq!(world.take_done(), [""; 0], "rank 1 has not said bye");
+        world.bye(1, 4);
+        assert_eq!(world.take_done(), ["sweep"]);
+        assert!(world.result.is_none());
+        world.tell(Event::Swept(0));
+        let result = world.result.unwrap();
+        assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
+        assert!(result.ranks.iter().all(|rank| !rank.killed));
+    }
+
+    #[test]
+    fn each_way_to_end_badly_is_told() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let left_behind = End::Exited {
+            code: 0,
+            left_behind: 2,
+        };
+        for (steps, end, swept, summary) in [
+            (
+                3,
+                exit(0),
+                0,
+                "rank 1: it says it finished 3 steps; it was given 4",
+            ),
+            (4, exit(5), 0, "rank 1: its process ended: exit 5"),
+            (
+                4,
+                End::Signalled(11),
+                0,
+                "rank 1: its process ended: signal 11 (SIGSEGV)",
+            ),
+            (4, left_behind, 0, "rank 1: it left 2 processes running"),
+            (4, exit(0), 3, "rank 0: ranks left 3 processes running"),
+        ] {
+            let mut world = finishing(&scenario, &known);
+            world.bye(0, 4);
+            world.end(0, exit(0));
+            world.bye(1, steps);
+            world.end(1, end);
+            world.tell(Event::Swept(swept));
+            let result = world.result.unwrap();
+            assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+            let found = result.end.unwrap();
+            assert_eq!(found.class.as_deref(), Some("bad-end"));
+            assert_eq!(
+                (found.outcome, found.summary.as_str()),
+                (Outcome::Crash, summary)
+            );
+        }
+    }
+
+    #[test]
+    fn a_farewell_with_another_token_is_a_bad_end() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = finishing(&scenario, &known);
+        world.bye(0, 4);
+        world.end(0, exit(0));
+        let token = "another".to_owned();
+        world.header(1, allranks_protocol::FromRank::Bye { steps: 4, token });
+        world.close(1);
+        world.end(1, exit(0));
+        world.tell(Event::Swept(0));
+        let found = world.result.unwrap().end.unwrap();
+        assert_eq!(
+            found.summary,
+            "rank 1: its farewell carries another run's token"
+        );
+    }
+
+    #[test]
+    fn a_rank_that_says_bye_and_never_ends_hangs() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = finishing(&scenario, &known);
+        world.bye(0, 4);
+        world.end(0, exit(0));
+        world.bye(1, 4);
+        assert_eq!(world.wake_until_killed(ms(60_000)), ms(20_000));
+        assert_eq!(world.take_done(), ["kill 1"]);
+        let result = world.reaped();
+        let end = result.end.unwrap();
+        assert_eq!(end.outcome, Outcome::Hang);
+        assert_eq!(end.ranks[1].text, "said bye and has not ended");
+        assert!(result.ranks[1].killed && !result.ranks[0].killed);
+    }
+
+    #[test]
+    fn a_rank_that_ends_without_bye_has_crashed() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = finishing(&scenario, &known);
+        world.close(1);
+        world.end(1, exit(0));
+        let result = world.reaped();
+        assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
+        let end = result.end.unwrap();
+        assert_eq!(end.outcome, Outcome::Crash);
+        assert_eq!(end.summary, "rank 1: its process ended: exit 0");
+    }
+
+    #[test]
+    fn a_teardown_that_raises_is_told_and_the_world_ends_as_ever() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        world.answer(0);
+        world.raise(1, "it is stuck");
+        assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+        world.shut_down();
+        let end = world.result.unwrap().end.unwrap();
+        assert_eq!(end.outcome, Outcome::Error);
+        assert_eq!(
+            end.summary,
+            "rank 1 did not tear down: RuntimeError: it is stuck"
+        );
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_killed_is_given_up() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.tell(Event::Interrupted);
+        assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+        world.end(0, End::Signalled(9));
+        world.enter(1);
+        assert!(world.result.is_none());
+        assert_eq!(world.wake(), REAPING);
+        let result = world.result.unwrap();
+        assert!(result.ranks[1].end.is_none() && result.ranks[1].killed);
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_world_wherever_it_is_and_judges_nothing() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let worlds = [
+            Simulation::new(&scenario, &known),
+            Simulation::opened(&scenario, &known),
+            finishing(&scenario, &known),
+        ];
+        for mut world in worlds {
+            world.take_done();
+            let before = outcomes(&world.state.result);
+            world.tell(Event::Interrupted);
+            assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
+            let result = world.reaped();
+            assert_eq!(result.lost.as_deref(), Some("interrupted"));
+            assert_eq!(outcomes(&result), before);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_waits_for_what_the_host_is_asked() {
+        let (scenario, known) = (barrier(), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.wake();
+        world.tell(Event::Interrupted);
+        assert!(!world.is_killed());
+        world.tell_host(&[]);
+        assert!(world.is_killed());
+    }
+}

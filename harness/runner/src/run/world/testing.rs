@@ -1,0 +1,505 @@
+//! A world without processes, for tests: the test is every rank, the host and the clock.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::event::Action;
+use super::event::Event;
+use super::evidence::HostFacts;
+use super::evidence::HostQuery;
+use super::phase::Phase;
+use super::plan::WorldPlan;
+use super::result::WorldResult;
+use super::state::WorldState;
+use allranks_host::Activity;
+use allranks_suite::expectation::Expectations;
+use allranks_model::outcome::Outcome;
+use allranks_model::names::Rank;
+use allranks_suite::plan::Scenario;
+use allranks_suite::plan::Selection;
+use allranks_suite::plan::Target;
+use allranks_suite::plan::plan;
+use allranks_protocol::Call;
+use allranks_protocol::CallError;
+use allranks_protocol::CallResult;
+use allranks_protocol::CallStatus;
+use allranks_protocol::Frame;
+use allranks_protocol::FrameError;
+use allranks_protocol::FromRank;
+use allranks_protocol::Hello;
+use allranks_protocol::Step;
+use allranks_protocol::StepResult;
+use allranks_protocol::Tensor;
+use allranks_protocol::ToRank;
+use allranks_protocol::VERSION;
+use crate::run::setup::Beginning;
+use crate::run::setup::MeetingPoint;
+use crate::world::End;
+use crate::world::Event as RankEvent;
+use allranks_yaml::Source;
+
+/// Everything but `all_gather` is declared.
+const PLATFORM: &str = "
+name: cpu
+device_type: cpu
+evidence: host
+backends:
+  gloo:
+    supports:
+      - ops: [barrier]
+      - ops: [all_reduce, all_gather_into_tensor]
+        dtypes: [float32]
+        reduce: [sum]
+";
+
+/// Every call that a driver of these tests has.
+const CALLS: [&str; 18] = [
+    "prepare",
+    "init_process_group",
+    "destroy_process_group",
+    "barrier",
+    "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "wait",
+    "mark",
+    "hold",
+    "sleep",
+    "pause",
+    "die",
+    "exit",
+    "attempt",
+    "python",
+    "grow",
+    "windows",
+];
+
+/// The only scenario of a case: `world` and `steps` are YAML as in a case file.
+pub fn planned(world: &str, steps: &str) -> Scenario {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("case.yaml");
+    let text = format!("id: case\ntitle: t\ncovers: [COLL-001]\nworld: {world}\nsteps:\n{steps}");
+    std::fs::write(&file, text).unwrap();
+    let library = allranks_suite::case::load(&[file]).unwrap_or_else(|found| panic!("{}", found[0]));
+    let platform = allranks_suite::platform::parse(Source::new("cpu.yaml", PLATFORM), Path::new("."));
+    let target = Target {
+        platform: Arc::new(platform.unwrap_or_else(|found| panic!("{}", found[0]))),
+        backend: "gloo".to_owned(),
+        devices: None,
+    };
+    let mut plan = plan(&library.cases, &[target], &Selection::default());
+    assert_eq!(plan.scenarios.len(), 1);
+    let mut scenario = plan.scenarios.remove(0);
+    // A barrier is one check for each rank that is late in it; here it is one, and none is late.
+    scenario.checks.retain(|check| check.late.unwrap_or(0) == 0);
+    for check in &mut scenario.checks {
+        check.late = None;
+    }
+    scenario
+}
+
+/// Expectations, as in their files.
+pub fn expectations(text: &str) -> Expectations {
+    let source = Source::new("expectations.yaml", text);
+    Expectations::parse(source).unwrap_or_else(|found| panic!("{}", found[0]))
+}
+
+/// So many milliseconds.
+pub const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// A world of which the test is everything but the state machine.
+pub struct Simulation<'a> {
+    /// What is tested.
+    pub state: WorldState<'a>,
+    /// The time since the world began.
+    pub now: Duration,
+    /// Steps that each rank has been sent and has not answered, with their payloads.
+    pub inbox: Vec<VecDeque<(Step, Vec<u8>)>>,
+    /// Calls that each rank has entered of the first of those.
+    entered: Vec<usize>,
+    /// What the host was asked and has not told.
+    pub queries: Vec<HostQuery>,
+    /// Everything else that was to be done, as text, in order: `go 0`, `finish 1`, `resume 1`, `kill 0`, `sweep`, `memory`.
+    pub done: Vec<String>,
+    /// What came of it, once it is over.
+    pub result: Option<WorldResult>,
+}
+
+impl<'a> Simulation<'a> {
+    /// A world of the scenario, for all its checks, in which nothing has happened.
+    pub fn new(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
+        let at = MeetingPoint::nowhere();
+        let size = scenario.world_size;
+        let state = WorldState::new(WorldPlan {
+            scenario,
+            checks: (0..scenario.checks.len()).collect(),
+            beginnings: size
+                .ranks()
+                .map(|rank| Beginning::new(scenario, &at, "cpu", rank))
+                .collect(),
+            points: at.points(),
+            expectations,
+            seed: 0,
+            import_patience: ms(120_000),
+        });
+        Self {
+            state,
+            now: Duration::ZERO,
+            inbox: vec![VecDeque::new(); size.count()],
+            entered: vec![0; size.count()],
+            queries: Vec::new(),
+            done: Vec::new(),
+            result: None,
+        }
+    }
+
+    /// A world that has been opened, and whose first checks have been sent.
+    pub fn opened(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
+        let mut world = Self::new(scenario, expectations);
+        world.hello_all();
+        world.open();
+        world
+    }
+
+    /// Every rank, having said hello, imports and initialises.
+    pub fn open(&mut self) {
+        self.answer_all();
+        if matches!(self.state.phase, Phase::HostEntering { .. }) {
+            self.enter(0);
+            self.wake();
+        }
+        if matches!(self.state.phase, Phase::Opening) {
+            self.answer_all();
+        }
+    }
+
+    fn size(&self) -> u32 {
+        self.inbox.len() as u32
+    }
+
+    /// Tells the state machine, now.
+    pub fn tell(&mut self, event: Event) {
+        for action in self.state.on(event, self.now) {
+            assert!(self.result.is_none(), "after the end: {action:?}");
+            match action {
+                Action::Send(rank, ToRank::Step(step), payload) => {
+                    self.inbox[rank.index()].push_back((step, payload));
+                }
+                Action::Send(rank, ToRank::Go, _) => self.done.push(format!("go {rank}")),
+                Action::Send(rank, ToRank::Finish, _) => self.done.push(format!("finish {rank}")),
+                Action::Resume(rank) => self.done.push(format!("resume {rank}")),
+                Action::Kill(rank) => self.done.push(format!("kill {rank}")),
+                Action::AskHost(query) => self.queries.push(query),
+                Action::AskMemory => self.done.push("memory".to_owned()),
+                Action::Sweep => self.done.push("sweep".to_owned()),
+                Action::Finish(result) => self.result = Some(result),
+            }
+        }
+    }
+
+    /// Lets time pass; nothing happens.
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Lets time pass until the state machine wants to be woken, and wakes it; how long that was.
+    pub fn wake(&mut self) -> Duration {
+        let deadline = self.state.deadline().expect("it wants to be woken");
+        let passed = deadline.saturating_sub(self.now);
+        self.now += passed;
+        self.tell(Event::Deadline);
+        passed
+    }
+
+    /// Wakes it until it has given its result or `limit` has passed, on a host on which every process is alive. Returns how
+    /// long that was.
+    pub fn wake_until_killed(&mut self, limit: Duration) -> Duration {
+        let began = self.now;
+        while !self.is_killed() && self.now - began < limit {
+            self.wake();
+            if !self.queries.is_empty() {
+                self.tell_host(&[]);
+            }
+        }
+        self.now - began
+    }
+
+    /// Whether processes have been killed.
+    pub fn is_killed(&self) -> bool {
+        self.done.iter().any(|done| done.starts_with("kill"))
+    }
+
+    /// Takes what was done besides sending steps.
+    pub fn take_done(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Answers the oldest query: these ranks' processes are stopped, and all others alive.
+    pub fn tell_host(&mut self, stopped: &[u32]) {
+        let query = self.queries.remove(0);
+        let activity = |(rank, pid): (u32, &Option<u32>)| {
+            pid.map(|_| match stopped.contains(&rank) {
+                true => Activity::Stopped,
+                false => Activity::Alive { ticks: 0 },
+            })
+        };
+        let facts = HostFacts {
+            processes: (0..).zip(&query.processes).map(activity).collect(),
+            ..HostFacts::default()
+        };
+        self.tell(Event::Host(facts));
+    }
+
+    fn frame(&mut self, rank: u32, header: FromRank, payload: Vec<u8>) {
+        let frame = Frame { header, payload };
+        self.tell(Event::Rank(RankEvent::Frame(Rank(rank), frame)));
+    }
+
+    /// A frame without payload.
+    pub fn header(&mut self, rank: u32, header: FromRank) {
+        self.frame(rank, header, Vec::new());
+    }
+
+    /// A rank says hello.
+    pub fn hello(&mut self, rank: u32) {
+        self.hello_of(rank, "python", &CALLS);
+    }
+
+    /// A rank of that driver, which has those calls, says hello.
+    pub fn hello_of(&mut self, rank: u32, driver: &str, calls: &[&str]) {
+        let hello = Hello {
+            version: VERSION,
+            token: token(rank),
+            rank: Rank(rank),
+            pid: 1000 + rank,
+            driver: driver.to_owned(),
+            torch: "2.11.0".to_owned(),
+            clock: "one".to_owned(),
+            calls: calls.iter().map(|&call| call.to_owned()).collect(),
+        };
+        self.tell(Event::Rank(RankEvent::Hello(Rank(rank), hello)));
+    }
+
+    /// Every rank says hello.
+    pub fn hello_all(&mut self) {
+        (0..self.size()).for_each(|rank| self.hello(rank));
+    }
+
+    /// A rank enters the next call of its step.
+    pub fn enter(&mut self, rank: u32) {
+        let at = rank as usize;
+        let (step, call) = (self.inbox[at][0].0.step, self.entered[at]);
+        self.entered[at] += 1;
+        self.header(rank, FromRank::Enter { step, call, ns: 1 });
+    }
+
+    /// A rank makes all calls of its step, which return, and answers it.
+    pub fn answer(&mut self, rank: u32) {
+        self.answer_as(rank, rank);
+    }
+
+    /// A rank that takes itself for another makes all calls of its step, which return, and answers it.
+    pub fn answer_as(&mut self, rank: u32, claimed: u32) {
+        let size = self.size();
+        self.answer_with(rank, usize::MAX, |_, call| {
+            returned(value(call, claimed, size))
+        });
+    }
+
+    /// A rank makes all calls of its step; those that may raise do.
+    pub fn attempt(&mut self, rank: u32, message: &str) {
+        let raised = json!({"raised": {"type": "RuntimeError", "message": message}});
+        self.answer_with(rank, usize::MAX, |_, _| returned(raised.clone()));
+    }
+
+    /// A rank's next call raises, and it answers its step.
+    pub fn raise(&mut self, rank: u32, message: &str) {
+        let failing = self.entered[rank as usize];
+        let error = CallError {
+            kind: "RuntimeError".to_owned(),
+            message: message.to_owned(),
+        };
+        self.answer_with(rank, failing + 1, |place, _| match place.cmp(&failing) {
+            Ordering::Less => returned(Value::Null),
+            Ordering::Equal => CallResult {
+                status: CallStatus::Error,
+                error: Some(error.clone()),
+                ..returned(Value::Null)
+            },
+            Ordering::Greater => CallResult {
+                status: CallStatus::NotReached,
+                enter: 0,
+                leave: 0,
+                ..returned(Value::Null)
+            },
+        });
+    }
+
+    /// A rank enters calls of its step until it has entered so many, and answers with what came of each. Its storages are as
+    /// they were.
+    fn answer_with(
+        &mut self,
+        rank: u32,
+        entered: usize,
+        came: impl Fn(usize, &Call) -> CallResult,
+    ) {
+        let at = rank as usize;
+        let entered = entered.min(self.inbox[at][0].0.calls.len());
+        while self.entered[at] < entered {
+            self.enter(rank);
+        }
+        self.entered[at] = 0;
+        let (step, payload) = self.inbox[at].pop_front().unwrap();
+        let calls = step.calls.iter().enumerate();
+        let result = StepResult {
+            step: step.step,
+            calls: calls.map(|(place, call)| came(place, call)).collect(),
+            storages: step.storages,
+        };
+        self.frame(rank, FromRank::Result(result), payload);
+    }
+
+    /// Every rank adds what all have in the only tensor of their step, and answers it.
+    pub fn answer_sum(&mut self) {
+        let tensors = self.inbox.iter().map(|steps| steps[0].0.tensors.as_slice());
+        assert!(
+            tensors
+                .clone()
+                .all(|own| own.len() == 1 && own[0].strides == [1])
+        );
+        let places = |tensor: &Tensor| {
+            let first = tensor.offset as usize * 4;
+            (0..tensor.shape[0] as usize).map(move |place| first + place * 4)
+        };
+        let read = |(step, payload): &(Step, Vec<u8>)| -> Vec<f32> {
+            let bytes = places(&step.tensors[0]).map(|at| payload[at..at + 4].try_into().unwrap());
+            bytes.map(f32::from_le_bytes).collect()
+        };
+        let mut sum = read(&self.inbox[0][0]);
+        for steps in &self.inbox[1..] {
+            let own = read(&steps[0]);
+            sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+        for steps in &mut self.inbox {
+            let (step, payload) = &mut steps[0];
+            for (at, sum) in places(&step.tensors[0]).zip(&sum) {
+                payload[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        self.answer_all();
+    }
+
+    /// Every rank answers the step that is its next.
+    pub fn answer_all(&mut self) {
+        (0..self.size()).for_each(|rank| self.answer(rank));
+    }
+
+    /// Nothing more comes from a rank's connection.
+    pub fn close(&mut self, rank: u32) {
+        self.tell(Event::Rank(RankEvent::Broken(
+            Rank(rank),
+            FrameError::Closed,
+        )));
+    }
+
+    /// A rank's process ends.
+    pub fn end(&mut self, rank: u32, end: End) {
+        self.tell(Event::Rank(RankEvent::Ended(Rank(rank), end)));
+    }
+
+    /// A rank is killed by a signal, and so its connection breaks.
+    pub fn die(&mut self, rank: u32, signal: i32) {
+        self.close(rank);
+        self.end(rank, End::Signalled(signal));
+    }
+
+    /// A rank says goodbye, after so many steps.
+    pub fn bye(&mut self, rank: u32, steps: u32) {
+        let token = token(rank);
+        self.header(rank, FromRank::Bye { steps, token });
+        self.close(rank);
+    }
+
+    /// Every rank tears down, says goodbye and exits, and has left nothing behind.
+    pub fn shut_down(&mut self) {
+        if !self.inbox[0].is_empty() {
+            self.answer_all();
+        }
+        let steps = self.state.steps;
+        for rank in 0..self.size() {
+            self.bye(rank, steps);
+            self.end(rank, exit(0));
+        }
+        self.tell(Event::Swept(0));
+    }
+
+    /// Every process that still runs ends as a killed one does; what came of the world.
+    pub fn reaped(mut self) -> WorldResult {
+        for rank in 0..self.size() {
+            if self.result.is_none() {
+                self.end(rank, End::Signalled(9));
+            }
+        }
+        self.result.expect("it has ended")
+    }
+
+    /// Names of the calls of each step that a rank has not answered.
+    pub fn calls(&self, rank: u32) -> Vec<String> {
+        let steps = self.inbox[rank as usize].iter();
+        steps
+            .map(|(step, _)| {
+                let names: Vec<&str> = step.calls.iter().map(Call::name).collect();
+                names.join(" ")
+            })
+            .collect()
+    }
+}
+
+/// Outcomes of the checks that have a finding, by their place.
+pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
+    let checks = result.checks.iter();
+    checks
+        .map(|(index, finding)| (*index, finding.outcome))
+        .collect()
+}
+
+/// An exit with that code that left nothing behind.
+pub const fn exit(code: i32) -> End {
+    End::Exited {
+        code,
+        left_behind: 0,
+    }
+}
+
+fn returned(value: Value) -> CallResult {
+    CallResult {
+        status: CallStatus::Ok,
+        enter: 1,
+        leave: 2,
+        value,
+        error: None,
+    }
+}
+
+fn token(rank: u32) -> String {
+    format!("token{rank}")
+}
+
+/// What a call returns.
+fn value(call: &Call, rank: u32, size: u32) -> Value {
+    match call {
+        Call::InitProcessGroup { .. } => {
+            json!({"rank": rank, "world_size": size, "backend": "gloo"})
+        }
+        Call::Attempt { .. } => json!({"raised": null, "value": null}),
+        _ => Value::Null,
+    }
+}
