@@ -92,11 +92,11 @@ mod tests {
     use super::*;
     use allranks_suite::expectation::Expectations;
     use crate::run::world::event::Event;
-    use crate::run::world::testing::Simulation;
-    use crate::run::world::testing::expectations;
-    use crate::run::world::testing::ms;
-    use crate::run::world::testing::outcomes;
-    use crate::run::world::testing::planned;
+    use crate::run::world::fixture::expectations;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::outcomes;
+    use crate::run::world::fixture::planned;
+    use crate::run::world::simulation::Simulation;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
     const LATE: Duration = ms(600_000);
@@ -115,7 +115,10 @@ mod tests {
         assert!(lost.contains("no rank moved for 20.0 s"), "{lost}");
         let finding = &result.checks[&0];
         assert!(finding.diagnosis.is_some());
-        assert_eq!(finding.ranks[1].text, "in barrier of 0.barrier.late-0 for 20.0 s");
+        assert_eq!(
+            finding.ranks[1].text,
+            "in barrier of 0.barrier.late-0 for 20.0 s"
+        );
         assert_eq!(
             finding.ranks[0].text,
             "has answered 2 steps and not begun the next"

@@ -262,3 +262,72 @@ fn raised(call: &CallResult) -> Option<String> {
     }
     raised_in(&call.value)
 }
+
+#[cfg(test)]
+mod tests {
+    use allranks_model::diagnosis::Kind;
+    use allranks_suite::expectation::Expectations;
+    use allranks_model::outcome::Outcome;
+    use crate::run::world::evidence::MeetingHost;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::planned;
+    use crate::run::world::simulation::Simulation;
+
+    #[test]
+    fn the_host_is_asked_for_the_places_that_ranks_in_init_meet_at() {
+        let script = "  - script: {name: s, hang: {kind: missing-rank, culprit: last}, moves: [{sleep: {ms: 1}}, {init: {method: tcp}}]}\n";
+        let scenario = planned("{size: 3, starts: bare, deadline_s: 20}", script);
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        (0..3).for_each(|rank| world.enter(rank));
+        world.enter(0);
+        world.enter(1);
+        world.wake();
+        let query = &world.queries[0];
+        assert_eq!(query.ports, [0, 0], "rank 2 is not there yet");
+        let host = MeetingHost {
+            pid: 1000,
+            place: "127.0.0.1:0".to_owned(),
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+        };
+        assert_eq!(query.hosts, [host]);
+    }
+
+    #[test]
+    fn a_rank_that_is_stopped_for_a_while_counts_as_running() {
+        let script = "  - script: {name: s, hang: {kind: slow, culprit: last}, moves: [{pause: {ms: 2500}, on: last}, {barrier: {}}]}\n";
+        let scenario = planned("{size: 2, deadline_s: 20}", script);
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.enter(1);
+        while world.now < ms(2000) {
+            world.wake();
+            assert_eq!(world.queries[0].processes, [Some(1000), None]);
+            world.tell_host(&[1]);
+        }
+        assert!(!world.is_killed());
+        world.answer_all();
+        world.tell_host(&[]);
+        let finding = &world.state.result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
+        let told = finding.diagnosis.as_ref().unwrap();
+        assert_eq!(told.kind, Kind::Slow);
+    }
+
+    #[test]
+    fn the_places_of_ranks_in_a_teardown_are_told() {
+        let scenario = planned("{size: 3, deadline_s: 20}", "  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_all();
+        (0..3).for_each(|rank| world.enter(rank));
+        world.wake_until_killed(ms(60_000));
+        let end = world.reaped().end.unwrap();
+        let places = &end.diagnosis.as_ref().unwrap().places;
+        assert_eq!(places.len(), 3);
+        let text = "in destroy_process_group(world) for 20.0 s";
+        assert!(places.iter().all(|line| line.text == text), "{places:?}");
+    }
+}

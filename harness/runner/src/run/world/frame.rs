@@ -84,11 +84,11 @@ mod tests {
     use allranks_suite::expectation::Expectations;
     use allranks_model::outcome::Outcome;
     use allranks_protocol::FromRank;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::outcomes;
+    use crate::run::world::fixture::planned;
     use crate::run::world::phase::Phase;
-    use crate::run::world::testing::Simulation;
-    use crate::run::world::testing::ms;
-    use crate::run::world::testing::outcomes;
-    use crate::run::world::testing::planned;
+    use crate::run::world::simulation::Simulation;
 
     #[test]
     fn a_frame_that_breaks_the_protocol_is_the_crash_of_its_rank() {

@@ -69,6 +69,8 @@ mod conclusion;
 mod event;
 mod evidence;
 mod failure;
+#[cfg(test)]
+mod fixture;
 mod frame;
 mod hang_check;
 mod host;
@@ -81,9 +83,9 @@ mod runner;
 mod script_events;
 mod sending;
 mod shutdown;
-mod state;
 #[cfg(test)]
-mod testing;
+mod simulation;
+mod state;
 
 pub use plan::WorldPlan;
 pub use result::WorldResult;

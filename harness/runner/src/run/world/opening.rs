@@ -151,10 +151,10 @@ mod tests {
     use super::*;
     use allranks_suite::expectation::Expectations;
     use crate::run::world::event::Event;
-    use crate::run::world::testing::Simulation;
-    use crate::run::world::testing::ms;
-    use crate::run::world::testing::outcomes;
-    use crate::run::world::testing::planned;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::outcomes;
+    use crate::run::world::fixture::planned;
+    use crate::run::world::simulation::Simulation;
     use crate::world::Event as RankEvent;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";

@@ -182,11 +182,11 @@ mod tests {
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
     use crate::run::world::event::Event;
-    use crate::run::world::testing::Simulation;
-    use crate::run::world::testing::exit;
-    use crate::run::world::testing::ms;
-    use crate::run::world::testing::outcomes;
-    use crate::run::world::testing::planned;
+    use crate::run::world::fixture::exit;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::outcomes;
+    use crate::run::world::fixture::planned;
+    use crate::run::world::simulation::Simulation;
     use crate::world::End;
 
     /// A script in a world of two, and a barrier after it.
@@ -356,29 +356,6 @@ mod tests {
             assert_eq!(world.take_done(), done);
             let next = world.calls(0);
             assert_eq!(!next.is_empty(), afterwards == "go_on", "{next:?}");
-        }
-    }
-
-    #[test]
-    fn a_script_after_which_ranks_leave_is_judged_by_how_they_do() {
-        let (scenario, known) = (of_two("leave", "{sleep: {ms: 1}}"), Expectations::default());
-        for code in [0, 7] {
-            let mut world = Simulation::opened(&scenario, &known);
-            world.answer_all();
-            let steps = world.state.steps;
-            for rank in 0..2 {
-                world.bye(rank, steps);
-                world.end(rank, exit(code));
-            }
-            // What they left behind is not asked for.
-            assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
-            let result = world.result.unwrap();
-            let finding = &result.checks[&0];
-            match code {
-                0 => assert_eq!(finding.outcome, Outcome::Pass),
-                _ => assert_eq!(finding.summary, "rank 0: its process ended: exit 7"),
-            }
-            assert_eq!(result.end, None);
         }
     }
 

@@ -149,11 +149,11 @@ mod tests {
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
     use crate::run::world::event::Event;
-    use crate::run::world::testing::Simulation;
-    use crate::run::world::testing::exit;
-    use crate::run::world::testing::ms;
-    use crate::run::world::testing::outcomes;
-    use crate::run::world::testing::planned;
+    use crate::run::world::fixture::exit;
+    use crate::run::world::fixture::ms;
+    use crate::run::world::fixture::outcomes;
+    use crate::run::world::fixture::planned;
+    use crate::run::world::simulation::Simulation;
     use crate::world::End;
 
     fn barrier() -> Scenario {
@@ -333,5 +333,30 @@ mod tests {
         assert!(!world.is_killed());
         world.tell_host(&[]);
         assert!(world.is_killed());
+    }
+
+    #[test]
+    fn a_script_after_which_ranks_leave_is_judged_by_how_they_do() {
+        let script = "  - script: {name: s, afterwards: leave, moves: [{sleep: {ms: 1}}]}\n";
+        let scenario = planned("{size: 2, deadline_s: 20}", script);
+        let known = Expectations::default();
+        for code in [0, 7] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer_all();
+            let steps = world.state.steps;
+            for rank in 0..2 {
+                world.bye(rank, steps);
+                world.end(rank, exit(code));
+            }
+            // What they left behind is not asked for.
+            assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
+            let result = world.result.unwrap();
+            let finding = &result.checks[&0];
+            match code {
+                0 => assert_eq!(finding.outcome, Outcome::Pass),
+                _ => assert_eq!(finding.summary, "rank 0: its process ended: exit 7"),
+            }
+            assert_eq!(result.end, None);
+        }
     }
 }
