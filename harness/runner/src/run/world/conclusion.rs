@@ -24,7 +24,7 @@ impl WorldState<'_> {
     pub(super) fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
         match pending.script().and_then(Staged::hang) {
             Some(_) => {
-                self.ask_host(Wanted::Script(pending));
+                self.ask_host(Wanted::Script(Box::new(pending)));
                 Ok(())
             }
             None => self.conclude_with(pending, None),

@@ -40,5 +40,5 @@ pub enum Action {
     /// Kills what ranks left behind after they all ended.
     Sweep,
     /// Ends the world: nothing more comes out of the state machine.
-    Finish(WorldResult),
+    Finish(Box<WorldResult>),
 }

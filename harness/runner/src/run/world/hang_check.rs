@@ -71,7 +71,7 @@ impl WorldState<'_> {
     /// Asks the host for what is missing to a verdict.
     pub(super) fn ask_host(&mut self, wanted: Wanted) {
         let step = match &wanted {
-            Wanted::Script(pending) => Some(pending),
+            Wanted::Script(pending) => Some(&**pending),
             Wanted::HangCheck | Wanted::Deadline | Wanted::Failure(_) => self.pending.front(),
         };
         let sights = self.sights(step);

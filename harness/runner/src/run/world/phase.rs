@@ -101,7 +101,7 @@ pub enum Wanted {
     /// A script under way says which verdict must come, and the world has failed.
     Failure(WorldFailure),
     /// A script that every rank has answered says which verdict must come.
-    Script(Pending),
+    Script(Box<Pending>),
 }
 
 /// Why a world is left before it has done everything.

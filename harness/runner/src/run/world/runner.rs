@@ -59,7 +59,7 @@ impl<'a> WorldRunner<'a> {
                         Action::Sweep => events.push_back(Event::Swept(self.world.sweep())),
                         Action::Finish(result) => {
                             let _ = self.world.sweep();
-                            return result;
+                            return *result;
                         }
                     }
                 }

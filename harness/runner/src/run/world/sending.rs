@@ -67,7 +67,8 @@ impl WorldState<'_> {
 
     /// Takes the first step away, if every rank has answered it.
     pub(super) fn next_answered(&mut self) -> Option<Pending> {
-        self.pending.pop_front_if(|front| front.is_answered())
+        let is_answered = self.pending.front()?.is_answered();
+        is_answered.then(|| self.pending.pop_front())?
     }
 }
 

@@ -109,7 +109,7 @@ impl WorldState<'_> {
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Finished;
         let result = std::mem::take(&mut self.result);
-        self.act(Action::Finish(result));
+        self.act(Action::Finish(Box::new(result)));
     }
 }
 

@@ -125,7 +125,7 @@ impl<'a> Simulation<'a> {
                 Action::AskHost(query) => self.queries.push(query),
                 Action::AskMemory => self.done.push("memory".to_owned()),
                 Action::Sweep => self.done.push("sweep".to_owned()),
-                Action::Finish(result) => self.result = Some(result),
+                Action::Finish(result) => self.result = Some(*result),
             }
         }
     }

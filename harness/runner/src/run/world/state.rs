@@ -223,7 +223,7 @@ impl<'a> WorldState<'a> {
                 self.reap();
                 Ok(())
             }
-            Wanted::Script(pending) => self.conclude_with(pending, Some(told)),
+            Wanted::Script(pending) => self.conclude_with(*pending, Some(told)),
         }
     }
 
