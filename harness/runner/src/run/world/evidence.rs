@@ -1,7 +1,7 @@
 //! What is known of every rank in a step, and what the host must be asked for besides.
 //!
 //! The harness knows what every rank was asked to do and what it has entered. The rest is looked at from outside: whether
-//! a process is stopped, and who listens where the ranks mean to meet.
+//! a process is stopped, and what listens where the ranks mean to meet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
