@@ -74,7 +74,7 @@ def has_ended(pid: int, within: float = 0.0) -> bool:
 
 
 def state(pid: int) -> str:
-    """Returns the letter that ``/proc`` has for the state of a process, ``D`` where it waits and cannot be interrupted."""
+    """Returns the letter that ``/proc`` has for the state of a process: ``D`` is a wait that no signal interrupts."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
@@ -227,8 +227,8 @@ class Zygote:
         """Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running.
 
         Orphans come to this process because it is a subreaper. An orphan that belongs to another rank in the table is
-        left until that rank is reaped. One that does not end within `PATIENCE` is named on standard error and left alone
-        from then on.
+        left until that rank is reaped. One that does not end within `PATIENCE` is named on standard error and left
+        alone from then on.
 
         Args:
             of: the rank's process id; None kills the orphans of all ranks.

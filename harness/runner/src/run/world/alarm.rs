@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::phase::Phase;
 use super::state::WorldState;
-use allranks_model::outcome::Outcome;
 use crate::finding::error_text;
 use crate::run::pending::Purpose;
 use crate::run::story::RankStory;
+use allranks_model::outcome::Outcome;
 
 /// How long nothing may move while something is under way that is known to hang, or known to fail and has on some rank. If
 /// the hang is gone, it ends much sooner; if it merely takes longer than this, it is a known failure for one more run.
@@ -90,13 +90,13 @@ impl WorldState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::expectations;
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
+    use allranks_suite::expectation::Expectations;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
     const LATE: Duration = ms(600_000);

@@ -9,15 +9,15 @@ use super::phase::Phase;
 use super::phase::Wait;
 use super::sending::bare;
 use super::state::WorldState;
-use allranks_suite::case::Starts;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
-use allranks_oracle::Prepared;
-use allranks_oracle::RankStep;
-use allranks_suite::plan::Check;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe_after;
 use crate::run::setup::closing;
+use allranks_model::outcome::Outcome;
+use allranks_oracle::Prepared;
+use allranks_oracle::RankStep;
+use allranks_suite::case::Starts;
+use allranks_suite::plan::Check;
 
 /// Steps a rank may be ahead of the slowest.
 pub const AHEAD: usize = 16;
@@ -137,11 +137,11 @@ fn lacks_memory(check: &Check, available: Option<u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
+    use allranks_suite::expectation::Expectations;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
 

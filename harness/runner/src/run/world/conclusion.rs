@@ -4,17 +4,17 @@ use super::phase::Stop;
 use super::phase::Wanted;
 use super::shutdown::judge_closing;
 use super::state::WorldState;
-use allranks_suite::case::Starts;
-use allranks_model::diagnosis::Diagnosis;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
 use crate::finding::error_text;
-use allranks_oracle::RankReply;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe;
 use crate::script::Answer;
 use crate::script::Staged;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::outcome::Outcome;
+use allranks_oracle::RankReply;
+use allranks_suite::case::Starts;
 
 /// How a check ends a world although every rank answered: what follows could be poisoned.
 const POISONED: &str = "a check failed in a way that may poison the group";

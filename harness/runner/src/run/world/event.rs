@@ -3,9 +3,10 @@
 use super::evidence::HostFacts;
 use super::evidence::HostQuery;
 use super::result::WorldResult;
+use crate::world::Event as RankEvent;
+use crate::world::Remnant;
 use allranks_model::names::Rank;
 use allranks_protocol::ToRank;
-use crate::world::Event as RankEvent;
 
 /// Something that the state machine must know.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub enum Event {
     /// The answer to [`Action::AskMemory`]: bytes that programs can have; none if the host does not tell.
     Memory(Option<u64>),
     /// The answer to [`Action::Sweep`]: processes that ranks had left behind.
-    Swept(u32),
+    Swept(Vec<Remnant>),
 }
 
 /// Something to be done in the world.

@@ -8,24 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::state::WorldState;
-use allranks_diagnose::Ahead;
-use allranks_diagnose::Collective;
-use allranks_diagnose::Deed;
-use allranks_model::diagnosis::Diagnosis;
-use allranks_diagnose::Evidence;
-use allranks_diagnose::Process;
-use allranks_diagnose::Sight;
-use allranks_diagnose::What;
-use allranks_diagnose::diagnose;
-use allranks_host::Activity;
-use allranks_diagnose::Stranger;
-use allranks_model::names::Rank;
-use allranks_protocol::CallResult;
-use allranks_protocol::CallStatus;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
 use crate::script::raised_in;
+use allranks_diagnose::Ahead;
+use allranks_diagnose::Collective;
+use allranks_diagnose::Deed;
+use allranks_diagnose::Evidence;
+use allranks_diagnose::Process;
+use allranks_diagnose::Sight;
+use allranks_diagnose::Stranger;
+use allranks_diagnose::What;
+use allranks_diagnose::diagnose;
+use allranks_host::Activity;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::names::Rank;
+use allranks_protocol::CallResult;
+use allranks_protocol::CallStatus;
 
 /// What the host is asked about a world in which nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,13 +265,13 @@ fn raised(call: &CallResult) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use allranks_model::diagnosis::Kind;
-    use allranks_suite::expectation::Expectations;
-    use allranks_model::outcome::Outcome;
     use crate::run::world::evidence::MeetingHost;
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
+    use allranks_model::diagnosis::Kind;
+    use allranks_model::outcome::Outcome;
+    use allranks_suite::expectation::Expectations;
 
     #[test]
     fn the_host_is_asked_for_the_places_that_ranks_in_init_meet_at() {

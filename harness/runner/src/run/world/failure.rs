@@ -2,15 +2,15 @@
 
 use super::phase::Wanted;
 use super::state::WorldState;
-use allranks_model::diagnosis::Confidence;
-use allranks_model::diagnosis::Diagnosis;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
 use crate::finding::error_text;
-use allranks_model::names::Rank;
-use allranks_model::record::RankLine;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
+use allranks_model::diagnosis::Confidence;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::RankLine;
 
 /// Why a world fails.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::result::WorldResult;
-use allranks_suite::expectation::Expectations;
+use crate::world::End;
 use allranks_model::outcome::Outcome;
+use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::Scenario;
 use allranks_suite::plan::Selection;
 use allranks_suite::plan::Target;
 use allranks_suite::plan::plan;
-use crate::world::End;
 use allranks_yaml::Source;
 
 /// Everything but `all_gather` is declared.
@@ -56,8 +56,10 @@ pub fn planned(world: &str, steps: &str) -> Scenario {
     let file = folder.path().join("case.yaml");
     let text = format!("id: case\ntitle: t\ncovers: [COLL-001]\nworld: {world}\nsteps:\n{steps}");
     std::fs::write(&file, text).unwrap();
-    let library = allranks_suite::case::load(&[file]).unwrap_or_else(|found| panic!("{}", found[0]));
-    let platform = allranks_suite::platform::parse(Source::new("cpu.yaml", PLATFORM), Path::new("."));
+    let library =
+        allranks_suite::case::load(&[file]).unwrap_or_else(|found| panic!("{}", found[0]));
+    let platform =
+        allranks_suite::platform::parse(Source::new("cpu.yaml", PLATFORM), Path::new("."));
     let target = Target {
         platform: Arc::new(platform.unwrap_or_else(|found| panic!("{}", found[0]))),
         backend: "gloo".to_owned(),

@@ -1,16 +1,16 @@
 //! What a frame of a rank changes, and which frames break the protocol.
 
 use super::state::WorldState;
-use allranks_model::names::Rank;
-use allranks_oracle::RankReply;
-use allranks_model::capability::Declared;
-use allranks_protocol::CallResult;
-use allranks_protocol::CallStatus;
-use allranks_protocol::Frame;
-use allranks_protocol::FromRank;
 use crate::run::pending::Purpose;
 use crate::run::pending::check_form;
 use crate::script::Answer;
+use crate::world::Frame;
+use allranks_model::capability::Declared;
+use allranks_model::names::Rank;
+use allranks_oracle::RankReply;
+use allranks_protocol::CallResult;
+use allranks_protocol::CallStatus;
+use allranks_protocol::FromRank;
 
 impl WorldState<'_> {
     /// Takes a frame; the error says how it breaks the protocol.
@@ -81,14 +81,14 @@ impl WorldState<'_> {
 
 #[cfg(test)]
 mod tests {
-    use allranks_suite::expectation::Expectations;
-    use allranks_model::outcome::Outcome;
-    use allranks_protocol::FromRank;
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::phase::Phase;
     use crate::run::world::simulation::Simulation;
+    use allranks_model::outcome::Outcome;
+    use allranks_protocol::FromRank;
+    use allranks_suite::expectation::Expectations;
 
     #[test]
     fn a_frame_that_breaks_the_protocol_is_the_crash_of_its_rank() {

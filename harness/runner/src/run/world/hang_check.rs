@@ -6,14 +6,14 @@ use super::event::Action;
 use super::phase::Wait;
 use super::phase::Wanted;
 use super::state::WorldState;
+use crate::finding::Finding;
+use crate::run::pending::Purpose;
+use allranks_diagnose::list;
 use allranks_model::diagnosis::Confidence;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::diagnosis::Kind;
-use allranks_diagnose::list;
-use crate::finding::Finding;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Hang;
-use crate::run::pending::Purpose;
 
 /// How long nothing must move before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
@@ -139,14 +139,14 @@ impl WorldState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
-    use allranks_suite::plan::Scenario;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::End;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
 
@@ -365,7 +365,7 @@ mod tests {
         let scenario = planned(TWO, "  - barrier: {}\n");
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        world.tell(Event::Swept(3));
+        world.tell(Event::Swept(Vec::new()));
         world.tell(Event::Memory(Some(0)));
         world.tell(Event::Host(
             crate::run::world::evidence::HostFacts::default(),

@@ -6,11 +6,11 @@
 use super::evidence::HostFacts;
 use super::evidence::HostQuery;
 use super::evidence::MeetingHost;
+use crate::strangers::strangers;
 use allranks_host::activity;
 use allranks_host::is_asleep;
 use allranks_host::is_heard;
 use allranks_host::resolves;
-use crate::strangers::strangers;
 
 /// Names of this machine for itself.
 const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];

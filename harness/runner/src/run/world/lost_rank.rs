@@ -9,11 +9,11 @@ use super::phase::Stop;
 use super::phase::Wait;
 use super::state::WorldState;
 use crate::finding::error_text;
-use allranks_model::names::Rank;
-use allranks_model::capability::Declared;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::world::Event as RankEvent;
+use allranks_model::capability::Declared;
+use allranks_model::names::Rank;
 
 /// How long the end of a process may come after the end of its connection.
 pub const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -169,8 +169,6 @@ impl WorldState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
-    use allranks_model::outcome::Outcome;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::exit;
     use crate::run::world::fixture::ms;
@@ -178,6 +176,8 @@ mod tests {
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::End;
+    use allranks_model::outcome::Outcome;
+    use allranks_suite::expectation::Expectations;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
     const BARRIER: &str = "  - barrier: {}\n";

@@ -8,17 +8,17 @@ use super::sending::StepFrame;
 use super::sending::bare;
 use super::state::WorldState;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
 use crate::finding::error_text;
+use crate::run::pending::Purpose;
+use crate::run::setup::Beginning;
+use crate::run::setup::disagreement;
 use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::RankLine;
 use allranks_oracle::RankReply;
 use allranks_oracle::RankStep;
 use allranks_protocol::CallResult;
 use allranks_protocol::Step;
-use allranks_model::record::RankLine;
-use crate::run::pending::Purpose;
-use crate::run::setup::Beginning;
-use crate::run::setup::disagreement;
 
 /// From the host's entering `init_process_group` to its listening, a little more than it takes.
 pub const HOST_AHEAD: Duration = Duration::from_millis(5);
@@ -149,13 +149,13 @@ impl WorldState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::Event as RankEvent;
+    use allranks_suite::expectation::Expectations;
 
     const TWO: &str = "{size: 2, deadline_s: 20}";
     const BARRIER: &str = "  - barrier: {}\n";

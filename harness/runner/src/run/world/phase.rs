@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::failure::WorldFailure;
 use super::sending::StepFrame;
+use crate::run::pending::Pending;
 use allranks_diagnose::Sight;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
-use crate::run::pending::Pending;
 
 /// Where a world is; the module's documentation says what each phase waits for.
 #[derive(Debug)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use allranks_suite::expectation::Expectations;
-use allranks_model::outcome::Outcome;
-use allranks_model::names::WorldSize;
-use allranks_suite::plan::Scenario;
 use crate::run::recording::is_foretold;
 use crate::run::setup::Beginning;
 use crate::run::story::RankStory;
 use crate::script::Points;
+use allranks_model::names::WorldSize;
+use allranks_model::outcome::Outcome;
+use allranks_suite::expectation::Expectations;
+use allranks_suite::plan::Scenario;
 
 /// What one world is to do, and what the run says about it.
 pub struct WorldPlan<'a> {

@@ -12,19 +12,19 @@ use super::hang_check::HangChecks;
 use super::phase::Phase;
 use super::phase::Stop;
 use super::state::WorldState;
-use allranks_suite::case::Afterwards;
-use allranks_model::diagnosis::Kind;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
-use allranks_model::names::Rank;
-use allranks_suite::plan::Hang;
-use allranks_suite::plan::Script;
-use allranks_protocol::ToRank;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
 use crate::script::Cue;
 use crate::script::Staged;
 use crate::world::End;
+use allranks_model::diagnosis::Kind;
+use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_protocol::ToRank;
+use allranks_suite::case::Afterwards;
+use allranks_suite::plan::Hang;
+use allranks_suite::plan::Script;
 
 /// A stopped rank is told to go on again and again: the first time may come before it has stopped.
 pub const RESUME_AGAIN: Duration = Duration::from_millis(100);
@@ -179,8 +179,6 @@ impl WorldState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_suite::expectation::Expectations;
-    use allranks_suite::plan::Scenario;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::exit;
     use crate::run::world::fixture::ms;
@@ -188,6 +186,8 @@ mod tests {
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::End;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
 
     /// A script in a world of two, and a barrier after it.
     fn of_two(afterwards: &str, moves: &str) -> Scenario {

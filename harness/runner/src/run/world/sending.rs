@@ -2,13 +2,13 @@
 
 use super::event::Action;
 use super::state::WorldState;
+use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
 use allranks_model::names::Rank;
 use allranks_oracle::RankStep;
 use allranks_protocol::Call;
 use allranks_protocol::Step;
 use allranks_protocol::ToRank;
-use crate::run::pending::Pending;
-use crate::run::pending::Purpose;
 
 /// A step for one rank, and the bytes of its storages.
 pub type StepFrame = (Rank, Step, Vec<u8>);

@@ -7,12 +7,13 @@ use super::phase::Phase;
 use super::phase::Wait;
 use super::state::WorldState;
 use crate::finding::Finding;
-use allranks_model::outcome::Outcome;
 use crate::finding::error_text;
+use crate::world::Remnant;
 use allranks_model::names::Rank;
+use allranks_model::outcome::Outcome;
+use allranks_model::record::RankLine;
 use allranks_oracle::RankReply;
 use allranks_protocol::ToRank;
-use allranks_model::record::RankLine;
 
 /// How long killed processes may take to be reaped.
 pub const REAPING: Duration = Duration::from_secs(10);
@@ -71,13 +72,9 @@ impl WorldState<'_> {
     }
 
     /// The world has come to its own end.
-    pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, left_behind: u32) {
-        if left_behind > 0 {
-            wrong.push(RankLine {
-                rank: Rank(0),
-                text: format!("ranks left {left_behind} processes running"),
-            });
-        }
+    pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, processes: &[Remnant]) {
+        let ranks: Vec<Rank> = self.size().ranks().collect();
+        wrong.extend(left_behind(processes, &ranks));
         if let Some(finding) = bad_end(wrong) {
             self.result.end = Some(finding);
         }
@@ -113,6 +110,26 @@ impl WorldState<'_> {
     }
 }
 
+/// What is wrong with the ranks that left these processes. Where a token names none of them, every rank is told of it.
+fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
+    let line = |rank: &Rank| {
+        let is_own = |process: &&Remnant| process.rank == Some(*rank);
+        let count = processes.iter().filter(is_own).count();
+        (count > 0).then(|| RankLine {
+            rank: *rank,
+            text: format!("it left {count} processes running"),
+        })
+    };
+    let is_strange = |process: &&Remnant| process.rank.is_none_or(|rank| !ranks.contains(&rank));
+    let strange = processes.iter().filter(is_strange).count();
+    let lines = ranks.iter().filter_map(line);
+    let of_all = ranks.iter().filter(|_| strange > 0).map(|rank| RankLine {
+        rank: *rank,
+        text: format!("{strange} processes were left running whose token names no rank"),
+    });
+    lines.chain(of_all).collect()
+}
+
 /// The finding of ranks that did not end as they must, if there are any.
 fn bad_end(wrong: Vec<RankLine>) -> Option<Finding> {
     let first = wrong.first()?;
@@ -145,9 +162,9 @@ pub fn judge_closing(replies: &[RankReply]) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::getpid;
+
     use super::*;
-    use allranks_suite::expectation::Expectations;
-    use allranks_suite::plan::Scenario;
     use crate::run::world::event::Event;
     use crate::run::world::fixture::exit;
     use crate::run::world::fixture::ms;
@@ -155,6 +172,8 @@ mod tests {
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::End;
+    use allranks_suite::expectation::Expectations;
+    use allranks_suite::plan::Scenario;
 
     fn barrier() -> Scenario {
         planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n")
@@ -170,6 +189,26 @@ mod tests {
     }
 
     #[test]
+    fn the_rank_that_a_token_names_is_blamed() {
+        let of = |rank: Option<u32>| Remnant {
+            pid: getpid(),
+            rank: rank.map(Rank),
+        };
+        let blamed = |processes: &[Remnant]| -> Vec<(u32, String)> {
+            let lines = left_behind(processes, &[Rank(0), Rank(1), Rank(2)]);
+            lines
+                .into_iter()
+                .map(|line| (line.rank.0, line.text))
+                .collect()
+        };
+        assert_eq!(blamed(&[]), Vec::new());
+        let two = "it left 2 processes running".to_owned();
+        assert_eq!(blamed(&[of(Some(1)), of(Some(1))]), [(1, two)]);
+        let ranks: Vec<u32> = blamed(&[of(None)]).iter().map(|line| line.0).collect();
+        assert_eq!(ranks, [0, 1, 2]);
+    }
+
+    #[test]
     fn a_world_is_over_when_every_rank_has_said_bye_and_ended_and_nothing_is_left() {
         let (scenario, known) = (barrier(), Expectations::default());
         let mut world = finishing(&scenario, &known);
@@ -180,7 +219,7 @@ mod tests {
         world.bye(1, 4);
         assert_eq!(world.take_done(), ["sweep"]);
         assert!(world.result.is_none());
-        world.tell(Event::Swept(0));
+        world.tell(Event::Swept(Vec::new()));
         let result = world.result.unwrap();
         assert_eq!(result.end.unwrap().outcome, Outcome::Pass);
         assert!(result.ranks.iter().all(|rank| !rank.killed));
@@ -208,14 +247,18 @@ mod tests {
                 "rank 1: its process ended: signal 11 (SIGSEGV)",
             ),
             (4, left_behind, 0, "rank 1: it left 2 processes running"),
-            (4, exit(0), 3, "rank 0: ranks left 3 processes running"),
+            (4, exit(0), 3, "rank 1: it left 3 processes running"),
         ] {
             let mut world = finishing(&scenario, &known);
             world.bye(0, 4);
             world.end(0, exit(0));
             world.bye(1, steps);
             world.end(1, end);
-            world.tell(Event::Swept(swept));
+            let of_rank_1 = Remnant {
+                pid: getpid(),
+                rank: Some(Rank(1)),
+            };
+            world.tell(Event::Swept(vec![of_rank_1; swept]));
             let result = world.result.unwrap();
             assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
             let found = result.end.unwrap();
@@ -237,7 +280,7 @@ mod tests {
         world.header(1, allranks_protocol::FromRank::Bye { steps: 4, token });
         world.close(1);
         world.end(1, exit(0));
-        world.tell(Event::Swept(0));
+        world.tell(Event::Swept(Vec::new()));
         let found = world.result.unwrap().end.unwrap();
         assert_eq!(
             found.summary,

@@ -18,16 +18,18 @@ use super::phase::Phase;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::state::WorldState;
+use crate::run::setup::Beginning;
+use crate::run::setup::MeetingPoint;
+use crate::world::End;
+use crate::world::Event as RankEvent;
+use crate::world::Frame;
+use crate::world::FrameError;
 use allranks_host::Activity;
-use allranks_suite::expectation::Expectations;
 use allranks_model::names::Rank;
-use allranks_suite::plan::Scenario;
 use allranks_protocol::Call;
 use allranks_protocol::CallError;
 use allranks_protocol::CallResult;
 use allranks_protocol::CallStatus;
-use allranks_protocol::Frame;
-use allranks_protocol::FrameError;
 use allranks_protocol::FromRank;
 use allranks_protocol::Hello;
 use allranks_protocol::Step;
@@ -35,10 +37,8 @@ use allranks_protocol::StepResult;
 use allranks_protocol::Tensor;
 use allranks_protocol::ToRank;
 use allranks_protocol::VERSION;
-use crate::run::setup::Beginning;
-use crate::run::setup::MeetingPoint;
-use crate::world::End;
-use crate::world::Event as RankEvent;
+use allranks_suite::expectation::Expectations;
+use allranks_suite::plan::Scenario;
 
 /// A world of which the test is everything but the state machine.
 pub struct Simulation<'a> {
@@ -363,7 +363,7 @@ impl<'a> Simulation<'a> {
             self.bye(rank, steps);
             self.end(rank, exit(0));
         }
-        self.tell(Event::Swept(0));
+        self.tell(Event::Swept(Vec::new()));
     }
 
     /// Every process that still runs ends as a killed one does; what came of the world.

@@ -18,14 +18,14 @@ use super::phase::Wanted;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::script_events::ScriptEvents;
-use allranks_model::diagnosis::Diagnosis;
-use allranks_diagnose::Sight;
-use allranks_model::names::Rank;
-use allranks_model::names::WorldSize;
-use allranks_protocol::FromRank;
 use crate::run::pending::Pending;
 use crate::run::story::RankStory;
 use crate::world::Event as RankEvent;
+use allranks_diagnose::Sight;
+use allranks_model::diagnosis::Diagnosis;
+use allranks_model::names::Rank;
+use allranks_model::names::WorldSize;
+use allranks_protocol::FromRank;
 
 /// The state machine of one world.
 pub struct WorldState<'a> {
@@ -135,7 +135,7 @@ impl<'a> WorldState<'a> {
                 self.send_large_check(index, available);
             }
             (Event::Swept(left_behind), Some(Wait::Sweep(wrong))) => {
-                self.end_shutdown(wrong, left_behind);
+                self.end_shutdown(wrong, &left_behind);
             }
             (event, wait) => {
                 self.wait = wait;
