@@ -51,6 +51,8 @@ pub struct Suite {
     pub expectations: Arc<Expectations>,
     /// Where the cases come from, for people.
     pub origin: String,
+    /// Whether they are the copies in the binary, for want of a checkout in the current folder.
+    pub is_embedded: bool,
 }
 
 /// Why there is no suite.
@@ -71,7 +73,8 @@ impl Suite {
     /// # Errors
     /// Every problem in every file, or the reason why nothing could be unpacked.
     pub fn load(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
-        let (root, origin) = if in_checkout() {
+        let in_checkout = in_checkout();
+        let (root, origin) = if in_checkout {
             (PathBuf::new(), "this checkout's".to_owned())
         } else {
             let root = scratch.join("suite");
@@ -122,6 +125,7 @@ impl Suite {
                 platforms: platforms.into_iter().map(Arc::new).collect(),
                 expectations: Arc::new(expectations),
                 origin,
+                is_embedded: !in_checkout && request.cases.is_empty(),
             }),
             (cases, platforms, expectations, profiles) => {
                 let problems = [

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use super::args::ListArguments;
-use super::{Exit, Failure};
+use super::{Exit, Failure, planning};
 use crate::suite::Suite;
 use allranks_model::names::{CaseId, RequirementId};
 use allranks_suite::case::{Case, Level};
@@ -13,9 +13,14 @@ use allranks_suite::plan::{Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
 /// Lists.
-pub fn list(arguments: &ListArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+pub fn list(
+    arguments: &ListArguments,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.select.request(), scratch.path())?;
+    planning::write_origin(&suite, err)?;
     if arguments.requirements {
         requirements(&suite, out)?;
     } else {

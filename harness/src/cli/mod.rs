@@ -132,7 +132,7 @@ pub fn main(
     let result = match parsed.command {
         Command::Run(run) => running::run(&run, words, out, err),
         Command::Prove(arguments) => prove::prove(&arguments, out, err),
-        Command::List(arguments) => list::list(&arguments, out),
+        Command::List(arguments) => list::list(&arguments, out, err),
         Command::Plan(arguments) => planning::print(&arguments, out, err),
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),

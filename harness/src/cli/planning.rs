@@ -111,7 +111,8 @@ pub struct Absent {
 #[derive(Debug)]
 pub struct Asked {
     selection: Selection,
-    suite: Suite,
+    /// The files.
+    pub suite: Suite,
     wanted: Vec<Wanted>,
     /// Python, with a driver that needs it.
     pub python: Option<Interpreter>,
@@ -356,6 +357,18 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
     }
 }
 
+/// Says so where the suite is the one in the binary: somebody who means a checkout's must not take it for that.
+pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
+    if suite.is_embedded {
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(
+            err,
+            "note: no cases/ here: using the suite embedded in this binary (version {version})"
+        )?;
+    }
+    Ok(())
+}
+
 /// `allranks plan`.
 pub fn print(
     arguments: &PlanArguments,
@@ -363,7 +376,9 @@ pub fn print(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let planned = Asked::new(&arguments.select, scratch.path())?.planned(err);
+    let asked = Asked::new(&arguments.select, scratch.path())?;
+    write_origin(&asked.suite, err)?;
+    let planned = asked.planned(err);
     if planned.plan.scenarios.is_empty() {
         return Err(nothing(&planned));
     }

@@ -38,6 +38,7 @@ pub fn run(
 ) -> Result<Exit, Failure> {
     let folder = planning::make_out(arguments.out.as_deref())?;
     let asked = Asked::new(&arguments.select, &folder)?;
+    planning::write_origin(&asked.suite, err)?;
     let machine = environment::look(asked.python.clone(), arguments.select.import_patience());
     let planned = asked.planned(err);
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.

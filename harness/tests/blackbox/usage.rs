@@ -165,6 +165,10 @@ pub fn tests() -> Vec<Test> {
             "print::a_verdict_that_is_not_read",
             a_verdict_that_is_not_read,
         ),
+        plain(
+            "usage::an_embedded_suite_is_said",
+            an_embedded_suite_is_said,
+        ),
         with_torch("usage::a_binary_alone", a_binary_alone),
     ]
 }
@@ -328,6 +332,31 @@ fn a_verdict_that_is_not_read() {
     stage.assert_nothing_remains();
 }
 
+const EMBEDDED: &str = "note: no cases/ here: using the suite embedded in this binary (version ";
+
+/// Where there is no checkout, commands that read the suite say which one they have.
+fn an_embedded_suite_is_said() {
+    let stage = Stage::new("embedded");
+    let elsewhere = |arguments: &[&str]| {
+        let mut command = stage.command(arguments);
+        command.current_dir(stage.path(""));
+        stage.start(command).end()
+    };
+    for command in [&["list"][..], &["plan", "--driver", "command:true"]] {
+        let there = elsewhere(command);
+        there.assert_code(0).assert_says(EMBEDDED);
+        assert_eq!(
+            there.stderr.matches("note: ").count(),
+            1,
+            "{}",
+            there.stderr
+        );
+        let here = stage.run(command);
+        here.assert_code(0);
+        assert!(!here.stderr.contains("embedded"), "{}", here.stderr);
+    }
+}
+
 /// The binary as `cargo install` leaves it: in a folder with nothing else, it has its cases, platforms and driver.
 fn a_binary_alone() {
     let stage = Stage::new("alone");
@@ -335,7 +364,8 @@ fn a_binary_alone() {
     std::fs::create_dir(&folder).unwrap();
     let mut command = stage.command(&["run", "--profile", "smoke", "--world-size", "2"]);
     command.current_dir(&folder);
-    stage.start(command).end().assert_code(0);
+    let ran = stage.start(command).end();
+    ran.assert_code(0).assert_says(EMBEDDED);
     stage.assert_nothing_remains();
     let mut runs = std::fs::read_dir(folder.join("target/allranks")).unwrap();
     let run = runs.next().unwrap().unwrap().path();
