@@ -166,7 +166,8 @@ pub struct SelectArguments {
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
     /// `python`, `libtorch`, `command:PROGRAM ARGUMENT...` for any program that speaks the rank protocol, or `program`:
-    /// only the cases that run a program of their own. Default: `python`, and such cases too.
+    /// only the cases that run a program of their own. Default: `python`, and such cases too. `command:` runs on host
+    /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
     /// Only what this starts: `local`, the harness itself, or `torchrun`, which starts the ranks of `program:` cases only.

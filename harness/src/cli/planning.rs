@@ -128,9 +128,13 @@ impl Asked {
     /// Files are wrong, or the arguments ask for what does not exist.
     pub fn new(arguments: &SelectArguments, scratch: &Path) -> Result<Self, Failure> {
         let suite = Suite::load(&arguments.request(), scratch)?;
+        let wanted = wanted(arguments, &suite)?;
+        if let Some(DriverChoice::Command(_)) = &arguments.driver {
+            some_host(&wanted, &suite)?;
+        }
         Ok(Self {
             selection: selection(arguments, &suite)?,
-            wanted: wanted(arguments, &suite)?,
+            wanted,
             suite,
             python: interpreter(arguments),
             import_patience: arguments.import_patience(),
@@ -325,6 +329,28 @@ fn wanted(arguments: &SelectArguments, suite: &Suite) -> Result<Vec<Wanted>, Fai
     }
     Ok(wanted)
 }
+
+/// Refuses platforms with devices where no other is wanted and the driver is a command: only the drivers that come with
+/// allranks can count devices.
+fn some_host(wanted: &[Wanted], suite: &Suite) -> Result<(), Failure> {
+    let is_host = |platform: &Platform| platform.count.is_none();
+    if wanted.iter().any(|(platform, _)| is_host(platform)) {
+        return Ok(());
+    }
+    let names = |platforms: &mut dyn Iterator<Item = &Arc<Platform>>| -> String {
+        let names: Vec<&str> = platforms.map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    };
+    let devices = names(&mut wanted.iter().map(|(platform, _)| platform));
+    let hosts = names(&mut suite.platforms.iter().filter(|one| is_host(one)));
+    Err(Failure::Nothing(
+        format!(
+            "a driver `command:PROGRAM` runs on host platforms only, and these have devices of their own: {devices}"
+        ),
+        format!("name one of {hosts} with --platform, or use `--driver python`"),
+    ))
+}
+
 /// Where the libtorch driver is.
 ///
 /// # Errors

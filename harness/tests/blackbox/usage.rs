@@ -68,6 +68,13 @@ pub fn tests() -> Vec<Test> {
             "command:PROGRAM",
         ),
         refused(
+            "a_command_on_devices",
+            3,
+            &[CASE, "--driver", DRIVER, "--platform", "cuda"],
+            "runs on host platforms only, and these have devices of their own: cuda",
+            "hint: name one of cpu",
+        ),
+        refused(
             "no_such_case",
             2,
             &["cases/no_such.yaml"],
@@ -155,6 +162,9 @@ pub fn tests() -> Vec<Test> {
         }),
         plain("print::help", || {
             prints(&["--help"], &["Exit codes:", "Examples:"])
+        }),
+        plain("print::help_on_drivers", || {
+            prints(&["help", "run"], &["`command:` runs on host"])
         }),
         plain("print::version", || {
             prints(&["--version"], &[env!("CARGO_PKG_VERSION")])
