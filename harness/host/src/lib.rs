@@ -12,5 +12,5 @@ mod script;
 pub use command::ask;
 pub use family::{Member, members};
 pub use listener::{Listener, Voice, addresses, is_heard, listeners, resolves, voice};
-pub use process::{Activity, activity, describe, is_asleep, state};
+pub use process::{Activity, activity, describe, is_asleep, locking, state};
 pub use script::script;

@@ -111,6 +111,14 @@ impl<'a, W: Write> Console<'a, W> {
         self.show_progress(Instant::now())
     }
 
+    /// Tells what the run waits for, and what else is no record.
+    ///
+    /// # Errors
+    /// The stream could not be written to.
+    pub fn note(&mut self, text: &str) -> io::Result<()> {
+        self.aside(&one_line(text))
+    }
+
     /// Takes the bar away; the streams are free for the summary.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();

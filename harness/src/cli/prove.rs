@@ -100,6 +100,7 @@ pub fn prove(
         arguments: Vec::new(),
         requirements: BTreeMap::new(),
         absent: Vec::new(),
+        notices: None,
     };
     let session = {
         let _inside = runtime.enter();

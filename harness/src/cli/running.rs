@@ -1,6 +1,6 @@
 //! `allranks run`: prepares, runs, shows progress, writes results and reports, and decides the exit code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +73,7 @@ pub fn run(
         arguments: words,
         requirements: planned.sentences(),
         absent: planned.absences(),
+        notices: None,
         out: folder.clone(),
     };
     let (results, troubles) = play(planned, settings, arguments, err)?;
@@ -148,7 +149,7 @@ type Played = (Results, Vec<Trouble>);
 /// Runs the plan while showing and writing down what happens.
 fn play(
     planned: Planned,
-    settings: Settings,
+    mut settings: Settings,
     arguments: &RunArguments,
     err: &mut (impl Write + Send),
 ) -> Result<Played, Failure> {
@@ -181,6 +182,9 @@ fn play(
     let runtime = run::runtime()?;
     runtime.spawn(listen_for_signals(interrupt.clone()));
     let (sender, mut records) = mpsc::unbounded_channel();
+    let (notices, mut noticed) = mpsc::unbounded_channel();
+    settings.notices = Some(notices);
+    let mut told = BTreeSet::new();
     let running = runtime.spawn(run::run(
         Arc::clone(&plan),
         settings,
@@ -190,6 +194,12 @@ fn play(
     ));
     runtime.block_on(async {
         loop {
+            while let Ok(notice) = noticed.try_recv() {
+                // Once, though many worlds may wait for the same.
+                if told.insert(notice.clone()) {
+                    console.note(&notice)?;
+                }
+            }
             match tokio::time::timeout(TICK, records.recv()).await {
                 Err(_) => console.tick()?,
                 Ok(None) => return Ok::<(), io::Error>(()),

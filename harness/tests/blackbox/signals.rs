@@ -182,9 +182,25 @@ fn interrupt_waiting() {
         let results = std::fs::metadata(stage.path("out/results.jsonl"));
         results.is_ok_and(|file| file.len() > 0)
     });
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let said = "waiting for 2 of 2 taken devices; held by another allranks run: 1";
+    stage.wait("it says what it waits for", || {
+        running.texts()[1].contains(said)
+    });
     running.signal(Signal::INT);
-    running.end().assert_code(4);
+    let ran = running.end();
+    ran.assert_code(4);
+    assert_eq!(
+        ran.stderr.matches("waiting for").count(),
+        1,
+        "{}",
+        ran.stderr
+    );
+    // Where the kernel tells whose a lock is, so does the note.
+    let is_told = std::fs::read_to_string("/proc/locks")
+        .is_ok_and(|locks| locks.contains(&format!(" {} ", std::process::id())));
+    if is_told {
+        ran.assert_says(&format!("{said} (pid {})", std::process::id()));
+    }
     assert_interrupted(&stage);
 }
 

@@ -71,6 +71,8 @@ pub struct Settings {
     pub requirements: BTreeMap<RequirementId, String>,
     /// Platforms that are not here, for the record.
     pub absent: Vec<Absent>,
+    /// Where it is told what the run waits for, a line each; none: nowhere.
+    pub notices: Option<mpsc::UnboundedSender<String>>,
 }
 
 /// Flips to true when the run is to stop early: everything started is killed, everything else is not-run.
@@ -118,6 +120,14 @@ struct Shared {
 }
 
 impl Shared {
+    /// Tells what is waited for.
+    fn notify(&self, notice: String) {
+        if let Some(notices) = &self.settings.notices {
+            // What reads them may be gone; the run goes on.
+            let _ = notices.send(notice);
+        }
+    }
+
     /// What comes of it; none if the run is interrupted before that.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut interrupted = self.interrupt.clone();

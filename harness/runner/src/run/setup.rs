@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::{Shared, program};
 use crate::script::{Points, is_match, raised_in};
-use crate::world::{Device, DeviceLease, devices, lease_devices};
+use crate::world::{Device, DeviceLease, devices, held_devices, lease_devices};
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
@@ -51,6 +55,8 @@ impl MeetingPoint {
     }
 }
 
+/// After how long it is said that devices are waited for.
+const SOON: Duration = Duration::from_secs(1);
 /// Points besides the first that a world has whose scripts initialise.
 pub const SPARE: usize = 2;
 
@@ -86,7 +92,23 @@ pub async fn lease(
     };
     let kind = &scenario.platform.device_type;
     let worlds = shared.settings.worlds_per_device;
-    let leased = lease_devices(kind, &present, wanted(&present), worlds);
+    let wanted = wanted(&present);
+    let leased = async {
+        let mut leased = pin!(lease_devices(kind, &present, wanted, worlds));
+        if let Ok(leased) = timeout(SOON, &mut leased).await {
+            return leased;
+        }
+        let held = held_devices(kind, &present)?;
+        // Without one, it is another world of this run that has them.
+        if !held.is_empty() {
+            shared.notify(format!(
+                "waiting for {wanted} of {} {kind} devices; held by another allranks run: {}",
+                present.len(),
+                held.join(", ")
+            ));
+        }
+        leased.await
+    };
     shared.unless_interrupted(leased).await.transpose()
 }
 

@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::port::{lock_folder, try_lock, try_share};
+use super::port::{holders, lock_folder, try_lock, try_share};
 
 /// Devices nobody else has, or only so many, for as long as this lives.
 #[derive(Debug)]
@@ -85,8 +85,7 @@ pub async fn lease_devices(
             if lease.devices.contains(device) {
                 continue;
             }
-            let name = format!("device-{device_type}-{}", device.name.replace('/', "-"));
-            if let Some(locks) = take(&folder.join(name), place, worlds)? {
+            if let Some(locks) = take(&lock_of(&folder, device_type, device), place, worlds)? {
                 lease.devices.push(device.clone());
                 lease._locks.extend(locks);
             }
@@ -98,6 +97,39 @@ pub async fn lease_devices(
         drop(lease);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// The devices that other allranks processes have, or share, each with the processes that are known to: `0 (pid 4711)`. A
+/// device that only this process has is not among them.
+///
+/// # Errors
+/// Fails if the folder of locks cannot be written.
+pub fn held_devices(device_type: &str, present: &[Device]) -> io::Result<Vec<String>> {
+    let folder = lock_folder()?;
+    let mut held = Vec::new();
+    for device in present {
+        let path = lock_of(&folder, device_type, device);
+        if try_lock(&path)?.is_some() {
+            continue;
+        }
+        let holders = holders(&path)?;
+        let others: Vec<String> = holders
+            .iter()
+            .filter(|pid| **pid != std::process::id())
+            .map(|pid| format!("pid {pid}"))
+            .collect();
+        match others.is_empty() {
+            true if holders.is_empty() => held.push(device.name.clone()),
+            true => {}
+            false => held.push(format!("{} ({})", device.name, others.join(", "))),
+        }
+    }
+    Ok(held)
+}
+
+fn lock_of(folder: &Path, device_type: &str, device: &Device) -> PathBuf {
+    let name = device.name.replace('/', "-");
+    folder.join(format!("device-{device_type}-{name}"))
 }
 
 /// The locks of a place on a device, if it is free. Who shares with nobody locks the device itself, so that runs that share
@@ -178,6 +210,23 @@ mod tests {
         drop(shared);
         let alone = machine.lease(1, 1).await;
         assert!(alone.is_some() && machine.lease(1, 2).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_this_process_has_is_held_by_no_other() {
+        let machine = Machine::new("own", 2);
+        let lease = machine.lease(1, 1).await;
+        assert_eq!(indices(&lease), [0]);
+        let held = held_devices(&machine.kind, &machine.all).unwrap();
+        // Where the kernel does not tell whose a lock is, it may be anybody's.
+        let is_told = !holders(&lock_of(
+            &lock_folder().unwrap(),
+            &machine.kind,
+            &machine.all[0],
+        ))
+        .unwrap()
+        .is_empty();
+        assert_eq!(held.len(), usize::from(!is_told), "{held:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod witness;
 mod zygote;
 
 pub use commands::Commands;
-pub use devices::{Device, DeviceLease, devices, lease_devices};
+pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
 pub use driver::Driver;
 pub use end::End;
 pub(crate) use launcher::prepend_path;

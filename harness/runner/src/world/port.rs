@@ -4,9 +4,12 @@
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+
+use allranks_host as host;
 
 /// Below the ephemeral ranges of Linux (32768–60999) and macOS (49152–65535): backends' own listeners are up there.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -60,6 +63,12 @@ pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
 /// Takes the lock together with others who share it, if nobody has it for himself.
 pub fn try_share(path: &Path) -> io::Result<Option<File>> {
     flocked(path, FlockOperation::NonBlockingLockShared)
+}
+
+/// The processes that have a lock or share it, as far as the kernel tells.
+pub fn holders(path: &Path) -> io::Result<Vec<u32>> {
+    let inode = std::fs::metadata(path)?.ino();
+    Ok(host::locking(inode))
 }
 
 fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
