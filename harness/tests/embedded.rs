@@ -16,7 +16,9 @@ fn included(source: &str) -> Vec<String> {
 
 /// The paths in a build script: its string literals without a blank.
 fn watched(build: &str) -> BTreeSet<String> {
-    let code = build.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = build
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
     let code: Vec<&str> = code.collect();
     let code = code.join("\n");
     let literals = code.split('"').skip(1).step_by(2);
@@ -67,7 +69,10 @@ fn cargo_watches_the_folders_that_crates_carry() {
 
 #[test]
 fn a_folder_that_is_not_watched_is_found() {
-    let source = format!("static A: Dir = {}!(\"$CARGO_MANIFEST_DIR/embedded/a\");", "include_dir");
+    let source = format!(
+        "static A: Dir = {}!(\"$CARGO_MANIFEST_DIR/embedded/a\");",
+        "include_dir"
+    );
     assert_eq!(included(&source), ["embedded/a"]);
     let build = "//! \"no/path\"\nfn main() { for path in [\"embedded/b\"] { println!(\"rerun {path}\"); } }";
     assert_eq!(watched(build), BTreeSet::from(["embedded/b".to_owned()]));
