@@ -124,7 +124,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     Ok(match closed {
         Ok(()) => conclusion.exit_code(),
-        Err(_) => ExitCode::from(cli::Exit::Trouble as u8),
+        Err(_) => ExitCode::from(cli::Exit::RunIssue as u8),
     })
 }
 
@@ -291,7 +291,7 @@ fn failures(live: &Live, records: &[Record]) -> String {
     let mut text = String::new();
     for check in bad.iter().take(STORIES) {
         text.push_str(&format!("{}\n", check.id));
-        for line in report::story(&ledger.results.run, scenario, check) {
+        for line in report::details(&ledger.results.run, scenario, check) {
             text.push_str(&format!("  {:>8}  {}\n", line.label, line.text));
         }
     }

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::evidence::{Collective, Evidence, Sight, What, list};
-use super::ledger::{Change, List, Parting, parting};
+use super::call_sequence::{Change, Divergence, List, parting};
+use super::evidence::{Collective, EventKind, HangEvidence, RankState, list};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// What is wrong with the collectives of a group, in the first group with something wrong.
 #[must_use]
-pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut groups: BTreeMap<&str, &[Rank]> = BTreeMap::new();
     for one in evidence.ranks.iter().flat_map(calls) {
         groups.entry(&one.group).or_insert(&one.members);
@@ -29,7 +29,7 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     })
 }
 
-fn told(evidence: &Evidence, group: &str, parting: &Parting<Collective>) -> Diagnosis {
+fn told(evidence: &HangEvidence, group: &str, parting: &Divergence<Collective>) -> Diagnosis {
     let nth = evidence.forgotten.get(group).unwrap_or(&0) + parting.place + 1;
     let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
     let who = list(&culprits);
@@ -54,7 +54,7 @@ fn told(evidence: &Evidence, group: &str, parting: &Parting<Collective>) -> Diag
     }
     let (kind, summary) = match (&parting.common, skips) {
         (Some(common), true) => (
-            Kind::CollectiveSkipped,
+            HangKind::CollectiveSkipped,
             format!("rank {who} leaves out collective number {nth} of group {group}, {common}"),
         ),
         (common, _) => {
@@ -74,7 +74,7 @@ fn told(evidence: &Evidence, group: &str, parting: &Parting<Collective>) -> Diag
                 _ => "call".to_owned(),
             };
             (
-                Kind::CollectiveMismatch,
+                HangKind::CollectiveMismatch,
                 format!(
                     "rank {who} has another {what} than the rest in collective number {nth} of group {group}"
                 ),
@@ -120,15 +120,15 @@ fn with_nature(one: &Collective) -> String {
     }
 }
 
-fn collective(what: &What) -> Option<&Collective> {
+fn collective(what: &EventKind) -> Option<&Collective> {
     match what {
-        What::Collective(one) => Some(one),
+        EventKind::Collective(one) => Some(one),
         _ => None,
     }
 }
 
 /// The collectives that a rank has called or is known to call.
-fn calls(sight: &Sight) -> impl Iterator<Item = &Collective> {
+fn calls(sight: &RankState) -> impl Iterator<Item = &Collective> {
     let coming = sight.coming().unwrap_or_default();
     sight
         .entered()
@@ -137,7 +137,7 @@ fn calls(sight: &Sight) -> impl Iterator<Item = &Collective> {
 }
 
 /// Those of one group.
-fn called(sight: &Sight, group: &str) -> List<Collective> {
+fn called(sight: &RankState, group: &str) -> List<Collective> {
     List::of(sight, |what| {
         collective(what).filter(|one| one.group == group)
     })

@@ -10,7 +10,7 @@ use allranks_model::names::Rank;
 
 /// Somebody else who listens where a job wants to meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
+pub struct ForeignListener {
     /// The port.
     pub port: u16,
     /// `python (pid 4711)`; `a process of another user`.
@@ -21,13 +21,13 @@ pub struct Stranger {
 
 /// A job at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct HangEvidence {
     /// Every process of the job, in the launcher's order.
-    pub ranks: Vec<Sight>,
+    pub ranks: Vec<RankState>,
     /// Whether these are all the processes that the job has.
     pub is_whole: bool,
     /// Others who listen where the ranks want to meet.
-    pub strangers: Vec<Stranger>,
+    pub strangers: Vec<ForeignListener>,
     /// Places, `host:port`, at which nobody can be met, and why.
     pub deserted: Vec<(String, String)>,
     /// Groups of which `done` begins with a later collective than the first, alike on all ranks: how many came before.
@@ -38,24 +38,24 @@ pub struct Evidence {
 
 /// One rank, as far as it can be seen.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct RankState {
     /// The rank the launcher gave it.
     pub rank: Rank,
     /// Its process.
     pub process: Process,
     /// What it has done, in order.
-    pub done: Vec<Deed>,
+    pub done: Vec<TraceEvent>,
     /// What it is in now, and the time it has been.
-    pub doing: Option<(Deed, Duration)>,
+    pub doing: Option<(TraceEvent, Duration)>,
     /// What it is still going to do.
-    pub ahead: Ahead,
+    pub ahead: Remaining,
     /// What it raised or printed as an error, oldest first.
     pub errors: Vec<String>,
     /// What it has under way, by the backend's own records, oldest first.
     pub recorded: Vec<RecordedOp>,
 }
 
-impl Sight {
+impl RankState {
     /// A rank of which nothing is known.
     #[must_use]
     pub fn unknown(rank: Rank) -> Self {
@@ -64,7 +64,7 @@ impl Sight {
             process: Process::Unknown,
             done: Vec::new(),
             doing: None,
-            ahead: Ahead::Unknown,
+            ahead: Remaining::Unknown,
             errors: Vec::new(),
             recorded: Vec::new(),
         }
@@ -72,12 +72,12 @@ impl Sight {
 
     /// What it is in now.
     #[must_use]
-    pub fn now(&self) -> Option<&What> {
+    pub fn now(&self) -> Option<&EventKind> {
         self.doing.as_ref().map(|(deed, _)| &deed.what)
     }
 
     /// Everything it has entered, in order.
-    pub fn entered(&self) -> impl Iterator<Item = &Deed> {
+    pub fn entered(&self) -> impl Iterator<Item = &TraceEvent> {
         self.done
             .iter()
             .chain(self.doing.as_ref().map(|(deed, _)| deed))
@@ -85,7 +85,7 @@ impl Sight {
 
     /// Where it waits for others, or was when waiting failed.
     #[must_use]
-    pub fn stands(&self) -> Option<&What> {
+    pub fn stands(&self) -> Option<&EventKind> {
         let failed = || self.done.last().filter(|_| !self.errors.is_empty());
         match &self.doing {
             Some((deed, _)) => Some(&deed.what),
@@ -95,10 +95,10 @@ impl Sight {
 
     /// What it will enter, if that is known.
     #[must_use]
-    pub fn coming(&self) -> Option<&[Deed]> {
+    pub fn coming(&self) -> Option<&[TraceEvent]> {
         match &self.ahead {
-            Ahead::Known(deeds) => Some(deeds),
-            Ahead::Unknown => None,
+            Remaining::Known(deeds) => Some(deeds),
+            Remaining::Unknown => None,
         }
     }
 
@@ -126,8 +126,8 @@ impl Sight {
                 None => format!("after {last}"),
             },
             (Process::Running, None, None) => match self.ahead {
-                Ahead::Known(_) => "has begun nothing".to_owned(),
-                Ahead::Unknown => "runs; where is not known".to_owned(),
+                Remaining::Known(_) => "has begun nothing".to_owned(),
+                Remaining::Unknown => "runs; where is not known".to_owned(),
             },
             (Process::Unknown, None, None) => "nothing is known of it".to_owned(),
         }
@@ -149,27 +149,27 @@ pub enum Process {
 
 /// What a rank is going to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ahead {
+pub enum Remaining {
     /// This, and nothing else.
-    Known(Vec<Deed>),
+    Known(Vec<TraceEvent>),
     /// Who knows.
     Unknown,
 }
 
 /// Something a rank does, and where that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deed {
+pub struct TraceEvent {
     /// What.
-    pub what: What,
+    pub what: EventKind,
     /// `move 3`, `train.py:41`; empty if unknown.
     pub at: String,
 }
 
 /// What a rank does, as far as others are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// Joins the world.
-    Init(Meeting),
+    Init(Rendezvous),
     /// Makes a group; members.
     NewGroup(Vec<Rank>),
     /// Issues a collective.
@@ -188,7 +188,7 @@ pub enum What {
 
 /// How a rank wants to meet the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct Rendezvous {
     /// `env`, `tcp`, `file`, `store`.
     pub method: String,
     /// `127.0.0.1:29500`, or a file.
@@ -201,7 +201,7 @@ pub struct Meeting {
     pub world_size: u32,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Host and port, if the place has a port.
     #[must_use]
     pub fn address(&self) -> Option<(&str, u16)> {
@@ -236,7 +236,7 @@ pub struct Message {
     pub tag: u32,
 }
 
-impl std::fmt::Display for Deed {
+impl std::fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.what)?;
         match self.at.as_str() {
@@ -246,7 +246,7 @@ impl std::fmt::Display for Deed {
     }
 }
 
-impl std::fmt::Display for What {
+impl std::fmt::Display for EventKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Init(meeting) if meeting.place.is_empty() => f.write_str("init_process_group"),

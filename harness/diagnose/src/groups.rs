@@ -1,15 +1,15 @@
 //! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
 //! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
 
-use super::evidence::{Evidence, Sight, What, list};
-use super::ledger::{Change, List, parting};
+use super::call_sequence::{Change, List, parting};
+use super::evidence::{EventKind, HangEvidence, RankState, list};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// What is wrong with the order or the members of groups.
 #[must_use]
-pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let lists: Vec<List<Vec<Rank>>> = evidence.ranks.iter().map(made).collect();
     let parting = parting(&lists)?;
     let nth = parting.place + 1;
@@ -21,13 +21,13 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     let (_, _, how) = parting.others.first()?;
     let kind = match how {
         // What it seems to leave out may be what it makes next: all that is known is that it makes another one first.
-        Change::Skips if sights().any(is_making) => Kind::GroupOrder,
-        Change::Skips => Kind::GroupSkipped,
-        Change::Reorders => Kind::GroupOrder,
-        Change::Replaces => Kind::GroupMembersDiffer,
+        Change::Skips if sights().any(is_making) => HangKind::GroupOrder,
+        Change::Skips => HangKind::GroupSkipped,
+        Change::Reorders => HangKind::GroupOrder,
+        Change::Replaces => HangKind::GroupMembersDiffer,
     };
     let confidence = match kind {
-        Kind::GroupOrder => Confidence::Proved,
+        HangKind::GroupOrder => Confidence::Proved,
         _ if sights().any(is_between) => Confidence::Likely,
         _ => Confidence::Proved,
     };
@@ -44,7 +44,7 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     }
     for (rank, entry, how) in &parting.others {
         facts.push(format!("that of rank {rank} is {}", said(entry)));
-        if kind == Kind::GroupOrder && *how == Change::Skips {
+        if kind == HangKind::GroupOrder && *how == Change::Skips {
             facts.push(format!(
                 "rank {rank} has not made {}, and makes another group first: whether it makes it later or never is not known",
                 said(&parting.common)
@@ -53,11 +53,11 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
     }
     let who = list(&culprits);
     let summary = match kind {
-        Kind::GroupSkipped => format!(
+        HangKind::GroupSkipped => format!(
             "rank {who} does not make group number {nth}, {}, which every rank has to make, member or not",
             said(&parting.common)
         ),
-        Kind::GroupOrder => {
+        HangKind::GroupOrder => {
             format!(
                 "rank {who} makes its groups in another order than the others from number {nth} on"
             )
@@ -68,20 +68,20 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
 }
 
 /// Whether it is making a group, and may make more.
-fn is_making(sight: &Sight) -> bool {
-    sight.coming().is_none() && matches!(sight.now(), Some(What::NewGroup(_)))
+fn is_making(sight: &RankState) -> bool {
+    sight.coming().is_none() && matches!(sight.now(), Some(EventKind::NewGroup(_)))
 }
 
 /// Whether it is on its way, and may make more groups before it meets anybody.
-fn is_between(sight: &Sight) -> bool {
-    let is_free = sight.is_there() && matches!(sight.now(), None | Some(What::Own(_)));
+fn is_between(sight: &RankState) -> bool {
+    let is_free = sight.is_there() && matches!(sight.now(), None | Some(EventKind::Own(_)));
     sight.coming().is_none() && is_free
 }
 
 /// The groups a rank makes.
-fn made(sight: &Sight) -> List<Vec<Rank>> {
+fn made(sight: &RankState) -> List<Vec<Rank>> {
     List::of(sight, |what| match what {
-        What::NewGroup(members) => Some(members),
+        EventKind::NewGroup(members) => Some(members),
         _ => None,
     })
 }

@@ -1,29 +1,29 @@
 //! The verdict on a job that hangs: which rank, where, why, what to try.
 //!
-//! In: [`Evidence`], what is known of every rank at a moment, from whatever source. Out: a [`Diagnosis`]. Nothing here
+//! In: [`HangEvidence`], what is known of every rank at a moment, from whatever source. Out: a [`Diagnosis`]. Nothing here
 //! looks at a process, a socket or a clock. Rules are asked in order, causes before effects, and each is a function from
 //! evidence to a verdict or none; a rule that lacks its facts says nothing, and what nobody can prove is
-//! [`Kind::Unknown`]. A rank that waits is never the culprit.
+//! [`HangKind::Unknown`]. A rank that waits is never the culprit.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `evidence` | what is known |
 //! //! | `rendezvous` | ranks that do not meet |
-//! | `groups`, `collectives` | ranks that contradict each other, by `ledger` |
+//! | `groups`, `collectives` | ranks that contradict each other, by `call_sequence` |
 //! | `waiting` | who waits for whom |
 //! | `recorded` | what the backend's own records have under way |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
 //! //! | [`logs`] | evidence from what ranks have written |
 //!
-//! A new kind: a variant of [`Kind`], its lines in `advice`, and a rule that says it.
+//! A new kind: a variant of [`HangKind`], its lines in `advice`, and a rule that says it.
 
 mod advice;
+mod call_sequence;
 mod collectives;
 mod errors;
 mod evidence;
 mod groups;
-mod ledger;
 pub mod logs;
 mod recorded;
 mod rendezvous;
@@ -33,16 +33,17 @@ mod waiting;
 
 pub use errors::{Told, told};
 pub use evidence::{
-    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, Stranger, What, list,
+    Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, Remaining,
+    Rendezvous, TraceEvent, list,
 };
 
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
 /// The verdict on a job of which nothing has moved for a while.
 #[must_use]
-pub fn diagnose(evidence: &Evidence) -> Diagnosis {
+pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     let meeting = rendezvous::contradiction(evidence);
     let chain = waiting::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
@@ -65,18 +66,18 @@ pub fn diagnose(evidence: &Evidence) -> Diagnosis {
 
 /// What ranks contradict each other in, whether anything hangs or not.
 #[must_use]
-pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     groups::contradiction(evidence).or_else(|| collectives::contradiction(evidence))
 }
 
-fn unknown(evidence: &Evidence) -> Diagnosis {
+fn unknown(evidence: &HangEvidence) -> Diagnosis {
     let summary = format!(
         "nothing has moved for {:.1} s, and the evidence does not say why",
         evidence.still.as_secs_f64()
     );
     conclude(
         evidence,
-        Kind::Unknown,
+        HangKind::Unknown,
         Confidence::None,
         Vec::new(),
         summary,
@@ -85,16 +86,16 @@ fn unknown(evidence: &Evidence) -> Diagnosis {
 
 /// A verdict; every rank that is in a call with others and is not a culprit is a victim.
 fn conclude(
-    evidence: &Evidence,
-    kind: Kind,
+    evidence: &HangEvidence,
+    kind: HangKind,
     confidence: Confidence,
     culprits: Vec<Rank>,
     summary: String,
 ) -> Diagnosis {
-    let waits = |sight: &&Sight| {
+    let waits = |sight: &&RankState| {
         sight
             .now()
-            .is_some_and(|what| !matches!(what, What::Own(_)))
+            .is_some_and(|what| !matches!(what, EventKind::Own(_)))
     };
     let victims = evidence
         .ranks

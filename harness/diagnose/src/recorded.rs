@@ -6,16 +6,16 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::evidence::{Evidence, Sight, What, list};
-use super::ledger::majority;
+use super::call_sequence::majority;
+use super::evidence::{EventKind, HangEvidence, RankState, list};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 
 /// The verdict that the records allow.
 #[must_use]
-pub fn under_way(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn under_way(evidence: &HangEvidence) -> Option<Diagnosis> {
     let told = contradiction(evidence)
         .or_else(|| crossed_messages(evidence))
         .or_else(|| crossed_collectives(evidence))
@@ -36,7 +36,7 @@ pub fn under_way(evidence: &Evidence) -> Option<Diagnosis> {
 
 /// Every record, for people: who has the same is named together.
 #[must_use]
-pub fn lines(evidence: &Evidence) -> Vec<String> {
+pub fn lines(evidence: &HangEvidence) -> Vec<String> {
     let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
     for sight in &evidence.ranks {
         for op in &sight.recorded {
@@ -50,13 +50,13 @@ pub fn lines(evidence: &Evidence) -> Vec<String> {
 }
 
 struct Told {
-    kind: Kind,
+    kind: HangKind,
     culprits: Vec<Rank>,
     summary: String,
 }
 
 /// Ranks that have different collectives under way as the same number of a group.
-fn contradiction(evidence: &Evidence) -> Option<Told> {
+fn contradiction(evidence: &HangEvidence) -> Option<Told> {
     let mut by_number: BTreeMap<(&str, u64), BTreeMap<Rank, &str>> = BTreeMap::new();
     for sight in &evidence.ranks {
         for op in collectives(sight) {
@@ -75,7 +75,7 @@ fn contradiction(evidence: &Evidence) -> Option<Told> {
             names.join(" and ")
         );
         Some(Told {
-            kind: Kind::CollectiveMismatch,
+            kind: HangKind::CollectiveMismatch,
             culprits: odd_ones(&ops),
             summary,
         })
@@ -84,7 +84,7 @@ fn contradiction(evidence: &Evidence) -> Option<Told> {
 
 /// Two ranks that each have a message to or from the other under way, and only behind it what the other's is waiting for. A
 /// backend that carries out the messages of a pair in the order in which they are issued ends neither.
-fn crossed_messages(evidence: &Evidence) -> Option<Told> {
+fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
     let first: Vec<(Rank, Way<'_>, u64)> = evidence
         .ranks
         .iter()
@@ -113,7 +113,7 @@ fn crossed_messages(evidence: &Evidence) -> Option<Told> {
             "rank {rank} and rank {peer} both {does} each other first, and neither message ends before the other side's next one"
         );
         Some(Told {
-            kind: Kind::CyclicWait,
+            kind: HangKind::CyclicWait,
             culprits: vec![*rank, *peer],
             summary,
         })
@@ -121,7 +121,7 @@ fn crossed_messages(evidence: &Evidence) -> Option<Told> {
 }
 
 /// Ranks that have the same collectives of two groups under way, and issued them in different orders.
-fn crossed_collectives(evidence: &Evidence) -> Option<Told> {
+fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
     type Pair<'a> = [(&'a str, u64); 2];
     let mut orders: BTreeMap<Pair<'_>, BTreeMap<Rank, bool>> = BTreeMap::new();
     for sight in &evidence.ranks {
@@ -143,7 +143,7 @@ fn crossed_collectives(evidence: &Evidence) -> Option<Told> {
     orders.into_iter().find_map(|([one, other], ranks)| {
         let differ = ranks.values().any(|sorted| *sorted) && ranks.values().any(|sorted| !sorted);
         differ.then(|| Told {
-            kind: Kind::CyclicWait,
+            kind: HangKind::CyclicWait,
             culprits: odd_ones(&ranks),
             summary: format!(
                 "ranks issued collective number {} of group {} and number {} of group {} in different orders, and both are under way",
@@ -154,14 +154,14 @@ fn crossed_collectives(evidence: &Evidence) -> Option<Told> {
 }
 
 /// A rank that tears down while something of its own is under way.
-fn left_in_teardown(evidence: &Evidence) -> Option<Told> {
+fn left_in_teardown(evidence: &HangEvidence) -> Option<Told> {
     evidence.ranks.iter().find_map(|sight| {
         let op = sight.recorded.first()?;
-        let Some(What::Destroy(group)) = sight.now() else {
+        let Some(EventKind::Destroy(group)) = sight.now() else {
             return None;
         };
         Some(Told {
-            kind: Kind::TeardownStuck,
+            kind: HangKind::TeardownStuck,
             culprits: vec![sight.rank],
             summary: format!(
                 "rank {} tears down {group} while its {} number {} of group {} is under way",
@@ -214,13 +214,13 @@ fn as_message(op: &RecordedOp) -> Option<Way<'_>> {
     })
 }
 
-fn ways(sight: &Sight) -> impl Iterator<Item = (Way<'_>, u64)> {
+fn ways(sight: &RankState) -> impl Iterator<Item = (Way<'_>, u64)> {
     let of = |op| as_message(op).map(|way| (way, op.number));
     sight.recorded.iter().filter_map(of)
 }
 
 /// The first message under way with each peer of each group; none where a batch has several at once.
-fn firsts(sight: &Sight) -> Vec<(Way<'_>, u64)> {
+fn firsts(sight: &RankState) -> Vec<(Way<'_>, u64)> {
     let mut pairs: BTreeMap<(&str, u32), Vec<(Way<'_>, u64)>> = BTreeMap::new();
     for (way, number) in ways(sight) {
         let all = pairs.entry((way.group, way.peer)).or_default();
@@ -242,7 +242,7 @@ fn firsts(sight: &Sight) -> Vec<(Way<'_>, u64)> {
 
 /// What every member of a group must have under the same number: no message, which Gloo's records call `send`, `recv` and
 /// `recvAnySource` without saying whose it is, and no batch.
-fn collectives(sight: &Sight) -> impl Iterator<Item = &RecordedOp> {
+fn collectives(sight: &RankState) -> impl Iterator<Item = &RecordedOp> {
     let is_other = |op: &RecordedOp| {
         ["send", "recv", "coalesced"]
             .iter()
@@ -254,21 +254,24 @@ fn collectives(sight: &Sight) -> impl Iterator<Item = &RecordedOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Deed, Process, diagnose};
+    use crate::{Process, TraceEvent, diagnose};
     use std::time::Duration;
 
     /// A rank in a call that nobody can look into; each op as `op number of group`.
-    fn rank(number: u32, ops: &[(&str, u64, &str)]) -> Sight {
-        Sight {
+    fn rank(number: u32, ops: &[(&str, u64, &str)]) -> RankState {
+        RankState {
             process: Process::Running,
-            doing: Some((deed(What::Own("python".into())), Duration::from_secs(5))),
+            doing: Some((
+                deed(EventKind::Own("python".into())),
+                Duration::from_secs(5),
+            )),
             recorded: ops.iter().map(|op| record(*op)).collect(),
-            ..Sight::unknown(Rank(number))
+            ..RankState::unknown(Rank(number))
         }
     }
 
-    fn deed(what: What) -> Deed {
-        Deed {
+    fn deed(what: EventKind) -> TraceEvent {
+        TraceEvent {
             what,
             at: String::new(),
         }
@@ -284,10 +287,10 @@ mod tests {
         }
     }
 
-    fn told(ranks: Vec<Sight>) -> Option<(Kind, Vec<u32>)> {
-        let evidence = Evidence {
+    fn told(ranks: Vec<RankState>) -> Option<(HangKind, Vec<u32>)> {
+        let evidence = HangEvidence {
             ranks,
-            ..Evidence::default()
+            ..HangEvidence::default()
         };
         let told = under_way(&evidence)?;
         assert_eq!(told.confidence, Confidence::Likely);
@@ -302,7 +305,7 @@ mod tests {
                 .map(|(number, op)| rank(number, &[(op, 1, "0 default_pg")]))
                 .collect()
         };
-        let mismatch = |culprits: &[u32]| Some((Kind::CollectiveMismatch, culprits.to_vec()));
+        let mismatch = |culprits: &[u32]| Some((HangKind::CollectiveMismatch, culprits.to_vec()));
         assert_eq!(told(ranks(&["all_reduce", "broadcast"])), mismatch(&[0, 1]));
         assert_eq!(
             told(ranks(&["all_reduce", "all_reduce", "broadcast"])),
@@ -322,7 +325,7 @@ mod tests {
             1,
             &[("send 1->0", 4394, "1 side"), ("recv 1<-0", 4401, "1 side")],
         );
-        let circle = Some((Kind::CyclicWait, vec![0, 1]));
+        let circle = Some((HangKind::CyclicWait, vec![0, 1]));
         assert_eq!(told(vec![sends.clone(), also]), circle);
         assert_eq!(told(vec![sends.clone(), answers]), None);
         assert_eq!(told(vec![sends.clone(), elsewhere]), None);
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn two_groups_in_different_orders_are_a_circle() {
         let (one, two) = (("all_reduce", 18, "1 a"), ("all_reduce", 18, "2 b"));
-        let circle = |culprits: &[u32]| Some((Kind::CyclicWait, culprits.to_vec()));
+        let circle = |culprits: &[u32]| Some((HangKind::CyclicWait, culprits.to_vec()));
         let (there, back) = (
             |number| rank(number, &[one, two]),
             |number| rank(number, &[two, one]),
@@ -362,26 +365,29 @@ mod tests {
 
     #[test]
     fn who_tears_down_what_is_under_way_is_stuck() {
-        let leaving = Sight {
-            doing: Some((deed(What::Destroy("gone".into())), Duration::from_secs(5))),
+        let leaving = RankState {
+            doing: Some((
+                deed(EventKind::Destroy("gone".into())),
+                Duration::from_secs(5),
+            )),
             ..rank(0, &[("all_reduce", 2, "2 undefined")])
         };
         assert_eq!(
             told(vec![leaving, rank(1, &[])]),
-            Some((Kind::TeardownStuck, vec![0]))
+            Some((HangKind::TeardownStuck, vec![0]))
         );
     }
 
     #[test]
     fn what_is_proved_otherwise_goes_before_and_the_records_are_quoted() {
-        let gone = Sight {
+        let gone = RankState {
             process: Process::Ended("signal 9 (SIGKILL)".into()),
-            ..Sight::unknown(Rank(1))
+            ..RankState::unknown(Rank(1))
         };
         let recorded = rank(0, &[("all_reduce", 3, "0 default_pg")]);
-        let evidence = Evidence {
+        let evidence = HangEvidence {
             ranks: vec![recorded, gone],
-            ..Evidence::default()
+            ..HangEvidence::default()
         };
         let line =
             "flight recorder of rank 0: all_reduce number 3 of group 0 default_pg, is scheduled";

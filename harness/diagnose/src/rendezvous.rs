@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::call_sequence::majority;
 use super::errors::{Told, told};
-use super::evidence::{Deed, Evidence, Meeting, Process, Sight, What, list};
-use super::ledger::majority;
+use super::evidence::{EventKind, HangEvidence, Process, RankState, Rendezvous, TraceEvent, list};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// One rank on its way into the world, or in it.
-struct Comer<'a> {
-    sight: &'a Sight,
-    meeting: &'a Meeting,
+struct Participant<'a> {
+    sight: &'a RankState,
+    meeting: &'a Rendezvous,
     /// Whether it is still on the way.
     waits: bool,
 }
 
-impl Comer<'_> {
+impl Participant<'_> {
     /// Whether it says that it is another rank than the launcher made it.
     fn disobeys(&self) -> bool {
         self.meeting.rank != self.sight.rank.0
@@ -26,19 +26,19 @@ impl Comer<'_> {
 
 /// What is wrong with a meeting that does not come about.
 #[must_use]
-pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     if let Some(spoken) = spoken(evidence) {
         return Some(spoken);
     }
-    let comers: Vec<Comer<'_>> = evidence.ranks.iter().filter_map(comer).collect();
+    let comers: Vec<Participant<'_>> = evidence.ranks.iter().filter_map(comer).collect();
     let is_over = !comers
         .iter()
         .any(|comer| comer.waits || failed(comer.sight));
-    let worlds = |comer: &Comer<'_>| inits(comer.sight).count();
+    let worlds = |comer: &Participant<'_>| inits(comer.sight).count();
     let same_world = comers
         .windows(2)
         .all(|pair| worlds(&pair[0]) == worlds(&pair[1]));
-    let scene = Scene { evidence, comers };
+    let scene = Participants { evidence, comers };
     if is_over {
         // Some backends let everybody in; then worlds of different sizes live side by side.
         let somebody_waits = evidence.ranks.iter().any(is_held);
@@ -58,24 +58,24 @@ pub fn contradiction(evidence: &Evidence) -> Option<Diagnosis> {
 }
 
 /// Errors that name their cause.
-fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
-    let mut by_cause: Vec<(Kind, String, Vec<Rank>)> = Vec::new();
+fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let mut by_cause: Vec<(HangKind, String, Vec<Rank>)> = Vec::new();
     for sight in &evidence.ranks {
         for error in &sight.errors {
             let (kind, what) = match told(error) {
                 Told::EnvironmentMissing(name) => (
-                    Kind::EnvironmentMissing,
+                    HangKind::EnvironmentMissing,
                     format!("lacks the environment variable {name}"),
                 ),
                 Told::BackendMissing(name) => {
-                    (Kind::BackendMissing, format!("has no backend `{name}`"))
+                    (HangKind::BackendMissing, format!("has no backend `{name}`"))
                 }
                 Told::DeviceBinding(device) => (
-                    Kind::DeviceBinding,
+                    HangKind::DeviceBinding,
                     format!("uses a group that has no backend for device `{device}`"),
                 ),
                 Told::Unreachable(host) => (
-                    Kind::MasterUnreachable,
+                    HangKind::MasterUnreachable,
                     format!("cannot reach the host `{host}`"),
                 ),
                 Told::AddressInUse(_) | Told::Effect | Told::Cause => continue,
@@ -91,7 +91,7 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
         }
     }
     let (kind, what, mut ranks) = by_cause.into_iter().next()?;
-    if kind == Kind::DeviceBinding {
+    if kind == HangKind::DeviceBinding {
         ranks = with_fellows(evidence, ranks);
     }
     let summary = format!("rank {} {what}", list(&ranks));
@@ -112,12 +112,12 @@ fn spoken(evidence: &Evidence) -> Option<Diagnosis> {
 
 /// A group that has no backend for its device has none on any member. Whoever raises first closes its connections; the
 /// others may still be in there, and what they raise then is that these are closed.
-fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
-    let group = |sight: &Sight| match sight.stands() {
-        Some(What::NewGroup(members)) => Some(members.clone()),
+fn with_fellows(evidence: &HangEvidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
+    let group = |sight: &RankState| match sight.stands() {
+        Some(EventKind::NewGroup(members)) => Some(members.clone()),
         _ => None,
     };
-    let named = |sight: &&Sight| ranks.contains(&sight.rank);
+    let named = |sight: &&RankState| ranks.contains(&sight.rank);
     let groups: Vec<Vec<Rank>> = (evidence.ranks.iter().filter(named))
         .filter_map(group)
         .collect();
@@ -132,28 +132,28 @@ fn with_fellows(evidence: &Evidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
     ranks
 }
 
-fn is_init(what: &What) -> bool {
-    matches!(what, What::Init(_))
+fn is_init(what: &EventKind) -> bool {
+    matches!(what, EventKind::Init(_))
 }
 
-fn inits(sight: &Sight) -> impl Iterator<Item = &Deed> {
+fn inits(sight: &RankState) -> impl Iterator<Item = &TraceEvent> {
     sight.entered().filter(|deed| is_init(&deed.what))
 }
 
 /// Whether it is in something with others, or was when that failed.
-fn is_held(sight: &Sight) -> bool {
+fn is_held(sight: &RankState) -> bool {
     sight
         .stands()
-        .is_some_and(|what| !matches!(what, What::Own(_)))
+        .is_some_and(|what| !matches!(what, EventKind::Own(_)))
 }
 
-fn comer(sight: &Sight) -> Option<Comer<'_>> {
+fn comer(sight: &RankState) -> Option<Participant<'_>> {
     let waits = sight.now().is_some_and(is_init);
     let last = inits(sight).last()?;
-    let What::Init(meeting) = &last.what else {
+    let EventKind::Init(meeting) = &last.what else {
         return None;
     };
-    Some(Comer {
+    Some(Participant {
         sight,
         meeting,
         waits,
@@ -161,18 +161,18 @@ fn comer(sight: &Sight) -> Option<Comer<'_>> {
 }
 
 /// Whether a rank came back from its last `init_process_group` with an error.
-fn failed(sight: &Sight) -> bool {
+fn failed(sight: &RankState) -> bool {
     let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
     is_last && !sight.errors.is_empty()
 }
 
-struct Scene<'a> {
-    evidence: &'a Evidence,
-    comers: Vec<Comer<'a>>,
+struct Participants<'a> {
+    evidence: &'a HangEvidence,
+    comers: Vec<Participant<'a>>,
 }
 
-impl Scene<'_> {
-    fn verdict(&self, kind: Kind, culprits: Vec<Rank>, summary: String) -> Diagnosis {
+impl Participants<'_> {
+    fn verdict(&self, kind: HangKind, culprits: Vec<Rank>, summary: String) -> Diagnosis {
         conclude(self.evidence, kind, Confidence::Proved, culprits, summary).because(self.said())
     }
 
@@ -196,7 +196,7 @@ impl Scene<'_> {
     }
 
     /// Those who have another value than most, or than the launcher told them.
-    fn odd<T: PartialEq>(&self, value: impl Fn(&Meeting) -> T) -> Option<Vec<&Comer<'_>>> {
+    fn odd<T: PartialEq>(&self, value: impl Fn(&Rendezvous) -> T) -> Option<Vec<&Participant<'_>>> {
         let comers = self.comers.iter();
         let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
         let common = majority(values.iter());
@@ -237,11 +237,11 @@ impl Scene<'_> {
         let sizes = sizes.join(", ");
         let (kind, summary) = match alone {
             true => (
-                Kind::SplitWorld,
+                HangKind::SplitWorld,
                 format!("rank {who} has made a world of {sizes} without the others"),
             ),
             false => (
-                Kind::WorldSizeDisagreement,
+                HangKind::WorldSizeDisagreement,
                 format!("rank {who} believes in a world of {sizes}"),
             ),
         };
@@ -252,7 +252,7 @@ impl Scene<'_> {
     fn too_few_for_all(&self) -> Option<Diagnosis> {
         let size = self.comers.first()?.meeting.world_size;
         let agree = self.comers.iter().all(|one| one.meeting.world_size == size);
-        let has_no_place = |one: &&Comer<'_>| one.meeting.rank >= size && !one.disobeys();
+        let has_no_place = |one: &&Participant<'_>| one.meeting.rank >= size && !one.disobeys();
         let homeless: Vec<Rank> = (self.comers.iter().filter(has_no_place))
             .map(|comer| comer.sight.rank)
             .collect();
@@ -264,14 +264,14 @@ impl Scene<'_> {
             "all believe in a world of {size}, in which there is no rank {}",
             list(&homeless)
         );
-        Some(self.verdict(Kind::WorldSizeDisagreement, all, summary))
+        Some(self.verdict(HangKind::WorldSizeDisagreement, all, summary))
     }
 
     /// Where they meet.
     fn place(&self) -> Option<Diagnosis> {
         let mut odd = self.odd(|meeting| (meeting.method == "file", meeting.place.clone()))?;
         // What the launcher told a rank weighs more than votes: in a world of two there is no majority.
-        let disobeys = |comer: &&Comer<'_>| {
+        let disobeys = |comer: &&Participant<'_>| {
             let told = comer.meeting.told.as_ref();
             told.is_some_and(|told| *told != comer.meeting.place)
         };
@@ -301,8 +301,8 @@ impl Scene<'_> {
                 format!(", the others at {}", comer.meeting.place)
             });
         let (kind, what) = match one_host {
-            true => (Kind::PortMismatch, "port"),
-            false => (Kind::PlaceMismatch, "place"),
+            true => (HangKind::PortMismatch, "port"),
+            false => (HangKind::PlaceMismatch, "place"),
         };
         let summary = format!(
             "rank {who} uses another {what} than the rest: it meets at {}{elsewhere}",
@@ -326,10 +326,10 @@ impl Scene<'_> {
             Some(stranger) => {
                 let (kind, does) = match stranger.is_silent {
                     true => (
-                        Kind::SilentListener,
+                        HangKind::SilentListener,
                         "takes connections and is no store: whoever dials it waits for ever",
                     ),
-                    false => (Kind::PortInUse, "has it"),
+                    false => (HangKind::PortInUse, "has it"),
                 };
                 let summary = format!(
                     "rank {} cannot listen at port {port}: {} {does}",
@@ -339,7 +339,7 @@ impl Scene<'_> {
             }
             None if refused => {
                 let summary = format!("port {port} of rank {} is in use", host.sight.rank);
-                Some(self.verdict(Kind::PortInUse, culprits, summary))
+                Some(self.verdict(HangKind::PortInUse, culprits, summary))
             }
             None => None,
         }
@@ -352,7 +352,7 @@ impl Scene<'_> {
         let (_, why) = self.evidence.deserted.iter().find(|(at, _)| at == place)?;
         let all = self.comers.iter().map(|comer| comer.sight.rank).collect();
         let summary = format!("nobody can be met at {place}: {why}");
-        Some(self.verdict(Kind::MasterUnreachable, all, summary))
+        Some(self.verdict(HangKind::MasterUnreachable, all, summary))
     }
 
     /// Who says that he is a rank that the world does not have.
@@ -362,7 +362,7 @@ impl Scene<'_> {
         let (rank, says) = (one.sight.rank, one.meeting.rank);
         let size = one.meeting.world_size;
         let summary = format!("process {rank} says that it is rank {says} of a world of {size}");
-        Some(self.verdict(Kind::MissingRank, vec![rank], summary))
+        Some(self.verdict(HangKind::MissingRank, vec![rank], summary))
     }
 
     /// Who says that he is who.
@@ -370,7 +370,7 @@ impl Scene<'_> {
         if let Some(beyond) = self.beyond() {
             return Some(beyond);
         }
-        let mut claims: BTreeMap<u32, Vec<&Comer<'_>>> = BTreeMap::new();
+        let mut claims: BTreeMap<u32, Vec<&Participant<'_>>> = BTreeMap::new();
         for comer in &self.comers {
             claims.entry(comer.meeting.rank).or_default().push(comer);
         }
@@ -389,12 +389,12 @@ impl Scene<'_> {
             "processes {} all say that they are rank {claimed}",
             list(&everybody)
         );
-        Some(self.verdict(Kind::DuplicateRank, culprits, summary))
+        Some(self.verdict(HangKind::DuplicateRank, culprits, summary))
     }
 
     /// Who came, and failed by himself on the way.
     fn failure(&self) -> Option<Diagnosis> {
-        fn by_itself(sight: &Sight) -> Option<&String> {
+        fn by_itself(sight: &RankState) -> Option<&String> {
             let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
             error.filter(|_| failed(sight))
         }
@@ -407,7 +407,7 @@ impl Scene<'_> {
         let text = fallen.first().and_then(|comer| by_itself(comer.sight))?;
         let text = text.lines().next().unwrap_or_default();
         let summary = format!("rank {} failed in init: {text}", list(&culprits));
-        Some(self.verdict(Kind::PeerRaised, culprits, summary))
+        Some(self.verdict(HangKind::PeerRaised, culprits, summary))
     }
 
     /// Who does not come.
@@ -432,14 +432,20 @@ impl Scene<'_> {
                 Some(sight) => match (&sight.process, sight.coming()) {
                     (Process::Ended(how), _) => {
                         let summary = format!("rank {rank} is gone before it came: {how}");
-                        return Some(self.verdict(Kind::PeerDead, vec![sight.rank], summary));
+                        return Some(self.verdict(HangKind::PeerDead, vec![sight.rank], summary));
                     }
                     (Process::Stopped, _) => {
                         let summary = format!("rank {rank} is stopped before it came");
-                        return Some(self.verdict(Kind::PeerStopped, vec![sight.rank], summary));
+                        return Some(self.verdict(
+                            HangKind::PeerStopped,
+                            vec![sight.rank],
+                            summary,
+                        ));
                     }
                     (Process::Running | Process::Unknown, Some(coming)) => {
-                        let comes = coming.iter().any(|deed| matches!(deed.what, What::Init(_)));
+                        let comes = coming
+                            .iter()
+                            .any(|deed| matches!(deed.what, EventKind::Init(_)));
                         if !comes {
                             never.push(sight.rank);
                         }
@@ -457,13 +463,19 @@ impl Scene<'_> {
                 false => "has no process",
             };
             let summary = format!("rank {} of {size} {what}", list(&never));
-            return Some(self.verdict(Kind::MissingRank, never, summary));
+            return Some(self.verdict(HangKind::MissingRank, never, summary));
         }
         let late: Vec<Rank> = absent.into_iter().map(Rank).collect();
         (!late.is_empty()).then(|| {
             let summary = format!("rank {} has not come yet", list(&late));
-            conclude(self.evidence, Kind::Slow, Confidence::None, late, summary)
-                .because(self.said())
+            conclude(
+                self.evidence,
+                HangKind::Slow,
+                Confidence::None,
+                late,
+                summary,
+            )
+            .because(self.said())
         })
     }
 }

@@ -12,16 +12,16 @@ fn world(size: u32) -> Arc<[Rank]> {
     (0..size).map(Rank).collect()
 }
 
-fn deed(what: What) -> Deed {
-    Deed {
+fn deed(what: EventKind) -> TraceEvent {
+    TraceEvent {
         what,
         at: String::new(),
     }
 }
 
 /// `a` to `z` are collectives of the world, told apart by their names; `s` … by their own.
-fn collective(name: &str, size: u32) -> Deed {
-    deed(What::Collective(Collective {
+fn collective(name: &str, size: u32) -> TraceEvent {
+    deed(EventKind::Collective(Collective {
         group: WORLD.into(),
         members: world(size),
         name: name.into(),
@@ -29,31 +29,31 @@ fn collective(name: &str, size: u32) -> Deed {
     }))
 }
 
-fn rank(number: u32) -> Sight {
-    Sight {
+fn rank(number: u32) -> RankState {
+    RankState {
         process: Process::Running,
-        ..Sight::unknown(Rank(number))
+        ..RankState::unknown(Rank(number))
     }
 }
 
-fn job(ranks: Vec<Sight>) -> Evidence {
-    Evidence {
+fn job(ranks: Vec<RankState>) -> HangEvidence {
+    HangEvidence {
         ranks,
         is_whole: true,
         still: Duration::from_secs(1),
-        ..Evidence::default()
+        ..HangEvidence::default()
     }
 }
 
-fn inside(sight: Sight, deed: Deed) -> Sight {
-    Sight {
+fn inside(sight: RankState, deed: TraceEvent) -> RankState {
+    RankState {
         doing: Some((deed, Duration::from_secs(1))),
         ..sight
     }
 }
 
-fn meeting(rank: u32, size: u32, port: u16) -> Deed {
-    deed(What::Init(Meeting {
+fn meeting(rank: u32, size: u32, port: u16) -> TraceEvent {
+    deed(EventKind::Init(Rendezvous {
         method: "env".into(),
         place: format!("127.0.0.1:{port}"),
         told: None,
@@ -62,7 +62,7 @@ fn meeting(rank: u32, size: u32, port: u16) -> Deed {
     }))
 }
 
-fn told(evidence: &Evidence) -> (Kind, Vec<u32>) {
+fn told(evidence: &HangEvidence) -> (HangKind, Vec<u32>) {
     let diagnosis = diagnose(evidence);
     let culprits = diagnosis.culprits.iter().map(|rank| rank.0);
     (diagnosis.kind, culprits.collect())
@@ -70,18 +70,18 @@ fn told(evidence: &Evidence) -> (Kind, Vec<u32>) {
 
 #[test]
 fn a_rank_that_skips_is_told_from_those_who_wait() {
-    let mut ranks: Vec<Sight> = (0..3)
+    let mut ranks: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), collective("all_reduce", 3)))
         .collect();
-    ranks.push(Sight {
-        ahead: Ahead::Known(Vec::new()),
-        doing: Some((deed(What::Own("sleep".into())), Duration::from_secs(1))),
+    ranks.push(RankState {
+        ahead: Remaining::Known(Vec::new()),
+        doing: Some((deed(EventKind::Own("sleep".into())), Duration::from_secs(1))),
         ..rank(3)
     });
     for sight in &mut ranks {
         if let Some((
-            Deed {
-                what: What::Collective(one),
+            TraceEvent {
+                what: EventKind::Collective(one),
                 ..
             },
             _,
@@ -89,60 +89,63 @@ fn a_rank_that_skips_is_told_from_those_who_wait() {
         {
             one.members = world(4);
         }
-        sight.ahead = Ahead::Known(Vec::new());
+        sight.ahead = Remaining::Known(Vec::new());
     }
     let evidence = job(ranks.clone());
-    assert_eq!(told(&evidence), (Kind::CollectiveSkipped, vec![3]));
+    assert_eq!(told(&evidence), (HangKind::CollectiveSkipped, vec![3]));
     assert_eq!(diagnose(&evidence).victims, world(3).to_vec());
     // Who has it before him is late and nothing else.
-    ranks[3].ahead = Ahead::Known(vec![collective("all_reduce", 4)]);
-    assert_eq!(told(&job(ranks.clone())), (Kind::Slow, vec![3]));
+    ranks[3].ahead = Remaining::Known(vec![collective("all_reduce", 4)]);
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![3]));
     // Who is gone or stopped is that, whatever he meant to do.
     ranks[3].process = Process::Stopped;
-    assert_eq!(told(&job(ranks.clone())), (Kind::PeerStopped, vec![3]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerStopped, vec![3]));
     ranks[3].process = Process::Ended("signal 9 (SIGKILL)".into());
-    assert_eq!(told(&job(ranks.clone())), (Kind::PeerDead, vec![3]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerDead, vec![3]));
     // And of whom nothing is known, nothing is said.
-    ranks[3] = Sight::unknown(Rank(3));
-    assert_eq!(told(&job(ranks)), (Kind::Unknown, vec![]));
+    ranks[3] = RankState::unknown(Rank(3));
+    assert_eq!(told(&job(ranks)), (HangKind::Unknown, vec![]));
 }
 
 #[test]
 fn a_port_of_its_own_is_found_by_votes_or_by_what_the_launcher_told() {
-    let mut ranks: Vec<Sight> = (0..4)
+    let mut ranks: Vec<RankState> = (0..4)
         .map(|number| inside(rank(number), meeting(number, 4, 29500)))
         .collect();
-    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
     ranks[0] = inside(rank(0), meeting(0, 4, 29501));
-    assert_eq!(told(&job(ranks)), (Kind::PortMismatch, vec![0]));
+    assert_eq!(told(&job(ranks)), (HangKind::PortMismatch, vec![0]));
     let with_told = |number: u32, port: u16| {
         let mut deed = meeting(number, 2, port);
-        if let What::Init(one) = &mut deed.what {
+        if let EventKind::Init(one) = &mut deed.what {
             one.told = Some("127.0.0.1:29500".into());
         }
         inside(rank(number), deed)
     };
     let two = job(vec![with_told(0, 29501), with_told(1, 29500)]);
-    assert_eq!(told(&two), (Kind::PortMismatch, vec![0]));
+    assert_eq!(told(&two), (HangKind::PortMismatch, vec![0]));
 }
 
 #[test]
 fn worlds_of_the_wrong_size() {
-    let alone = Sight {
+    let alone = RankState {
         done: vec![meeting(0, 1, 29500)],
         ..rank(0)
     };
     let mut ranks = vec![alone];
     ranks.extend((1..4).map(|number| inside(rank(number), meeting(number, 4, 29500))));
-    assert_eq!(told(&job(ranks)), (Kind::SplitWorld, vec![0]));
+    assert_eq!(told(&job(ranks)), (HangKind::SplitWorld, vec![0]));
     let five = |number| inside(rank(number), meeting(number, 5, 29500));
     let ranks = (0..4).map(five).collect();
-    assert_eq!(told(&job(ranks)), (Kind::MissingRank, vec![4]));
+    assert_eq!(told(&job(ranks)), (HangKind::MissingRank, vec![4]));
     let sizes = [4, 4, 4, 5];
     let ranks = (0..4)
         .map(|number| inside(rank(number), meeting(number, sizes[number as usize], 29500)))
         .collect();
-    assert_eq!(told(&job(ranks)), (Kind::WorldSizeDisagreement, vec![3]));
+    assert_eq!(
+        told(&job(ranks)),
+        (HangKind::WorldSizeDisagreement, vec![3])
+    );
 }
 
 #[test]
@@ -151,20 +154,24 @@ fn who_claims_to_be_another() {
     let ranks = (0..3)
         .map(|number| inside(rank(number), meeting(claims[number as usize], 3, 29500)))
         .collect();
-    assert_eq!(told(&job(ranks)), (Kind::DuplicateRank, vec![2]));
+    assert_eq!(told(&job(ranks)), (HangKind::DuplicateRank, vec![2]));
 }
 
 #[test]
 fn groups_in_another_order() {
-    let group = |members: &[u32]| deed(What::NewGroup(members.iter().copied().map(Rank).collect()));
+    let group = |members: &[u32]| {
+        deed(EventKind::NewGroup(
+            members.iter().copied().map(Rank).collect(),
+        ))
+    };
     let (a, b) = (group(&[0, 1]), group(&[2, 3]));
-    let made = |number: u32, groups: &[&Deed]| Sight {
+    let made = |number: u32, groups: &[&TraceEvent]| RankState {
         done: groups.iter().map(|deed| (*deed).clone()).collect(),
-        ahead: Ahead::Known(Vec::new()),
+        ahead: Remaining::Known(Vec::new()),
         ..rank(number)
     };
-    let with = |odd: Sight| {
-        let mut ranks: Vec<Sight> = (0..4).map(|number| made(number, &[&a, &b])).collect();
+    let with = |odd: RankState| {
+        let mut ranks: Vec<RankState> = (0..4).map(|number| made(number, &[&a, &b])).collect();
         ranks[2] = odd;
         contradiction(&job(ranks)).map(|one| {
             (
@@ -174,82 +181,92 @@ fn groups_in_another_order() {
         })
     };
     assert_eq!(with(made(2, &[&a, &b])), None);
-    assert_eq!(with(made(2, &[&b, &a])), Some((Kind::GroupOrder, vec![2])));
-    assert_eq!(with(made(2, &[&b])), Some((Kind::GroupSkipped, vec![2])));
+    assert_eq!(
+        with(made(2, &[&b, &a])),
+        Some((HangKind::GroupOrder, vec![2]))
+    );
+    assert_eq!(
+        with(made(2, &[&b])),
+        Some((HangKind::GroupSkipped, vec![2]))
+    );
     assert_eq!(
         with(made(2, &[&group(&[0, 2]), &b])),
-        Some((Kind::GroupMembersDiffer, vec![2]))
+        Some((HangKind::GroupMembersDiffer, vec![2]))
     );
 }
 
 #[test]
 fn a_group_that_may_yet_be_made_is_not_skipped() {
-    let group = |members: &[u32]| deed(What::NewGroup(members.iter().copied().map(Rank).collect()));
+    let group = |members: &[u32]| {
+        deed(EventKind::NewGroup(
+            members.iter().copied().map(Rank).collect(),
+        ))
+    };
     let (a, b) = (group(&[0, 1]), group(&[2, 3]));
-    let with = |odd: Sight| {
-        let made = |number: u32| Sight {
+    let with = |odd: RankState| {
+        let made = |number: u32| RankState {
             done: vec![a.clone(), b.clone()],
             ..rank(number)
         };
-        let mut ranks: Vec<Sight> = (0..4).map(made).collect();
-        ranks[2] = Sight {
+        let mut ranks: Vec<RankState> = (0..4).map(made).collect();
+        ranks[2] = RankState {
             process: Process::Running,
             ..odd
         };
         contradiction(&job(ranks)).map(|one| (one.kind, one.confidence))
     };
-    let in_barrier = deed(What::Collective(Collective {
+    let in_barrier = deed(EventKind::Collective(Collective {
         group: "world".into(),
         members: world(4),
         name: "barrier".into(),
         nature: BTreeMap::new(),
     }));
-    let after = |done: &[&Deed]| Sight {
+    let after = |done: &[&TraceEvent]| RankState {
         done: done.iter().map(|deed| (*deed).clone()).collect(),
         ..rank(2)
     };
-    let within = |done: &[&Deed], deed: &Deed| Sight {
+    let within = |done: &[&TraceEvent], deed: &TraceEvent| RankState {
         doing: Some((deed.clone(), Duration::from_secs(1))),
         ..after(done)
     };
     // It has gone on, and waits for the others.
     assert_eq!(
         with(within(&[&b], &in_barrier)),
-        Some((Kind::GroupSkipped, Confidence::Proved))
+        Some((HangKind::GroupSkipped, Confidence::Proved))
     );
     // It has made the second one first, whatever comes.
     assert_eq!(
         with(within(&[], &b)),
-        Some((Kind::GroupOrder, Confidence::Proved))
+        Some((HangKind::GroupOrder, Confidence::Proved))
     );
     assert_eq!(
         with(after(&[&b])),
-        Some((Kind::GroupSkipped, Confidence::Likely))
+        Some((HangKind::GroupSkipped, Confidence::Likely))
     );
 }
 
 #[test]
 fn a_circle_is_found_and_who_made_it() {
     let on = |group: &str| {
-        deed(What::Collective(Collective {
+        deed(EventKind::Collective(Collective {
             group: group.into(),
             members: world(3),
             name: "all_reduce".into(),
             nature: [].into(),
         }))
     };
-    let first = |number: u32, one: &str, two: &str| Sight {
-        ahead: Ahead::Known(vec![on(two)]),
+    let first = |number: u32, one: &str, two: &str| RankState {
+        ahead: Remaining::Known(vec![on(two)]),
         ..inside(rank(number), on(one))
     };
     let ranks = vec![first(0, "a", "b"), first(1, "b", "a"), first(2, "a", "b")];
-    assert_eq!(told(&job(ranks)), (Kind::CyclicWait, vec![1]));
+    assert_eq!(told(&job(ranks)), (HangKind::CyclicWait, vec![1]));
 }
 
 #[test]
 fn a_message_without_its_other_side() {
     let message = |sends, peer| {
-        deed(What::Message(Message {
+        deed(EventKind::Message(Message {
             group: WORLD.into(),
             sends,
             peer: Some(Rank(peer)),
@@ -257,18 +274,21 @@ fn a_message_without_its_other_side() {
         }))
     };
     let mut ranks = vec![
-        Sight {
-            ahead: Ahead::Known(Vec::new()),
+        RankState {
+            ahead: Remaining::Known(Vec::new()),
             ..inside(rank(0), message(false, 1))
         },
-        Sight {
-            ahead: Ahead::Known(Vec::new()),
-            ..inside(rank(1), deed(What::Own("sleep".into())))
+        RankState {
+            ahead: Remaining::Known(Vec::new()),
+            ..inside(rank(1), deed(EventKind::Own("sleep".into())))
         },
     ];
-    assert_eq!(told(&job(ranks.clone())), (Kind::MessageUnmatched, vec![1]));
-    ranks[1].ahead = Ahead::Known(vec![message(true, 0)]);
-    assert_eq!(told(&job(ranks.clone())), (Kind::Slow, vec![1]));
+    assert_eq!(
+        told(&job(ranks.clone())),
+        (HangKind::MessageUnmatched, vec![1])
+    );
+    ranks[1].ahead = Remaining::Known(vec![message(true, 0)]);
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![1]));
     // What came although nobody sent it was meant for another call.
     ranks[0].done = ranks[0]
         .doing
@@ -276,29 +296,29 @@ fn a_message_without_its_other_side() {
         .map(|(deed, _)| deed)
         .into_iter()
         .collect();
-    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
-    ranks[1].ahead = Ahead::Known(Vec::new());
-    assert_eq!(told(&job(ranks)), (Kind::MessageUnmatched, vec![1]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
+    ranks[1].ahead = Remaining::Known(Vec::new());
+    assert_eq!(told(&job(ranks)), (HangKind::MessageUnmatched, vec![1]));
 }
 
 #[test]
 fn the_reason_is_what_a_rank_raised_and_not_what_the_others_did_of_it() {
-    let mut ranks: Vec<Sight> = (0..3)
+    let mut ranks: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), collective("barrier", 3)))
         .collect();
-    ranks[1] = Sight {
+    ranks[1] = RankState {
         errors: vec!["ValueError: bad batch".into()],
         ..rank(1)
     };
-    assert_eq!(told(&job(ranks.clone())), (Kind::PeerRaised, vec![1]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerRaised, vec![1]));
     ranks[1].errors =
         vec!["ValueError: environment variable MASTER_PORT expected, but not set".into()];
-    assert_eq!(told(&job(ranks)), (Kind::EnvironmentMissing, vec![1]));
+    assert_eq!(told(&job(ranks)), (HangKind::EnvironmentMissing, vec![1]));
 }
 
 #[test]
 fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
-    let failed = |error: &str| Sight {
+    let failed = |error: &str| RankState {
         done: vec![collective("barrier", 2)],
         errors: vec![error.to_owned()],
         ..rank(1)
@@ -306,7 +326,7 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
     let waits = || inside(rank(0), collective("barrier", 2));
     let cause = "DistBackendError: NCCL error in: NCCLUtils.cpp:94, invalid usage, NCCL version 2.28.9\nLast error:\nBootstrap : no socket interface found";
     let evidence = job(vec![waits(), failed(cause)]);
-    assert_eq!(told(&evidence), (Kind::PeerRaised, vec![1]));
+    assert_eq!(told(&evidence), (HangKind::PeerRaised, vec![1]));
     let places = diagnose(&evidence).places;
     assert!(
         places[1]
@@ -317,16 +337,16 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
     let effect = failed("RuntimeError: Connection closed by peer");
     assert_eq!(
         told(&job(vec![waits(), effect])),
-        (Kind::StuckInCall, vec![0])
+        (HangKind::StuckInCall, vec![0])
     );
     // What he raised was before, and he came through.
-    let through = Sight {
-        ahead: Ahead::Known(Vec::new()),
+    let through = RankState {
+        ahead: Remaining::Known(Vec::new()),
         ..failed(cause)
     };
     assert_eq!(
         told(&job(vec![waits(), through])),
-        (Kind::StuckInCall, vec![0])
+        (HangKind::StuckInCall, vec![0])
     );
 }
 
@@ -336,13 +356,13 @@ fn ten_thousand_ranks_are_no_matter() {
     let members = world(size);
     let ranks = (0..size)
         .map(|number| match number {
-            4711 => Sight {
+            4711 => RankState {
                 process: Process::Stopped,
                 ..rank(number)
             },
             _ => inside(
                 rank(number),
-                deed(What::Collective(Collective {
+                deed(EventKind::Collective(Collective {
                     group: WORLD.into(),
                     members: members.clone(),
                     name: "all_reduce".into(),
@@ -351,29 +371,29 @@ fn ten_thousand_ranks_are_no_matter() {
             ),
         })
         .collect();
-    assert_eq!(told(&job(ranks)), (Kind::PeerStopped, vec![4711]));
+    assert_eq!(told(&job(ranks)), (HangKind::PeerStopped, vec![4711]));
 }
 
 #[test]
 fn of_whom_nothing_is_known_only_his_end_can_be_told() {
-    let mut ranks: Vec<Sight> = (0..3).map(rank).collect();
-    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    let mut ranks: Vec<RankState> = (0..3).map(rank).collect();
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
     ranks[1].process = Process::Stopped;
     let diagnosis = diagnose(&job(ranks.clone()));
     assert_eq!(
         (diagnosis.kind, diagnosis.confidence),
-        (Kind::PeerStopped, Confidence::Likely)
+        (HangKind::PeerStopped, Confidence::Likely)
     );
     // Once it is known that nobody waits for it, nothing is said.
     for sight in &mut ranks {
-        sight.doing = Some((deed(What::Own("sleep".into())), Duration::from_secs(1)));
+        sight.doing = Some((deed(EventKind::Own("sleep".into())), Duration::from_secs(1)));
     }
-    assert_eq!(told(&job(ranks)), (Kind::Unknown, vec![]));
+    assert_eq!(told(&job(ranks)), (HangKind::Unknown, vec![]));
 }
 
 #[test]
 fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
-    let mut ranks: Vec<Sight> = (0..4)
+    let mut ranks: Vec<RankState> = (0..4)
         .map(|number| inside(rank(number), collective("all_reduce", 4)))
         .collect();
     ranks[3] = inside(rank(3), collective("broadcast", 4));
@@ -381,80 +401,83 @@ fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
     assert_eq!(diagnosis.confidence, Confidence::Proved);
     assert_eq!(
         told(&job(ranks.clone())),
-        (Kind::CollectiveMismatch, vec![3])
+        (HangKind::CollectiveMismatch, vec![3])
     );
     // What came before the first that is known counts.
     let mut evidence = job(ranks.clone());
     evidence.forgotten = [(WORLD.to_owned(), 41)].into();
     assert!(diagnose(&evidence).summary.contains("number 42"));
-    ranks[3] = inside(rank(3), deed(What::Own("sleep".into())));
-    assert_eq!(told(&job(ranks)), (Kind::Slow, vec![3]));
+    ranks[3] = inside(rank(3), deed(EventKind::Own("sleep".into())));
+    assert_eq!(told(&job(ranks)), (HangKind::Slow, vec![3]));
 }
 
 #[test]
 fn worlds_of_different_sizes_may_live_side_by_side() {
-    let through = |number: u32, size: u32| Sight {
+    let through = |number: u32, size: u32| RankState {
         done: vec![meeting(number, size, 29500)],
         ..rank(number)
     };
     let mut ranks = vec![through(0, 1), through(1, 3), through(2, 3)];
-    assert_eq!(told(&job(ranks.clone())), (Kind::Unknown, vec![]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
     for sight in &mut ranks[1..] {
         *sight = inside(sight.clone(), collective("all_reduce", 3));
     }
-    assert_eq!(told(&job(ranks.clone())), (Kind::SplitWorld, vec![0]));
+    assert_eq!(told(&job(ranks.clone())), (HangKind::SplitWorld, vec![0]));
     // Another world in its turn may be of another size.
     ranks[0].done.insert(0, meeting(0, 3, 29500));
-    assert_eq!(told(&job(ranks)).0, Kind::Unknown);
+    assert_eq!(told(&job(ranks)).0, HangKind::Unknown);
 }
 
 #[test]
 fn a_place_without_a_listener_is_nobodys_only_once_its_host_has_come() {
-    let mut ranks: Vec<Sight> = (0..3)
+    let mut ranks: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), meeting(number, 3, 1)))
         .collect();
     let deserted = vec![("127.0.0.1:1".to_owned(), "nobody listens".to_owned())];
-    let at = |ranks: &[Sight]| Evidence {
+    let at = |ranks: &[RankState]| HangEvidence {
         deserted: deserted.clone(),
         ..job(ranks.to_vec())
     };
-    assert_eq!(told(&at(&ranks)), (Kind::MasterUnreachable, vec![0, 1, 2]));
-    ranks[0] = Sight {
-        ahead: Ahead::Known(Vec::new()),
+    assert_eq!(
+        told(&at(&ranks)),
+        (HangKind::MasterUnreachable, vec![0, 1, 2])
+    );
+    ranks[0] = RankState {
+        ahead: Remaining::Known(Vec::new()),
         ..rank(0)
     };
-    assert_eq!(told(&at(&ranks)), (Kind::MissingRank, vec![0]));
+    assert_eq!(told(&at(&ranks)), (HangKind::MissingRank, vec![0]));
 }
 
 #[test]
 fn a_rank_without_a_place_in_the_world_is_named_also_where_everybody_is_let_in() {
-    let through = |number: u32, says: u32| Sight {
+    let through = |number: u32, says: u32| RankState {
         done: vec![meeting(says, 2, 29500)],
         ..rank(number)
     };
     let waits = inside(through(0, 0), collective("barrier", 2));
     let ranks = vec![waits.clone(), through(1, 9)];
-    assert_eq!(told(&job(ranks)), (Kind::MissingRank, vec![1]));
+    assert_eq!(told(&job(ranks)), (HangKind::MissingRank, vec![1]));
     let ranks = vec![waits, through(1, 1)];
-    assert_ne!(told(&job(ranks)).0, Kind::MissingRank);
+    assert_ne!(told(&job(ranks)).0, HangKind::MissingRank);
 }
 
 #[test]
 fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
-    let all_too_small: Vec<Sight> = (0..3)
+    let all_too_small: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), meeting(number, 2, 1)))
         .collect();
-    let verdict = (Kind::WorldSizeDisagreement, vec![0, 1, 2]);
+    let verdict = (HangKind::WorldSizeDisagreement, vec![0, 1, 2]);
     assert_eq!(told(&job(all_too_small)), verdict);
-    let one_beyond: Vec<Sight> = (0..3)
+    let one_beyond: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), meeting([0, 1, 9][number as usize], 3, 1)))
         .collect();
-    assert_eq!(told(&job(one_beyond)), (Kind::MissingRank, vec![2]));
+    assert_eq!(told(&job(one_beyond)), (HangKind::MissingRank, vec![2]));
 }
 
 #[test]
 fn who_fails_in_init_by_himself_is_told_from_those_who_lose_him() {
-    let failed = |number: u32, error: &str| Sight {
+    let failed = |number: u32, error: &str| RankState {
         done: vec![meeting(number, 2, 1)],
         errors: vec![error.to_owned()],
         ..rank(number)
@@ -463,49 +486,49 @@ fn who_fails_in_init_by_himself_is_told_from_those_who_lose_him() {
         failed(0, "RuntimeError: Connection closed by peer"),
         failed(1, "RuntimeError: Unable to find address for: eth9"),
     ];
-    assert_eq!(told(&job(ranks)), (Kind::PeerRaised, vec![1]));
+    assert_eq!(told(&job(ranks)), (HangKind::PeerRaised, vec![1]));
 }
 
 #[test]
 fn who_is_left_alone_in_teardown_is_stuck_there_and_who_is_early_is_not() {
-    let through = Sight {
-        ahead: Ahead::Known(Vec::new()),
+    let through = RankState {
+        ahead: Remaining::Known(Vec::new()),
         done: vec![collective("barrier", 2)],
         ..rank(0)
     };
     let leaving = || {
-        let sight = inside(rank(1), deed(What::Destroy(WORLD.into())));
-        Sight {
+        let sight = inside(rank(1), deed(EventKind::Destroy(WORLD.into())));
+        RankState {
             done: vec![collective("barrier", 2)],
             ..sight
         }
     };
     let evidence = job(vec![through.clone(), leaving()]);
-    assert_eq!(told(&evidence), (Kind::TeardownStuck, vec![1]));
+    assert_eq!(told(&evidence), (HangKind::TeardownStuck, vec![1]));
     assert_eq!(diagnose(&evidence).confidence, Confidence::Likely);
-    let busy = inside(through, deed(What::Own("sleep".into())));
-    assert_eq!(told(&job(vec![busy, leaving()])).0, Kind::Unknown);
+    let busy = inside(through, deed(EventKind::Own("sleep".into())));
+    assert_eq!(told(&job(vec![busy, leaving()])).0, HangKind::Unknown);
 }
 
 #[test]
 fn who_waits_in_teardown_for_a_rank_that_is_gone_is_no_culprit() {
-    let leaving = |number| inside(rank(number), deed(What::Destroy(WORLD.into())));
-    let with = |process: Process| Sight {
+    let leaving = |number| inside(rank(number), deed(EventKind::Destroy(WORLD.into())));
+    let with = |process: Process| RankState {
         process,
         done: vec![collective("all_reduce", 2)],
         ..rank(2)
     };
     let killed = || with(Process::Ended("signal 9 (SIGKILL)".into()));
     let evidence = job(vec![leaving(0), leaving(1), killed()]);
-    assert_eq!(told(&evidence), (Kind::PeerDead, vec![2]));
+    assert_eq!(told(&evidence), (HangKind::PeerDead, vec![2]));
     let evidence = job(vec![leaving(0), leaving(1), with(Process::Stopped)]);
-    assert_eq!(told(&evidence), (Kind::PeerStopped, vec![2]));
+    assert_eq!(told(&evidence), (HangKind::PeerStopped, vec![2]));
     let mut early = killed();
-    early.done.push(deed(What::Destroy(WORLD.into())));
-    early.ahead = Ahead::Known(Vec::new());
+    early.done.push(deed(EventKind::Destroy(WORLD.into())));
+    early.ahead = Remaining::Known(Vec::new());
     assert_eq!(
         told(&job(vec![leaving(0), leaving(1), early])).0,
-        Kind::TeardownStuck,
+        HangKind::TeardownStuck,
         "it has torn down and is through"
     );
 }
@@ -515,11 +538,11 @@ fn who_is_still_making_a_group_that_is_refused_to_its_fellows_is_bound_like_them
     let making = |number| {
         inside(
             rank(number),
-            deed(What::NewGroup(vec![Rank(1), Rank(2), Rank(3)])),
+            deed(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)])),
         )
     };
-    let refused = |number, error: &str| Sight {
-        done: vec![deed(What::NewGroup(vec![Rank(1), Rank(2), Rank(3)]))],
+    let refused = |number, error: &str| RankState {
+        done: vec![deed(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)]))],
         errors: vec![error.to_owned()],
         ..rank(number)
     };
@@ -532,5 +555,5 @@ fn who_is_still_making_a_group_that_is_refused_to_its_fellows_is_bound_like_them
         making(2),
         refused(3, "RuntimeError: Connection closed by peer"),
     ]);
-    assert_eq!(told(&evidence), (Kind::DeviceBinding, vec![1, 2, 3]));
+    assert_eq!(told(&evidence), (HangKind::DeviceBinding, vec![1, 2, 3]));
 }

@@ -5,16 +5,18 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::call_sequence::majority;
 use super::errors::{Told, told};
-use super::evidence::{Deed, Evidence, Message, Process, Sight, What, first_line, list};
-use super::ledger::majority;
+use super::evidence::{
+    EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, list,
+};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// What the ends of all chains of waiting ranks come to.
 #[must_use]
-pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     let waits = Waits::of(evidence);
     let (mut ends, mut seen) = (Ends::default(), HashSet::new());
     for sight in &evidence.ranks {
@@ -27,15 +29,16 @@ pub fn end_of_chain(evidence: &Evidence) -> Option<Diagnosis> {
 }
 
 /// Ranks that are tearing down when everybody else has nothing left to do.
-fn left_alone_in_teardown(evidence: &Evidence) -> Vec<Rank> {
-    let leaves = |sight: &&Sight| sight.is_there() && matches!(sight.now(), Some(What::Destroy(_)));
-    let is_through = |sight: &Sight| {
+fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
+    let leaves =
+        |sight: &&RankState| sight.is_there() && matches!(sight.now(), Some(EventKind::Destroy(_)));
+    let is_through = |sight: &RankState| {
         sight.doing.is_none() && sight.coming().is_some_and(<[_]>::is_empty) && !has_cause(sight)
     };
     let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
         .map(|sight| sight.rank)
         .collect();
-    let rest = |sight: &&Sight| !leaving.contains(&sight.rank);
+    let rest = |sight: &&RankState| !leaving.contains(&sight.rank);
     match evidence.ranks.iter().filter(rest).all(is_through) {
         true => leaving,
         false => Vec::new(),
@@ -44,12 +47,12 @@ fn left_alone_in_teardown(evidence: &Evidence) -> Vec<Rank> {
 
 /// Ranks that take a message that nobody sends, or the other way round.
 #[must_use]
-pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
+pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
     for sight in &evidence.ranks {
         let last_received = || messages(sight).filter(|message| !message.sends).last();
         let (message, nth) = match sight.now() {
-            Some(What::Message(message)) => (message, sides(sight, message).count()),
-            Some(What::AwaitMessage(message, nth)) => (message, *nth),
+            Some(EventKind::Message(message)) => (message, sides(sight, message).count()),
+            Some(EventKind::AwaitMessage(message, nth)) => (message, *nth),
             // Backends that know no tags deliver whatever there is.
             _ => match last_received() {
                 Some(message) => (message, sides(sight, message).count()),
@@ -95,7 +98,7 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
         return Some(
             conclude(
                 evidence,
-                Kind::MessageUnmatched,
+                HangKind::MessageUnmatched,
                 Confidence::Proved,
                 culprits,
                 summary,
@@ -108,9 +111,9 @@ pub fn unmatched(evidence: &Evidence) -> Option<Diagnosis> {
 
 /// Somebody is gone or stopped, and of the others nothing is known but that they do not move either.
 #[must_use]
-pub fn lost(evidence: &Evidence) -> Option<Diagnosis> {
-    let is_known = |sight: &Sight| sight.doing.is_some() || !sight.done.is_empty();
-    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(Sight::is_there) {
+pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let is_known = |sight: &RankState| sight.doing.is_some() || !sight.done.is_empty();
+    if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(RankState::is_there) {
         return None;
     }
     let mut ends = Ends::default();
@@ -138,7 +141,7 @@ struct Ends {
 
 impl Ends {
     /// The gravest of them: what is gone does not come back, what is busy may.
-    fn verdict(self, evidence: &Evidence) -> Option<Diagnosis> {
+    fn verdict(self, evidence: &HangEvidence) -> Option<Diagnosis> {
         let text = |rank: &Rank| {
             find(evidence, *rank).map_or_else(String::new, |sight| match &sight.process {
                 Process::Ended(how) => format!(": {how}"),
@@ -152,16 +155,21 @@ impl Ends {
         let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
         let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
             let what = format!("is gone{}", first(&self.dead));
-            (Kind::PeerDead, Confidence::Proved, &self.dead, what)
+            (HangKind::PeerDead, Confidence::Proved, &self.dead, what)
         } else if !self.stopped.is_empty() {
             let what = "is stopped (state T)".to_owned();
-            (Kind::PeerStopped, Confidence::Proved, &self.stopped, what)
+            (
+                HangKind::PeerStopped,
+                Confidence::Proved,
+                &self.stopped,
+                what,
+            )
         } else if !self.raised.is_empty() {
             let what = format!("raised an error{}", first(&self.raised));
-            (Kind::PeerRaised, Confidence::Proved, &self.raised, what)
+            (HangKind::PeerRaised, Confidence::Proved, &self.raised, what)
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
-            (Kind::CyclicWait, Confidence::Proved, &self.circle, what)
+            (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
         } else if !self.busy.is_empty() {
             let is_coming =
                 |rank: &Rank| find(evidence, *rank).is_some_and(|sight| sight.coming().is_some());
@@ -170,19 +178,29 @@ impl Ends {
                 false => "is busy with something of its own, and the others wait for it",
             };
             let what = what.to_owned();
-            (Kind::Slow, Confidence::None, &self.busy, what)
+            (HangKind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
             let what = "has not come out of tearing down".to_owned();
-            (Kind::TeardownStuck, Confidence::Likely, &self.leaving, what)
+            (
+                HangKind::TeardownStuck,
+                Confidence::Likely,
+                &self.leaving,
+                what,
+            )
         } else if !self.inside.is_empty() {
             let what = "has not come out of a collective that every member has entered and others have left".to_owned();
-            (Kind::StuckInCall, Confidence::Likely, &self.inside, what)
+            (
+                HangKind::StuckInCall,
+                Confidence::Likely,
+                &self.inside,
+                what,
+            )
         } else {
             return None;
         };
         let ranks = all(ranks);
         let blamed = match kind {
-            Kind::CyclicWait => against_the_order(evidence, &ranks),
+            HangKind::CyclicWait => against_the_order(evidence, &ranks),
             _ => ranks.clone(),
         };
         let summary = format!("rank {} {what}", list(&ranks));
@@ -191,7 +209,7 @@ impl Ends {
             .filter_map(|rank| find(evidence, *rank))
             .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
             .collect();
-        if kind == Kind::Slow {
+        if kind == HangKind::Slow {
             facts.extend(counts(evidence));
         }
         Some(conclude(evidence, kind, confidence, blamed, summary).because(facts))
@@ -199,11 +217,11 @@ impl Ends {
 }
 
 /// How many collectives of a group each member has called, for groups in which that differs.
-fn counts(evidence: &Evidence) -> Vec<String> {
+fn counts(evidence: &HangEvidence) -> Vec<String> {
     let mut groups: BTreeMap<&str, BTreeMap<Rank, usize>> = BTreeMap::new();
     for sight in &evidence.ranks {
         for deed in sight.entered() {
-            if let What::Collective(one) = &deed.what {
+            if let EventKind::Collective(one) = &deed.what {
                 let counts = groups
                     .entry(&one.group)
                     .or_insert_with(|| one.members.iter().map(|rank| (*rank, 0)).collect());
@@ -228,12 +246,12 @@ fn counts(evidence: &Evidence) -> Vec<String> {
 
 /// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
 /// all of them if no order is.
-fn against_the_order(evidence: &Evidence, circle: &[Rank]) -> Vec<Rank> {
-    let order = |sight: &Sight| -> Vec<String> {
+fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
+    let order = |sight: &RankState| -> Vec<String> {
         let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
         deeds
             .filter_map(|deed| match &deed.what {
-                What::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
+                EventKind::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
                 _ => None,
             })
             .collect()
@@ -272,8 +290,8 @@ fn has_same(one: &[String], other: &[String]) -> bool {
 
 /// Who waits for whom.
 struct Waits<'a> {
-    evidence: &'a Evidence,
-    by_rank: HashMap<Rank, &'a Sight>,
+    evidence: &'a HangEvidence,
+    by_rank: HashMap<Rank, &'a RankState>,
     /// Collectives that each rank has entered, by group.
     entered: HashMap<(Rank, &'a str), usize>,
     /// Whom a collective waits for, by group and number: who has not entered it, or has come out by an error of his own.
@@ -283,11 +301,11 @@ struct Waits<'a> {
 }
 
 impl<'a> Waits<'a> {
-    fn of(evidence: &'a Evidence) -> Self {
+    fn of(evidence: &'a HangEvidence) -> Self {
         let mut entered = HashMap::new();
         for sight in &evidence.ranks {
             for deed in sight.entered() {
-                if let What::Collective(one) = &deed.what {
+                if let EventKind::Collective(one) = &deed.what {
                     *entered.entry((sight.rank, one.group.as_str())).or_default() += 1;
                 }
             }
@@ -310,50 +328,52 @@ impl<'a> Waits<'a> {
     }
 
     /// The ranks that this one waits for; none if it waits for nobody.
-    fn for_whom(&self, sight: &'a Sight) -> Option<Vec<Rank>> {
+    fn for_whom(&self, sight: &'a RankState) -> Option<Vec<Rank>> {
         if !sight.is_there() || has_cause(sight) {
             return None;
         }
         match sight.stands()? {
-            What::Collective(one) => {
+            EventKind::Collective(one) => {
                 let number = self.entered(sight.rank, &one.group) - 1;
                 Some(self.missing(&one.members, &one.group, number))
             }
-            What::Await(group, number) => {
+            EventKind::Await(group, number) => {
                 let members = sight.entered().find_map(|deed| match &deed.what {
-                    What::Collective(one) if one.group == *group => Some(&one.members),
+                    EventKind::Collective(one) if one.group == *group => Some(&one.members),
                     _ => None,
                 })?;
                 Some(self.missing(members, group, *number))
             }
-            What::Message(message) => {
+            EventKind::Message(message) => {
                 self.for_message(sight, message, sides(sight, message).count())
             }
-            What::AwaitMessage(message, nth) => self.for_message(sight, message, *nth),
-            What::NewGroup(_) => {
+            EventKind::AwaitMessage(message, nth) => self.for_message(sight, message, *nth),
+            EventKind::NewGroup(_) => {
                 let nth = groups(sight);
                 let late = self.evidence.ranks.iter();
                 let late = late.filter(|other| groups(other) < nth);
                 Some(late.map(|other| other.rank).collect())
             }
-            What::Destroy(_) => Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty()),
-            What::Init(_) | What::Own(_) => None,
+            EventKind::Destroy(_) => {
+                Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
+            }
+            EventKind::Init(_) | EventKind::Own(_) => None,
         }
     }
 
     /// Ranks that ended, or were stopped, before they tore down: a backend that takes leave of its peers waits for them.
     fn gone_before_teardown(&self) -> Vec<Rank> {
-        let tore_down = |sight: &Sight| {
+        let tore_down = |sight: &RankState| {
             let mut deeds = sight.entered();
-            deeds.any(|deed| matches!(deed.what, What::Destroy(_)))
+            deeds.any(|deed| matches!(deed.what, EventKind::Destroy(_)))
         };
-        let gone = |sight: &&Sight| !sight.is_there() && !tore_down(sight);
+        let gone = |sight: &&RankState| !sight.is_there() && !tore_down(sight);
         let ranks = self.evidence.ranks.iter().filter(gone);
         ranks.map(|sight| sight.rank).collect()
     }
 
     /// Whom the nth message of its kind waits for.
-    fn for_message(&self, sight: &Sight, message: &Message, nth: usize) -> Option<Vec<Rank>> {
+    fn for_message(&self, sight: &RankState, message: &Message, nth: usize) -> Option<Vec<Rank>> {
         let peer = message.peer?;
         let other = self.by_rank.get(&peer)?;
         let theirs = messages(other)
@@ -383,7 +403,7 @@ impl<'a> Waits<'a> {
     /// Follows a chain to its ends. Each rank is looked at once: what was found from it stays found.
     fn follow(
         &self,
-        sight: &'a Sight,
+        sight: &'a RankState,
         way: &mut Vec<Rank>,
         seen: &mut HashSet<Rank>,
         ends: &mut Ends,
@@ -415,14 +435,14 @@ impl<'a> Waits<'a> {
         way.pop();
     }
 
-    fn others_have_left(&self, sight: &'a Sight) -> bool {
-        let Some(What::Collective(one)) = sight.now() else {
+    fn others_have_left(&self, sight: &'a RankState) -> bool {
+        let Some(EventKind::Collective(one)) = sight.now() else {
             return false;
         };
         let number = self.entered(sight.rank, &one.group);
         let find = || {
             self.evidence.ranks.iter().any(|other| {
-                let is_inside = matches!(other.now(), Some(What::Collective(theirs)) if theirs.group == one.group);
+                let is_inside = matches!(other.now(), Some(EventKind::Collective(theirs)) if theirs.group == one.group);
                 let left = self.entered(other.rank, &one.group) - usize::from(is_inside);
                 left >= number && one.members.contains(&other.rank)
             })
@@ -435,17 +455,17 @@ impl<'a> Waits<'a> {
 }
 
 impl Ends {
-    fn note(&mut self, sight: &Sight) {
+    fn note(&mut self, sight: &RankState) {
         match (&sight.process, sight.now()) {
             (Process::Ended(_), _) => self.dead.insert(sight.rank),
             (Process::Stopped, _) => self.stopped.insert(sight.rank),
             (Process::Running | Process::Unknown, None) if has_cause(sight) => {
                 self.raised.insert(sight.rank)
             }
-            (Process::Running | Process::Unknown, Some(What::Destroy(_))) => {
+            (Process::Running | Process::Unknown, Some(EventKind::Destroy(_))) => {
                 self.leaving.insert(sight.rank)
             }
-            (Process::Running | Process::Unknown, Some(What::Own(_))) => {
+            (Process::Running | Process::Unknown, Some(EventKind::Own(_))) => {
                 self.busy.insert(sight.rank)
             }
             (Process::Running | Process::Unknown, _) => false,
@@ -453,42 +473,43 @@ impl Ends {
     }
 }
 
-fn find(evidence: &Evidence, rank: Rank) -> Option<&Sight> {
+fn find(evidence: &HangEvidence, rank: Rank) -> Option<&RankState> {
     evidence.ranks.iter().find(|sight| sight.rank == rank)
 }
 
 /// Whether it raised something that is no effect of another rank's trouble.
-fn has_cause(sight: &Sight) -> bool {
+fn has_cause(sight: &RankState) -> bool {
     sight.errors.iter().any(|error| told(error) != Told::Effect)
 }
 
 /// Whether the last thing it did is a collective of this group, in which it raised something of its own.
-fn failed_in(sight: &Sight, group: &str) -> bool {
-    let is_there = |deed: &Deed| matches!(&deed.what, What::Collective(one) if one.group == group);
+fn failed_in(sight: &RankState, group: &str) -> bool {
+    let is_there =
+        |deed: &TraceEvent| matches!(&deed.what, EventKind::Collective(one) if one.group == group);
     let is_through = sight.doing.is_some() || sight.coming().is_some();
     !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
 }
 
-fn groups(sight: &Sight) -> usize {
+fn groups(sight: &RankState) -> usize {
     sight
         .entered()
-        .filter(|deed| matches!(deed.what, What::NewGroup(_)))
+        .filter(|deed| matches!(deed.what, EventKind::NewGroup(_)))
         .count()
 }
 
-fn as_message(what: &What) -> Option<&Message> {
+fn as_message(what: &EventKind) -> Option<&Message> {
     match what {
-        What::Message(message) => Some(message),
+        EventKind::Message(message) => Some(message),
         _ => None,
     }
 }
 
-fn messages(sight: &Sight) -> impl Iterator<Item = &Message> {
+fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
     sight.entered().filter_map(|deed| as_message(&deed.what))
 }
 
 /// A rank's messages of the same kind, to or from the same peer.
-fn sides<'a>(sight: &'a Sight, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
+fn sides<'a>(sight: &'a RankState, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
     messages(sight).filter(move |one| *one == like)
 }
 

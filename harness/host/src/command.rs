@@ -16,7 +16,10 @@ const MAX_OUTPUT: u64 = 1 << 20;
 ///
 /// # Errors
 /// It cannot be started, waited for or read.
-pub fn ask(mut command: Command, limit: Duration) -> io::Result<(String, Option<ExitStatus>)> {
+pub fn run_with_timeout(
+    mut command: Command,
+    limit: Duration,
+) -> io::Result<(String, Option<ExitStatus>)> {
     let mut output = tempfile::tempfile()?;
     let child = command
         .stdin(Stdio::null())
@@ -64,17 +67,18 @@ mod tests {
     #[test]
     fn both_streams_and_the_end() {
         let (text, end) =
-            ask(shell("echo a; echo b >&2; exit 3"), Duration::from_secs(60)).unwrap();
+            run_with_timeout(shell("echo a; echo b >&2; exit 3"), Duration::from_secs(60)).unwrap();
         assert_eq!(
             (text.as_str(), end.and_then(|end| end.code())),
             ("a\nb\n", Some(3))
         );
-        assert!(ask(Command::new("/no/such/program"), Duration::ZERO).is_err());
+        assert!(run_with_timeout(Command::new("/no/such/program"), Duration::ZERO).is_err());
     }
 
     #[test]
     fn what_does_not_end_is_ended() {
-        let (text, end) = ask(shell("echo begun; sleep 1000"), Duration::from_secs(1)).unwrap();
+        let (text, end) =
+            run_with_timeout(shell("echo begun; sleep 1000"), Duration::from_secs(1)).unwrap();
         assert_eq!((text.as_str(), end), ("begun\n", None));
     }
 }

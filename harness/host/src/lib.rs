@@ -4,13 +4,13 @@
 //! In: process ids and ports. Out: facts, or none. Nothing here knows ranks or worlds.
 
 mod command;
-mod family;
 mod listener;
 mod process;
 mod script;
+mod tagged_processes;
 
-pub use command::ask;
-pub use family::{Member, members};
-pub use listener::{Listener, Voice, addresses, is_heard, listeners, resolves, voice};
+pub use command::run_with_timeout;
+pub use listener::{Listener, StoreReply, addresses, is_heard, listeners, probe_store, resolves};
 pub use process::{Activity, activity, describe, is_asleep, locking, state};
 pub use script::script;
+pub use tagged_processes::{TaggedProcess, members};

@@ -123,7 +123,7 @@ const NONCE: u32 = 0x616C_6C72;
 
 /// How a listener answers a client of a TCPStore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum StoreReply {
     /// As a store does.
     Store,
     /// It takes the connection and says nothing.
@@ -134,7 +134,7 @@ pub enum Voice {
 
 /// How a listener answers a client of a TCPStore; none if nobody takes the connection.
 #[must_use]
-pub fn voice(address: SocketAddr) -> Option<Voice> {
+pub fn probe_store(address: SocketAddr) -> Option<StoreReply> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
@@ -143,15 +143,15 @@ pub fn voice(address: SocketAddr) -> Option<Voice> {
     hello.push(PING);
     hello.extend(NONCE.to_le_bytes());
     if stream.write_all(&hello).is_err() {
-        return Some(Voice::Other);
+        return Some(StoreReply::Other);
     }
     let mut answer = [0; 4];
     Some(match stream.read_exact(&mut answer) {
-        Ok(()) if u32::from_le_bytes(answer) == NONCE => Voice::Store,
+        Ok(()) if u32::from_le_bytes(answer) == NONCE => StoreReply::Store,
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Voice::Silent
+            StoreReply::Silent
         }
-        Ok(()) | Err(_) => Voice::Other,
+        Ok(()) | Err(_) => StoreReply::Other,
     })
 }
 
@@ -172,7 +172,7 @@ mod tests {
     fn who_listens_and_says_nothing_is_no_store() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        assert_eq!(voice(address), Some(Voice::Silent));
+        assert_eq!(probe_store(address), Some(StoreReply::Silent));
         if cfg!(target_os = "linux") {
             let known = Listener {
                 port: address.port(),
@@ -182,6 +182,6 @@ mod tests {
         }
         drop(socket);
         assert_eq!(listeners(&[address.port()]), Vec::new());
-        assert_eq!(voice(address), None);
+        assert_eq!(probe_store(address), None);
     }
 }

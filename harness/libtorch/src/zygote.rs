@@ -94,7 +94,7 @@ pub fn run() -> io::Result<Ending> {
 
 impl Zygote {
     /// Answers frames until the connection closes. Returns in the ranks it forks, with what they are to be.
-    fn serve(&mut self) -> io::Result<Order> {
+    fn serve(&mut self) -> io::Result<ForkOrder> {
         loop {
             let mut polled = vec![PollFd::new(&self.wire, PollFlags::IN)];
             polled.extend(
@@ -136,7 +136,7 @@ impl Zygote {
     }
 
     /// Forks one rank: nothing here, and in the rank what it is to be.
-    fn fork(&mut self, fork_order: Fork) -> io::Result<Option<Order>> {
+    fn fork(&mut self, fork_order: Fork) -> io::Result<Option<ForkOrder>> {
         let parent = getpid();
         let id = fork_order.id;
         let forked = fork().and_then(|pid| match pid {
@@ -152,7 +152,7 @@ impl Zygote {
             },
         });
         match forked {
-            Ok(None) => Ok(Some(Order {
+            Ok(None) => Ok(Some(ForkOrder {
                 fork: fork_order,
                 parent,
             })),
@@ -267,14 +267,14 @@ impl Zygote {
 }
 
 /// What a forked process is to be.
-struct Order {
+struct ForkOrder {
     fork: Fork,
     parent: Pid,
 }
 
 /// In the forked process: takes on session, output and environment of its own, then runs one rank.
-fn become_rank(order: Order) -> io::Result<Ending> {
-    let Order { fork, parent } = order;
+fn become_rank(order: ForkOrder) -> io::Result<Ending> {
+    let ForkOrder { fork, parent } = order;
     setsid()?;
     die_with_parent(parent);
     let append = |path| OpenOptions::new().create(true).append(true).open(path);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::{DType, Kind, ReduceOp};
+use crate::dtype::{DType, DTypeKind, ReduceOp};
 
 /// What kind of tensor it is to torch.
 #[derive(
@@ -272,15 +272,15 @@ impl Values {
             Some(ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum)
         );
         let narrow = matches!(dtype, DType::Float8E4m3fn | DType::Float8E5m2);
-        let whole = matches!(kind, Kind::Signed | Kind::Unsigned);
+        let whole = matches!(kind, DTypeKind::Signed | DTypeKind::Unsigned);
         match self {
             Self::Exact => None,
-            Self::Random if sums && matches!(kind, Kind::Float | Kind::Complex) => None,
-            Self::Random if reduce == Some(ReduceOp::Product) && kind == Kind::Float => None,
+            Self::Random if sums && matches!(kind, DTypeKind::Float | DTypeKind::Complex) => None,
+            Self::Random if reduce == Some(ReduceOp::Product) && kind == DTypeKind::Float => None,
             Self::Random => Some("only sums and products of floats round".to_owned()),
             Self::Special if whole => Some("integers have no special values".to_owned()),
             Self::Special if reduce.is_none() => None,
-            Self::Special if kind == Kind::Float && !narrow => None,
+            Self::Special if kind == DTypeKind::Float && !narrow => None,
             Self::Special => Some(format!(
                 "IEEE 754 says nothing of special values of {dtype} in reductions"
             )),

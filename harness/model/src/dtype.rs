@@ -36,7 +36,7 @@ pub enum DType {
 
 /// What kind of number a dtype holds; decides which reduce operators mean anything on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DTypeKind {
     /// IEEE-like binary floating point, any width.
     Float,
     /// Two's-complement integers.
@@ -109,18 +109,18 @@ impl DType {
 
     /// What kind of number it holds.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> DTypeKind {
         match self {
             Self::Float64
             | Self::Float32
             | Self::Float16
             | Self::Bfloat16
             | Self::Float8E4m3fn
-            | Self::Float8E5m2 => Kind::Float,
-            Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 => Kind::Signed,
-            Self::Uint8 | Self::Uint16 | Self::Uint32 | Self::Uint64 => Kind::Unsigned,
-            Self::Bool => Kind::Bool,
-            Self::Complex64 | Self::Complex128 => Kind::Complex,
+            | Self::Float8E5m2 => DTypeKind::Float,
+            Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 => DTypeKind::Signed,
+            Self::Uint8 | Self::Uint16 | Self::Uint32 | Self::Uint64 => DTypeKind::Unsigned,
+            Self::Bool => DTypeKind::Bool,
+            Self::Complex64 | Self::Complex128 => DTypeKind::Complex,
         }
     }
 }
@@ -189,13 +189,13 @@ impl ReduceOp {
     #[must_use]
     pub fn is_defined_for(self, dtype: DType) -> bool {
         match dtype.kind() {
-            Kind::Float => !matches!(self, Self::Band | Self::Bor | Self::Bxor),
-            Kind::Signed | Kind::Unsigned => !matches!(self, Self::PremulSum),
-            Kind::Bool => matches!(
+            DTypeKind::Float => !matches!(self, Self::Band | Self::Bor | Self::Bxor),
+            DTypeKind::Signed | DTypeKind::Unsigned => !matches!(self, Self::PremulSum),
+            DTypeKind::Bool => matches!(
                 self,
                 Self::Min | Self::Max | Self::Band | Self::Bor | Self::Bxor
             ),
-            Kind::Complex => matches!(
+            DTypeKind::Complex => matches!(
                 self,
                 Self::Sum | Self::Avg | Self::Product | Self::PremulSum
             ),

@@ -17,7 +17,7 @@
 //! | [`outcome`]         | what happened ([`outcome::Outcome`]) and what it means ([`outcome::Verdict`])   |
 //! | [`diagnosis`]       | the verdict on a hang, its text, and sets of ranks for people                  |
 //! | [`flight_recorder`] | an op as the backend's own records have it                                     |
-//! | [`standing`]        | outcome and verdict in one word for people                                      |
+//! | [`status`]        | outcome and verdict in one word for people                                      |
 //! | [`record`]          | the lines of `results.jsonl`                                                   |
 //! | [`version`]         | versions of torch                                                              |
 
@@ -35,6 +35,6 @@ pub mod outcome;
 mod parameters;
 pub mod recipe;
 pub mod record;
-pub mod standing;
+pub mod status;
 pub mod store;
 pub mod version;

@@ -65,7 +65,7 @@ pub enum Op {
     /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
     #[schemars(skip)]
     Script,
-    /// What a program is asked for, see [`Demand`]. Written as `program:` of a case.
+    /// What a program is asked for, see [`ProgramCheck`]. Written as `program:` of a case.
     #[serde(skip_deserializing)]
     #[schemars(skip)]
     Program,

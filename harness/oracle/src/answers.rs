@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::work::Answer;
+use super::rank_plan::Answer;
 use super::{Class, Mismatch, Prepared, RankReply};
 use allranks_model::names::Rank;
 use allranks_model::record::Difference;

@@ -5,19 +5,19 @@
 //! on all elements are they tried on the wrong elements alone: then the sentence says on how many.
 
 use super::Class;
-use super::dense::ignored_strides;
-use super::hypothesis::{Bend, hypotheses};
-use super::lost::lost;
-use super::scene::{Scene, Spot, Value};
-use super::show::precision;
+use super::bug_model::{BugModel, hypotheses};
+use super::comparison::{Comparison, ElementRef, Value};
+use super::format::precision;
+use super::ignored_strides::ignored_strides;
+use super::rank_plan::{Fill, Origin, Role, Segment};
+use super::special_values::lost;
 use super::verify::Wrong;
-use super::work::{Fill, Origin, Piece, Role};
 use allranks_model::axes::Values;
-use allranks_model::dtype::{Kind, ReduceOp};
+use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::op::Op;
 
 /// The class of a wrong answer, and what to add to its sentence.
-pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
+pub(super) fn classify<'a>(scene: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
     let members = &scene.prepared.facts.members;
     let (ours, bystanders): (Vec<_>, Vec<_>) = (0_u32..)
         .zip(wrong)
@@ -40,7 +40,7 @@ pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, Str
     if let Some(class) = ignored_strides(scene, &ranks) {
         return (class, String::new());
     }
-    let (targets, others): (Vec<Spot<'a>>, Vec<Spot<'a>>) = ours
+    let (targets, others): (Vec<ElementRef<'a>>, Vec<ElementRef<'a>>) = ours
         .iter()
         .flat_map(|(_, wrong)| wrong.spots.iter().copied())
         .partition(|spot| is_target(spot));
@@ -81,7 +81,7 @@ pub(super) fn classify<'a>(scene: Scene<'a>, wrong: &[Wrong<'a>]) -> (Class, Str
 }
 
 /// Whether the op may write there, or might be thought to: everything but inputs and bystanders.
-fn is_target(spot: &Spot<'_>) -> bool {
+fn is_target(spot: &ElementRef<'_>) -> bool {
     match spot.buffer.role {
         Role::Output | Role::NonRoot => true,
         Role::Both => spot.piece.after != Origin::Keep,
@@ -105,11 +105,11 @@ fn guard(ours: &[(u32, &Wrong<'_>)]) -> Option<Class> {
 
 /// Wrong elements of results.
 struct Case<'a> {
-    scene: Scene<'a>,
+    scene: Comparison<'a>,
     /// On these ranks.
     ranks: Vec<u32>,
     /// At these places.
-    spots: Vec<Spot<'a>>,
+    spots: Vec<ElementRef<'a>>,
 }
 
 impl<'a> Case<'a> {
@@ -124,7 +124,7 @@ impl<'a> Case<'a> {
             return (Class::NonRootWritten, String::new());
         }
         let hypotheses = hypotheses(facts, self.scene.prepared.steps.len() as u32);
-        let explains = |bend: Bend| self.on_wrong(bend) && self.on_all(bend);
+        let explains = |bend: BugModel| self.on_wrong(bend) && self.on_all(bend);
         let strict = hypotheses.iter().find(|(_, bend)| explains(*bend));
         let class = strict
             .map(|(class, _)| self.refined(*class))
@@ -162,31 +162,31 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn targets(&self, rank: u32) -> impl Iterator<Item = Spot<'a>> {
+    fn targets(&self, rank: u32) -> impl Iterator<Item = ElementRef<'a>> {
         self.scene.spots(rank).filter(is_target)
     }
 
-    fn all(&self, holds: impl Fn(&Spot<'a>) -> bool) -> bool {
+    fn all(&self, holds: impl Fn(&ElementRef<'a>) -> bool) -> bool {
         self.spots.iter().all(holds)
     }
 
-    fn predicts(&self, bend: Bend, spot: &Spot<'_>) -> bool {
+    fn predicts(&self, bend: BugModel, spot: &ElementRef<'_>) -> bool {
         self.scene
             .predict(bend, spot)
             .is_some_and(|value| self.scene.is(self.scene.got(spot), value))
     }
 
     /// Whether a hypothesis predicts every wrong element.
-    fn on_wrong(&self, bend: Bend) -> bool {
+    fn on_wrong(&self, bend: BugModel) -> bool {
         self.all(|spot| self.predicts(bend, spot))
     }
 
     /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
     /// the root of a `reduce`, even if nobody says what that must hold.
-    fn on_all(&self, bend: Bend) -> bool {
+    fn on_all(&self, bend: BugModel) -> bool {
         let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bend, &spot));
         let holds = match bend {
-            Bend::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
+            BugModel::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
                 .scene
                 .spots(root)
                 .all(|spot| self.predicts(bend, &spot)),
@@ -209,19 +209,19 @@ impl<'a> Case<'a> {
     /// From some element on, every piece holds what it held before or what this rank contributed.
     fn tail(&self) -> Option<Class> {
         let scene = self.scene;
-        let unreduced = |spot: &Spot<'a>| match spot.piece.after {
+        let unreduced = |spot: &ElementRef<'a>| match spot.piece.after {
             Origin::Reduce { slot } => scene.block(spot.rank, slot, spot.index),
             Origin::Keep | Origin::Copy { .. } => None,
         };
         let mut from = None;
         let mut start = 0;
         while let Some(first) = self.spots.get(start) {
-            let same = |spot: &&Spot<'a>| {
-                spot.rank == first.rank && std::ptr::eq::<Piece>(spot.piece, first.piece)
+            let same = |spot: &&ElementRef<'a>| {
+                spot.rank == first.rank && std::ptr::eq::<Segment>(spot.piece, first.piece)
             };
             start += self.spots[start..].iter().take_while(same).count();
             let holds = (first.index..first.piece.len).all(|index| {
-                let spot = Spot { index, ..*first };
+                let spot = ElementRef { index, ..*first };
                 let got = scene.got(&spot);
                 got == scene.before(&spot)
                     || unreduced(&spot) == Some(got)
@@ -251,8 +251,8 @@ impl<'a> Case<'a> {
         let mut class = None;
         let mut start = 0;
         while let Some(first) = self.spots.get(start) {
-            let same = |spot: &&Spot<'a>| {
-                spot.rank == first.rank && std::ptr::eq::<Piece>(spot.piece, first.piece)
+            let same = |spot: &&ElementRef<'a>| {
+                spot.rank == first.rank && std::ptr::eq::<Segment>(spot.piece, first.piece)
             };
             start += self.spots[start..].iter().take_while(same).count();
             let Origin::Copy { rank, slot } = first.piece.after else {
@@ -280,20 +280,20 @@ impl<'a> Case<'a> {
     }
 
     /// The block that a piece holds in place of its own.
-    fn source(&self, first: &Spot<'a>) -> Option<(u32, u32)> {
+    fn source(&self, first: &ElementRef<'a>) -> Option<(u32, u32)> {
         let scene = self.scene;
         let homes = scene.prepared.homes.iter().enumerate();
         let mut blocks = homes
             .flat_map(|(rank, slots)| (0..slots.len()).map(move |slot| (rank as u32, slot as u32)));
         blocks.find(|(rank, slot)| {
             (0..first.piece.len).all(|index| {
-                let got = scene.got(&Spot { index, ..*first });
+                let got = scene.got(&ElementRef { index, ..*first });
                 scene.block(*rank, *slot, index) == Some(got)
             })
         })
     }
 
-    fn is_nan(&self, spot: &Spot<'_>) -> bool {
+    fn is_nan(&self, spot: &ElementRef<'_>) -> bool {
         let (re, im) = self.scene.numbers(self.scene.got(spot));
         spot.piece.after != Origin::Keep
             && self.scene.got(spot) != self.scene.before(spot)
@@ -301,7 +301,7 @@ impl<'a> Case<'a> {
     }
 
     /// Wrong, but not by much more than the bound allows.
-    fn is_in_reach(&self, spot: &Spot<'_>) -> bool {
+    fn is_in_reach(&self, spot: &ElementRef<'_>) -> bool {
         const REACH: f64 = 1024.0;
         let scene = self.scene;
         let purpose = scene.prepared.facts.purpose;
@@ -319,7 +319,7 @@ impl<'a> Case<'a> {
     }
 
     /// Off by one unit in the last place.
-    fn is_near(&self, spot: &Spot<'_>) -> bool {
+    fn is_near(&self, spot: &ElementRef<'_>) -> bool {
         let facts = &self.scene.prepared.facts;
         let (got, expected) = (self.scene.got(spot), self.scene.expected(spot));
         if !matches!(spot.piece.after, Origin::Reduce { .. }) {
@@ -327,18 +327,18 @@ impl<'a> Case<'a> {
         }
         match facts.purpose.dtype.kind() {
             // As sign and magnitude, neighbours in value are neighbours in bits.
-            Kind::Float => got.abs_diff(expected) == 1,
-            Kind::Complex => {
+            DTypeKind::Float => got.abs_diff(expected) == 1,
+            DTypeKind::Complex => {
                 let half = 4 * self.scene.size() as u32;
                 let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
                 let ((a, b), (c, d)) = (parts(got), parts(expected));
                 a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
             }
-            Kind::Signed | Kind::Unsigned => {
+            DTypeKind::Signed | DTypeKind::Unsigned => {
                 facts.purpose.reduce == Some(ReduceOp::Avg)
                     && (self.scene.numbers(got).0 - self.scene.numbers(expected).0).abs() == 1.0
             }
-            Kind::Bool => false,
+            DTypeKind::Bool => false,
         }
     }
 
@@ -395,6 +395,6 @@ fn has_significand(value: f64, bits: u32) -> bool {
 }
 
 /// Of a single element, being the last says nothing.
-fn is_last(spot: &Spot<'_>) -> bool {
+fn is_last(spot: &ElementRef<'_>) -> bool {
     spot.buffer.len > 1 && spot.piece.start + spot.index + 1 == spot.buffer.len
 }

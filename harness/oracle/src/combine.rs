@@ -6,10 +6,10 @@
 
 use half::{bf16, f16};
 
+use super::double_double::Wide;
 use super::float8::{E4m3fn, E5m2};
+use super::geometry::TensorGeometry;
 use super::number::{Bits, Bool, Complex, Integer, Number, Ordered, Real, Ring};
-use super::place::Place;
-use super::wide::Wide;
 use allranks_model::dtype::{DType, ReduceOp};
 
 /// How contributions become a result.
@@ -28,7 +28,7 @@ trait Combine {
 }
 
 /// A block to be combined: the payload it lies in, and where.
-pub(super) type Source<'a> = (&'a [u8], Place);
+pub(super) type Source<'a> = (&'a [u8], TensorGeometry);
 
 /// What to compute.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ pub(super) fn combine(
 pub(super) fn combine_one(reduction: Reduction<'_>, elements: &[u8]) -> u128 {
     let size = reduction.dtype.size();
     let sources: Vec<Source<'_>> = (0..elements.len() / size)
-        .map(|index| (elements, Place::of_dense(size, index)))
+        .map(|index| (elements, TensorGeometry::of_dense(size, index)))
         .collect();
     let mut out = [0; 16];
     combine(reduction, &sources, 1, &mut out[..size]);

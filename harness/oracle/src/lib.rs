@@ -8,62 +8,62 @@
 //! | module | holds |
 //! |---|---|
 //! | `number`, `float8` | the 17 element types |
-//! | `hash`, `draw` | input values |
-//! | `place`, `work`, `script` | what each rank holds and does; the meaning of every op |
-//! | `image`, `combine` | the bytes sent and the bytes expected |
+//! | `hash`, `inputs` | input values |
+//! | `geometry`, `rank_plan`, `ops` | what each rank holds and does; the meaning of every op |
+//! | `payload`, `combine` | the bytes sent and the bytes expected |
 //! | `vacuity` | whether a check could fail at all |
 //! | `verify`, `answers` | the comparison |
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
-//! | `wide` | arithmetic to 106 bits |
-//! | `class`, `classify`, `scene`, `hypothesis`, `dense`, `lost` | which bug explains a wrong answer |
-//! | `show` | elements for people |
-//! | `exhibit` | a check told tensor by tensor |
+//! | `double_double` | arithmetic to 106 bits |
+//! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
+//! | `format` | elements for people |
+//! | `expected_tensors` | a check told tensor by tensor |
 
 mod answers;
+mod bug_model;
 mod class;
 mod classify;
 mod combine;
-mod dense;
-mod draw;
-mod exhibit;
+mod comparison;
+mod double_double;
+mod expected_tensors;
 mod float8;
+mod format;
+mod geometry;
 mod hash;
-mod hypothesis;
-mod image;
-mod lost;
+mod ignored_strides;
+mod inputs;
 mod number;
 mod observe;
-mod place;
-mod scene;
-mod script;
-mod show;
+mod ops;
+mod payload;
+mod rank_plan;
+mod special_values;
 #[cfg(test)]
 mod tests;
 mod unpreparable;
 mod vacuity;
 mod verify;
-mod wide;
-mod work;
 
 pub use class::Class;
-pub use exhibit::{After, Answer, Exhibit};
+pub use expected_tensors::{After, Answer, Exhibit};
 pub use observe::Observations;
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 
 use allranks_model::axes::Values;
 use allranks_model::capability::Promises;
-use allranks_model::dtype::{DType, Kind, ReduceOp};
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 use allranks_model::names::WorldSize;
 use allranks_model::op::Op;
 use allranks_model::record::Difference;
 use allranks_protocol::{Step, StepResult, Tensor};
 use allranks_suite::plan::Check;
 
-use self::draw::Purpose;
 use self::hash::Key;
-use self::image::{Homes, Results, image};
-use self::work::Work;
+use self::inputs::Purpose;
+use self::payload::{Homes, Results, image};
+use self::rank_plan::RankPlan;
 
 /// What one rank is asked to do in a check.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub struct Mismatch {
 
 /// How results are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum CompareMode {
     /// The result is exactly representable in any order of the ranks; tolerance 0.
     Exact,
     /// Values are only moved, so every bit pattern is used; tolerance 0.
@@ -109,7 +109,7 @@ pub enum Lane {
     Special,
 }
 
-impl Lane {
+impl CompareMode {
     /// The lane of a combination.
     #[must_use]
     pub fn of(
@@ -119,13 +119,13 @@ impl Lane {
         values: Values,
         ranks: usize,
     ) -> Self {
-        let rounds = matches!(dtype.kind(), Kind::Float | Kind::Complex);
+        let rounds = matches!(dtype.kind(), DTypeKind::Float | DTypeKind::Complex);
         match reduce {
             _ if !op.reduces() => Self::Payload,
             _ if values == Values::Special => Self::Special,
             _ if values == Values::Random => Self::Bounded,
             Some(ReduceOp::Avg) if rounds && !ranks.is_power_of_two() => Self::Bounded,
-            Some(ReduceOp::Product) if dtype.kind() == Kind::Complex => Self::Bounded,
+            Some(ReduceOp::Product) if dtype.kind() == DTypeKind::Complex => Self::Bounded,
             _ => Self::Exact,
         }
     }
@@ -135,7 +135,7 @@ impl Lane {
 #[derive(Debug)]
 pub struct Prepared {
     steps: Vec<RankStep>,
-    works: Vec<Work>,
+    works: Vec<RankPlan>,
     homes: Homes,
     results: Results,
     facts: Facts,
@@ -181,13 +181,13 @@ impl Prepared {
 
     fn attempt(check: &Check, world_size: WorldSize, seed: u64, salt: u32) -> Self {
         let members: Vec<u32> = check.group.ranks.iter().map(|rank| rank.0).collect();
-        let mut works: Vec<Work> = world_size
+        let mut works: Vec<RankPlan> = world_size
             .ranks()
-            .map(|rank| script::work(check, seed, rank))
+            .map(|rank| ops::work(check, seed, rank))
             .collect();
         let purpose = Purpose {
             dtype: check.dtype,
-            lane: Lane::of(
+            lane: CompareMode::of(
                 check.op,
                 check.dtype,
                 check.reduce,
@@ -198,7 +198,7 @@ impl Prepared {
             ranks: members.len() as u32,
             values: check.values,
             factor: check.factor,
-            repeated: script::repeats(check),
+            repeated: ops::repeats(check),
         };
         let key = Key::of_check(seed, check.index, salt);
         let image = image(purpose, key, &works, &members);
@@ -225,7 +225,10 @@ impl Prepared {
             .all(|buffer| buffer.place.is_dense());
         let overlaps = works.iter().flat_map(|work| &work.buffers).any(|buffer| {
             buffer.place.overlaps()
-                && !matches!(buffer.role, work::Role::Input | work::Role::Bystander)
+                && !matches!(
+                    buffer.role,
+                    rank_plan::Role::Input | rank_plan::Role::Bystander
+                )
         });
         Self {
             steps,

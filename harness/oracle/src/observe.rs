@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use super::combine::{Reduction, combine_one};
-use super::scene::{Contribution, Scene, Spot};
-use super::script::SAME;
-use super::show::precision;
-use super::work::Origin;
-use super::{Class, Lane, Prepared, RankReply};
+use super::comparison::{Comparison, Contribution, ElementRef};
+use super::format::precision;
+use super::ops::SAME;
+use super::rank_plan::Origin;
+use super::{Class, CompareMode, Prepared, RankReply};
 use allranks_model::axes::Values;
 use allranks_model::capability::Accumulation;
-use allranks_model::dtype::{Kind, ReduceOp};
+use allranks_model::dtype::{DTypeKind, ReduceOp};
 
 /// What was seen of a backend: a name and a value each.
 pub type Observations = BTreeMap<String, String>;
@@ -33,10 +33,11 @@ impl Prepared {
     #[must_use]
     pub fn observe(&self, replies: &[RankReply]) -> Observations {
         let mut seen = Observations::new();
-        if self.facts.purpose.lane != Lane::Bounded || self.is_well_formed(replies).is_err() {
+        if self.facts.purpose.lane != CompareMode::Bounded || self.is_well_formed(replies).is_err()
+        {
             return seen;
         }
-        let scene = Scene {
+        let scene = Comparison {
             prepared: self,
             replies,
         };
@@ -78,20 +79,20 @@ fn yes_or_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.to_owned()
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Comparison<'a> {
     /// How sums of narrow floats were accumulated: none if the data do not tell. Sums that are as near to the exact one
     /// as adding in float32 and rounding once explains were accumulated so, if adding in the dtype, in none of the usual
     /// orders, would have come as near.
     fn accumulation(self) -> Option<Accumulation> {
         let purpose = self.prepared.facts.purpose;
         let narrow = precision(purpose.dtype).is_some_and(|bits| bits <= 11);
-        let real = purpose.dtype.kind() == Kind::Float;
+        let real = purpose.dtype.kind() == DTypeKind::Float;
         let sums = (purpose.reduce, purpose.values) == (Some(ReduceOp::Sum), Values::Random);
         if !(narrow && real && sums) || purpose.ranks < 3 {
             return None;
         }
         let rank = *self.prepared.facts.members.first()?;
-        let spots: Vec<(Spot<'a>, Vec<Contribution>)> = self
+        let spots: Vec<(ElementRef<'a>, Vec<Contribution>)> = self
             .prepared
             .facts
             .members
@@ -111,7 +112,7 @@ impl<'a> Scene<'a> {
         if spots.len() < FEW {
             return None;
         }
-        let near = |spot: &Spot<'a>, elements: &[Contribution], got: u128| {
+        let near = |spot: &ElementRef<'a>, elements: &[Contribution], got: u128| {
             let exact = self.numbers(self.expected(spot)).0;
             let total: f64 = elements
                 .iter()
@@ -122,7 +123,7 @@ impl<'a> Scene<'a> {
                 2.0 * unit * exact.abs() + f64::powi(2.0, -24) * purpose.ranks as f64 * total;
             (self.numbers(got).0 - exact).abs() <= bound
         };
-        let all = |of: &dyn Fn(&Spot<'a>, &[Contribution]) -> u128| {
+        let all = |of: &dyn Fn(&ElementRef<'a>, &[Contribution]) -> u128| {
             spots
                 .iter()
                 .all(|(spot, elements)| near(spot, elements, of(spot, elements)))
@@ -175,7 +176,7 @@ impl<'a> Scene<'a> {
             let (first, others) = pieces.split_first()?;
             for ((buffer, piece), number) in others.iter().zip(1..) {
                 let same = (0..first.1.len).all(|index| {
-                    let spot = |(buffer, piece)| Spot {
+                    let spot = |(buffer, piece)| ElementRef {
                         rank: *rank,
                         buffer,
                         piece,

@@ -13,11 +13,11 @@
 use serde_json::Value;
 
 use super::Prepared;
-use super::hypothesis::Bend;
-use super::scene::{Scene, Spot};
-use super::work::{Fill, Origin, Role};
+use super::bug_model::BugModel;
+use super::comparison::{Comparison, ElementRef};
+use super::rank_plan::{Fill, Origin, Role};
 use allranks_model::axes::Extent;
-use allranks_model::dtype::Kind;
+use allranks_model::dtype::DTypeKind;
 use allranks_model::names::WorldSize;
 use allranks_model::op::Op;
 use allranks_protocol::Call;
@@ -77,8 +77,8 @@ impl Prepared {
     pub(super) fn best(attempt: impl Fn(u32) -> Self) -> Self {
         let first = attempt(0);
         let chance = match first.facts.purpose.dtype.kind() {
-            Kind::Bool => 64,
-            Kind::Float | Kind::Signed | Kind::Unsigned | Kind::Complex => 8,
+            DTypeKind::Bool => 64,
+            DTypeKind::Float | DTypeKind::Signed | DTypeKind::Unsigned | DTypeKind::Complex => 8,
         };
         let longest = first
             .works
@@ -105,7 +105,7 @@ impl Prepared {
 
     /// The first alternative that the data do not tell from the right result.
     pub(super) fn collision(&self, breadth: Breadth) -> Option<String> {
-        let scene = Scene {
+        let scene = Comparison {
             prepared: self,
             replies: &[],
         };
@@ -119,23 +119,23 @@ impl Prepared {
             return Some(reason);
         }
         let every = breadth == Breadth::EveryRank;
-        let mut alternatives = vec![(Bend::Before, "no call at all".to_owned(), every)];
+        let mut alternatives = vec![(BugModel::Before, "no call at all".to_owned(), every)];
         if ranks > 1 {
-            alternatives.push((Bend::OwnOnly, "own times world size".to_owned(), every));
+            alternatives.push((BugModel::OwnOnly, "own times world size".to_owned(), every));
         }
         for by in 1..ranks {
             let name = format!("a rotation of the ranks by {by}");
-            alternatives.push((Bend::SourceShift(by), name.clone(), false));
-            alternatives.push((Bend::DestinationShift(by), name, false));
+            alternatives.push((BugModel::SourceShift(by), name.clone(), false));
+            alternatives.push((BugModel::DestinationShift(by), name, false));
         }
         for rank in members {
-            alternatives.push((Bend::Root(*rank), format!("root {rank}"), false));
+            alternatives.push((BugModel::Root(*rank), format!("root {rank}"), false));
         }
         let whole = false;
-        alternatives.push((Bend::Reversed { whole }, "reversal".to_owned(), false));
+        alternatives.push((BugModel::Reversed { whole }, "reversal".to_owned(), false));
         for by in [1, -1] {
             let name = format!("a shift by {by}");
-            alternatives.push((Bend::Rotated { by, whole }, name, false));
+            alternatives.push((BugModel::Rotated { by, whole }, name, false));
         }
         alternatives
             .into_iter()
@@ -144,7 +144,7 @@ impl Prepared {
     }
 
     /// Whether an alternative that has a meaning here leaves the right result, on all ranks or on one.
-    fn cannot_tell(&self, scene: Scene<'_>, bend: Bend, every: bool) -> bool {
+    fn cannot_tell(&self, scene: Comparison<'_>, bend: BugModel, every: bool) -> bool {
         let mut meant = false;
         for rank in &self.facts.members {
             let mut meant_here = false;
@@ -166,7 +166,7 @@ impl Prepared {
     }
 
     /// Whether any data could make a difference there.
-    fn can_differ(&self, bend: Bend, spot: &Spot<'_>) -> bool {
+    fn can_differ(&self, bend: BugModel, spot: &ElementRef<'_>) -> bool {
         let own = match spot.piece.after {
             Origin::Keep => return false,
             Origin::Copy { rank, slot } => {
@@ -175,22 +175,22 @@ impl Prepared {
             Origin::Reduce { .. } => self.facts.members.len() == 1,
         };
         match bend {
-            Bend::Before => !own || spot.piece.before == Fill::Sentinel,
-            Bend::OwnOnly => {
+            BugModel::Before => !own || spot.piece.before == Fill::Sentinel,
+            BugModel::OwnOnly => {
                 !own && !matches!(spot.piece.after, Origin::Copy { rank, .. } if rank == spot.rank)
             }
-            Bend::Root(root) => {
+            BugModel::Root(root) => {
                 spot.buffer.role == Role::Both
                     && matches!(spot.piece.after, Origin::Copy { rank, .. } if rank != root)
             }
-            Bend::Reversed { .. } | Bend::Rotated { .. } => spot.piece.len > 1,
-            Bend::DestinationShift(_) => !self.is_one_for_all(spot),
+            BugModel::Reversed { .. } | BugModel::Rotated { .. } => spot.piece.len > 1,
+            BugModel::DestinationShift(_) => !self.is_one_for_all(spot),
             _ => true,
         }
     }
 
     /// Whether what a spot receives lies in one tensor for all destinations whose rows are one in memory.
-    fn is_one_for_all(&self, spot: &Spot<'_>) -> bool {
+    fn is_one_for_all(&self, spot: &ElementRef<'_>) -> bool {
         let (rank, slot) = match spot.piece.after {
             Origin::Keep => return false,
             Origin::Copy { rank, slot } => (rank, slot),

@@ -2,12 +2,12 @@
 
 use super::classify::classify;
 use super::combine::Source;
-use super::image::source;
-use super::place::Place;
-use super::scene::{Scene, Spot};
-use super::show::show;
-use super::work::{Buffer, Origin, Piece, Role, Work};
-use super::{Class, Lane, Mismatch, Prepared, RankReply};
+use super::comparison::{Comparison, ElementRef};
+use super::format::show;
+use super::geometry::TensorGeometry;
+use super::payload::source;
+use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
+use super::{Class, CompareMode, Mismatch, Prepared, RankReply};
 use allranks_model::dtype::ReduceOp;
 use allranks_model::names::Rank;
 use allranks_model::record::Difference;
@@ -29,7 +29,7 @@ pub(super) struct Damage {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong<'a> {
     /// Elements.
-    pub spots: Vec<Spot<'a>>,
+    pub spots: Vec<ElementRef<'a>>,
     /// Bytes outside tensors.
     pub damage: Damage,
 }
@@ -66,7 +66,7 @@ impl Prepared {
                 difference: None,
             }));
         }
-        let scene = Scene {
+        let scene = Comparison {
             prepared: self,
             replies,
         };
@@ -89,7 +89,7 @@ impl Prepared {
     }
 
     /// Where the bytes are that a piece must hold in the end.
-    pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Piece) -> Source<'_> {
+    pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Segment) -> Source<'_> {
         let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
         source(payload, &self.homes, &self.results, rank, buffer, piece)
     }
@@ -123,7 +123,7 @@ impl Prepared {
         let mut storage = self.steps[rank as usize].payload[start..start + len].to_vec();
         for piece in &buffer.pieces {
             let (bytes, from) = self.source(rank, buffer, piece);
-            let place = Place {
+            let place = TensorGeometry {
                 storage: 0,
                 ..buffer.place.from(piece.start)
             };
@@ -137,7 +137,7 @@ impl Prepared {
     /// Elements checked on each rank by [`Self::verify`].
     #[must_use]
     pub fn checked(&self) -> Vec<u64> {
-        let count = |(rank, work): (usize, &Work)| match work.elements() {
+        let count = |(rank, work): (usize, &RankPlan)| match work.elements() {
             0 if self.facts.op.is_barrier() => self.facts.members.len() as u64,
             0 => self.works[rank]
                 .answers
@@ -178,7 +178,7 @@ impl Prepared {
         Ok(())
     }
 
-    fn compare(&self, scene: Scene<'_>) -> Result<(), Box<Mismatch>> {
+    fn compare(&self, scene: Comparison<'_>) -> Result<(), Box<Mismatch>> {
         let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
             .map(|rank| wrong_on(scene, rank))
             .collect();
@@ -197,7 +197,7 @@ impl Prepared {
 
     fn mismatch(
         &self,
-        scene: Scene<'_>,
+        scene: Comparison<'_>,
         wrong: &[Wrong<'_>],
         class: Class,
         note: String,
@@ -261,7 +261,7 @@ impl Prepared {
     }
 
     /// What an element is held against: where ranks disagree, the first rank's.
-    fn reference(&self, scene: Scene<'_>, spot: &Spot<'_>, class: Class) -> u128 {
+    fn reference(&self, scene: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
         let first = self.facts.members[0];
         match class {
             Class::RanksDisagree => scene
@@ -279,7 +279,7 @@ impl Prepared {
 }
 
 /// Every wrong element of a rank, and the damage around its tensors.
-fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
+fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
     let reply = &scene.replies[rank as usize].payload;
     let sent = &scene.prepared.steps[rank as usize].payload;
     if scene.prepared.agrees(rank, reply) {
@@ -319,21 +319,22 @@ fn wrong_on<'a>(scene: Scene<'a>, rank: u32) -> Wrong<'a> {
 }
 
 /// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.
-fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
+fn disagreement(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &scene.prepared.facts;
-    let shared = |spot: &Spot<'_>| {
+    let shared = |spot: &ElementRef<'_>| {
         spot.buffer.role == Role::Both && matches!(spot.piece.after, Origin::Reduce { .. })
     };
     let (first, rest) = facts.members.split_first()?;
     // Only an all_reduce gives one result to several ranks; elsewhere the slots differ.
     match facts.purpose.lane {
-        Lane::Exact | Lane::Payload => return None,
-        Lane::Bounded | Lane::Special => {}
+        CompareMode::Exact | CompareMode::Payload => return None,
+        CompareMode::Bounded | CompareMode::Special => {}
     }
-    let differ = |a: &Spot<'_>, b: &Spot<'_>| {
+    let differ = |a: &ElementRef<'_>, b: &ElementRef<'_>| {
         let (a, b) = (scene.got(a), scene.got(b));
         // IEEE 754 says nothing of a NaN's bits.
-        let both_nan = facts.purpose.lane == Lane::Special && scene.is_nan(a) && scene.is_nan(b);
+        let both_nan =
+            facts.purpose.lane == CompareMode::Special && scene.is_nan(a) && scene.is_nan(b);
         a != b && !both_nan
     };
     rest.iter().find_map(|rank| {
@@ -347,13 +348,13 @@ fn disagreement(scene: Scene<'_>) -> Option<Spot<'_>> {
 
 /// The first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
 /// each is right, but not now this and now that.
-fn moody(scene: Scene<'_>) -> Option<Spot<'_>> {
+fn moody(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &scene.prepared.facts;
     let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
-    if facts.purpose.lane != Lane::Special || !compares {
+    if facts.purpose.lane != CompareMode::Special || !compares {
         return None;
     }
-    let mixed = |spot: &Spot<'_>| {
+    let mixed = |spot: &ElementRef<'_>| {
         let Origin::Reduce { slot } = spot.piece.after else {
             return false;
         };

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::standing::Tally;
-use super::story::{Line, sentence, story};
+use super::details::{DetailLine, details, summary_line};
+use super::status_counts::StatusCounts;
 use super::text::{clip, counted, grouped, lasting, one_line};
 use allranks_model::names::CaseId;
 use allranks_model::record::{CheckRecord, Counts, Record, RunRecord};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 pub use summary::summarise;
 
@@ -58,7 +58,7 @@ pub struct Console<'a, W: Write> {
     titles: BTreeMap<CaseId, String>,
     run: Option<RunRecord>,
     done: Counts,
-    tally: Tally,
+    tally: StatusCounts,
     stories: u64,
     began: Instant,
     last_line: Instant,
@@ -81,7 +81,7 @@ impl<'a, W: Write> Console<'a, W> {
             titles: BTreeMap::new(),
             run: None,
             done: Counts::default(),
-            tally: Tally::default(),
+            tally: StatusCounts::default(),
             stories: 0,
             began: now,
             last_line: now,
@@ -139,8 +139,8 @@ impl<'a, W: Write> Console<'a, W> {
             }
             Record::Check(check) => {
                 self.done.checks += 1;
-                self.tally.add(check.standing());
-                if check.standing().is_failing() {
+                self.tally.add(check.status());
+                if check.status().is_failing() {
                     self.tell(check)?;
                 }
             }
@@ -176,7 +176,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.stories += 1;
         let title = self.titles.get(&check.case).map_or("", String::as_str);
         let lines = match &self.run {
-            Some(run) if self.stories <= FULL_STORIES => story(run, None, check),
+            Some(run) if self.stories <= FULL_STORIES => details(run, None, check),
             _ => Vec::new(),
         };
         let logs = format!("logs/{}/", one_line(check.scenario.as_str()));
@@ -242,31 +242,31 @@ fn bar_style() -> Result<ProgressStyle, indicatif::style::TemplateError> {
 const DIM: Style = Style::new().dimmed();
 
 /// Colour is a second sign beside the word, never the only one.
-fn style(standing: Standing) -> Style {
+fn style(standing: Status) -> Style {
     let colour = match standing {
-        Standing::Regression | Standing::Trouble => AnsiColor::Red,
-        Standing::UnexpectedPass => AnsiColor::Magenta,
-        Standing::NotRun | Standing::Waived | Standing::KnownFailure => AnsiColor::Yellow,
-        Standing::Refused => AnsiColor::Cyan,
-        Standing::Passed => AnsiColor::Green,
+        Status::Regression | Status::Trouble => AnsiColor::Red,
+        Status::UnexpectedPass => AnsiColor::Magenta,
+        Status::NotRun | Status::Waived | Status::KnownFailure => AnsiColor::Yellow,
+        Status::Refused => AnsiColor::Cyan,
+        Status::Passed => AnsiColor::Green,
     };
     Style::new().fg_color(Some(colour.into())).bold()
 }
 
 fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::Result<()> {
-    let standing = check.standing();
+    let standing = check.status();
     let style = style(standing);
     let id = one_line(check.id.as_str());
     let (symbol, word) = (standing.symbol(), standing.word());
     writeln!(out, "{style}{symbol} {word}{style:#} {id}")?;
     if title.is_empty() {
-        return writeln!(out, "    {}", sentence(check));
+        return writeln!(out, "    {}", summary_line(check));
     }
-    writeln!(out, "    {}: {}", one_line(title), sentence(check))
+    writeln!(out, "    {}: {}", one_line(title), summary_line(check))
 }
 
 /// The story under a heading that has told its first line already.
-fn write_lines(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+fn write_lines(out: &mut impl Write, lines: &[DetailLine]) -> io::Result<()> {
     for line in lines.iter().filter(|line| line.label != "what") {
         write_line(out, &line.label, &line.text)?;
     }

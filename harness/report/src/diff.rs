@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use super::details::summary_line;
 use super::results::Results;
-use super::story::sentence;
 use super::text::{counted, grouped, one_line};
 use allranks_model::names::CheckId;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// One check as a run left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct Side {
 
 impl Side {
     fn of(check: &CheckRecord) -> Self {
-        let sentence = match check.standing() {
-            Standing::Passed => String::new(),
-            _ => sentence(check),
+        let sentence = match check.status() {
+            Status::Passed => String::new(),
+            _ => summary_line(check),
         };
         Self {
             outcome: check.outcome,
@@ -37,8 +37,8 @@ impl Side {
 
     /// Where the check stands.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        Standing::of(self.outcome, self.verdict)
+    pub fn status(&self) -> Status {
+        Status::of(self.outcome, self.verdict)
     }
 }
 
@@ -74,7 +74,7 @@ impl Diff {
     /// Whether nothing got worse: nothing broke, nothing failing was added, nothing is gone.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        let fails = |(_, side): &(CheckId, Side)| side.standing().is_failing();
+        let fails = |(_, side): &(CheckId, Side)| side.status().is_failing();
         self.broken.is_empty() && self.gone.is_empty() && !self.added.iter().any(fails)
     }
 
@@ -146,7 +146,7 @@ pub fn diff(old: &Results, new: &Results) -> Diff {
             diff.same += 1;
             continue;
         }
-        let fails = (old.standing().is_failing(), new.standing().is_failing());
+        let fails = (old.status().is_failing(), new.status().is_failing());
         let list = match fails {
             (false, true) => &mut diff.broken,
             (true, false) => &mut diff.mended,

@@ -15,7 +15,7 @@ mod index;
 mod timeline;
 
 use super::results::Results;
-use super::standing::Headline;
+use super::status_counts::Headline;
 use super::text::one_line;
 
 const PAGE: &str = include_str!("assets/report.html");

@@ -94,7 +94,7 @@ pub enum ReadError {
     },
     /// A whole line is not a record.
     #[error("{}:{line}: not a record of results", .path.display())]
-    Line {
+    DetailLine {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
@@ -190,7 +190,7 @@ impl Problem {
     fn into_error(self, path: PathBuf, line: usize) -> ReadError {
         match self {
             Self::Format(found) => ReadError::Format { path, line, found },
-            Self::Syntax(source) => ReadError::Line { path, line, source },
+            Self::Syntax(source) => ReadError::DetailLine { path, line, source },
         }
     }
 }

@@ -14,6 +14,7 @@
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
 pub mod console;
+mod details;
 pub mod diff;
 mod excerpt;
 mod files;
@@ -27,14 +28,13 @@ mod observed;
 pub mod recipe;
 mod repeat;
 mod results;
-mod standing;
-mod story;
+mod status_counts;
 pub mod text;
 mod versions;
 
+pub use details::{DetailLine, details, failing_ranks, summary_line};
 pub use files::{Paths, write_all};
 pub use repeat::repeat_command;
 pub use results::{Results, ScenariosByCheck, column_names};
-pub use standing::{Headline, Tally, exit_meaning};
-pub use story::{Line, failing_ranks, sentence, story};
+pub use status_counts::{Headline, StatusCounts, exit_meaning};
 pub use versions::{Row, Versions};

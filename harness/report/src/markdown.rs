@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::details::summary_line;
 use super::observed::{observed, told};
 use super::recipe::advise;
 use super::results::{Results, column_names, evidence_word};
-use super::standing::{Headline, Tally, exit_meaning};
-use super::story::sentence;
+use super::status_counts::{Headline, StatusCounts, exit_meaning};
 use super::text::{clip, counted, grouped, lasting, one_line};
 use super::versions::Versions;
 use allranks_model::record::CheckRecord;
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// Rows of each list; the page has the rest.
 const LIST_LIMIT: usize = 50;
@@ -49,7 +49,7 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
-    let tally = Tally::of(&results.checks);
+    let tally = StatusCounts::of(&results.checks);
     write!(
         page,
         "{} in {}: {}.",
@@ -78,9 +78,9 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
     if columns.is_empty() {
         return Ok(());
     }
-    let tallies = Tally::by_column(&results.checks);
-    let all = Tally::of(&results.checks);
-    let shown: Vec<Standing> = Standing::ALL
+    let tallies = StatusCounts::by_column(&results.checks);
+    let all = StatusCounts::of(&results.checks);
+    let shown: Vec<Status> = Status::ALL
         .into_iter()
         .filter(|standing| all.count(*standing) > 0)
         .collect();
@@ -147,9 +147,9 @@ fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
     let mut failing: Vec<&CheckRecord> = results
         .checks
         .iter()
-        .filter(|check| check.standing().is_failing())
+        .filter(|check| check.status().is_failing())
         .collect();
-    failing.sort_by_key(|check| check.standing());
+    failing.sort_by_key(|check| check.status());
     if failing.is_empty() {
         return Ok(());
     }
@@ -163,10 +163,10 @@ fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
         writeln!(
             page,
             "| {} {} | {} | {}{class} |",
-            check.standing().symbol(),
-            check.standing().word(),
+            check.status().symbol(),
+            check.status().word(),
             code(check.id.as_str()),
-            cell(&sentence(check))
+            cell(&summary_line(check))
         )?;
     }
     write_rest(page, failing.len())
@@ -174,10 +174,10 @@ fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
 
 /// Known failures and waivers, one line for each reason, with its link.
 fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
-    let mut reasons = BTreeMap::<(Standing, String), u64>::new();
+    let mut reasons = BTreeMap::<(Status, String), u64>::new();
     for check in &results.checks {
-        let standing = check.standing();
-        if !matches!(standing, Standing::KnownFailure | Standing::Waived) {
+        let standing = check.status();
+        if !matches!(standing, Status::KnownFailure | Status::Waived) {
             continue;
         }
         let text = match &check.expectation {
@@ -185,7 +185,7 @@ fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
                 let link = reason.url.as_deref().map_or_else(String::new, link);
                 format!("{}{link} ({})", cell(&reason.text), code(&reason.at))
             }
-            None => cell(&sentence(check)),
+            None => cell(&summary_line(check)),
         };
         *reasons.entry((standing, text)).or_default() += 1;
     }
@@ -208,8 +208,8 @@ fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
 fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
     let mut reasons = BTreeMap::<String, u64>::new();
     for check in &results.checks {
-        if check.standing() == Standing::NotRun {
-            *reasons.entry(cell(&sentence(check))).or_default() += 1;
+        if check.status() == Status::NotRun {
+            *reasons.entry(cell(&summary_line(check))).or_default() += 1;
         }
     }
     if reasons.is_empty() {
@@ -268,7 +268,7 @@ fn write_recipes(page: &mut String, results: &Results) -> std::fmt::Result {
             "| {} | {} | {} | {} |",
             cell(&advice.subject()),
             cell(&advice.torch),
-            cell(&advice.sentence()),
+            cell(&advice.summary_line()),
             cell(&failing.join("; "))
         )?;
     }

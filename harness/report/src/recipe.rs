@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::details::summary_line;
 use super::results::evidence_word;
-use super::story::sentence;
 use super::text::{clip, counted, one_line};
 use allranks_model::evidence::Evidence;
 use allranks_model::record::REFUSED;
 use allranks_model::record::{CheckRecord, Column};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 use allranks_model::version::torch_version;
 
 /// The axes of a way to initialise, and their values from the plainest to the most special.
@@ -55,7 +55,7 @@ impl Advice {
 
     /// The recommendation, and how many ways it was chosen from.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn summary_line(&self) -> String {
         let tried = counted(self.tried as u64, "way");
         match &self.recipe {
             Some(recipe) => format!("{recipe}; {} of {tried} worked", self.working),
@@ -94,19 +94,19 @@ fn way(check: &CheckRecord) -> Option<Way> {
 /// Why a check speaks against its way; none if it passed and nothing was to fail.
 fn fault(check: &CheckRecord) -> Option<String> {
     let short = |text: &str| clip(&one_line(text), LIMIT);
-    match check.standing() {
-        Standing::Passed => {
+    match check.status() {
+        Status::Passed => {
             let refused = check.params.get(REFUSED);
             refused.map(|what| format!("{} cannot be made", short(what)))
         }
         // What the backend does not have it has in no way.
-        Standing::Refused => None,
-        Standing::Regression
-        | Standing::Trouble
-        | Standing::UnexpectedPass
-        | Standing::NotRun
-        | Standing::Waived
-        | Standing::KnownFailure => Some(short(&sentence(check))),
+        Status::Refused => None,
+        Status::Regression
+        | Status::Trouble
+        | Status::UnexpectedPass
+        | Status::NotRun
+        | Status::Waived
+        | Status::KnownFailure => Some(short(&summary_line(check))),
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
         let advice = advise(&swept(|_, check| refuse(check))).remove(0);
         assert_eq!(advice.recipe, None);
         assert_eq!(
-            advice.sentence(),
+            advice.summary_line(),
             "none: none of 18 ways worked with every group"
         );
         assert_eq!(advice.failing[0].0, "every way");

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::details::summary_line;
 use super::results::Results;
-use super::story::sentence;
 use allranks_model::names::CheckId;
 use allranks_model::record::{CheckRecord, Column};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// Versions side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Row {
     /// How many.
     pub checks: u64,
     /// Where they stand with each version; none if that version has no such check.
-    pub cells: Vec<Option<Standing>>,
+    pub cells: Vec<Option<Status>>,
     /// What is said of the first of them where it stands worst; empty if nothing is.
     pub why: String,
 }
@@ -65,26 +65,23 @@ impl Versions {
             }
         }
         let mut alike = 0;
-        let mut rows = BTreeMap::<(String, Vec<Option<Standing>>), (u64, String)>::new();
+        let mut rows = BTreeMap::<(String, Vec<Option<Status>>), (u64, String)>::new();
         for versions in checks.values() {
-            let cells: Vec<Option<Standing>> = versions
+            let cells: Vec<Option<Status>> = versions
                 .iter()
-                .map(|check| check.map(CheckRecord::standing))
+                .map(|check| check.map(CheckRecord::status))
                 .collect();
             if cells.iter().all(|cell| *cell == cells[0]) {
                 alike += 1;
                 continue;
             }
-            let worst = versions
-                .iter()
-                .flatten()
-                .min_by_key(|check| check.standing());
+            let worst = versions.iter().flatten().min_by_key(|check| check.status());
             let worst = worst.expect("a check is there because some version has it");
             let call = worst.params.get("call").map_or("world", String::as_str);
             let what = format!("{}: {call}", worst.case);
             let row = rows
                 .entry((what, cells))
-                .or_insert_with(|| (0, sentence(worst)));
+                .or_insert_with(|| (0, summary_line(worst)));
             row.0 += 1;
         }
         let rows = rows.into_iter().map(|((what, cells), (checks, why))| Row {

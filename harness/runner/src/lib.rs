@@ -8,13 +8,13 @@
 //! | [`world`]   | ranks started together: processes, sockets, deadlines, what they leave behind        |
 //! | [`script`]  | what each rank does move by move, and what every move must come to                   |
 //! | [`run`]     | ties one scenario together, and many side by side; emits records                     |
-//! | [`finding`] | the outcome of one check, and what is reported of it                                 |
+//! | [`check_result`] | the outcome of one check, and what is reported of it                                 |
 //! | [`watch`]   | any distributed program under the hang diagnosis                                     |
 
-pub mod finding;
+pub mod check_result;
+mod foreign_listeners;
 pub mod probe;
 pub mod run;
 pub mod script;
-mod strangers;
 pub mod watch;
 pub mod world;

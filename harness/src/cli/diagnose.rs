@@ -6,7 +6,7 @@ use super::args::DiagnoseArguments;
 use super::{Exit, Failure};
 use allranks_diagnose::logs;
 use allranks_diagnose::logs::{LogError, Report};
-use allranks_model::diagnosis::{Kind, fold, lines};
+use allranks_model::diagnosis::{HangKind, lines, rank_set};
 
 /// Prints what the logs show.
 pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -23,7 +23,7 @@ pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<E
     }
     Ok(match &report.verdict {
         None => Exit::AsExpected,
-        Some(diagnosis) if diagnosis.kind == Kind::Slow => Exit::AsExpected,
+        Some(diagnosis) if diagnosis.kind == HangKind::Slow => Exit::AsExpected,
         Some(_) => Exit::Unexpected,
     })
 }
@@ -35,7 +35,7 @@ fn text(report: &Report) -> Vec<String> {
             let head =
                 "nothing wrong is seen: no rank waits for another, and none ended with an error"
                     .to_owned();
-            let places = fold::places(&report.places).into_iter();
+            let places = rank_set::places(&report.places).into_iter();
             std::iter::once(head)
                 .chain(places.map(|line| format!("    {line}")))
                 .collect()

@@ -15,7 +15,7 @@ use allranks_runner::run;
 use allranks_runner::world::Driver;
 use allranks_suite::case::{LineSpec, ProgramSpec};
 use allranks_suite::expectation::Point;
-use allranks_suite::plan::{Check, Demand, Scenario, hang};
+use allranks_suite::plan::{Check, ProgramCheck, Scenario, hang};
 use allranks_suite::platform::Start;
 
 /// Explains. Needs no torch: the id may be of any platform that has a file, found or not.
@@ -156,25 +156,25 @@ fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
 fn write_demand(
     scenario: &Scenario,
     program: &ProgramSpec,
-    demand: Demand,
+    demand: ProgramCheck,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let size = scenario.world_size;
     for rank in size.ranks() {
         let asked = match demand {
-            Demand::Exit => program.exit_of(rank, size).map(|code| code.to_string()),
-            Demand::LauncherExit | Demand::Verdict => None,
-            Demand::Line(index) => asked(&program.lines[index], rank, size, "prints"),
-            Demand::Never(index) => asked(&program.never[index], rank, size, "never prints"),
+            ProgramCheck::Exit => program.exit_of(rank, size).map(|code| code.to_string()),
+            ProgramCheck::LauncherExit | ProgramCheck::Verdict => None,
+            ProgramCheck::Line(index) => asked(&program.lines[index], rank, size, "prints"),
+            ProgramCheck::Never(index) => asked(&program.never[index], rank, size, "never prints"),
         };
         if let Some(asked) = asked {
             writeln!(out, "rank {rank}     {asked}")?;
         }
     }
     match (demand, program.launcher_succeeds(size), &program.hang) {
-        (Demand::LauncherExit, Some(true), _) => writeln!(out, "torchrun   exit 0"),
-        (Demand::LauncherExit, _, _) => writeln!(out, "torchrun   any failure"),
-        (Demand::Verdict, _, Some(spec)) => {
+        (ProgramCheck::LauncherExit, Some(true), _) => writeln!(out, "torchrun   exit 0"),
+        (ProgramCheck::LauncherExit, _, _) => writeln!(out, "torchrun   any failure"),
+        (ProgramCheck::Verdict, _, Some(spec)) => {
             let hang = hang(spec, size);
             let within = hang.within.as_secs_f64();
             let culprits = diagnose::list(&hang.culprits);
@@ -242,7 +242,7 @@ fn write_check(
         writeln!(out, "known      {} ({})", entry.reason, entry.at)?;
     }
     let steps = run::steps_of(scenario, check, seed)
-        .map_err(|error| Failure::Trouble(error.to_string()))?;
+        .map_err(|error| Failure::RunIssue(error.to_string()))?;
     for (rank, step) in steps.iter().enumerate() {
         writeln!(out, "rank {rank}")?;
         for tensor in &step.tensors {

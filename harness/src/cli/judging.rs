@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use super::args::JudgeArguments;
+use super::run_issue::RunIssue;
 use super::running::{end_record, exit};
-use super::trouble::Trouble;
 use super::{Exit, Failure, locate, planning, results};
 use crate::suite::Suite;
 use allranks_model::record::{CheckRecord, Record};
@@ -19,13 +19,14 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     let folder = planning::make_out(Some(&arguments.out))?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;
-    let mut judged = merge::merge(vec![run], &folder)
-        .map_err(|error| Failure::Trouble(format!("the results contradict each other: {error}")))?;
+    let mut judged = merge::merge(vec![run], &folder).map_err(|error| {
+        Failure::RunIssue(format!("the results contradict each other: {error}"))
+    })?;
     let kept = again(&mut judged, &suite);
     let recorded = judged.end.iter().flat_map(|end| &end.troubles);
-    let mut troubles: Vec<Trouble> = recorded.cloned().map(Trouble::Recorded).collect();
+    let mut troubles: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
     if kept > 0 {
-        troubles.push(Trouble::Kept(kept));
+        troubles.push(RunIssue::Kept(kept));
     }
     // A run that was cut off has no end, and gets none here.
     if judged.end.is_some() {

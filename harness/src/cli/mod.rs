@@ -13,8 +13,8 @@ mod planning;
 mod prove;
 mod repro;
 mod results;
+mod run_issue;
 mod running;
-mod trouble;
 mod until_closed;
 mod watch;
 
@@ -26,8 +26,8 @@ use clap::Parser;
 pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
 pub use planning::{Absent, Asked, Planned, prove_inputs};
+pub use run_issue::RunIssue;
 pub use running::{end_record, ranks_at_once};
-pub use trouble::Trouble;
 use until_closed::UntilClosed;
 
 use crate::suite::SuiteError;
@@ -49,7 +49,7 @@ pub enum Exit {
     /// A required check was not run.
     Incomplete = 4,
     /// The harness or the machine failed.
-    Trouble = 10,
+    RunIssue = 10,
 }
 
 /// Why a command ended without doing what it is for.
@@ -66,7 +66,7 @@ pub enum Failure {
     Nothing(String, String),
     /// The harness or the machine.
     #[error("{0}")]
-    Trouble(String),
+    RunIssue(String),
     /// A stream or file.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -77,7 +77,7 @@ impl Failure {
         match self {
             Self::Suite(SuiteError::Invalid(_)) | Self::Usage(..) => Exit::Usage,
             Self::Nothing(..) => Exit::Nothing,
-            Self::Suite(SuiteError::Io(_)) | Self::Trouble(_) | Self::Io(_) => Exit::Trouble,
+            Self::Suite(SuiteError::Io(_)) | Self::RunIssue(_) | Self::Io(_) => Exit::RunIssue,
         }
     }
 
@@ -96,7 +96,7 @@ impl Failure {
                 writeln!(err, "error: {self}\n  hint: {hint}")?;
                 return Ok(());
             }
-            Self::Suite(_) | Self::Trouble(_) | Self::Io(_) => {}
+            Self::Suite(_) | Self::RunIssue(_) | Self::Io(_) => {}
         }
         writeln!(err, "error: {self}")
     }
@@ -121,7 +121,7 @@ pub fn main(
                 0 => write!(out, "{text}").map(|()| Exit::AsExpected),
                 _ => write!(err, "{text}").map(|()| Exit::Usage),
             };
-            return exit.unwrap_or(Exit::Trouble) as u8;
+            return exit.unwrap_or(Exit::RunIssue) as u8;
         }
     };
     let words: Vec<String> = arguments

@@ -376,7 +376,7 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
         .collect();
     match vacuous.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::Trouble(format!(
+        Some(first) => Err(Failure::RunIssue(format!(
             "{} check(s) could not tell a broken backend from a right one; the first: {first}",
             vacuous.len()
         ))),
@@ -462,7 +462,7 @@ fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Fai
                 "scenario": scenario.id,
                 "env": environment,
                 "ranks": run::steps(scenario, seed)
-                    .map_err(|error| Failure::Trouble(error.to_string()))?,
+                    .map_err(|error| Failure::RunIssue(error.to_string()))?,
             }),
         };
         serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;

@@ -14,8 +14,8 @@ use super::running::{self, listen_for_signals};
 use super::{Exit, Failure, planning};
 use crate::prove;
 use crate::prove::{
-    Event, FILE_NAME, Fate, Head, Healthy, Index, Kill, Line, Matrix, Mutant, Panel, Plan, Proof,
-    Standing, Tail,
+    Event, FILE_NAME, Head, Healthy, Index, Kill, Matrix, MatrixRecord, MatrixStatus, Mutant,
+    MutantOutcome, Plan, Proof, SharedChecks, Tail,
 };
 use crate::suite;
 use crate::suite::{Request, Suite, SuiteError};
@@ -40,8 +40,8 @@ pub struct ProveArguments {
     #[arg(long, value_name = "FOLDER")]
     pub mutants: Option<PathBuf>,
     /// What every mutant meets besides its own checks.
-    #[arg(long, value_enum, default_value_t = Panel::Quick)]
-    pub panel: Panel,
+    #[arg(long, value_enum, default_value_t = SharedChecks::Quick)]
+    pub panel: SharedChecks,
     /// Folder for the kill matrix. Default: target/allranks/<time>.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub fn prove(
         .collect();
     let proof = Arc::new(Proof::new(plan, session, interrupt.clone(), folder.clone()));
     let mut writer = prove::Writer::create(&folder)?;
-    writer.append(&Line::Prove(head.clone()))?;
+    writer.append(&MatrixRecord::Prove(head.clone()))?;
     let (mut healthy, mut kills): (Option<Healthy>, Vec<Kill>) = (None, Vec::new());
     let (sender, mut events) = mpsc::unbounded_channel();
     runtime.spawn(listen_for_signals(interrupt.clone()));
@@ -133,19 +133,19 @@ pub fn prove(
         match event {
             Event::Healthy(one) => {
                 tried = Instant::now();
-                writer.append(&Line::Healthy(one.clone()))?;
+                writer.append(&MatrixRecord::Healthy(one.clone()))?;
                 tell_healthy(&one, err)?;
                 healthy = Some(one);
             }
             Event::Mutant(kill) => {
-                writer.append(&Line::Mutant(kill.clone()))?;
+                writer.append(&MatrixRecord::Mutant(kill.clone()))?;
                 kills.push(*kill);
                 tell(&kills, head.mutants, tried.elapsed(), err)?;
             }
         }
     }
     let ended = runtime.block_on(running);
-    ended.map_err(|error| Failure::Trouble(format!("the proof broke off: {error}")))??;
+    ended.map_err(|error| Failure::RunIssue(format!("the proof broke off: {error}")))??;
     kills.sort_by_key(|kill| order.get(&kill.name).copied());
     std::fs::remove_dir_all(folder.join("driver"))?;
 
@@ -160,7 +160,7 @@ pub fn prove(
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         exit_code: exit as u8,
     };
-    writer.append(&Line::End(tail.clone()))?;
+    writer.append(&MatrixRecord::End(tail.clone()))?;
     let pages = [
         ("kills.md", prove::markdown(&head, healthy.as_ref(), &kills)),
         ("kills.html", prove::html(&head, healthy.as_ref(), &kills)),
@@ -234,7 +234,7 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
         kill.name,
         kill.breaks,
     )?;
-    if kill.fate != Fate::Killed {
+    if kill.fate != MutantOutcome::Killed {
         write!(err, "; it must be {}", kill.expected)?;
     }
     if kill.alone && kill.panel_checks > 0 {
@@ -262,10 +262,10 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
     }
     let has_trouble = |healthy: &Healthy| !healthy.troubles.is_empty();
     if healthy.is_none_or(has_trouble) || kills.iter().any(|kill| !kill.troubles.is_empty()) {
-        return Exit::Trouble;
+        return Exit::RunIssue;
     }
-    let is_good =
-        healthy.is_some_and(Healthy::is_good) && kills.iter().all(|kill| kill.fate == Fate::Killed);
+    let is_good = healthy.is_some_and(Healthy::is_good)
+        && kills.iter().all(|kill| kill.fate == MutantOutcome::Killed);
     if is_good {
         Exit::AsExpected
     } else {
@@ -276,7 +276,10 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
 /// What was not killed, and where to look.
 fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out)?;
-    for kill in kills.iter().filter(|kill| kill.fate != Fate::Killed) {
+    for kill in kills
+        .iter()
+        .filter(|kill| kill.fate != MutantOutcome::Killed)
+    {
         writeln!(
             out,
             "{}: {} (breaks {}, must be {}); its logs: {}",
@@ -292,15 +295,16 @@ fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), F
 
 /// What is proved of how many requirements, and which are left.
 fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Result<(), Failure> {
-    let list = |test: fn(&Standing) -> bool| {
+    let list = |test: fn(&MatrixStatus) -> bool| {
         let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
         (ids.len(), ids.join(" "))
     };
-    let (alone, _) = list(|standing| matches!(standing, Standing::Alone(_)));
-    let (shared, _) = list(|standing| matches!(standing, Standing::Shared(_)));
-    let (together, together_ids) = list(|standing| *standing == Standing::Together);
-    let (elsewhere, elsewhere_ids) = list(|standing| matches!(standing, Standing::Elsewhere(_)));
-    let (unproven, unproven_ids) = list(|standing| *standing == Standing::Unproven);
+    let (alone, _) = list(|standing| matches!(standing, MatrixStatus::Alone(_)));
+    let (shared, _) = list(|standing| matches!(standing, MatrixStatus::Shared(_)));
+    let (together, together_ids) = list(|standing| *standing == MatrixStatus::Together);
+    let (elsewhere, elsewhere_ids) =
+        list(|standing| matches!(standing, MatrixStatus::Elsewhere(_)));
+    let (unproven, unproven_ids) = list(|standing| *standing == MatrixStatus::Unproven);
     writeln!(
         out,
         "{} requirements: {alone} with a mutant that only their checks see, {shared} with a reason why there is none",
@@ -343,7 +347,7 @@ fn summarise(
     writeln!(
         out,
         "\n{}; without a bug, {} false alarms in {} checks; {} with torch {}; exit code {}",
-        prove::sentence(&tail.tally, head.mutants),
+        prove::summary_line(&tail.tally, head.mutants),
         healthy.map_or(0, |one| one.false_alarms.len()),
         healthy.map_or(0, |one| one.checks),
         lasting(tail.duration_ms),

@@ -12,7 +12,7 @@ use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, wi
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
 use allranks_model::record::CheckRecord;
-use allranks_report::sentence;
+use allranks_report::summary_line;
 use allranks_runner::probe;
 use allranks_runner::run;
 use allranks_runner::world;
@@ -36,7 +36,7 @@ pub fn repro(
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let python = probe::python(arguments.python.as_deref()).path;
     let torch = torch_of(&python);
-    let desk = Desk {
+    let desk = ReproContext {
         torch,
         python,
         shrink: arguments.shrink,
@@ -53,7 +53,7 @@ pub fn repro(
 }
 
 /// Where scripts are written.
-struct Desk {
+struct ReproContext {
     suite: Suite,
     /// Torch's version; empty if there is none.
     torch: String,
@@ -64,7 +64,7 @@ struct Desk {
     command: Vec<String>,
 }
 
-impl Desk {
+impl ReproContext {
     fn one(
         &self,
         id: &str,
@@ -264,7 +264,7 @@ impl Desk {
                 seed,
             };
             let text = self.script(&subject, &Notes::default())?;
-            let port = world::lease_port().map_err(|error| Failure::Trouble(error.to_string()))?;
+            let port = world::lease_port().map_err(|error| Failure::RunIssue(error.to_string()))?;
             let deadline_s = scenario.case.world.deadline_s;
             Ok(trial(
                 &self.python,
@@ -328,9 +328,9 @@ impl Desk {
 
     fn script(&self, subject: &Subject<'_>, notes: &Notes) -> Result<String, Failure> {
         script(subject, notes).map_err(|error| match error {
-            ReproError::Unpreparable(error) => Failure::Trouble(error.to_string()),
-            ReproError::Unstaged(error) => Failure::Trouble(error),
-            ReproError::Program => Failure::Trouble(error.to_string()),
+            ReproError::Unpreparable(error) => Failure::RunIssue(error.to_string()),
+            ReproError::Unstaged(error) => Failure::RunIssue(error),
+            ReproError::Program => Failure::RunIssue(error.to_string()),
             ReproError::Grown => Failure::Usage(
                 error.to_string(),
                 "run it by itself with `allranks run --filter id=...`".to_owned(),
@@ -373,7 +373,7 @@ fn observe(notes: &mut Notes, record: &CheckRecord) {
         .class
         .as_ref()
         .map_or_else(String::new, |class| format!(" ({class})"));
-    notes.observed = format!("{}{class}: {}", record.outcome, sentence(record));
+    notes.observed = format!("{}{class}: {}", record.outcome, summary_line(record));
     let reason = record.expectation.as_ref();
     notes.url = reason
         .and_then(|reason| reason.url.clone())
@@ -408,7 +408,7 @@ fn torch_of(python: &Path) -> String {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
-        .map_err(|error| Failure::Trouble(format!("{}: {error}", path.display())))
+        .map_err(|error| Failure::RunIssue(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -419,12 +419,12 @@ mod tests {
     /// Torch versions that the files are of: each entry of the expectations holds for one of them.
     const VERSIONS: [&str; 3] = ["2.11.0", "2.15.0", "2.9.1"];
 
-    fn desk(torch: &str) -> Desk {
+    fn desk(torch: &str) -> ReproContext {
         let scratch = tempfile::tempdir().unwrap();
         let mut suite = Suite::load(&Request::default(), scratch.path()).unwrap();
         // The files are of the host, and planning for all devices takes a minute.
         suite.platforms.retain(|platform| platform.name == "cpu");
-        Desk {
+        ReproContext {
             torch: torch.to_owned(),
             python: PathBuf::new(),
             shrink: false,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::args::{DriverChoice, RunArguments};
 use super::planning::{self, Asked, Planned};
-use super::trouble::Trouble;
+use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
 use super::{Exit, Failure, environment};
 use allranks_model::outcome::{Outcome, Verdict};
@@ -44,7 +44,7 @@ pub fn run(
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
     let facts = machine
         .join()
-        .map_err(|_| Failure::Trouble("looking at the machine broke off".to_owned()))?;
+        .map_err(|_| Failure::RunIssue("looking at the machine broke off".to_owned()))?;
     if planned.plan.scenarios.is_empty() {
         let required = unmet(&arguments.select.require, &planned);
         return match required.first() {
@@ -144,7 +144,7 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
     }
 }
 
-type Played = (Results, Vec<Trouble>);
+type Played = (Results, Vec<RunIssue>);
 
 /// Runs the plan while showing and writing down what happens.
 fn play(
@@ -153,9 +153,9 @@ fn play(
     arguments: &RunArguments,
     err: &mut (impl Write + Send),
 ) -> Result<Played, Failure> {
-    let mut troubles: Vec<Trouble> = unmet(&arguments.select.require, &planned)
+    let mut troubles: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
         .into_iter()
-        .map(Trouble::Missing)
+        .map(RunIssue::Missing)
         .collect();
     let whole = arguments.select.filter.is_empty()
         && arguments.select.shard.is_none()
@@ -206,7 +206,7 @@ fn play(
                 Ok(Some(record)) => {
                     console.record(&record)?;
                     if !failed_to_write && let Err(error) = writer.append(&record) {
-                        troubles.push(Trouble::unwritable(&error));
+                        troubles.push(RunIssue::unwritable(&error));
                         failed_to_write = true;
                         interrupt.set();
                     }
@@ -225,29 +225,29 @@ fn play(
     console.finish();
     drop(console);
     match ended {
-        Ok(Ok(issues)) => troubles.extend(issues.into_iter().map(Trouble::Harness)),
+        Ok(Ok(issues)) => troubles.extend(issues.into_iter().map(RunIssue::Harness)),
         Ok(Err(error)) => return Err(error.into()),
-        Err(error) => return Err(Failure::Trouble(format!("the run broke off: {error}"))),
+        Err(error) => return Err(Failure::RunIssue(format!("the run broke off: {error}"))),
     }
     let Some(mut results) = results else {
-        return Err(Failure::Trouble("the run recorded nothing".to_owned()));
+        return Err(Failure::RunIssue("the run recorded nothing".to_owned()));
     };
     if interrupt.is_set() && !failed_to_write {
-        troubles.push(Trouble::Interrupted);
+        troubles.push(RunIssue::Interrupted);
     }
     if whole {
         troubles.extend(stale(&expectations, &plan, &results));
     }
     let end = end_record(&results, &troubles);
     if !failed_to_write && let Err(error) = writer.append(&Record::End(end.clone())) {
-        troubles.push(Trouble::unwritable(&error));
+        troubles.push(RunIssue::unwritable(&error));
     }
     results.push(Record::End(end));
     Ok((results, troubles))
 }
 
 /// Entries that matched nothing in a run that had everything.
-fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Trouble> {
+fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<RunIssue> {
     let torch = results
         .columns()
         .first()
@@ -257,7 +257,7 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Tro
     expectations
         .stale(points)
         .into_iter()
-        .map(|entry| Trouble::Stale(entry.at.clone()))
+        .map(|entry| RunIssue::Stale(entry.at.clone()))
         .collect()
 }
 
@@ -285,7 +285,7 @@ pub(super) async fn listen_for_signals(interrupt: Interrupt) {
 
 /// The last record of a run: counts, troubles that belong to no check, and the exit code these amount to.
 #[must_use]
-pub fn end_record(results: &Results, troubles: &[Trouble]) -> EndRecord {
+pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
     let mut verdicts = BTreeMap::new();
     let mut outcomes = BTreeMap::new();
     for check in &results.checks {
@@ -302,18 +302,18 @@ pub fn end_record(results: &Results, troubles: &[Trouble]) -> EndRecord {
             .unwrap_or(0),
         verdicts,
         outcomes,
-        troubles: troubles.iter().map(Trouble::text).collect(),
+        troubles: troubles.iter().map(RunIssue::text).collect(),
         exit_code: exit(results, troubles) as u8,
     }
 }
 
 /// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
-pub(super) fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
+pub(super) fn exit(results: &Results, troubles: &[RunIssue]) -> Exit {
     let any = |test: fn(&CheckRecord) -> bool| results.checks.iter().any(test);
     let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
-    if amounts_to(Exit::Trouble) || any(|check| check.outcome == Outcome::HarnessError) {
-        return Exit::Trouble;
+    if amounts_to(Exit::RunIssue) || any(|check| check.outcome == Outcome::HarnessError) {
+        return Exit::RunIssue;
     }
     let unexpected = any(|check| match check.verdict {
         Verdict::Regression | Verdict::UnexpectedPass => true,
@@ -330,7 +330,7 @@ pub(super) fn exit(results: &Results, troubles: &[Trouble]) -> Exit {
 }
 
 /// Writes the reports and the summary.
-fn finish(results: Results, troubles: &[Trouble], out: &mut impl Write) -> Result<Exit, Failure> {
+fn finish(results: Results, troubles: &[RunIssue], out: &mut impl Write) -> Result<Exit, Failure> {
     let folder: PathBuf = results.folder.clone();
     let exit = exit(&results, troubles);
     super::results::render(&folder, &results, out)?;

@@ -5,9 +5,9 @@
 
 use std::fmt::Write;
 
-use super::kill::{Fate, Kill, Seen};
-use super::markdown::sentence;
-use super::matrix::{Matrix, Standing};
+use super::kill::{Kill, MutantOutcome, Seen};
+use super::markdown::summary_line;
+use super::matrix::{Matrix, MatrixStatus};
 use super::proof::Healthy;
 use super::record::Head;
 use allranks_report::text::{clip, one_line};
@@ -32,7 +32,7 @@ fn write_page(
     kills: &[Kill],
 ) -> std::fmt::Result {
     let matrix = Matrix::of(head, kills);
-    let headline = sentence(&matrix.tally(head.mutants), head.mutants);
+    let headline = summary_line(&matrix.tally(head.mutants), head.mutants);
     write!(
         page,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -112,7 +112,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
     page.push_str("</tr></thead>\n<tbody>\n");
     for kill in matrix.kills {
         let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
-        let state = if kill.fate == Fate::Killed {
+        let state = if kill.fate == MutantOutcome::Killed {
             ""
         } else {
             " class=\"wrong\""
@@ -124,8 +124,9 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
             escaped(&kill.name),
             escaped(&witness(kill)),
             escaped(match kill.fate {
-                Fate::Killed | Fate::Misnamed => finding,
-                Fate::Incidental | Fate::Survived | Fate::Untried => kill.fate.word(),
+                MutantOutcome::Killed | MutantOutcome::Misnamed => finding,
+                MutantOutcome::Incidental | MutantOutcome::Survived | MutantOutcome::Untried =>
+                    kill.fate.word(),
             })
         )?;
         for id in matrix.requirements.keys() {
@@ -151,10 +152,15 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
 fn sign(kill: &Kill, broken: bool, seen: Option<&Seen>) -> (&'static str, char) {
     let failed = seen.is_some_and(|seen| seen.failed > 0);
     match (broken, kill.fate, failed) {
-        (true, Fate::Killed, _) => ("own", '●'),
-        (true, Fate::Misnamed | Fate::Incidental | Fate::Survived | Fate::Untried, _) => {
-            ("wrong", '✗')
-        }
+        (true, MutantOutcome::Killed, _) => ("own", '●'),
+        (
+            true,
+            MutantOutcome::Misnamed
+            | MutantOutcome::Incidental
+            | MutantOutcome::Survived
+            | MutantOutcome::Untried,
+            _,
+        ) => ("wrong", '✗'),
         (false, _, true) => ("also", '○'),
         (false, _, false) => ("quiet", '·'),
     }
@@ -188,11 +194,11 @@ fn requirements(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt
     );
     for (id, standing) in &matrix.requirements {
         let (class, text) = match standing {
-            Standing::Alone(names) => ("", names.join(", ")),
-            Standing::Shared(why) => ("", format!("none can be: {why}")),
-            Standing::Together => ("wrong", "none, and no reason is given".to_owned()),
-            Standing::Elsewhere(why) => ("", format!("not on {}: {why}", head.backend)),
-            Standing::Unproven => ("wrong", "no killed mutant breaks it".to_owned()),
+            MatrixStatus::Alone(names) => ("", names.join(", ")),
+            MatrixStatus::Shared(why) => ("", format!("none can be: {why}")),
+            MatrixStatus::Together => ("wrong", "none, and no reason is given".to_owned()),
+            MatrixStatus::Elsewhere(why) => ("", format!("not on {}: {why}", head.backend)),
+            MatrixStatus::Unproven => ("wrong", "no killed mutant breaks it".to_owned()),
         };
         let sentence = head.requirements.get(id).map_or("", String::as_str);
         writeln!(
@@ -223,8 +229,8 @@ mod tests {
     fn a_row_for_each_mutant_a_column_for_each_requirement_and_no_markup_of_strangers() {
         let head = head(&["A-001", "B-001"], &[]);
         let kills = [
-            kill("killed", "A-001", Fate::Killed, true),
-            kill("survivor", "B-001", Fate::Survived, false),
+            kill("killed", "A-001", MutantOutcome::Killed, true),
+            kill("survivor", "B-001", MutantOutcome::Survived, false),
         ];
         let page = render(&head, None, &kills);
         assert_eq!(page.matches("<th scope=\"col\"").count(), 2);

@@ -80,13 +80,13 @@ struct Shared {
 #[serde(deny_unknown_fields)]
 struct PanelFile {
     #[serde(default)]
-    leave_out: Vec<LeftOut>,
+    leave_out: Vec<ExcludedMutant>,
 }
 
 /// Cases that the quick panel does without.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LeftOut {
+struct ExcludedMutant {
     /// A case's id; a trailing `/**` takes everything below.
     case: String,
     /// Why.

@@ -12,7 +12,7 @@ use allranks_model::record::{CheckRecord, FORMAT};
 /// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum MutantOutcome {
     /// A check of the requirement it breaks failed, just as the index says.
     Killed,
     /// A check of that requirement failed, but was called something else.
@@ -25,7 +25,7 @@ pub enum Fate {
     Untried,
 }
 
-impl Fate {
+impl MutantOutcome {
     /// The word in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -78,7 +78,7 @@ pub struct Kill {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: MutantOutcome,
     /// Whether every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,
     /// The check that killed it, or, if none did, the first that failed.
@@ -169,15 +169,15 @@ impl Kill {
         let killer = own.iter().find(is_right);
         let first = failed.iter().find(covers).or(failed.first()).copied();
         let fate = if killer.is_some() {
-            Fate::Killed
+            MutantOutcome::Killed
         } else if !own.iter().any(|check| ran(&check)) {
-            Fate::Untried
+            MutantOutcome::Untried
         } else if failed.iter().any(|check| covers(&check)) {
-            Fate::Misnamed
+            MutantOutcome::Misnamed
         } else if failed.is_empty() {
-            Fate::Survived
+            MutantOutcome::Survived
         } else {
-            Fate::Incidental
+            MutantOutcome::Incidental
         };
         let troubles = own.iter().chain(panel);
         let troubles = troubles.filter(|check| check.outcome == Outcome::HarnessError);
@@ -189,7 +189,7 @@ impl Kill {
             expected: called(mutant.verdict, mutant.outcome, mutant.class.as_deref()),
             source: mutant.source.clone(),
             fate,
-            alone: fate == Fate::Killed
+            alone: fate == MutantOutcome::Killed
                 && stopped.is_none()
                 && failed.iter().all(|check| covers(&check)),
             witness: killer.or(first).map(|check| Witness {
@@ -290,20 +290,20 @@ mod tests {
             &[good("a"), bad("b", &["COLL-001", "COLL-002"], "no-op")],
             &[],
         );
-        assert_eq!(killed.fate, Fate::Killed);
+        assert_eq!(killed.fate, MutantOutcome::Killed);
         assert!(killed.alone, "the check covers COLL-001 too, and COLL-002");
         assert_eq!(killed.witness.unwrap().check.as_str(), "b");
         assert_eq!(killed.requirements[&"COLL-002".into()].checks, 2);
         assert_eq!(killed.requirements[&"COLL-001".into()].failed, 1);
 
         let misnamed = kill(&[bad("b", &["COLL-002"], "unclassified")], &[]);
-        assert_eq!(misnamed.fate, Fate::Misnamed);
+        assert_eq!(misnamed.fate, MutantOutcome::Misnamed);
         let incidental = kill(&[bad("b", &["COLL-001"], "no-op"), good("a")], &[]);
-        assert_eq!(incidental.fate, Fate::Incidental);
-        assert_eq!(kill(&[good("a")], &[]).fate, Fate::Survived);
+        assert_eq!(incidental.fate, MutantOutcome::Incidental);
+        assert_eq!(kill(&[good("a")], &[]).fate, MutantOutcome::Survived);
         let not_run = check("a", &["COLL-002"], Verdict::NotRun, None);
-        assert_eq!(kill(&[not_run], &[]).fate, Fate::Untried);
-        assert_eq!(kill(&[], &[]).fate, Fate::Untried);
+        assert_eq!(kill(&[not_run], &[]).fate, MutantOutcome::Untried);
+        assert_eq!(kill(&[], &[]).fate, MutantOutcome::Untried);
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
             check("b", &["GRP-001"], Verdict::Regression, Some("zero-output")),
         ];
         let seen = kill(&own, &panel);
-        assert_eq!((seen.fate, seen.alone), (Fate::Killed, false));
+        assert_eq!((seen.fate, seen.alone), (MutantOutcome::Killed, false));
         assert_eq!(seen.requirements[&"COLL-002".into()].checks, 1);
         let elsewhere: Vec<_> = seen.elsewhere().map(RequirementId::as_str).collect();
         assert_eq!(elsewhere, ["GRP-001"]);
@@ -327,7 +327,7 @@ mod tests {
             &[check("c", &["COLL-002"], Verdict::Expected, None)],
             &panel,
         );
-        assert_eq!(by_panel.fate, Fate::Misnamed);
+        assert_eq!(by_panel.fate, MutantOutcome::Misnamed);
     }
 
     #[test]

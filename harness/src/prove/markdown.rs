@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::kill::{Fate, Kill};
-use super::matrix::{Matrix, Standing};
+use super::kill::{Kill, MutantOutcome};
+use super::matrix::{Matrix, MatrixStatus};
 use super::proof::Healthy;
-use super::record::{Head, Tally};
+use super::record::{Head, MutantCounts};
 use allranks_report::text::{counted, one_line};
 
 /// Renders the section. `healthy` is none if the proof did not get that far.
@@ -23,13 +23,13 @@ pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String 
 
 /// `120 of 130 mutants killed: 4 survived, ...`.
 #[must_use]
-pub fn sentence(tally: &Tally, planned: u64) -> String {
+pub fn summary_line(tally: &MutantCounts, planned: u64) -> String {
     let mut text = format!("{} of {} killed", tally.killed, counted(planned, "mutant"));
     let rest = [
-        (tally.survived, Fate::Survived),
-        (tally.incidental, Fate::Incidental),
-        (tally.misnamed, Fate::Misnamed),
-        (tally.untried, Fate::Untried),
+        (tally.survived, MutantOutcome::Survived),
+        (tally.incidental, MutantOutcome::Incidental),
+        (tally.misnamed, MutantOutcome::Misnamed),
+        (tally.untried, MutantOutcome::Untried),
     ];
     let rest: Vec<String> = rest
         .iter()
@@ -53,7 +53,7 @@ fn summary(
     writeln!(
         text,
         "**{}**: {platform}/{backend} with one seeded bug each, in its own checks and in the panel `{}`.\n",
-        sentence(&tally, head.mutants),
+        summary_line(&tally, head.mutants),
         name(head)
     )?;
     if let Some(healthy) = healthy {
@@ -73,14 +73,17 @@ fn summary(
 
 fn name(head: &Head) -> &'static str {
     match head.panel {
-        super::Panel::None => "none",
-        super::Panel::Quick => "quick",
-        super::Panel::Core => "core",
+        super::SharedChecks::None => "none",
+        super::SharedChecks::Quick => "quick",
+        super::SharedChecks::Core => "core",
     }
 }
 
 fn unkilled(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
-    for kill in kills.iter().filter(|kill| kill.fate != Fate::Killed) {
+    for kill in kills
+        .iter()
+        .filter(|kill| kill.fate != MutantOutcome::Killed)
+    {
         write!(
             text,
             "- `{}` {}: it breaks {} and must be called {}",
@@ -107,13 +110,13 @@ fn requirements(text: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt
     writeln!(text, "|---|---:|---|")?;
     for (id, standing) in &matrix.requirements {
         let killed = matrix.kills.iter();
-        let killed = killed.filter(|kill| kill.breaks == *id && kill.fate == Fate::Killed);
+        let killed = killed.filter(|kill| kill.breaks == *id && kill.fate == MutantOutcome::Killed);
         let told = match standing {
-            Standing::Alone(names) => format!("`{}`", names.join("`, `")),
-            Standing::Shared(why) => format!("none can be: {}", cell(why)),
-            Standing::Together => "**none, and no reason is given**".to_owned(),
-            Standing::Elsewhere(why) => format!("not on {}: {}", head.backend, cell(why)),
-            Standing::Unproven => "**no mutant at all**".to_owned(),
+            MatrixStatus::Alone(names) => format!("`{}`", names.join("`, `")),
+            MatrixStatus::Shared(why) => format!("none can be: {}", cell(why)),
+            MatrixStatus::Together => "**none, and no reason is given**".to_owned(),
+            MatrixStatus::Elsewhere(why) => format!("not on {}: {}", head.backend, cell(why)),
+            MatrixStatus::Unproven => "**no mutant at all**".to_owned(),
         };
         writeln!(text, "| {id} | {} | {told} |", killed.count())?;
     }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::kill::{Fate, Kill};
-use super::record::{Head, Tally};
+use super::kill::{Kill, MutantOutcome};
+use super::record::{Head, MutantCounts};
 use allranks_model::names::RequirementId;
 
 /// What is proved of a requirement's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MatrixStatus {
     /// These mutants break it and are killed, and only its checks see them.
     Alone(Vec<String>),
     /// Killed mutants break it, but other checks see each of them too; the index says why that is so.
@@ -27,7 +27,7 @@ pub struct Matrix<'a> {
     /// Mutants, in the order of the index.
     pub kills: &'a [Kill],
     /// Every requirement that is known, covered or broken, in order, with what is proved of it.
-    pub requirements: BTreeMap<RequirementId, Standing>,
+    pub requirements: BTreeMap<RequirementId, MatrixStatus>,
 }
 
 impl<'a> Matrix<'a> {
@@ -41,20 +41,22 @@ impl<'a> Matrix<'a> {
         let standing = |id: &RequirementId| {
             let mut killed = kills
                 .iter()
-                .filter(|kill| kill.breaks == *id && kill.fate == Fate::Killed)
+                .filter(|kill| kill.breaks == *id && kill.fate == MutantOutcome::Killed)
                 .peekable();
             if killed.peek().is_none() {
                 let why = head.elsewhere.get(id);
-                return why.map_or(Standing::Unproven, |why| Standing::Elsewhere(why.clone()));
+                return why.map_or(MatrixStatus::Unproven, |why| {
+                    MatrixStatus::Elsewhere(why.clone())
+                });
             }
             let alone: Vec<String> = killed
                 .filter(|kill| kill.alone)
                 .map(|kill| kill.name.clone())
                 .collect();
             match (alone.is_empty(), head.shared.get(id)) {
-                (false, _) => Standing::Alone(alone),
-                (true, Some(why)) => Standing::Shared(why.clone()),
-                (true, None) => Standing::Together,
+                (false, _) => MatrixStatus::Alone(alone),
+                (true, Some(why)) => MatrixStatus::Shared(why.clone()),
+                (true, None) => MatrixStatus::Together,
             }
         };
         Self {
@@ -69,7 +71,7 @@ impl<'a> Matrix<'a> {
     /// Requirements with this standing.
     pub fn with(
         &self,
-        is_it: impl Fn(&Standing) -> bool + Copy,
+        is_it: impl Fn(&MatrixStatus) -> bool + Copy,
     ) -> impl Iterator<Item = &RequirementId> {
         self.requirements
             .iter()
@@ -82,22 +84,22 @@ impl<'a> Matrix<'a> {
     pub fn stale<'h>(&self, head: &'h Head) -> Vec<&'h RequirementId> {
         let is_stale = |id: &&RequirementId| {
             !head.requirements.contains_key(*id)
-                || matches!(self.requirements.get(*id), Some(Standing::Alone(_)))
+                || matches!(self.requirements.get(*id), Some(MatrixStatus::Alone(_)))
         };
         head.shared.keys().filter(is_stale).collect()
     }
 
     /// Mutants by fate; `planned` is how many there were to be.
     #[must_use]
-    pub fn tally(&self, planned: u64) -> Tally {
+    pub fn tally(&self, planned: u64) -> MutantCounts {
         let count = |fate| self.kills.iter().filter(|kill| kill.fate == fate).count() as u64;
         let never_begun = planned.saturating_sub(self.kills.len() as u64);
-        Tally {
-            killed: count(Fate::Killed),
-            misnamed: count(Fate::Misnamed),
-            incidental: count(Fate::Incidental),
-            survived: count(Fate::Survived),
-            untried: count(Fate::Untried) + never_begun,
+        MutantCounts {
+            killed: count(MutantOutcome::Killed),
+            misnamed: count(MutantOutcome::Misnamed),
+            incidental: count(MutantOutcome::Incidental),
+            survived: count(MutantOutcome::Survived),
+            untried: count(MutantOutcome::Untried) + never_begun,
         }
     }
 }
@@ -106,7 +108,7 @@ impl<'a> Matrix<'a> {
 pub(super) mod tests {
     use super::*;
     use crate::prove::kill::{Seen, Witness};
-    use crate::prove::panel::Panel;
+    use crate::prove::shared_checks::SharedChecks;
     use allranks_model::record::FORMAT;
 
     pub fn head(requirements: &[&str], shared: &[(&str, &str)]) -> Head {
@@ -117,7 +119,7 @@ pub(super) mod tests {
             platform: "cpu".into(),
             backend: "gloo".into(),
             seed: 1,
-            panel: Panel::Quick,
+            panel: SharedChecks::Quick,
             mutants: 3,
             requirements: requirements
                 .iter()
@@ -131,8 +133,8 @@ pub(super) mod tests {
         }
     }
 
-    pub fn kill(name: &str, breaks: &str, fate: Fate, alone: bool) -> Kill {
-        let failed = u64::from(fate != Fate::Survived);
+    pub fn kill(name: &str, breaks: &str, fate: MutantOutcome, alone: bool) -> Kill {
+        let failed = u64::from(fate != MutantOutcome::Survived);
         let finding = "mismatch no-op".to_owned();
         let seen = Seen {
             checks: 2,
@@ -173,20 +175,20 @@ pub(super) mod tests {
             head.elsewhere.insert(id.into(), "no stream".to_owned());
         }
         let kills = [
-            kill("a", "A-001", Fate::Killed, true),
-            kill("b", "B-001", Fate::Killed, false),
-            kill("c", "C-001", Fate::Killed, false),
-            kill("d", "D-001", Fate::Misnamed, false),
+            kill("a", "A-001", MutantOutcome::Killed, true),
+            kill("b", "B-001", MutantOutcome::Killed, false),
+            kill("c", "C-001", MutantOutcome::Killed, false),
+            kill("d", "D-001", MutantOutcome::Misnamed, false),
         ];
         let matrix = Matrix::of(&head, &kills);
-        let standings: Vec<&Standing> = matrix.requirements.values().collect();
+        let standings: Vec<&MatrixStatus> = matrix.requirements.values().collect();
         let expected = [
-            &Standing::Alone(vec!["a".to_owned()]),
-            &Standing::Shared("why".to_owned()),
-            &Standing::Together,
-            &Standing::Unproven,
-            &Standing::Unproven,
-            &Standing::Elsewhere("no stream".to_owned()),
+            &MatrixStatus::Alone(vec!["a".to_owned()]),
+            &MatrixStatus::Shared("why".to_owned()),
+            &MatrixStatus::Together,
+            &MatrixStatus::Unproven,
+            &MatrixStatus::Unproven,
+            &MatrixStatus::Elsewhere("no stream".to_owned()),
         ];
         assert_eq!(standings, expected);
         let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();

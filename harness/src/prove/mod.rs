@@ -4,14 +4,14 @@
 //! In: an [`Index`] of mutants and the suite. Out: a [`Kill`] for each mutant, and of all of them the kill matrix, mutant
 //! × requirement × what the checks called it.
 //!
-//! A mutant meets two sets of checks: those its entry names, which must see it, and a [`Panel`], the same for all, which
+//! A mutant meets two sets of checks: those its entry names, which must see it, and a [`SharedChecks`], the same for all, which
 //! shows what else sees it. All worlds come from one session: torch is imported once, and a mutant is no more than an
 //! environment variable of its ranks.
 //!
 //! | module     | holds                                                                      |
 //! |------------|----------------------------------------------------------------------------|
 //! | `index`    | the files of `fixtures/mutants`                                             |
-//! | `panel`    | which checks every mutant meets                                             |
+//! | `shared_checks`    | which checks every mutant meets                                             |
 //! | `proof`    | mutants and the healthy backend, run                                        |
 //! | `kill`     | what the records of one mutant amount to                                    |
 //! | `matrix`   | all kills together, and what they prove of each requirement                 |
@@ -23,21 +23,21 @@ mod index;
 mod kill;
 mod markdown;
 mod matrix;
-mod panel;
 mod proof;
 mod record;
+mod shared_checks;
 mod shrunk;
 
 use std::time::Duration;
 
 pub use html::render as html;
 pub use index::{Index, Mutant};
-pub use kill::{Fate, Kill, Seen, Witness, is_unexpected};
-pub use markdown::{render as markdown, sentence};
-pub use matrix::{Matrix, Standing};
-pub use panel::Panel;
+pub use kill::{Kill, MutantOutcome, Seen, Witness, is_unexpected};
+pub use markdown::{render as markdown, summary_line};
+pub use matrix::{Matrix, MatrixStatus};
 pub use proof::{Event, Healthy, Plan, Proof};
-pub use record::{FILE_NAME, Head, Line, Tail, Tally, Writer};
+pub use record::{FILE_NAME, Head, MatrixRecord, MutantCounts, Tail, Writer};
+pub use shared_checks::SharedChecks;
 
 /// How long a mutant's random sequence may be cut down: what it comes to is compared with the index, and must not depend
 /// on how fast this machine is.

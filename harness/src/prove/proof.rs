@@ -12,9 +12,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::index::{Index, Mutant, PACKAGE};
-use super::kill::{Fate, Kill, is_unexpected};
-use super::panel::{self, Panel};
+use super::kill::{Kill, MutantOutcome, is_unexpected};
 use super::record::Head;
+use super::shared_checks::{self, SharedChecks};
 use crate::suite::Suite;
 use allranks_model::names::{RequirementId, ScenarioId};
 use allranks_model::outcome::Outcome;
@@ -57,7 +57,7 @@ pub struct Plan {
     /// Cases of the index that are not the suite's, by their path there.
     extra: BTreeMap<PathBuf, Vec<Arc<Case>>>,
     suite: Suite,
-    panel_kind: Panel,
+    panel_kind: SharedChecks,
     panel: Vec<Scenario>,
 }
 
@@ -66,7 +66,11 @@ impl Plan {
     ///
     /// # Errors
     /// Everything wrong with files of the index.
-    pub fn new(suite: Suite, index: Index, panel_kind: Panel) -> Result<Self, Vec<Diagnostic>> {
+    pub fn new(
+        suite: Suite,
+        index: Index,
+        panel_kind: SharedChecks,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let of_file = |path: &Path, message: String| {
             vec![Diagnostic::of_file(&path.display().to_string(), message)]
         };
@@ -93,23 +97,23 @@ impl Plan {
             }
         }
         let core = Selection {
-            profile: suite.profile(panel::PROFILE).cloned(),
-            world_sizes: panel::SIZES.to_vec(),
+            profile: suite.profile(shared_checks::PROFILE).cloned(),
+            world_sizes: shared_checks::SIZES.to_vec(),
             ..Selection::default()
         };
         let whole = match panel_kind {
-            Panel::None => Vec::new(),
-            Panel::Quick | Panel::Core => {
+            SharedChecks::None => Vec::new(),
+            SharedChecks::Quick | SharedChecks::Core => {
                 let targets = [genuine.clone()];
                 let mut scenarios = plan::plan(&suite.cases, &targets, &core).scenarios;
-                if panel_kind == Panel::Quick {
+                if panel_kind == SharedChecks::Quick {
                     scenarios.retain(|scenario| !index.leaves_out(&scenario.case.id));
                 }
                 scenarios
             }
         };
         Ok(Self {
-            panel: panel::choose(panel_kind, whole),
+            panel: shared_checks::choose(panel_kind, whole),
             index,
             about,
             genuine,
@@ -416,7 +420,7 @@ impl Proof {
                 Err(why) => kill.troubles.push(why),
             }
         }
-        if kill.fate == Fate::Killed {
+        if kill.fate == MutantOutcome::Killed {
             std::fs::remove_dir_all(&folder)?;
         }
         Ok(kill)

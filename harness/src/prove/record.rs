@@ -9,8 +9,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::kill::Kill;
-use super::panel::Panel;
 use super::proof::Healthy;
+use super::shared_checks::SharedChecks;
 use allranks_model::names::RequirementId;
 
 /// The file's name.
@@ -19,7 +19,7 @@ pub const FILE_NAME: &str = "kills.jsonl";
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum Line {
+pub enum MatrixRecord {
     /// The first.
     Prove(Head),
     /// The backend without a bug.
@@ -46,7 +46,7 @@ pub struct Head {
     /// Seed of all inputs.
     pub seed: u64,
     /// What every mutant meets besides its own checks.
-    pub panel: Panel,
+    pub panel: SharedChecks,
     /// Mutants that are tried.
     pub mutants: u64,
     /// Every requirement of the suite, with its sentence.
@@ -66,7 +66,7 @@ pub struct Tail {
     /// Version of torch, as the ranks said.
     pub torch: String,
     /// Mutants by fate.
-    pub tally: Tally,
+    pub tally: MutantCounts,
     /// Milliseconds it took.
     pub duration_ms: u64,
     /// The exit code.
@@ -76,16 +76,16 @@ pub struct Tail {
 /// Mutants by fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Tally {
-    /// [`super::Fate::Killed`].
+pub struct MutantCounts {
+    /// [`super::MutantOutcome::Killed`].
     pub killed: u64,
-    /// [`super::Fate::Misnamed`].
+    /// [`super::MutantOutcome::Misnamed`].
     pub misnamed: u64,
-    /// [`super::Fate::Incidental`].
+    /// [`super::MutantOutcome::Incidental`].
     pub incidental: u64,
-    /// [`super::Fate::Survived`].
+    /// [`super::MutantOutcome::Survived`].
     pub survived: u64,
-    /// [`super::Fate::Untried`], or never begun.
+    /// [`super::MutantOutcome::Untried`], or never begun.
     pub untried: u64,
 }
 
@@ -108,7 +108,7 @@ impl Writer {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn append(&mut self, line: &Line) -> io::Result<()> {
+    pub fn append(&mut self, line: &MatrixRecord) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(line).map_err(io::Error::other)?;
         bytes.push(b'\n');
         self.0.write_all(&bytes)

@@ -40,7 +40,7 @@ pub(super) struct Code {
 
 /// What calls are written of.
 #[derive(Clone, Debug)]
-pub(super) struct Scene<'a> {
+pub(super) struct CallSite<'a> {
     /// The rank's step.
     pub step: &'a Step,
     /// Its storages.
@@ -56,7 +56,7 @@ pub(super) struct Scene<'a> {
 }
 
 /// Writes the calls of a step.
-pub(super) fn code(scene: &Scene<'_>) -> Code {
+pub(super) fn code(scene: &CallSite<'_>) -> Code {
     let step = scene.step;
     let mut writer = Writer::new(scene);
     let is_timed =
@@ -102,7 +102,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(scene: &Scene<'a>) -> Self {
+    pub(super) fn new(scene: &CallSite<'a>) -> Self {
         let calls = scene.step.calls.iter();
         Self {
             step: scene.step,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use allranks_model::dtype::{DType, Kind};
+use allranks_model::dtype::{DType, DTypeKind};
 
 /// The longest line of a script.
 pub(super) const WIDTH: usize = 118;
@@ -34,8 +34,8 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
     };
     let plain = |value: f64| value.is_finite().then(|| format!("{value:?}"));
     match dtype.kind() {
-        Kind::Signed => Some(signed(8 * dtype.size() as u32).to_string()),
-        Kind::Bool | Kind::Unsigned => {
+        DTypeKind::Signed => Some(signed(8 * dtype.size() as u32).to_string()),
+        DTypeKind::Bool | DTypeKind::Unsigned => {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
             let value = u64::from_le_bytes(word);
@@ -46,7 +46,7 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
             };
             (value <= largest).then(|| value.to_string())
         }
-        Kind::Float => match dtype {
+        DTypeKind::Float => match dtype {
             DType::Float64 => plain(f64::from_le_bytes(bytes.try_into().ok()?)),
             DType::Float32 => {
                 let value = f32::from_le_bytes(bytes.try_into().ok()?);
@@ -57,7 +57,7 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
             // Python's torch cannot make all of them from numbers.
             _ => None,
         },
-        Kind::Complex => {
+        DTypeKind::Complex => {
             let (re, im) = bytes.split_at(bytes.len() / 2);
             let part = |bytes: &[u8]| match dtype {
                 DType::Complex64 => bytes.try_into().ok().map(f32::from_le_bytes).map(f64::from),

@@ -33,7 +33,7 @@ use thiserror::Error;
 pub use shrink::{smaller, with_numel};
 pub use trial::{Ended, trial};
 
-use self::calls::{Code, Scene, new_group};
+use self::calls::{CallSite, Code, new_group};
 use self::literal::{list, text};
 use self::play::Play;
 use self::tables::{Part, Passed, Tables};
@@ -207,7 +207,7 @@ fn written(
     let codes: Vec<Code> = ranks()
         .map(|rank| {
             let answers: Vec<_> = prepared.answers(rank).collect();
-            calls::code(&Scene {
+            calls::code(&CallSite {
                 step: &prepared.steps()[rank.index()].step,
                 exhibits: &exhibits[rank.index()],
                 answers: &answers,

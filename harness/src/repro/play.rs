@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::calls::{Scene, Writer, is_too_large, new_group};
+use super::calls::{CallSite, Writer, is_too_large, new_group};
 use super::literal::{Objects, list, text};
 use super::tables::{Part, Passed};
 use super::{ReproError, put_line};
@@ -17,7 +17,7 @@ use allranks_model::names::Rank;
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Answer, Exhibit};
 use allranks_protocol::Call;
-use allranks_runner::script::{Points, Staged, turn};
+use allranks_runner::script::{CompiledScript, Points, turn};
 use allranks_suite::case::{Afterwards, ExpectSpec, InitMove, Starts, SteadySpec};
 use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
 
@@ -86,8 +86,8 @@ pub(super) fn play<T>(
         all: vec![(0, String::new()); 64],
         ..Points::default()
     };
-    let staged =
-        Staged::new(scenario, check, script, &points, seed).map_err(ReproError::Unstaged)?;
+    let staged = CompiledScript::new(scenario, check, script, &points, seed)
+        .map_err(ReproError::Unstaged)?;
     let names = names(script);
     let ranks = || scenario.world_size.ranks();
     let answers: Vec<Vec<Vec<(usize, &Answer)>>> = staged
@@ -110,7 +110,7 @@ pub(super) fn play<T>(
             return Err(ReproError::Grown);
         }
         let writers = ranks().map(|rank| {
-            Writer::new(&Scene {
+            Writer::new(&CallSite {
                 step: &prepared.steps()[rank.index()].step,
                 exhibits: &exhibits[number][rank.index()],
                 answers: &answers[number][rank.index()],
@@ -376,7 +376,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn write(&mut self, staged: &Staged) {
+    fn write(&mut self, staged: &CompiledScript) {
         let calls: Vec<Vec<_>> = staged
             .parts()
             .map(|(prepared, _)| {

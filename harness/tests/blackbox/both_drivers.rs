@@ -7,6 +7,7 @@ use std::fs;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Reason};
 use allranks_report::Results;
+use allranks_runner::probe;
 use regex::Regex;
 use serde::Deserialize;
 
@@ -25,7 +26,31 @@ pub fn tests() -> Vec<Test> {
         with_both("agree_on_core", agree_on_core),
         with_both("a_difference_is_found", a_difference_is_found),
         with_both("tell_of_a_hang", tell_of_a_hang),
+        super::with_torch("drivers::skeleton", skeleton),
     ]
+}
+
+/// The driver that vendors start from passes what it can, and fails nothing.
+fn skeleton() {
+    let stage = Stage::new("skeleton");
+    let python = probe::python(None).path;
+    let driver = format!("command:{} fixtures/drivers/skeleton.py", python.display());
+    let ran = stage.run_out(&[
+        "--driver",
+        &driver,
+        "--world-size",
+        "2",
+        "--filter",
+        "dtype=float32",
+        "cases/collectives/all_reduce.yaml",
+    ]);
+    ran.assert_code(0);
+    let results = stage.results("out");
+    let passed = results.checks.iter();
+    let passed = passed
+        .filter(|check| check.outcome == Outcome::Pass)
+        .count();
+    assert!(passed > 20, "{passed} checks passed");
 }
 
 fn agree_on_core() {

@@ -10,6 +10,7 @@ mod doctor;
 mod environments;
 mod faults;
 mod launcher;
+mod misbehaving_drivers;
 mod platforms;
 mod programs;
 mod prove;
@@ -18,7 +19,6 @@ mod sets;
 mod signals;
 mod stage;
 mod usage;
-mod vices;
 mod watch;
 
 use allranks_runner::probe;
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         launcher::tests(),
         programs::tests(),
         prove::tests(),
-        vices::tests(),
+        misbehaving_drivers::tests(),
         usage::tests(),
         signals::tests(),
         both_drivers::tests(),

@@ -1,6 +1,6 @@
 //! `allranks prove` from outside: what becomes of a mutant, and the exit code that says so.
 
-use allranks::prove::{Fate, Kill, Line};
+use allranks::prove::{Kill, MatrixRecord, MutantOutcome};
 
 use super::stage::{Stage, checkout};
 use super::{Test, plain, with_torch};
@@ -63,19 +63,19 @@ fn a_bad_index() {
     ran.assert_code(2).assert_says("clas");
 }
 
-fn lines(stage: &Stage, file: &str) -> Vec<Line> {
+fn lines(stage: &Stage, file: &str) -> Vec<MatrixRecord> {
     let text = std::fs::read_to_string(stage.path(file)).unwrap();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
 
-fn kills(lines: &[Line]) -> Vec<&Kill> {
+fn kills(lines: &[MatrixRecord]) -> Vec<&Kill> {
     lines
         .iter()
         .filter_map(|line| match line {
-            Line::Mutant(kill) => Some(&**kill),
-            Line::Prove(_) | Line::Healthy(_) | Line::End(_) => None,
+            MatrixRecord::Mutant(kill) => Some(&**kill),
+            MatrixRecord::Prove(_) | MatrixRecord::Healthy(_) | MatrixRecord::End(_) => None,
         })
         .collect()
 }
@@ -109,21 +109,21 @@ fn fates() {
     ];
     stage.run(&all).assert_code(1);
     let lines = lines(&stage, "out/kills.jsonl");
-    let mut fates: Vec<(&str, Fate)> = kills(&lines)
+    let mut fates: Vec<(&str, MutantOutcome)> = kills(&lines)
         .iter()
         .map(|kill| (kill.name.as_str(), kill.fate))
         .collect();
     fates.sort_unstable();
     let expected = [
-        ("incidental", Fate::Incidental),
-        ("killed", Fate::Killed),
-        ("misnamed", Fate::Misnamed),
-        ("sound", Fate::Survived),
-        ("survived", Fate::Survived),
-        ("untried", Fate::Untried),
+        ("incidental", MutantOutcome::Incidental),
+        ("killed", MutantOutcome::Killed),
+        ("misnamed", MutantOutcome::Misnamed),
+        ("sound", MutantOutcome::Survived),
+        ("survived", MutantOutcome::Survived),
+        ("untried", MutantOutcome::Untried),
     ];
     assert_eq!(fates, expected);
-    let Some(Line::End(tail)) = lines.last() else {
+    let Some(MatrixRecord::End(tail)) = lines.last() else {
         panic!("the last line is {:?}", lines.last());
     };
     let tally = tail.tally;

@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 
 use allranks::cli;
-use allranks::prove::{Fate, Index, Mutant, Panel, Plan, Proof, SHRINKING};
+use allranks::prove::{Index, Mutant, MutantOutcome, Plan, Proof, SHRINKING, SharedChecks};
 use allranks::suite;
 use allranks::suite::{Request, Suite};
 use allranks_oracle::Class;
@@ -92,7 +92,7 @@ fn index() -> Result<Index, String> {
 fn plan() -> Result<Plan, String> {
     let suite = Suite::load(&Request::default(), Path::new(""));
     let suite = suite.map_err(|error| error.to_string())?;
-    Plan::new(suite, index()?, Panel::None).map_err(|problems| problems[0].to_string())
+    Plan::new(suite, index()?, SharedChecks::None).map_err(|problems| problems[0].to_string())
 }
 
 /// Functions and entries belong together, no requirement is without a mutant, and every entry names checks.
@@ -234,7 +234,7 @@ fn healthy() -> Result<(), Failed> {
 fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
     let live = live()?;
     let kill = live.runtime.block_on(live.proof.mutant(mutant))?;
-    if kill.fate == Fate::Killed && kill.troubles.is_empty() {
+    if kill.fate == MutantOutcome::Killed && kill.troubles.is_empty() {
         return Ok(());
     }
     let seen = kill.requirements.iter().filter(|(_, seen)| seen.failed > 0);

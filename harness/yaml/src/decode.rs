@@ -75,7 +75,7 @@ fn segments(path: &serde_path_to_error::Path) -> Vec<Segment> {
 }
 
 /// serde's words in ours.
-struct Finding {
+struct SchemaProblem {
     message: String,
     hint: Option<String>,
     focus: Focus,
@@ -87,7 +87,7 @@ struct Finding {
     above: bool,
 }
 
-impl Finding {
+impl SchemaProblem {
     fn new(message: String, hint: Option<String>, focus: Focus) -> Self {
         Self {
             message,
@@ -100,18 +100,18 @@ impl Finding {
     }
 }
 
-fn explain(path: &[Segment], text: &str) -> Finding {
+fn explain(path: &[Segment], text: &str) -> SchemaProblem {
     let key = path.iter().rev().find_map(|segment| match segment {
         Segment::Key(key) => Some(key.as_str()),
         Segment::Index(_) => None,
     });
-    let at_value = |message, hint| Finding::new(message, hint, Focus::Value);
+    let at_value = |message, hint| SchemaProblem::new(message, hint, Focus::Value);
     if let Some(rest) = text.strip_prefix("unknown field ") {
         let (wrong, known) = quoted(rest);
         let hint = Some(one_of(wrong, &known));
-        return Finding {
+        return SchemaProblem {
             below: (key != Some(wrong)).then(|| wrong.to_owned()),
-            ..Finding::new(format!("unknown field `{wrong}`"), hint, Focus::Key)
+            ..SchemaProblem::new(format!("unknown field `{wrong}`"), hint, Focus::Key)
         };
     }
     if let Some(rest) = text.strip_prefix("unknown variant ") {
@@ -123,16 +123,16 @@ fn explain(path: &[Segment], text: &str) -> Finding {
             return at_value(message, hint);
         }
         return match path {
-            [.., Segment::Key(parent), _] => Finding {
+            [.., Segment::Key(parent), _] => SchemaProblem {
                 above: true,
                 ..at_value(format!("expected a {}, found a map", noun(parent)), None)
             },
-            _ => Finding::new(format!("unknown op `{wrong}`"), hint, Focus::Key),
+            _ => SchemaProblem::new(format!("unknown op `{wrong}`"), hint, Focus::Key),
         };
     }
     if let Some(rest) = text.strip_prefix("missing field ") {
         let (field, _) = quoted(rest);
-        return Finding {
+        return SchemaProblem {
             missing: Some(field.to_owned()),
             ..at_value(format!("`{field}` is missing"), None)
         };

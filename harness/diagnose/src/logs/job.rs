@@ -13,7 +13,10 @@ use super::moment::Moment;
 use super::phase::{Edge, Mark, Nature};
 use super::source::{LogError, Source};
 use super::story::{Story, Strand};
-use crate::{Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, What};
+use crate::{
+    Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
+    TraceEvent,
+};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -142,23 +145,23 @@ impl Job {
     }
 
     /// What the rules need.
-    pub(super) fn evidence(&self) -> Evidence {
+    pub(super) fn evidence(&self) -> HangEvidence {
         let members: Arc<[Rank]> = self.ranks.keys().copied().map(Rank).collect();
         let shared = self.shared();
         let place = self.place();
         let sight = |(rank, logged): (&u32, &Logged)| {
-            let mut sight = Sight::unknown(Rank(*rank));
+            let mut sight = RankState::unknown(Rank(*rank));
             if let Some(how) = self.ended(*rank) {
                 sight.process = Process::Ended(how);
             }
             sight.errors = logged.story.last_words().map(str::to_owned).collect();
-            sight.ahead = Ahead::Unknown;
+            sight.ahead = Remaining::Unknown;
             let now = logged.now();
             for (number, step) in logged.begun.iter().enumerate() {
                 if matches!(step.nature, Nature::Collective(_)) && !shared.contains(&step.key) {
                     continue;
                 }
-                let deed = Deed {
+                let deed = TraceEvent {
                     what: self.what(*rank, logged, step, &members, &place),
                     at: String::new(),
                 };
@@ -173,18 +176,18 @@ impl Job {
             }
             let says_init = sight
                 .entered()
-                .any(|deed| matches!(deed.what, What::Init(_)));
+                .any(|deed| matches!(deed.what, EventKind::Init(_)));
             if !says_init && logged.story.environment.place().is_some() {
                 let meeting = self.meeting(*rank, logged, &place);
-                let what = What::Init(meeting);
+                let what = EventKind::Init(meeting);
                 let at = String::new();
-                sight.done.insert(0, Deed { what, at });
+                sight.done.insert(0, TraceEvent { what, at });
             }
             sight
         };
-        Evidence {
+        HangEvidence {
             ranks: self.ranks.iter().map(sight).collect(),
-            ..Evidence::default()
+            ..HangEvidence::default()
         }
     }
 
@@ -266,14 +269,14 @@ impl Job {
         most.map(|(place, _)| place).unwrap_or_default()
     }
 
-    fn meeting(&self, rank: u32, logged: &Logged, common: &str) -> Meeting {
+    fn meeting(&self, rank: u32, logged: &Logged, common: &str) -> Rendezvous {
         let environment = &logged.story.environment;
         // The rank that listens may call its own host by another name.
         let place = match (common.rsplit_once(':'), environment.port) {
             (Some((host, _)), Some(port)) if rank == 0 => format!("{host}:{port}"),
             _ => environment.place().unwrap_or_else(|| common.to_owned()),
         };
-        Meeting {
+        Rendezvous {
             method: "env".to_owned(),
             place,
             told: None,
@@ -289,9 +292,9 @@ impl Job {
         step: &Step,
         members: &Arc<[Rank]>,
         place: &str,
-    ) -> What {
+    ) -> EventKind {
         let collective = |name: String| {
-            What::Collective(Collective {
+            EventKind::Collective(Collective {
                 group: WORLD.to_owned(),
                 members: members.clone(),
                 name,
@@ -299,18 +302,20 @@ impl Job {
             })
         };
         match &step.nature {
-            Nature::Init => What::Init(self.meeting(rank, logged, place)),
+            Nature::Init => EventKind::Init(self.meeting(rank, logged, place)),
             Nature::NewGroup(ranks) if ranks.is_empty() => collective(step.key.clone()),
-            Nature::NewGroup(ranks) => What::NewGroup(ranks.iter().copied().map(Rank).collect()),
+            Nature::NewGroup(ranks) => {
+                EventKind::NewGroup(ranks.iter().copied().map(Rank).collect())
+            }
             Nature::Collective(_) => collective(step.key.clone()),
-            Nature::Message { sends, peer } => What::Message(Message {
+            Nature::Message { sends, peer } => EventKind::Message(Message {
                 group: WORLD.to_owned(),
                 sends: *sends,
                 peer: Some(Rank(*peer)),
                 tag: 0,
             }),
-            Nature::Destroy => What::Destroy(WORLD.to_owned()),
-            Nature::Own => What::Own(step.name.clone()),
+            Nature::Destroy => EventKind::Destroy(WORLD.to_owned()),
+            Nature::Own => EventKind::Own(step.name.clone()),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::moment::{Form, Moment};
 
 /// A line without its header.
 #[derive(Clone, Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct LogLine<'a> {
     /// The rank it begins with.
     pub(super) rank: Option<u32>,
     /// The rank within its host, torchrun's `[default1]:`.
@@ -47,7 +47,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Headers in a row that a line may have; more are text.
 const HEADERS: usize = 8;
 
-impl<'a> Line<'a> {
+impl<'a> LogLine<'a> {
     /// Takes a line apart.
     pub(super) fn read(raw: &'a str) -> Self {
         let mut text = clean(raw);
@@ -106,13 +106,13 @@ impl<'a> Line<'a> {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> LogLine<'a> {
     /// The line as it reads without the first bytes of its text.
     pub(super) fn without(&self, bytes: usize) -> Self {
         match &self.text {
             Cow::Borrowed(text) => Self::read(&text[bytes..]),
             Cow::Owned(text) => {
-                let line = Line::read(&text[bytes..]);
+                let line = LogLine::read(&text[bytes..]);
                 Self {
                     rank: line.rank,
                     local_rank: line.local_rank,
@@ -181,7 +181,7 @@ mod tests {
             ("Rank 3 failed to pass", None, None, "Rank 3 failed to pass"),
             ("1795183200.5 Before x", None, None, "Before x"),
         ] {
-            let line = Line::read(raw);
+            let line = LogLine::read(raw);
             assert_eq!(
                 (line.rank, line.local_rank, &*line.text),
                 (rank, local, text),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn times_are_compared() {
-        let at = |raw| Line::read(raw).moment.unwrap();
+        let at = |raw| LogLine::read(raw).moment.unwrap();
         let seconds = at("[2026-11-20T14:00:02Z] x").since(at("2026-11-20 14:00:00,500 INFO y"));
         assert_eq!(seconds, Some(1.5));
         let seconds = at("I1120 14:00:02.25 4242 a.py:1] x").since(at("W1120 14:00:01 x"));

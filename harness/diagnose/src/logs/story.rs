@@ -8,7 +8,7 @@ use regex::Regex;
 use super::environment::Environment;
 use super::failure::{Accusations, Failures};
 use super::launcher::Launcher;
-use super::line::Line;
+use super::line::LogLine;
 use super::moment::Moment;
 use super::owner;
 use super::phase::{Mark, Nature, mark};
@@ -53,7 +53,7 @@ const LABELS: usize = 5;
 impl Strand {
     /// Takes a source apart.
     pub(super) fn of(source: &Source) -> Self {
-        let mut lines: Vec<Line<'_>> = source.text.lines().map(Line::read).collect();
+        let mut lines: Vec<LogLine<'_>> = source.text.lines().map(LogLine::read).collect();
         let mut ranks: BTreeSet<u32> = lines.iter().filter_map(|line| line.rank).collect();
         let locals: BTreeMap<u32, u32> = lines
             .iter()
@@ -102,7 +102,7 @@ impl Strand {
 }
 
 /// Takes numbers off lines that all begin with one.
-fn labels(lines: &mut [Line<'_>]) -> BTreeSet<u32> {
+fn labels(lines: &mut [LogLine<'_>]) -> BTreeSet<u32> {
     let Some(pattern) = LABEL.as_ref() else {
         return BTreeSet::new();
     };
@@ -124,7 +124,7 @@ fn labels(lines: &mut [Line<'_>]) -> BTreeSet<u32> {
 }
 
 impl Story {
-    fn read(&mut self, line: &Line<'_>) {
+    fn read(&mut self, line: &LogLine<'_>) {
         let text = &*line.text;
         if line.moment.is_some() {
             self.last = line.moment;

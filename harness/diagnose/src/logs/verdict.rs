@@ -7,10 +7,10 @@ use super::job::Job;
 use super::launcher::{ending, is_struck};
 use super::watchdog::{WORLD, Work};
 use crate::conclude;
-use crate::{Evidence, Told, diagnose, told};
-use allranks_model::diagnosis::fold;
-use allranks_model::diagnosis::fold::named;
-use allranks_model::diagnosis::{Confidence, Diagnosis, Kind};
+use crate::{HangEvidence, Told, diagnose, told};
+use allranks_model::diagnosis::rank_set;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -52,10 +52,10 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
 fn says_itself(rule: &Diagnosis) -> bool {
     matches!(
         rule.kind,
-        Kind::EnvironmentMissing
-            | Kind::BackendMissing
-            | Kind::DeviceBinding
-            | Kind::MasterUnreachable
+        HangKind::EnvironmentMissing
+            | HangKind::BackendMissing
+            | HangKind::DeviceBinding
+            | HangKind::MasterUnreachable
     )
 }
 
@@ -72,13 +72,13 @@ type Reached<'a> = (u32, i64, Option<&'a Work>);
 /// A job and what is known of it.
 struct Case<'a> {
     job: &'a Job,
-    evidence: &'a Evidence,
+    evidence: &'a HangEvidence,
 }
 
 impl Case<'_> {
     fn diagnosis(
         &self,
-        kind: Kind,
+        kind: HangKind,
         confidence: Confidence,
         culprits: Vec<Rank>,
         summary: String,
@@ -134,7 +134,13 @@ impl Case<'_> {
             facts.push("it is the first failure that the launcher saw".to_owned());
         }
         let summary = format!("{} ended: {how}", named(&culprits));
-        Some(self.diagnosis(Kind::PeerDead, Confidence::Likely, culprits, summary, facts))
+        Some(self.diagnosis(
+            HangKind::PeerDead,
+            Confidence::Likely,
+            culprits,
+            summary,
+            facts,
+        ))
     }
 
     /// A rank that could not listen.
@@ -152,7 +158,7 @@ impl Case<'_> {
         let summary = format!("{} cannot listen: {port} is in use", named(&culprits));
         let facts = vec![format!("{} raised {error}", named(&culprits[..1]))];
         Some(self.diagnosis(
-            Kind::PortInUse,
+            HangKind::PortInUse,
             Confidence::Proved,
             culprits,
             summary,
@@ -168,14 +174,14 @@ impl Case<'_> {
             let end = print.find(", TensorDeviceTypes").unwrap_or(print.len());
             line(*rank, &print[..end])
         });
-        let facts = fold::places(&lines.collect::<Vec<_>>());
+        let facts = rank_set::places(&lines.collect::<Vec<_>>());
         let summary = format!(
             "{} {} another collective than the rest, or other arguments",
             named(&culprits),
             has(&culprits)
         );
         Some(self.diagnosis(
-            Kind::CollectiveMismatch,
+            HangKind::CollectiveMismatch,
             Confidence::Proved,
             culprits,
             summary,
@@ -190,7 +196,7 @@ impl Case<'_> {
         let culprits: Vec<Rank> = absent.keys().copied().map(Rank).collect();
         let summary = format!("{} did not come to monitored_barrier", named(&culprits));
         Some(self.diagnosis(
-            Kind::Behind,
+            HangKind::Behind,
             Confidence::Likely,
             culprits,
             summary,
@@ -240,27 +246,33 @@ impl Case<'_> {
             let lines = ranks.iter().filter(|(_, reached, _)| *reached < number);
             let lines =
                 lines.map(|(rank, reached, _)| line(*rank, &format!("has issued {reached} last")));
-            facts.extend(fold::places(&lines.collect::<Vec<_>>()));
+            facts.extend(rank_set::places(&lines.collect::<Vec<_>>()));
             let summary = format!(
                 "{} {} not issued work {number} of group {group}, {}, in which the others wait",
                 named(&late),
                 has(&late),
                 waiting[0].1.op
             );
-            return Some(self.diagnosis(Kind::Behind, Confidence::Likely, late, summary, facts));
+            return Some(self.diagnosis(
+                HangKind::Behind,
+                Confidence::Likely,
+                late,
+                summary,
+                facts,
+            ));
         }
         let calls = waiting.iter().map(|(rank, work)| (*rank, call(work)));
         let calls: Vec<(u32, String)> = calls.collect();
         let culprits = odd(calls.iter().map(|(rank, call)| (*rank, call.as_str())))?;
         let lines = calls.iter().map(|(rank, call)| line(*rank, call));
-        let facts = fold::places(&lines.collect::<Vec<_>>());
+        let facts = rank_set::places(&lines.collect::<Vec<_>>());
         let summary = format!(
             "{} {} another collective than the rest as work {number} of group {group}",
             named(&culprits),
             has(&culprits)
         );
         Some(self.diagnosis(
-            Kind::CollectiveMismatch,
+            HangKind::CollectiveMismatch,
             Confidence::Likely,
             culprits,
             summary,
@@ -282,33 +294,35 @@ impl Case<'_> {
             gave_up() || all.any(|logged| logged.step().is_some_and(|step| step.nature.waits()))
         };
         match rule.kind {
-            Kind::PortMismatch
-            | Kind::PlaceMismatch
-            | Kind::SplitWorld
-            | Kind::DuplicateRank
-            | Kind::WorldSizeDisagreement
-            | Kind::PeerDead
-            | Kind::PeerRaised => true,
-            Kind::GroupOrder | Kind::GroupSkipped | Kind::GroupMembersDiffer => is_stuck(),
+            HangKind::PortMismatch
+            | HangKind::PlaceMismatch
+            | HangKind::SplitWorld
+            | HangKind::DuplicateRank
+            | HangKind::WorldSizeDisagreement
+            | HangKind::PeerDead
+            | HangKind::PeerRaised => true,
+            HangKind::GroupOrder | HangKind::GroupSkipped | HangKind::GroupMembersDiffer => {
+                is_stuck()
+            }
             // Without a majority for one call, ranks may well have different things to do.
-            Kind::CollectiveSkipped | Kind::CollectiveMismatch => {
+            HangKind::CollectiveSkipped | HangKind::CollectiveMismatch => {
                 is_stuck() && (few || self.job.ranks.len() == 2)
             }
-            Kind::StuckInCall => few,
-            Kind::PortInUse
-            | Kind::SilentListener
-            | Kind::MasterUnreachable
-            | Kind::MissingRank
-            | Kind::EnvironmentMissing
-            | Kind::CyclicWait
-            | Kind::MessageUnmatched
-            | Kind::PeerStopped
-            | Kind::DeviceBinding
-            | Kind::BackendMissing
-            | Kind::TeardownStuck
-            | Kind::Behind
-            | Kind::Slow
-            | Kind::Unknown => false,
+            HangKind::StuckInCall => few,
+            HangKind::PortInUse
+            | HangKind::SilentListener
+            | HangKind::MasterUnreachable
+            | HangKind::MissingRank
+            | HangKind::EnvironmentMissing
+            | HangKind::CyclicWait
+            | HangKind::MessageUnmatched
+            | HangKind::PeerStopped
+            | HangKind::DeviceBinding
+            | HangKind::BackendMissing
+            | HangKind::TeardownStuck
+            | HangKind::Behind
+            | HangKind::Slow
+            | HangKind::Unknown => false,
         }
     }
 
@@ -325,7 +339,13 @@ impl Case<'_> {
             named(&out),
             named(&inside)
         )];
-        Some(self.diagnosis(Kind::SplitWorld, Confidence::Likely, out, summary, facts))
+        Some(self.diagnosis(
+            HangKind::SplitWorld,
+            Confidence::Likely,
+            out,
+            summary,
+            facts,
+        ))
     }
 
     /// Who has not come to where the others wait.
@@ -346,7 +366,7 @@ impl Case<'_> {
                 behind.place
             )];
             return Some(self.diagnosis(
-                Kind::PeerRaised,
+                HangKind::PeerRaised,
                 Confidence::Likely,
                 ranks,
                 summary,
@@ -363,7 +383,7 @@ impl Case<'_> {
         let late = places
             .into_iter()
             .filter(|line| culprits.contains(&line.rank));
-        let late = fold::places(&late.collect::<Vec<_>>());
+        let late = rank_set::places(&late.collect::<Vec<_>>());
         facts.extend(
             late.iter()
                 .map(|line| format!("the log ends there: {line}")),
@@ -377,9 +397,9 @@ impl Case<'_> {
             wait(&behind.waiting)
         );
         let (kind, confidence) = match (behind.on_the_way, behind.is_init) {
-            (true, _) => (Kind::Slow, Confidence::None),
-            (false, true) => (Kind::MissingRank, Confidence::Likely),
-            (false, false) => (Kind::Behind, Confidence::Likely),
+            (true, _) => (HangKind::Slow, Confidence::None),
+            (false, true) => (HangKind::MissingRank, Confidence::Likely),
+            (false, false) => (HangKind::Behind, Confidence::Likely),
         };
         // Who is on the way is accused of nothing.
         let culprits = match behind.on_the_way {
@@ -406,7 +426,7 @@ impl Case<'_> {
             self.job.ranks.len()
         )];
         Some(self.diagnosis(
-            Kind::MissingRank,
+            HangKind::MissingRank,
             Confidence::Likely,
             absent,
             summary,
@@ -433,13 +453,19 @@ impl Case<'_> {
         let summary = format!("{} raised an error: {error}", named(&ranks));
         let facts =
             vec!["all other errors say only that a rank went away or did not come".to_owned()];
-        Some(self.diagnosis(Kind::PeerRaised, Confidence::Likely, ranks, summary, facts))
+        Some(self.diagnosis(
+            HangKind::PeerRaised,
+            Confidence::Likely,
+            ranks,
+            summary,
+            facts,
+        ))
     }
 
     fn unknown(&self) -> Diagnosis {
         let summary = "ranks wait or have given up, and the logs do not show for whom".to_owned();
         self.diagnosis(
-            Kind::Unknown,
+            HangKind::Unknown,
             Confidence::None,
             Vec::new(),
             summary,

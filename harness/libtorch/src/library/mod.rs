@@ -264,7 +264,7 @@ impl Library {
     fn real(&self, index: usize) -> Result<Tensor> {
         let tensor = self.tensor(index)?;
         Ok(match self.dtypes[index].kind() {
-            dtype::Kind::Complex => tensor.f_view_as_real()?,
+            dtype::DTypeKind::Complex => tensor.f_view_as_real()?,
             _ => tensor.shallow_clone(),
         })
     }
@@ -313,7 +313,7 @@ impl Library {
         let is_complex = indices
             .iter()
             .filter_map(|index| self.dtypes.get(*index))
-            .any(|dtype| dtype.kind() == dtype::Kind::Complex);
+            .any(|dtype| dtype.kind() == dtype::DTypeKind::Complex);
         let is_linear = match op {
             dtype::ReduceOp::Sum | dtype::ReduceOp::Avg | dtype::ReduceOp::PremulSum => true,
             dtype::ReduceOp::Product

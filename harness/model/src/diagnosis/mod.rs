@@ -1,6 +1,6 @@
 //! The verdict on a job that hangs, as data and as text.
 
-pub mod fold;
+pub mod rank_set;
 mod text;
 
 pub use text::{headline, lines};
@@ -29,7 +29,7 @@ use crate::record::RankLine;
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Kind {
+pub enum HangKind {
     /// Ranks meet at different ports of one host.
     PortMismatch,
     /// Ranks meet at different hosts, files, or by different methods.
@@ -103,7 +103,7 @@ pub enum Confidence {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// What is wrong.
-    pub kind: Kind,
+    pub kind: HangKind,
     /// Seconds since the last progress when it was given.
     pub after_s: f64,
     /// How sure that is.

@@ -1,7 +1,7 @@
 //! A diagnosis for people: the one place where it becomes text.
 
-use crate::diagnosis::fold::{named, places};
-use crate::diagnosis::{Confidence, Diagnosis, Kind};
+use crate::diagnosis::rank_set::{named, places};
+use crate::diagnosis::{Confidence, Diagnosis, HangKind};
 use crate::names::Rank;
 
 /// One line: `KIND: who, where, what (how sure)`.
@@ -49,7 +49,7 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     if diagnosis.confidence != Confidence::None {
         section("refuted if", std::slice::from_ref(&diagnosis.refuted_by));
     }
-    if !matches!(diagnosis.kind, Kind::Unknown) {
+    if !matches!(diagnosis.kind, HangKind::Unknown) {
         section("what to try", &diagnosis.advice);
     }
     lines
@@ -63,7 +63,7 @@ mod tests {
     fn diagnosis(size: u32) -> Diagnosis {
         Diagnosis {
             after_s: 1.0,
-            kind: Kind::PeerStopped,
+            kind: HangKind::PeerStopped,
             confidence: Confidence::Proved,
             culprits: vec![Rank(1)],
             victims: (2..size).map(Rank).collect(),

@@ -2,7 +2,7 @@
 
 use super::scalar::{self, Scalar};
 use crate::{RankReply, RankStep};
-use allranks_model::dtype::{DType, Kind, ReduceOp};
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 use allranks_model::group::Group;
 use serde_json::Value;
 
@@ -170,7 +170,7 @@ impl Bug {
             Self::Saturates => {
                 let bits = 8 * dtype.size() as u32;
                 let (lowest, largest) = match dtype.kind() {
-                    Kind::Signed => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+                    DTypeKind::Signed => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
                     _ => (0, (1_i128 << bits) - 1),
                 };
                 let sum: i128 = elements

@@ -62,7 +62,9 @@ fn sums_and_products_do_not_depend_on_the_order() {
             ReduceOp::Avg if dtype == DType::Bfloat16 || dtype.size() == 1 => continue,
             ReduceOp::Avg => ReduceOp::Sum,
             ReduceOp::PremulSum => ReduceOp::Sum,
-            ReduceOp::Product if dtype.kind() == allranks_model::dtype::Kind::Complex => continue,
+            ReduceOp::Product if dtype.kind() == allranks_model::dtype::DTypeKind::Complex => {
+                continue;
+            }
             op => op,
         };
         let blocks = blocks(&prepare(&check), 0);
@@ -111,7 +113,7 @@ fn integer_sums_do_not_wrap_and_averages_are_whole() {
                 _ => magnitudes.sum(),
             };
             let bits = 8 * dtype.size() as u32;
-            let signed = u32::from(dtype.kind() == allranks_model::dtype::Kind::Signed);
+            let signed = u32::from(dtype.kind() == allranks_model::dtype::DTypeKind::Signed);
             assert!(
                 largest < 1 << (bits - signed),
                 "{dtype} {reduce} {values:?}"
@@ -260,13 +262,13 @@ fn sentinels_are_never_what_must_come_of_them() {
                 ..check(op, 3)
             };
             let prepared = prepare(&check);
-            let scene = crate::scene::Scene {
+            let scene = crate::comparison::Comparison {
                 prepared: &prepared,
                 replies: &[],
             };
             for rank in 0..3 {
                 for spot in scene.spots(rank) {
-                    if spot.piece.before == crate::work::Fill::Sentinel {
+                    if spot.piece.before == crate::rank_plan::Fill::Sentinel {
                         assert_ne!(scene.before(&spot), scene.expected(&spot), "{check:?}");
                     }
                 }
@@ -289,7 +291,7 @@ fn sizes(splits: Splits, ranks: u32) -> Vec<Vec<usize>> {
         ..check(Op::AllToAllSingle, ranks)
     };
     let prepared = prepare(&check);
-    let input = |work: &crate::work::Work| {
+    let input = |work: &crate::rank_plan::RankPlan| {
         work.buffers[0]
             .pieces
             .iter()

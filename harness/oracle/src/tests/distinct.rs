@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::hypothesis::Bend;
-use crate::scene::Scene;
+use crate::bug_model::BugModel;
+use crate::comparison::Comparison;
 use allranks_suite::case;
 use allranks_suite::plan::{Selection, Target, plan};
 use allranks_suite::platform;
@@ -22,39 +22,39 @@ const ENOUGH: u64 = 512;
 const EMPTY: &str = "there are no elements";
 
 /// What a backend could do instead.
-fn bugs(ranks: u32, len: i64) -> Vec<(&'static str, Bend)> {
+fn bugs(ranks: u32, len: i64) -> Vec<(&'static str, BugModel)> {
     let whole = false;
     let mut bugs = vec![
-        ("identity", Bend::Before),
-        ("own times world", Bend::OwnOnly),
-        ("reversal", Bend::Reversed { whole }),
-        ("shift", Bend::Rotated { by: 1, whole }),
+        ("identity", BugModel::Before),
+        ("own times world", BugModel::OwnOnly),
+        ("reversal", BugModel::Reversed { whole }),
+        ("shift", BugModel::Rotated { by: 1, whole }),
         (
             "swap of halves",
-            Bend::Rotated {
+            BugModel::Rotated {
                 by: (len / 2).max(1),
                 whole,
             },
         ),
-        ("swap of neighbours' chunks", Bend::DestinationPair),
+        ("swap of neighbours' chunks", BugModel::DestinationPair),
     ];
     for by in 1..ranks {
-        bugs.push(("rotation of sources", Bend::SourceShift(by)));
-        bugs.push(("rotation of destinations", Bend::DestinationShift(by)));
+        bugs.push(("rotation of sources", BugModel::SourceShift(by)));
+        bugs.push(("rotation of destinations", BugModel::DestinationShift(by)));
     }
     for rank in 0..ranks {
-        bugs.push(("rank dropped", Bend::Without(rank)));
-        bugs.push(("rank doubled", Bend::Twice(rank)));
+        bugs.push(("rank dropped", BugModel::Without(rank)));
+        bugs.push(("rank doubled", BugModel::Twice(rank)));
     }
     bugs
 }
 
 /// Why no data of a check could tell a bug from the right answer.
-fn excuse(check: &Check, bug: &'static str, bend: Bend) -> Option<&'static str> {
+fn excuse(check: &Check, bug: &'static str, bend: BugModel) -> Option<&'static str> {
     use ReduceOp::{Avg, Band, Bor, Max, Min, PremulSum, Product, Sum};
     let ranks = check.group.size() as u64;
     let elements = check.extent.numel();
-    let rank_bug = matches!(bend, Bend::Without(_) | Bend::Twice(_));
+    let rank_bug = matches!(bend, BugModel::Without(_) | BugModel::Twice(_));
     let moves_within = matches!(bug, "reversal" | "shift" | "swap of halves");
     let narrow = check.dtype.size() == 1 || check.dtype == DType::Bfloat16;
     match check.reduce {
@@ -65,12 +65,12 @@ fn excuse(check: &Check, bug: &'static str, bend: Bend) -> Option<&'static str> 
         Some(Min | Max | Band | Bor) if bug == "rank doubled" => {
             Some("taking the same again changes no extreme and no bit")
         }
-        None if check.splits == Splits::WithZero && bend == Bend::OwnOnly && ranks < 4 => {
+        None if check.splits == Splits::WithZero && bend == BugModel::OwnOnly && ranks < 4 => {
             Some("no two ranks have a block for each other")
         }
         None if check.op == Op::Gather
             && check.placement == Placement::InPlace
-            && check.root.map(|root| Bend::Without(root.group_rank)) == Some(bend) =>
+            && check.root.map(|root| BugModel::Without(root.group_rank)) == Some(bend) =>
         {
             Some("in place, the root's own block lies where it belongs before the call")
         }
@@ -134,8 +134,8 @@ fn no_room(check: &Check, bug: &'static str) -> Option<&'static str> {
 }
 
 /// Why a rank is not missed, if it has nothing to send.
-fn unmissed(prepared: &Prepared, bend: Bend) -> Option<&'static str> {
-    let Bend::Without(position) = bend else {
+fn unmissed(prepared: &Prepared, bend: BugModel) -> Option<&'static str> {
+    let BugModel::Without(position) = bend else {
         return None;
     };
     let rank = prepared.facts.members[position as usize];
@@ -149,19 +149,19 @@ fn has_results(prepared: &Prepared) -> bool {
     let pieces = prepared.works.iter().flat_map(|work| &work.buffers);
     pieces
         .flat_map(|buffer| &buffer.pieces)
-        .any(|piece| piece.len > 0 && piece.after != crate::work::Origin::Keep)
+        .any(|piece| piece.len > 0 && piece.after != crate::rank_plan::Origin::Keep)
 }
 
 /// Whether a bug leaves what is right: none if it has no meaning there.
-fn is_invisible(prepared: &Prepared, bend: Bend) -> Option<bool> {
-    let scene = Scene {
+fn is_invisible(prepared: &Prepared, bend: BugModel) -> Option<bool> {
+    let scene = Comparison {
         prepared,
         replies: &[],
     };
     let mut meant = false;
     for rank in &prepared.facts.members {
         for spot in scene.spots(*rank) {
-            if spot.piece.after == crate::work::Origin::Keep {
+            if spot.piece.after == crate::rank_plan::Origin::Keep {
                 continue;
             }
             if let Some(value) = scene.predict(bend, &spot) {

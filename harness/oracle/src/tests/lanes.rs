@@ -71,7 +71,7 @@ fn right_answers_verify() {
 #[test]
 fn rounding_in_the_dtype_is_within_the_bound() {
     for check in checks().filter(|check| check.values == Values::Random) {
-        if check.dtype.kind() != allranks_model::dtype::Kind::Float
+        if check.dtype.kind() != allranks_model::dtype::DTypeKind::Float
             || check.reduce == Some(ReduceOp::Avg)
         {
             continue;

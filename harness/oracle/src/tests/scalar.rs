@@ -1,6 +1,6 @@
 //! Arithmetic of the second implementation: one element at a time, in `f64` and `i128`, sharing no code with the oracle.
 
-use allranks_model::dtype::{DType, Kind, ReduceOp};
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 
 /// A number, wide enough for every dtype.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,7 +122,7 @@ pub fn reduce(dtype: DType, op: ReduceOp, divisor: usize, elements: &[Vec<u8>]) 
         (ReduceOp::Avg, total) => scale(total, 1.0 / divisor as f64),
         (_, total) => total,
     };
-    assert!(dtype.kind() != Kind::Bool || matches!(value, Scalar::Whole(0 | 1)));
+    assert!(dtype.kind() != DTypeKind::Bool || matches!(value, Scalar::Whole(0 | 1)));
     encode(dtype, value)
 }
 

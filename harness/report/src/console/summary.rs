@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{DIM, style, write_heading, write_line};
+use crate::details::summary_line;
 use crate::recipe::advise;
 use crate::results::{Results, column_names, evidence_word};
-use crate::standing::{Headline, Tally, exit_meaning};
-use crate::story::sentence;
+use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, counted, grouped, lasting, one_line};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// Failing checks listed; the files have all.
 const LIST_LIMIT: usize = 50;
@@ -26,8 +26,8 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
     write_failing(out, results)?;
     write_not_run(out, results)?;
     write_columns(out, results)?;
-    let tally = Tally::of(&results.checks);
-    for standing in Standing::ALL {
+    let tally = StatusCounts::of(&results.checks);
+    for standing in Status::ALL {
         let count = tally.count(standing);
         if count > 0 {
             let (style, symbol) = (style(standing), standing.symbol());
@@ -47,7 +47,7 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
         )?;
     }
     for advice in advise(&results.checks) {
-        let text = format!("{}: {}", advice.subject(), advice.sentence());
+        let text = format!("{}: {}", advice.subject(), advice.summary_line());
         write_line(out, "init recipe", &text)?;
         for (which, why) in &advice.failing {
             write_line(out, "fails", &format!("{which}: {why}"))?;
@@ -64,9 +64,9 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
     }
     let headline = Headline::of(results);
     let verdict = style(if headline.good {
-        Standing::Passed
+        Status::Passed
     } else {
-        Standing::Regression
+        Status::Regression
     });
     writeln!(out, "\n{verdict}{}{verdict:#}", headline.sentence)?;
     if let Some(end) = &results.end {
@@ -83,14 +83,12 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
 }
 
 /// What a reader might take a standing for, and should not.
-fn note(standing: Standing) -> &'static str {
+fn note(standing: Status) -> &'static str {
     match standing {
-        Standing::NotRun => " (no pass: nothing is known)",
-        Standing::KnownFailure | Standing::Waived => " (no pass: it fails, as written down)",
-        Standing::Refused => " (no pass: a clear error on every rank)",
-        Standing::Regression | Standing::Trouble | Standing::UnexpectedPass | Standing::Passed => {
-            ""
-        }
+        Status::NotRun => " (no pass: nothing is known)",
+        Status::KnownFailure | Status::Waived => " (no pass: it fails, as written down)",
+        Status::Refused => " (no pass: a clear error on every rank)",
+        Status::Regression | Status::Trouble | Status::UnexpectedPass | Status::Passed => "",
     }
 }
 
@@ -99,9 +97,9 @@ fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let mut failing: Vec<_> = results
         .checks
         .iter()
-        .filter(|check| check.standing().is_failing())
+        .filter(|check| check.status().is_failing())
         .collect();
-    failing.sort_by_key(|check| check.standing());
+    failing.sort_by_key(|check| check.status());
     for check in failing.iter().take(LIST_LIMIT) {
         let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
         write_heading(out, check, title)?;
@@ -122,18 +120,18 @@ fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
 fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let mut reasons = BTreeMap::<String, u64>::new();
     for check in &results.checks {
-        if check.standing() == Standing::NotRun {
-            *reasons.entry(sentence(check)).or_default() += 1;
+        if check.status() == Status::NotRun {
+            *reasons.entry(summary_line(check)).or_default() += 1;
         }
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     for (reason, count) in reasons.iter().take(REASON_LIMIT) {
-        let style = style(Standing::NotRun);
+        let style = style(Status::NotRun);
         writeln!(
             out,
             "{style}{} not run{style:#} {}: {reason}",
-            Standing::NotRun.symbol(),
+            Status::NotRun.symbol(),
             counted(*count, "check")
         )?;
     }
@@ -152,12 +150,12 @@ fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
 
 fn write_columns(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let columns = results.columns();
-    let tallies = Tally::by_column(&results.checks);
+    let tallies = StatusCounts::by_column(&results.checks);
     for (column, name) in columns.iter().zip(column_names(&columns)) {
         let name = one_line(&name);
         let tally = tallies
             .get(column)
-            .map_or_else(|| "no checks".to_owned(), Tally::line);
+            .map_or_else(|| "no checks".to_owned(), StatusCounts::line);
         writeln!(
             out,
             "  {name} ({}): {tally}",

@@ -8,17 +8,17 @@ use serde::Serialize;
 use super::index::Index;
 use super::timeline::{Scenario, drawn};
 
+use crate::details::{details, summary_line};
 use crate::observed::pairs;
 use crate::recipe::{Advice, advise};
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
-use crate::standing::{Headline, Tally, exit_meaning};
-use crate::story::{sentence, story};
+use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, one_line};
 use crate::versions;
 use crate::versions::Versions;
 use allranks_model::names::RequirementId;
 use allranks_model::record::{CheckRecord, Column};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// Checks told in full; a run with more failures than that has one cause, not thousands.
 const FINDINGS_LIMIT: usize = 3_000;
@@ -29,7 +29,7 @@ const VALUES_LIMIT: usize = 12;
 fn recipes(results: &Results) -> Vec<Recipe> {
     let told = |advice: Advice| Recipe {
         backend: advice.subject(),
-        recipe: advice.sentence(),
+        recipe: advice.summary_line(),
         torch: advice.torch,
         failing: advice.failing,
     };
@@ -49,7 +49,7 @@ pub(super) struct Data {
     /// Texts that cells share: values of parameters, reasons.
     texts: Vec<String>,
     units: Vec<Unit>,
-    findings: Vec<Finding>,
+    findings: Vec<CheckDetail>,
     /// Checks that would be findings, had there been room.
     untold: usize,
     scenarios: Vec<Scenario>,
@@ -107,7 +107,7 @@ struct Run {
 
 #[derive(Debug, Serialize)]
 struct StandingInfo {
-    key: Standing,
+    key: Status,
     word: &'static str,
     symbol: &'static str,
     failing: bool,
@@ -157,7 +157,7 @@ struct Cell {
 
 /// A check told in full.
 #[derive(Debug, Serialize)]
-struct Finding {
+struct CheckDetail {
     id: String,
     case: usize,
     column: usize,
@@ -180,11 +180,11 @@ impl Data {
 /// What is gathered for a cell before it is made compact.
 #[derive(Default)]
 struct Gathered {
-    tally: Tally,
+    tally: StatusCounts,
     params: BTreeMap<String, BTreeSet<Natural>>,
     elements: u64,
     observed: BTreeMap<(String, String), u64>,
-    reasons: BTreeMap<(Standing, String), u64>,
+    reasons: BTreeMap<(Status, String), u64>,
 }
 
 struct Collector<'a> {
@@ -226,7 +226,7 @@ impl<'a> Collector<'a> {
                 .map(|sentence| sentence.map_or_else(String::new, |text| one_line(text)))
                 .collect(),
             run: run(self.results),
-            standings: Vec::from(Standing::ALL.map(standing_info)),
+            standings: Vec::from(Status::ALL.map(standing_info)),
             columns: column_list(&self.columns),
             cases: cases
                 .map(|id| CaseInfo {
@@ -280,7 +280,7 @@ impl<'a> Collector<'a> {
     }
 
     fn cell(&mut self, column: usize, gathered: Gathered) -> Cell {
-        let counts = Standing::ALL.into_iter().enumerate();
+        let counts = Status::ALL.into_iter().enumerate();
         let counts = counts.map(|(index, standing)| (index, gathered.tally.count(standing)));
         let texts = &mut self.texts;
         let passed = gathered.params.into_iter().map(|(name, values)| {
@@ -312,32 +312,32 @@ impl<'a> Collector<'a> {
     }
 
     /// What is told in full, failing first, and how many there was no room for.
-    fn findings(&mut self) -> (Vec<Finding>, usize) {
+    fn findings(&mut self) -> (Vec<CheckDetail>, usize) {
         let mut told: Vec<&CheckRecord> = self
             .results
             .checks
             .iter()
-            .filter(|check| is_told(check.standing()))
+            .filter(|check| is_told(check.status()))
             .collect();
-        told.sort_by_key(|check| check.standing());
+        told.sort_by_key(|check| check.status());
         let untold = told.len().saturating_sub(FINDINGS_LIMIT);
         told.truncate(FINDINGS_LIMIT);
         let findings = told.into_iter().map(|check| self.finding(check));
         (findings.collect(), untold)
     }
 
-    fn finding(&mut self, check: &CheckRecord) -> Finding {
+    fn finding(&mut self, check: &CheckRecord) -> CheckDetail {
         let scenario = self.scenarios.get(check);
-        let lines = story(&self.results.run, scenario, check);
+        let lines = details(&self.results.run, scenario, check);
         let id = one_line(check.id.as_str());
         let kind = match &check.class {
             Some(class) => one_line(class),
-            None => format!("{}: {}", check.outcome, sentence(check)),
+            None => format!("{}: {}", check.outcome, summary_line(check)),
         };
-        Finding {
+        CheckDetail {
             case: self.cases.of(&one_line(check.case.as_str())),
             column: self.column(&check.column),
-            standing: standing_index(check.standing()),
+            standing: standing_index(check.status()),
             covers: self.covers(check),
             scenario: self.scenarios.place(check),
             kind: clip(&kind, 200),
@@ -365,7 +365,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn scenario_list(&mut self, findings: &[Finding]) -> Vec<Scenario> {
+    fn scenario_list(&mut self, findings: &[CheckDetail]) -> Vec<Scenario> {
         let with_findings: BTreeSet<usize> = findings
             .iter()
             .filter_map(|finding| finding.scenario)
@@ -392,19 +392,19 @@ impl<'a> Collector<'a> {
 
 impl Gathered {
     fn add(&mut self, check: &CheckRecord) {
-        let standing = check.standing();
+        let standing = check.status();
         self.tally.add(standing);
         for pair in pairs(check) {
             *self.observed.entry(pair).or_default() += 1;
         }
-        if standing == Standing::Passed {
+        if standing == Status::Passed {
             self.elements += check.checked.iter().sum::<u64>();
             for (name, value) in &check.params {
                 let values = self.params.entry(clip(&one_line(name), 60)).or_default();
                 values.insert(Natural::new(clip(&one_line(value), 60)));
             }
         } else if !is_told(standing) {
-            let reason = clip(&sentence(check), 300);
+            let reason = clip(&summary_line(check), 300);
             *self.reasons.entry((standing, reason)).or_default() += 1;
         }
     }
@@ -425,23 +425,23 @@ impl Natural {
 }
 
 /// Whether a check is told in full; the rest is counted, with reasons where there are any.
-fn is_told(standing: Standing) -> bool {
+fn is_told(standing: Status) -> bool {
     match standing {
-        Standing::Regression
-        | Standing::Trouble
-        | Standing::UnexpectedPass
-        | Standing::Waived
-        | Standing::KnownFailure => true,
-        Standing::NotRun | Standing::Refused | Standing::Passed => false,
+        Status::Regression
+        | Status::Trouble
+        | Status::UnexpectedPass
+        | Status::Waived
+        | Status::KnownFailure => true,
+        Status::NotRun | Status::Refused | Status::Passed => false,
     }
 }
 
-fn standing_index(standing: Standing) -> usize {
-    let place = Standing::ALL.iter().position(|one| *one == standing);
+fn standing_index(standing: Status) -> usize {
+    let place = Status::ALL.iter().position(|one| *one == standing);
     place.expect("every standing is listed")
 }
 
-fn standing_info(standing: Standing) -> StandingInfo {
+fn standing_info(standing: Status) -> StandingInfo {
     StandingInfo {
         key: standing,
         word: standing.word(),
@@ -453,7 +453,7 @@ fn standing_info(standing: Standing) -> StandingInfo {
 fn run(results: &Results) -> Run {
     let record = &results.run;
     let headline = Headline::of(results);
-    let tally = Tally::of(&results.checks);
+    let tally = StatusCounts::of(&results.checks);
     let troubles = results.troubles().into_iter();
     Run {
         name: one_line(&record.name),
@@ -474,7 +474,7 @@ fn run(results: &Results) -> Run {
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
         troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
         absent: results.absences(),
-        tally: Vec::from(Standing::ALL.map(|standing| tally.count(standing))),
+        tally: Vec::from(Status::ALL.map(|standing| tally.count(standing))),
     }
 }
 

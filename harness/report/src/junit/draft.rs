@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use junit_report::{Duration, OffsetDateTime, Report, TestCase, TestCaseBuilder, TestSuite};
 
 use super::{EXCERPTS_LIMIT, MESSAGE_LIMIT, SYSTEM_OUT_LIMIT, TEXT_LIMIT};
+use crate::details::{DetailLine, details, failing_ranks, summary_line};
 use crate::excerpt::log_tail;
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
-use crate::standing::Headline;
-use crate::story::{Line, failing_ranks, sentence, story};
+use crate::status_counts::Headline;
 use crate::text::{clean, clip, one_line};
 use allranks_model::names::ScenarioId;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, Column, RunRecord, ScenarioRecord};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 
 /// Longest name of a case.
 const NAME_LIMIT: usize = 500;
@@ -158,23 +158,23 @@ impl<'a> Drafter<'a> {
     fn case_of(&mut self, check: &CheckRecord, classname: &str) -> TestCase {
         let name = self.unique(check.id.as_str());
         let time = Duration::microseconds(i64::try_from(check.duration_us).unwrap_or(i64::MAX));
-        let standing = check.standing();
+        let standing = check.status();
         let message = clip(&message(check), MESSAGE_LIMIT);
         let mut case = match standing {
-            Standing::Passed => TestCaseBuilder::success(&name, time),
-            Standing::Refused | Standing::KnownFailure | Standing::Waived | Standing::NotRun => {
+            Status::Passed => TestCaseBuilder::success(&name, time),
+            Status::Refused | Status::KnownFailure | Status::Waived | Status::NotRun => {
                 let type_ = standing.word().replace(' ', "-");
                 let mut case = TestCase::skipped_with_cause(&name, &type_, &message);
                 case.time = time;
                 TestCaseBuilder { testcase: case }
             }
-            Standing::Regression => {
+            Status::Regression => {
                 TestCaseBuilder::failure(&name, time, check.outcome.name(), &message)
             }
-            Standing::UnexpectedPass => {
+            Status::UnexpectedPass => {
                 TestCaseBuilder::failure(&name, time, "unexpected-pass", &message)
             }
-            Standing::Trouble => {
+            Status::Trouble => {
                 TestCaseBuilder::error(&name, time, Outcome::HarnessError.name(), &message)
             }
         };
@@ -185,7 +185,7 @@ impl<'a> Drafter<'a> {
         }
         if standing.is_failing() {
             let scenario = self.scenarios.get(check);
-            let lines = story(&self.results.run, scenario, check);
+            let lines = details(&self.results.run, scenario, check);
             case.set_trace(&cdata(&trace(check, &lines)));
             case.set_system_out(&cdata(&self.system_out(check, scenario, &lines)));
         }
@@ -197,7 +197,7 @@ impl<'a> Drafter<'a> {
         &mut self,
         check: &CheckRecord,
         scenario: Option<&ScenarioRecord>,
-        lines: &[Line],
+        lines: &[DetailLine],
     ) -> String {
         let mut text = told(lines);
         let ranks = failing_ranks(scenario, check);
@@ -245,7 +245,7 @@ impl<'a> Drafter<'a> {
 
 /// The sentence, and for what is excused or not run the reason.
 fn message(check: &CheckRecord) -> String {
-    let sentence = sentence(check);
+    let sentence = summary_line(check);
     match &check.expectation {
         Some(reason) => {
             let url = reason.url.as_deref().unwrap_or("");
@@ -257,9 +257,9 @@ fn message(check: &CheckRecord) -> String {
 
 /// The text of a failure. It begins with the sentence, because some readers show nothing else, and ends with the step
 /// in the form that annotating readers look for.
-fn trace(check: &CheckRecord, lines: &[Line]) -> String {
-    let mut text = format!("{}\n\n", sentence(check));
-    let rest: Vec<Line> = lines
+fn trace(check: &CheckRecord, lines: &[DetailLine]) -> String {
+    let mut text = format!("{}\n\n", summary_line(check));
+    let rest: Vec<DetailLine> = lines
         .iter()
         .filter(|line| line.label != "what")
         .cloned()
@@ -270,7 +270,7 @@ fn trace(check: &CheckRecord, lines: &[Line]) -> String {
     format!("{text}\n at {at}\n")
 }
 
-fn told(lines: &[Line]) -> String {
+fn told(lines: &[DetailLine]) -> String {
     let lines = lines.iter();
     let lines = lines.map(|line| format!("{}: {}\n", line.label, line.text));
     lines.collect()

@@ -39,7 +39,7 @@ fn a_mismatch_is_told_in_full_as_soon_as_it_occurs() {
     let check = results
         .checks
         .iter()
-        .find(|check| check.difference.is_some() && check.standing().is_failing())
+        .find(|check| check.difference.is_some() && check.status().is_failing())
         .unwrap();
     let mut out = Vec::new();
     let mut console = Console::new(&mut out, Progress::None)
@@ -83,7 +83,7 @@ fn passes_and_known_failures_are_not_told_one_by_one() {
     let text = shown(&results);
     for check in &results.checks {
         let told = text.contains(&format!(" {}\n", check.id));
-        assert_eq!(told, check.standing().is_failing(), "{}", check.id);
+        assert_eq!(told, check.status().is_failing(), "{}", check.id);
     }
 }
 
@@ -158,9 +158,7 @@ fn the_summary_counts_what_is_no_pass_and_says_why() {
 #[test]
 fn a_run_that_was_cut_off_is_not_called_good() {
     let mut results = sample::results(Shape::default());
-    results
-        .checks
-        .retain(|check| !check.standing().is_failing());
+    results.checks.retain(|check| !check.status().is_failing());
     results.end = None;
     let text = summary(&results);
     assert!(text.contains("the run was cut off"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 use allranks_report::html::render;
 use allranks_report::{Results, write_all};
 use serde_json::Value;
@@ -112,8 +112,8 @@ fn every_check_is_counted_once_and_every_failure_is_told() {
         .collect();
     for check in &results.checks {
         let silent = matches!(
-            check.standing(),
-            Standing::Passed | Standing::Refused | Standing::NotRun
+            check.status(),
+            Status::Passed | Status::Refused | Status::NotRun
         );
         assert_eq!(told.contains(check.id.as_str()), !silent, "{}", check.id);
     }

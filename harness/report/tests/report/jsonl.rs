@@ -78,7 +78,10 @@ fn a_broken_line_in_the_middle_is_named() {
         .collect();
     fs::write(&path, broken.join("\n") + "\n").unwrap();
     let error = read(&path).unwrap_err();
-    assert!(matches!(error, ReadError::Line { line: 5, .. }), "{error}");
+    assert!(
+        matches!(error, ReadError::DetailLine { line: 5, .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use allranks_model::names::Rank;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{RankLine, RankRecord};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 use allranks_report::Results;
 use allranks_report::junit::{Dialect, EXCERPTS_LIMIT, SYSTEM_OUT_LIMIT, render};
 
@@ -52,22 +52,22 @@ fn every_standing_is_told_as_what_it_is() {
         .collect();
     for check in &results.checks {
         let case = cases[check.id.as_str()];
-        let wanted = match check.standing() {
-            Standing::Passed => None,
-            Standing::Refused => Some(("skipped", "refused-as-declared")),
-            Standing::KnownFailure => Some(("skipped", "known-failure")),
-            Standing::Waived => Some(("skipped", "waived")),
-            Standing::NotRun => Some(("skipped", "not-run")),
-            Standing::Regression => Some(("failure", check.outcome.name())),
-            Standing::UnexpectedPass => Some(("failure", "unexpected-pass")),
-            Standing::Trouble => Some(("error", "harness-error")),
+        let wanted = match check.status() {
+            Status::Passed => None,
+            Status::Refused => Some(("skipped", "refused-as-declared")),
+            Status::KnownFailure => Some(("skipped", "known-failure")),
+            Status::Waived => Some(("skipped", "waived")),
+            Status::NotRun => Some(("skipped", "not-run")),
+            Status::Regression => Some(("failure", check.outcome.name())),
+            Status::UnexpectedPass => Some(("failure", "unexpected-pass")),
+            Status::Trouble => Some(("error", "harness-error")),
         };
         let found = case.result.as_ref();
         let found = found.map(|result| (result.element.as_str(), result.type_.as_str()));
         assert_eq!(found, wanted, "{}", check.id);
-        assert_eq!(case.system_out.is_some(), check.standing().is_failing());
+        assert_eq!(case.system_out.is_some(), check.status().is_failing());
         if let Some(result) = &case.result
-            && check.standing().is_failing()
+            && check.status().is_failing()
         {
             assert!(result.text.starts_with(&result.message), "{}", check.id);
             assert!(
@@ -77,11 +77,10 @@ fn every_standing_is_told_as_what_it_is() {
             );
         }
     }
-    let kinds: std::collections::BTreeSet<_> =
-        results.checks.iter().map(|c| c.standing()).collect();
+    let kinds: std::collections::BTreeSet<_> = results.checks.iter().map(|c| c.status()).collect();
     assert_eq!(
         kinds.len(),
-        Standing::ALL.len(),
+        Status::ALL.len(),
         "the sample has every standing"
     );
 }
@@ -140,9 +139,7 @@ fn the_extended_dialect_says_where_and_with_what() {
 #[test]
 fn a_run_that_was_cut_off_is_valid_and_not_green() {
     let mut results = sample::results(Shape::default());
-    results
-        .checks
-        .retain(|check| !check.standing().is_failing());
+    results.checks.retain(|check| !check.status().is_failing());
     results.scenarios.truncate(3);
     results.end = None;
     for dialect in DIALECTS {

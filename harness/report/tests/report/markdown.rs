@@ -35,7 +35,7 @@ fn lists_are_bounded_and_say_so() {
     let failing = results
         .checks
         .iter()
-        .filter(|check| check.standing().is_failing());
+        .filter(|check| check.status().is_failing());
     let more = failing.count() - 50;
     assert!(page.contains(&format!("… and {more} more")), "{more}");
     assert!(page.len() < 128 * 1024, "{} bytes", page.len());
@@ -67,9 +67,7 @@ fn data_becomes_neither_markup_nor_a_table_cell() {
 #[test]
 fn a_good_run_and_a_cut_off_one_differ_in_the_first_line() {
     let mut results = sample::results(Shape::default());
-    results
-        .checks
-        .retain(|check| !check.standing().is_failing());
+    results.checks.retain(|check| !check.status().is_failing());
     results.end.as_mut().unwrap().exit_code = 0;
     assert!(render(&results).starts_with("## ✅"));
     results.end = None;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use allranks_model::outcome::{Outcome, Verdict};
-use allranks_model::standing::Standing;
+use allranks_model::status::Status;
 use allranks_report::diff::diff;
 use allranks_report::merge::{MergeError, merge};
 use allranks_report::{Results, Versions, markdown};
@@ -116,7 +116,7 @@ fn versions_of_torch_stand_side_by_side() {
     let changed = sets[1]
         .checks
         .iter_mut()
-        .find(|check| check.standing().is_failing())
+        .find(|check| check.status().is_failing())
         .unwrap();
     changed.outcome = Outcome::Pass;
     changed.verdict = Verdict::Expected;
@@ -143,7 +143,7 @@ fn versions_of_torch_stand_side_by_side() {
     };
     assert!(row.what.starts_with(changed.case.as_str()));
     assert_eq!(row.checks, 1);
-    assert!(row.cells[0].unwrap().is_failing() && row.cells[1] == Some(Standing::Passed));
+    assert!(row.cells[0].unwrap().is_failing() && row.cells[1] == Some(Status::Passed));
     let page = markdown::render(&merged);
     assert!(page.contains("### By version of torch"), "{page}");
     assert!(Versions::of(&with_torch("2.11.0", "/runs/new")).is_none());
@@ -214,7 +214,7 @@ fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
     new.checks[0].outcome = Outcome::Hang;
     new.checks[0].verdict = Verdict::Regression;
     let mut rest = new.checks.iter_mut().skip(1);
-    let mended = rest.find(|check| check.standing().is_failing()).unwrap();
+    let mended = rest.find(|check| check.status().is_failing()).unwrap();
     mended.outcome = Outcome::Pass;
     mended.verdict = Verdict::Expected;
     let mended = mended.id.clone();

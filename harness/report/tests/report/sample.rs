@@ -525,7 +525,7 @@ fn end(results: &Results) -> EndRecord {
     let failing = results
         .checks
         .iter()
-        .any(|check| check.standing().is_failing());
+        .any(|check| check.status().is_failing());
     EndRecord {
         format: FORMAT,
         duration_ms: 83_400,

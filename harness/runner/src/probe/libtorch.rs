@@ -158,8 +158,8 @@ fn ask(program: &Path, limit: Duration) -> Result<Offered, String> {
     let mut command = Command::new(program);
     // This thread waits for it.
     command.arg("probe").env("ALLRANKS_DIE_WITH_PARENT", "1");
-    let (text, end) =
-        host::ask(command, limit).map_err(|error| format!("{shown} cannot be run: {error}"))?;
+    let (text, end) = host::run_with_timeout(command, limit)
+        .map_err(|error| format!("{shown} cannot be run: {error}"))?;
     match end {
         None => Err(format!(
             "{shown} did not answer within {} s",

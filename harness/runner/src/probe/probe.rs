@@ -99,12 +99,14 @@ fn absent(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Option
     });
     let wanted = serde_json::json!({"absent": asked.collect::<Vec<_>>()});
     let command = host::script(python, SCRIPT, &wanted);
-    let answer = host::ask(command, limit).ok().and_then(|(text, _)| {
-        lines(&text).find_map(|line| match line {
-            Ok(Line::Absent(absent)) if absent.len() == platforms.len() => Some(absent),
-            _ => None,
-        })
-    });
+    let answer = host::run_with_timeout(command, limit)
+        .ok()
+        .and_then(|(text, _)| {
+            lines(&text).find_map(|line| match line {
+                Ok(ProbeLine::Absent(absent)) if absent.len() == platforms.len() => Some(absent),
+                _ => None,
+            })
+        });
     answer.unwrap_or_else(|| vec![None; platforms.len()])
 }
 
@@ -138,7 +140,7 @@ fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<
 }
 
 fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) -> Observed {
-    let is_import = |trouble: &Trouble| trouble.import.as_deref() == Some("torch");
+    let is_import = |trouble: &ProbeProblem| trouble.import.as_deref() == Some("torch");
     let usable = judge(python, platform, &found).map_err(|reason| {
         match found.trouble.as_ref().is_some_and(is_import) {
             true => past_autoload(python, platform, reason, limit),
@@ -166,12 +168,12 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
     }
     let mut command = command(python, &[platform], true);
     command.env(AUTOLOAD, "0");
-    let Ok((text, _)) = host::ask(command, limit) else {
+    let Ok((text, _)) = host::run_with_timeout(command, limit) else {
         return reason;
     };
     let loading: Vec<Option<EntryPoint>> = lines(&text)
         .filter_map(|line| match line {
-            Ok(Line::Loading(point)) => Some(point),
+            Ok(ProbeLine::Loading(point)) => Some(point),
             _ => None,
         })
         .collect();
@@ -187,7 +189,7 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
 /// The script's answer about one platform.
 #[derive(Debug, Deserialize)]
 struct Found {
-    trouble: Option<Trouble>,
+    trouble: Option<ProbeProblem>,
     torch: Option<String>,
     #[serde(default)]
     versions: BTreeMap<String, Option<String>>,
@@ -202,7 +204,7 @@ struct Found {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Trouble {
+struct ProbeProblem {
     /// A package that is not installed.
     missing: Option<String>,
     /// A module whose import failed otherwise.
@@ -215,7 +217,7 @@ struct Trouble {
 /// One of the script's lines.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+enum ProbeLine {
     /// What is about to be tried.
     Trying(String),
     /// The entry point that is about to be loaded; none: all of them have been.
@@ -226,7 +228,7 @@ enum Line {
     Absent(Vec<Option<String>>),
 }
 
-fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<Line>> {
+fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
     let ours = text.lines().filter_map(|line| line.strip_prefix(MARK));
     ours.map(serde_json::from_str)
 }
@@ -242,7 +244,7 @@ struct Silence {
 fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, Silence> {
     let shown = python.display();
     let mut trying = String::from("the start of the interpreter");
-    let ran = host::ask(command(python, platforms, false), limit);
+    let ran = host::run_with_timeout(command(python, platforms, false), limit);
     let (text, end) = match ran {
         Ok(ran) => ran,
         Err(error) => {
@@ -252,9 +254,9 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
     };
     for line in lines(&text) {
         match line {
-            Ok(Line::Found(found)) => return Ok(found),
-            Ok(Line::Trying(what)) => trying = what,
-            Ok(Line::Loading(_) | Line::Absent(_)) => {}
+            Ok(ProbeLine::Found(found)) => return Ok(found),
+            Ok(ProbeLine::Trying(what)) => trying = what,
+            Ok(ProbeLine::Loading(_) | ProbeLine::Absent(_)) => {}
             Err(error) => {
                 let reason = format!("the probe's answer makes no sense: {error}");
                 return Err(Silence { reason, trying });
@@ -309,7 +311,7 @@ fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
 /// Whether what was found is enough.
 fn judge(python: &Path, platform: &Platform, found: &Found) -> Result<(), String> {
     let shown = python.display();
-    if let Some(Trouble {
+    if let Some(ProbeProblem {
         missing,
         import,
         count,

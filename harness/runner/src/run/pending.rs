@@ -1,6 +1,6 @@
 //! A step that was sent and has not been answered by all, and what an answer to it must look like.
 
-use crate::script::{Answer, Staged};
+use crate::script::{Answer, CompiledScript};
 use allranks_model::names::Rank;
 use allranks_oracle::{Prepared, RankReply};
 use allranks_protocol::{CallStatus, StepResult};
@@ -15,7 +15,7 @@ pub enum Purpose {
     /// The check at that place of the scenario.
     Check(usize, Prepared),
     /// The script at that place of the scenario.
-    Script(usize, Box<Staged>),
+    Script(usize, Box<CompiledScript>),
     /// After a refusal: is the group still usable?
     Probe(usize, Prepared),
     /// Teardown.
@@ -58,7 +58,7 @@ impl Pending {
     }
 
     /// The script the ranks play, if it is one.
-    pub fn script(&self) -> Option<&Staged> {
+    pub fn script(&self) -> Option<&CompiledScript> {
         match &self.purpose {
             Purpose::Script(_, staged) => Some(staged),
             Purpose::Imports

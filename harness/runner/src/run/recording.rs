@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Shared;
 use super::scenario::ScenarioRun;
 use super::story::RankStory;
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::Outcome;
 use allranks_model::record::REFUSED;
@@ -120,7 +120,7 @@ struct Identity<'a> {
 }
 
 impl Writer<'_> {
-    fn check(&mut self, check: &Check, finding: Finding) {
+    fn check(&mut self, check: &Check, finding: CheckResult) {
         let identity = Identity {
             id: check.id.clone(),
             covers: check.covers.to_vec(),
@@ -131,7 +131,7 @@ impl Writer<'_> {
         self.write(identity, finding);
     }
 
-    fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: Finding) {
+    fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: CheckResult) {
         let mut params = BTreeMap::from([("call".to_owned(), call.to_owned())]);
         if let Some(fail) = &self.scenario.refused {
             params.insert(REFUSED.to_owned(), fail.at.as_slice().join(", "));
@@ -146,7 +146,7 @@ impl Writer<'_> {
         self.write(identity, finding);
     }
 
-    fn write(&mut self, identity: Identity<'_>, finding: Finding) {
+    fn write(&mut self, identity: Identity<'_>, finding: CheckResult) {
         let Identity {
             mut id,
             covers,
@@ -190,7 +190,7 @@ impl Writer<'_> {
 }
 
 /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
-pub fn is_foretold(
+pub fn is_expected(
     expectations: &Expectations,
     scenario: &Scenario,
     ranks: &[RankStory],

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use super::Shared;
 use super::program;
-use super::recording::{is_foretold, torch_of};
-use super::setup::{Beginning, MeetingPoint, SPARE, device, environment, lease};
+use super::recording::{is_expected, torch_of};
+use super::setup::{Beginning, Endpoint, SPARE, device, environment, lease};
 use super::shrink::shrink;
 use super::story::RankStory;
 use super::world::{WorldPlan, WorldResult, WorldRunner};
-use crate::finding::Finding;
-use crate::world::{Device, LaunchError, Order, RankOrder, lease_port};
+use crate::check_result::CheckResult;
+use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_model::outcome::Outcome;
 use allranks_suite::case::Starts;
 use allranks_suite::expectation::{NO_WORLD, Point};
@@ -26,11 +26,11 @@ const LOG_TAIL: u64 = 3 << 20;
 /// Everything that came of a scenario.
 pub struct ScenarioRun {
     /// Of every rank's initialisation.
-    pub init: Finding,
+    pub init: CheckResult,
     /// One for each check, in order; none until a world has got to it.
-    pub checks: Vec<Option<Finding>>,
+    pub checks: Vec<Option<CheckResult>>,
     /// Of the teardown.
-    pub end: Finding,
+    pub end: CheckResult,
     /// Why worlds were lost, or why it did not run.
     pub trouble: Option<String>,
     /// What the harness failed at, whatever the findings say.
@@ -75,7 +75,7 @@ impl ScenarioRun {
 /// The run of a scenario in which the harness itself broke.
 pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
-    run.init = Finding::bare(Outcome::HarnessError, None, why);
+    run.init = CheckResult::bare(Outcome::HarnessError, None, why);
     give_up(&mut run, why);
     run
 }
@@ -102,7 +102,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(error) => {
-                let finding = Finding::bare(Outcome::HarnessError, None, error.to_string());
+                let finding = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
                 if initialised {
                     run.end = finding;
                 } else {
@@ -154,7 +154,7 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
 fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> bool {
     let last = result.checks.last_key_value();
     last.is_some_and(|(index, finding)| {
-        is_foretold(
+        is_expected(
             &shared.expectations,
             scenario,
             &result.ranks,
@@ -208,8 +208,8 @@ fn open_checks(run: &ScenarioRun) -> Vec<usize> {
         .collect()
 }
 
-fn not_run(why: &str) -> Finding {
-    Finding::bare(Outcome::NotRun, None, why)
+fn not_run(why: &str) -> CheckResult {
+    CheckResult::bare(Outcome::NotRun, None, why)
 }
 
 /// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
@@ -235,7 +235,7 @@ pub(super) async fn world(
             .map(|_| lease_port())
             .collect::<Result<Vec<_>, _>>()?,
     };
-    let at = MeetingPoint {
+    let at = Endpoint {
         port: port.port,
         file: scratch.path().join("store").to_string_lossy().into_owned(),
         spare: spare.iter().map(|lease| lease.port).collect(),
@@ -243,11 +243,11 @@ pub(super) async fn world(
     if let Some(folder) = logs.first().and_then(|log| log.parent()) {
         std::fs::create_dir_all(shared.settings.out.join(folder))?;
     }
-    let order = Order {
+    let order = LaunchSpec {
         start: scenario.platform.start,
         ranks: size
             .ranks()
-            .map(|rank| RankOrder {
+            .map(|rank| RankLaunchSpec {
                 env: environment(
                     scenario,
                     &at,

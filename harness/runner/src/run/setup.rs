@@ -20,7 +20,7 @@ use allranks_suite::platform::{OF_THE_RANK, Platform};
 
 /// The port or file the ranks of one world meet at.
 #[derive(Clone, Debug)]
-pub struct MeetingPoint {
+pub struct Endpoint {
     /// Rendezvous port on the loopback interface.
     pub port: u16,
     /// A file that does not exist, for `file://`.
@@ -29,7 +29,7 @@ pub struct MeetingPoint {
     pub spare: Vec<u16>,
 }
 
-impl MeetingPoint {
+impl Endpoint {
     /// A point that leads nowhere, for what is worked out before anything runs.
     #[must_use]
     pub fn nowhere() -> Self {
@@ -133,7 +133,7 @@ pub struct Beginning {
 impl Beginning {
     /// Of this rank, on a device such as `cuda:1`.
     #[must_use]
-    pub fn new(scenario: &Scenario, at: &MeetingPoint, device: &str, rank: Rank) -> Self {
+    pub fn new(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Self {
         let opens = scenario.case.world.starts == Starts::Initialised;
         Self {
             imports: imports(scenario, device),
@@ -171,7 +171,7 @@ fn prepare(scenario: &Scenario, device: &str, sets_device: bool) -> Call {
     }
 }
 
-fn opening(scenario: &Scenario, at: &MeetingPoint, device: &str, rank: Rank) -> Step {
+fn opening(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Step {
     let world = &scenario.case.world;
     let url = scenario.init.method.url(HOST, at.port, &at.file);
     let device_id = match scenario.init.device_id {
@@ -366,7 +366,7 @@ pub fn closing() -> Step {
 #[must_use]
 pub fn environment(
     scenario: &Scenario,
-    at: &MeetingPoint,
+    at: &Endpoint,
     base: &BTreeMap<String, String>,
     devices: &[Device],
     rank: Rank,
@@ -429,7 +429,7 @@ pub fn base_environment() -> BTreeMap<String, String> {
 /// port is chosen when the world starts.
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
-    let at = MeetingPoint::nowhere();
+    let at = Endpoint::nowhere();
     let mut env = match scenario.case.program {
         Some(_) => program::distinctive_environment(scenario, &at, rank),
         None => environment(scenario, &at, &BTreeMap::new(), &[], rank),

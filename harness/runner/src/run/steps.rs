@@ -1,8 +1,8 @@
 //! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
 
 use super::probe::probe_after;
-use super::setup::{Beginning, MeetingPoint, closing, device};
-use crate::script::Staged;
+use super::setup::{Beginning, Endpoint, closing, device};
+use crate::script::CompiledScript;
 use allranks_oracle::{Prepared, Unpreparable};
 use allranks_protocol::Step;
 use allranks_suite::case::Starts;
@@ -26,7 +26,7 @@ pub enum StepsError {
 /// A check has no expected value, or contradicts itself or the world.
 pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsError> {
     let size = scenario.world_size;
-    let nowhere = MeetingPoint::nowhere();
+    let nowhere = Endpoint::nowhere();
     let mut ranks: Vec<Vec<Step>> = size
         .ranks()
         .map(|rank| {
@@ -63,8 +63,8 @@ pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Ste
             .steps()
             .to_vec(),
         Some(script) => {
-            let points = MeetingPoint::nowhere().points();
-            Staged::new(scenario, check, script, &points, seed)
+            let points = Endpoint::nowhere().points();
+            CompiledScript::new(scenario, check, script, &points, seed)
                 .map_err(StepsError::Script)?
                 .steps
         }

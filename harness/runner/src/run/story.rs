@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::world::End;
+use crate::world::RankExit;
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::record::Span;
 use allranks_protocol::{Call, Hello, Step, StepResult};
@@ -27,7 +27,7 @@ pub struct RankStory {
     /// What was seen of it, if it runs a program.
     pub outside: Option<Outside>,
     /// How its process ended.
-    pub end: Option<End>,
+    pub end: Option<RankExit>,
     /// Whether the harness killed it.
     pub killed: bool,
     /// What it did and when, in nanoseconds of its own clock.
@@ -90,11 +90,11 @@ impl RankStory {
             ));
         }
         match self.end.as_ref()? {
-            End::Exited {
+            RankExit::Exited {
                 code: 0,
                 left_behind: 0,
             } => None,
-            End::Exited {
+            RankExit::Exited {
                 code: 0,
                 left_behind,
             } => Some(format!("it left {left_behind} processes running")),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::claim::{Broken, Kind, line, steady};
-use super::{Answer, Claim, Departure, Leaving, Part, Spot, Staged};
-use crate::finding::{Finding, duration_us, error_text};
-use crate::world::End;
+use super::expectation::{Broken, ExpectationKind, line, steady};
+use super::{Answer, CompiledScript, Departure, Expectation, Leaving, MoveRef, Part};
+use crate::check_result::{CheckResult, duration_us, error_text};
+use crate::world::RankExit;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::RankLine;
@@ -15,24 +15,24 @@ use allranks_oracle::RankReply;
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 use allranks_suite::plan::Act;
 
-impl Staged {
+impl CompiledScript {
     /// Judges a script of which every rank has answered or left.
     #[must_use]
-    pub fn judge(&self, answers: &[Answer]) -> Finding {
+    pub fn judge(&self, answers: &[Answer]) -> CheckResult {
         let finding = self
             .departed(answers)
             .or_else(|| self.raised(answers))
             .or_else(|| self.promised(answers))
             .or_else(|| self.data(answers))
-            .unwrap_or_else(|| Finding::passed(self.checked()));
-        Finding {
+            .unwrap_or_else(|| CheckResult::passed(self.checked()));
+        CheckResult {
             duration_us: duration_us(answers.iter().filter_map(Answer::reply)),
             ..finding
         }
     }
 
     /// Ranks that were to leave, and did not leave so.
-    fn departed(&self, answers: &[Answer]) -> Option<Finding> {
+    fn departed(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut wrong = Vec::new();
         for (rank, (departure, answer)) in (0..).zip(self.departures.iter().zip(answers)) {
             let text = match (departure, answer) {
@@ -55,14 +55,14 @@ impl Staged {
         }
         let first = wrong.first()?;
         let summary = format!("rank {}: {}", first.rank, first.text);
-        Some(Finding {
+        Some(CheckResult {
             ranks: wrong,
-            ..Finding::bare(Outcome::Crash, Some("wrong-end"), summary)
+            ..CheckResult::bare(Outcome::Crash, Some("wrong-end"), summary)
         })
     }
 
     /// Calls that were to return, and raised.
-    fn raised(&self, answers: &[Answer]) -> Option<Finding> {
+    fn raised(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut lines = Vec::new();
         for (rank, answer) in (0..).zip(answers) {
             if let Answer::Reply(reply) = answer
@@ -94,14 +94,14 @@ impl Staged {
         };
         let text = first.text.lines().next().unwrap_or_default();
         let summary = format!("{} of {all} ranks raised {text}", lines.len());
-        Some(Finding {
+        Some(CheckResult {
             ranks: lines,
-            ..Finding::bare(Outcome::Error, Some(class), summary)
+            ..CheckResult::bare(Outcome::Error, Some(class), summary)
         })
     }
 
     /// Promises of moves that were not kept.
-    fn promised(&self, answers: &[Answer]) -> Option<Finding> {
+    fn promised(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut broken: BTreeMap<usize, Vec<(Rank, Broken)>> = BTreeMap::new();
         let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
         for (rank, (claims, answer)) in (0..).zip(self.claims.iter().zip(answers)) {
@@ -134,14 +134,19 @@ impl Staged {
             .iter()
             .map(|(rank, fault)| line(*rank, &format!("{label} {}", fault.text)))
             .collect();
-        Some(Finding {
+        Some(CheckResult {
             ranks,
-            ..Finding::bare(Outcome::Mismatch, Some(first.class), summary)
+            ..CheckResult::bare(Outcome::Mismatch, Some(first.class), summary)
         })
     }
 
-    fn hold(&self, claim: &Claim, claims: &[Claim], result: &StepResult) -> Result<(), Broken> {
-        if let Kind::Steady(spec) = &claim.kind {
+    fn hold(
+        &self,
+        claim: &Expectation,
+        claims: &[Expectation],
+        result: &StepResult,
+    ) -> Result<(), Broken> {
+        if let ExpectationKind::Steady(spec) = &claim.kind {
             // In a loop, the last before this move.
             let census = |name: &str| {
                 claims
@@ -160,12 +165,12 @@ impl Staged {
     }
 
     /// Data the oracle does not agree with.
-    fn data(&self, answers: &[Answer]) -> Option<Finding> {
+    fn data(&self, answers: &[Answer]) -> Option<CheckResult> {
         let parts = self.parts.iter().zip(&self.script.checks);
         for (part, check) in parts.filter(|(part, _)| part.judged) {
             if let Err(mismatch) = part.prepared.verify(&part.replies(answers)) {
-                let finding = Finding::of_mismatch(mismatch);
-                return Some(Finding {
+                let finding = CheckResult::of_mismatch(mismatch);
+                return Some(CheckResult {
                     summary: format!("{}: {}", check.op.name(), finding.summary),
                     ..finding
                 });
@@ -223,7 +228,7 @@ impl Part {
     }
 }
 
-impl Spot {
+impl MoveRef {
     fn result(self, result: &StepResult) -> CallResult {
         let outer = &result.calls[self.call];
         let Some((thread, at)) = self.inner else {
@@ -244,7 +249,7 @@ impl Spot {
 
 impl Departure {
     /// What is wrong with how a rank left, if anything.
-    fn fault(self, call: Option<usize>, end: Option<&End>) -> Option<String> {
+    fn fault(self, call: Option<usize>, end: Option<&RankExit>) -> Option<String> {
         if call != Some(self.call) {
             return Some(format!(
                 "ended before it was to: {} in call {}",
@@ -254,10 +259,10 @@ impl Departure {
         }
         let right = match (self.how, end) {
             (Leaving::Frozen, None) => true,
-            (Leaving::Signal(signal), Some(End::Signalled(got))) => signal == *got,
+            (Leaving::Signal(signal), Some(RankExit::Signalled(got))) => signal == *got,
             (
                 Leaving::Code(code),
-                Some(End::Exited {
+                Some(RankExit::Exited {
                     code: got,
                     left_behind: 0,
                 }),
@@ -271,15 +276,15 @@ impl Departure {
 impl std::fmt::Display for Leaving {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Signal(signal) => write!(f, "{}", End::Signalled(*signal)),
+            Self::Signal(signal) => write!(f, "{}", RankExit::Signalled(*signal)),
             Self::Code(code) => write!(f, "exit {code}"),
             Self::Frozen => f.write_str("nothing: it is stopped"),
         }
     }
 }
 
-fn said(end: Option<&End>) -> String {
-    end.map_or_else(|| "nothing known".to_owned(), End::to_string)
+fn said(end: Option<&RankExit>) -> String {
+    end.map_or_else(|| "nothing known".to_owned(), RankExit::to_string)
 }
 
 fn returned() -> CallResult {

@@ -1,32 +1,32 @@
 //! Scripts: from a plan's [`allranks_suite::plan::Script`] to what each rank is sent, and from the answers to a finding.
 //!
-//! In: a check with a script, where the ranks may meet, the seed. Out: a [`Staged`] script: one step for each rank, what
+//! In: a check with a script, where the ranks may meet, the seed. Out: a [`CompiledScript`] script: one step for each rank, what
 //! the harness must do when a rank enters a call ([`Cue`]), which ranks leave and how, and the judgement. Data are the
 //! oracle's business: every op a script issues is a check of its own, prepared and verified there.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `stage` | moves → calls, storages, cues |
-//! | `claim` | what moves promise, held against answers |
+//! | `lower` | moves → calls, storages, cues |
+//! | `expectation` | what moves promise, held against answers |
 //! | `judge` | answers → finding |
-//! | `deeds` | calls → what they are to the other ranks |
+//! | `trace_events` | calls → what they are to the other ranks |
 
-mod claim;
-mod deeds;
+mod expectation;
 mod judge;
-mod stage;
+mod lower;
+mod trace_events;
 
-pub(crate) use claim::{is_match, raised_in};
+pub(crate) use expectation::{is_match, raised_in};
 
-pub use stage::turn;
+pub use lower::turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::world::End;
-use allranks_diagnose::Deed;
+use crate::world::RankExit;
+use allranks_diagnose::TraceEvent;
 use allranks_model::names::Rank;
 use allranks_oracle::{Prepared, RankReply, RankStep};
 use allranks_suite::case::Afterwards;
@@ -43,17 +43,17 @@ pub struct Points {
 
 /// A script made ready.
 #[derive(Debug)]
-pub struct Staged {
+pub struct CompiledScript {
     script: Arc<Script>,
     /// One for each rank.
     pub steps: Vec<RankStep>,
     parts: Vec<Part>,
     /// For each rank, what its calls must come to.
-    claims: Vec<Vec<Claim>>,
+    claims: Vec<Vec<Expectation>>,
     cues: Vec<BTreeMap<usize, Cue>>,
     departures: Vec<Option<Departure>>,
     /// For each rank, what each of its calls is to the others.
-    pub deeds: Vec<Vec<Deed>>,
+    pub deeds: Vec<Vec<TraceEvent>>,
     /// Ranks that must mark a name before those who hold for it go on.
     marks: BTreeMap<String, BTreeSet<Rank>>,
 }
@@ -67,12 +67,12 @@ struct Part {
     /// Bytes of each rank's payload.
     bytes: Vec<Range<usize>>,
     /// For each rank, where each of its own calls stands; none if it is not made.
-    calls: Vec<Vec<Option<Spot>>>,
+    calls: Vec<Vec<Option<MoveRef>>>,
 }
 
 /// A call in a rank's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spot {
+struct MoveRef {
     call: usize,
     /// Inside `together`: thread and place.
     inner: Option<(usize, usize)>,
@@ -82,11 +82,11 @@ struct Spot {
 
 /// What a call must come to.
 #[derive(Clone, Debug)]
-struct Claim {
-    at: Spot,
+struct Expectation {
+    at: MoveRef,
     /// Its move.
     of: usize,
-    kind: claim::Kind,
+    kind: expectation::ExpectationKind,
 }
 
 /// What the harness does when a rank enters a call.
@@ -128,7 +128,7 @@ pub enum Answer {
     /// It answered.
     Reply(RankReply),
     /// It left: the call it was in, and how its process ended, if that is known.
-    Left(Option<usize>, Option<End>),
+    Left(Option<usize>, Option<RankExit>),
 }
 
 impl Answer {
@@ -142,7 +142,7 @@ impl Answer {
     }
 }
 
-impl Staged {
+impl CompiledScript {
     /// What becomes of the world.
     #[must_use]
     pub fn afterwards(&self) -> Afterwards {

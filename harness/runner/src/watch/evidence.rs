@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::diary::{Call, Diary, Entry, Inside};
+use super::call_trace::{Call, Diary, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
-use allranks_diagnose::Stranger;
+use allranks_diagnose::ForeignListener;
 use allranks_diagnose::{
-    Ahead, Collective, Deed, Evidence, Meeting, Message, Process, Sight, What, list,
+    Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
+    TraceEvent, list,
 };
 use allranks_host::Activity;
 use allranks_model::names::Rank;
@@ -27,14 +28,14 @@ pub fn evidence(
     hosts: &mut Hosts,
     still: Duration,
     assume_whole: bool,
-) -> Option<Evidence> {
+) -> Option<HangEvidence> {
     let ranks = job.ranks();
     let frame = Frame::of(&ranks);
     let mut sights = Vec::new();
     for (rank, process) in &ranks {
         sights.push(frame.sight(*rank, process, hosts)?);
     }
-    let mut evidence = Evidence {
+    let mut evidence = HangEvidence {
         ranks: sights,
         is_whole: is_whole(&ranks, assume_whole),
         strangers: Vec::new(),
@@ -42,12 +43,12 @@ pub fn evidence(
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
-    evidence.strangers = strangers(job, &evidence);
+    evidence.strangers = foreign_listeners(job, &evidence);
     Some(evidence)
 }
 
 /// The same job with what launchers told its ranks taken for what they do: for ranks that keep no diary.
-pub fn as_told(evidence: &Evidence, job: &Job, hosts: &mut Hosts) -> Option<Evidence> {
+pub fn as_told(evidence: &HangEvidence, job: &Job, hosts: &mut Hosts) -> Option<HangEvidence> {
     let mut evidence = evidence.clone();
     for (sight, (_, process)) in evidence.ranks.iter_mut().zip(job.ranks()) {
         let numbers = process
@@ -57,21 +58,21 @@ pub fn as_told(evidence: &Evidence, job: &Job, hosts: &mut Hosts) -> Option<Evid
         if let Some(((rank, world_size), place)) = numbers
             && sight.doing.is_none()
         {
-            let meeting = Meeting {
+            let meeting = Rendezvous {
                 method: "env".to_owned(),
                 place: hosts.place(&place)?,
                 told: None,
                 rank,
                 world_size,
             };
-            let deed = Deed {
-                what: What::Init(meeting),
+            let deed = TraceEvent {
+                what: EventKind::Init(meeting),
                 at: String::new(),
             };
             sight.doing = Some((deed, evidence.still));
         }
     }
-    evidence.strangers = strangers(job, &evidence);
+    evidence.strangers = foreign_listeners(job, &evidence);
     Some(evidence)
 }
 
@@ -131,16 +132,16 @@ impl Frame {
         }
     }
 
-    fn sight(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<Sight> {
+    fn sight(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
         let state = match process.activity {
             Some(Activity::Alive { .. }) => Process::Running,
             Some(Activity::Stopped) => Process::Stopped,
             Some(Activity::Gone) => Process::Ended(farewell(process.diary.as_ref())),
             None => Process::Unknown,
         };
-        let mut sight = Sight {
+        let mut sight = RankState {
             process: state,
-            ..Sight::unknown(rank)
+            ..RankState::unknown(rank)
         };
         let Some(diary) = &process.diary else {
             return Some(sight);
@@ -153,11 +154,11 @@ impl Frame {
             .iter()
             .filter(|entry| entry.epoch == self.epoch)
         {
-            if let Call::End { of, ok: true } = &entry.call
+            if let Call::RankExit { of, ok: true } = &entry.call
                 && of == "destroy"
             {
                 // It has left this world: nothing more will come in it.
-                sight.ahead = Ahead::Known(Vec::new());
+                sight.ahead = Remaining::Known(Vec::new());
             }
             // Who waits for a collective has entered it; who waits for a message is in it.
             let is_now = inside.is_some_and(|inside| {
@@ -170,7 +171,7 @@ impl Frame {
             }
         }
         if diary.epoch > self.epoch {
-            sight.ahead = Ahead::Known(Vec::new());
+            sight.ahead = Remaining::Known(Vec::new());
         }
         sight.doing = self.doing(process, diary, inside, hosts)?;
         Some(sight)
@@ -183,9 +184,9 @@ impl Frame {
         diary: &Diary,
         inside: Option<&Inside>,
         hosts: &mut Hosts,
-    ) -> Option<Option<(Deed, Duration)>> {
-        let own = |what: &str, at: &str| Deed {
-            what: What::Own(what.to_owned()),
+    ) -> Option<Option<(TraceEvent, Duration)>> {
+        let own = |what: &str, at: &str| TraceEvent {
+            what: EventKind::Own(what.to_owned()),
             at: at.to_owned(),
         };
         let silence = diary.silence();
@@ -213,7 +214,7 @@ impl Frame {
         diary: &Diary,
         process: &RankProcess,
         hosts: &mut Hosts,
-    ) -> Option<Option<Deed>> {
+    ) -> Option<Option<TraceEvent>> {
         let start = |group: &str| self.starts.get(group).copied().unwrap_or(0);
         let what = match &entry.call {
             Call::Init {
@@ -234,7 +235,7 @@ impl Frame {
                     "file" => place.clone(),
                     _ => hosts.place(place)?,
                 };
-                What::Init(Meeting {
+                EventKind::Init(Rendezvous {
                     method: method.clone(),
                     place,
                     told,
@@ -242,7 +243,7 @@ impl Frame {
                     world_size,
                 })
             }
-            Call::NewGroup { ranks } => What::NewGroup(ranks.clone()),
+            Call::NewGroup { ranks } => EventKind::NewGroup(ranks.clone()),
             Call::Collective {
                 group,
                 number,
@@ -254,8 +255,8 @@ impl Frame {
                     return Some(None);
                 };
                 match entry.waits {
-                    true => What::Await(label, number),
-                    false => What::Collective(Collective {
+                    true => EventKind::Await(label, number),
+                    false => EventKind::Collective(Collective {
                         members: members(group, diary),
                         group: label,
                         name: name.clone(),
@@ -269,7 +270,7 @@ impl Frame {
                 peer,
                 tag,
             } => {
-                let message = What::Message(Message {
+                let message = EventKind::Message(Message {
                     group: called(group, diary),
                     sends: *sends,
                     peer: *peer,
@@ -277,19 +278,19 @@ impl Frame {
                 });
                 // Once entries are lost nobody can say which message answers which.
                 match self.has_lost {
-                    true => What::Own(message.to_string()),
+                    true => EventKind::Own(message.to_string()),
                     false => message,
                 }
             }
-            Call::Destroy { group } => What::Destroy(match group.as_str() {
+            Call::Destroy { group } => EventKind::Destroy(match group.as_str() {
                 "world" => group.clone(),
                 key => called(key, diary),
             }),
-            Call::Own { text } => What::Own(text.clone()),
-            Call::End { .. } => return Some(None),
+            Call::Own { text } => EventKind::Own(text.clone()),
+            Call::RankExit { .. } => return Some(None),
         };
         let at = entry.at.clone();
-        Some(Some(Deed { what, at }))
+        Some(Some(TraceEvent { what, at }))
     }
 }
 
@@ -349,17 +350,19 @@ fn farewell(diary: Option<&Diary>) -> String {
 }
 
 /// Others who listen where the ranks want to meet.
-fn strangers(job: &Job, evidence: &Evidence) -> Vec<Stranger> {
+fn foreign_listeners(job: &Job, evidence: &HangEvidence) -> Vec<ForeignListener> {
     let meetings = evidence.ranks.iter().filter_map(|sight| {
-        let waits = matches!(sight.now(), Some(What::Init(_))) || !sight.errors.is_empty();
+        let waits = matches!(sight.now(), Some(EventKind::Init(_))) || !sight.errors.is_empty();
         let last = sight.entered().last().filter(|_| waits)?;
         match &last.what {
-            What::Init(meeting) if meeting.place.starts_with("localhost:") => meeting.address(),
+            EventKind::Init(meeting) if meeting.place.starts_with("localhost:") => {
+                meeting.address()
+            }
             _ => None,
         }
     });
     let mut ports: Vec<u16> = meetings.map(|(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
-    crate::strangers::strangers(&ports, |pid| job.pids.contains(&pid))
+    crate::foreign_listeners::foreign_listeners(&ports, |pid| job.pids.contains(&pid))
 }

@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::diary::{Call, Diary};
+use super::call_trace::{Call, Diary};
 use crate::world::TOKEN;
 use allranks_host as host;
-use allranks_host::{Activity, Member};
+use allranks_host::{Activity, TaggedProcess};
 use allranks_model::names::Rank;
 
 /// The ranks of a program, over time.
@@ -21,7 +21,7 @@ pub struct Job {
     /// Of all living processes.
     diaries: HashMap<u32, Diary>,
     /// What the watcher's own environment says of a rank: no process has that from its launcher.
-    inherited: Claim,
+    inherited: ClaimedRank,
     /// By process id and start.
     known: BTreeMap<(u64, u32), RankProcess>,
     /// Everything that belongs to the program and lives.
@@ -30,7 +30,7 @@ pub struct Job {
 
 /// What an environment says of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Claim {
+struct ClaimedRank {
     rank: Option<u32>,
     size: Option<u32>,
 }
@@ -75,7 +75,7 @@ impl RankProcess {
     }
 }
 
-impl Claim {
+impl ClaimedRank {
     fn of(environment: &BTreeMap<String, String>) -> Self {
         let number = |name: &str| environment.get(name)?.trim().parse().ok();
         Self {
@@ -96,7 +96,7 @@ impl Job {
             token: token.to_owned(),
             folder: folder.to_owned(),
             diaries: HashMap::new(),
-            inherited: Claim::of(&std::env::vars().collect()),
+            inherited: ClaimedRank::of(&std::env::vars().collect()),
             known: BTreeMap::new(),
             pids: BTreeSet::new(),
         }
@@ -118,7 +118,7 @@ impl Job {
     pub fn look(&mut self) {
         let members = host::members(TOKEN, &self.token);
         self.pids = members.iter().map(|member| member.pid).collect();
-        let read = |member: &Member| {
+        let read = |member: &TaggedProcess| {
             let known = self.diaries.get(&member.pid);
             Some((member.pid, Diary::read(&self.folder, member.pid, known)?))
         };
@@ -140,7 +140,7 @@ impl Job {
         self.known
             .retain(|_, rank| chosen.contains(&rank.pid) || !self.pids.contains(&rank.pid));
         for ((started, pid), rank) in &mut self.known {
-            let is_same = |member: &Member| (member.started, member.pid) == (*started, *pid);
+            let is_same = |member: &TaggedProcess| (member.started, member.pid) == (*started, *pid);
             rank.activity = match members.iter().any(is_same) {
                 true => host::activity(*pid),
                 false => Some(Activity::Gone),
@@ -216,18 +216,18 @@ impl Job {
 
 /// The ranks among the living.
 fn ranks<'a>(
-    members: &'a [Member],
+    members: &'a [TaggedProcess],
     diaries: &'a HashMap<u32, Diary>,
-    inherited: &'a Claim,
-) -> impl Iterator<Item = &'a Member> {
-    let by_pid: HashMap<u32, &Member> = members.iter().map(|one| (one.pid, one)).collect();
+    inherited: &'a ClaimedRank,
+) -> impl Iterator<Item = &'a TaggedProcess> {
+    let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
     let has_calls = |pid: u32| diaries.get(&pid).is_some_and(Diary::is_begun);
-    let head = move |member: &'a Member| {
+    let head = move |member: &'a TaggedProcess| {
         // The outermost process with the same claim.
-        let claim = Claim::of(&member.environment);
+        let claim = ClaimedRank::of(&member.environment);
         let mut head = member;
         while let Some(parent) = by_pid.get(&head.parent)
-            && Claim::of(&parent.environment) == claim
+            && ClaimedRank::of(&parent.environment) == claim
             && claim.is_whole()
         {
             head = parent;
@@ -241,7 +241,7 @@ fn ranks<'a>(
         speakers.entry(heads[&member.pid]).or_insert(member.pid);
     }
     members.iter().filter(move |member| {
-        let claim = Claim::of(&member.environment);
+        let claim = ClaimedRank::of(&member.environment);
         let is_claimed = claim.is_whole() && claim != *inherited;
         match is_claimed {
             true => {
@@ -257,8 +257,8 @@ fn ranks<'a>(
 mod tests {
     use super::*;
 
-    fn member(pid: u32, parent: u32, claim: &[(&str, &str)]) -> Member {
-        Member {
+    fn member(pid: u32, parent: u32, claim: &[(&str, &str)]) -> TaggedProcess {
+        TaggedProcess {
             pid,
             parent,
             started: u64::from(pid),
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    fn found(members: &[Member], with_calls: &[u32], inherited: &Claim) -> Vec<u32> {
+    fn found(members: &[TaggedProcess], with_calls: &[u32], inherited: &ClaimedRank) -> Vec<u32> {
         let diary = |pid: &u32| {
             let text = r#"{"moves": 1, "epoch": 1}"#;
             (*pid, serde_json::from_str(text).unwrap())
@@ -293,7 +293,7 @@ mod tests {
             member(5, 4, &one),
             member(6, 3, &zero),
         ];
-        let none = Claim::default();
+        let none = ClaimedRank::default();
         assert_eq!(found(&members, &[], &none), vec![3, 4]);
         assert_eq!(found(&members, &[4, 6], &none), vec![4, 6]);
     }
@@ -306,7 +306,7 @@ mod tests {
             member(2, 1, &[("RANK", "0"), ("WORLD_SIZE", "2")]),
             member(3, 1, &[("RANK", "1"), ("WORLD_SIZE", "2")]),
         ];
-        let inherited = Claim {
+        let inherited = ClaimedRank {
             rank: Some(0),
             size: Some(1),
         };
@@ -343,6 +343,9 @@ mod tests {
     #[test]
     fn a_program_without_an_environment_is_known_by_its_calls() {
         let members = [member(1, 0, &[]), member(2, 1, &[]), member(3, 1, &[])];
-        assert_eq!(found(&members, &[2, 3], &Claim::default()), vec![2, 3]);
+        assert_eq!(
+            found(&members, &[2, 3], &ClaimedRank::default()),
+            vec![2, 3]
+        );
     }
 }

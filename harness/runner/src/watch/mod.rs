@@ -1,33 +1,33 @@
 //! Any distributed program under the hang diagnosis, seen from outside.
 //!
 //! In: a command. Out: [`Event`]s while it runs, and how it ended. The program is not asked for anything: its ranks are
-//! found by their environments, their processes and sockets are looked at, and Python processes keep a [`diary`] of
+//! found by their environments, their processes and sockets are looked at, and Python processes keep a [`call_trace`] of
 //! their torch.distributed calls, by a module that Python itself loads at start. From these, [`evidence`] for
-//! [`allranks_diagnose`]; [`vigil`] decides when there is something to say.
+//! [`allranks_diagnose`]; [`hang_detector`] decides when there is something to say.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `program` | starting the command, passing signals on, killing what it leaves |
 //! | `guard` | the process between this one and the command |
-//! | `diary` | what a Python process writes down |
+//! | `call_trace` | what a Python process writes down |
 //! | `job` | which processes are ranks |
 //! | `hosts` | which addresses are the same place |
 //! | `evidence` | what all that says of each rank |
-//! | `vigil` | when to speak |
+//! | `hang_detector` | when to speak |
 //!
-//! [`Lookout`] is the part of it that a run of the suite uses for the programs it starts itself.
+//! [`Monitor`] is the part of it that a run of the suite uses for the programs it starts itself.
 //!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
-mod diary;
+mod call_trace;
 mod evidence;
 mod guard;
+mod hang_detector;
 mod hosts;
 mod job;
 mod program;
 #[cfg(test)]
 mod tests;
-mod vigil;
 
 use std::ffi::OsString;
 use std::io;
@@ -38,14 +38,14 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use guard::guard;
-pub use vigil::Event;
+pub use hang_detector::Event;
 
 pub(crate) use program::{FOLDER, unpack_modules};
 
 use allranks_model::diagnosis::Diagnosis;
+use hang_detector::HangDetector;
 use job::Job;
 use program::Program;
-use vigil::Vigil;
 
 /// From one look to the next.
 pub(crate) const PERIOD: Duration = Duration::from_millis(250);
@@ -78,17 +78,17 @@ pub enum Ending {
 
 /// Looks at the processes of one program from outside.
 #[derive(Debug)]
-pub(crate) struct Lookout {
+pub(crate) struct Monitor {
     job: Job,
-    vigil: Vigil,
+    vigil: HangDetector,
 }
 
-impl Lookout {
+impl Monitor {
     /// Looks at the processes that carry this token, whose Python processes keep diaries in that folder.
     pub(crate) fn new(token: &str, diaries: &Path, patience: Duration) -> Self {
         Self {
             job: Job::new(token, diaries),
-            vigil: Vigil::new(patience),
+            vigil: HangDetector::new(patience),
         }
     }
 
@@ -120,7 +120,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         (Signal::HUP, signal(SignalKind::hangup())?),
     ];
     let mut program = Program::start(settings)?;
-    let mut lookout = Lookout::new(program.token(), program.diaries(), settings.patience);
+    let mut lookout = Monitor::new(program.token(), program.diaries(), settings.patience);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut is_asked = false;

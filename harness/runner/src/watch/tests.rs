@@ -10,7 +10,7 @@ use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
-use allranks_model::diagnosis::{Confidence, Kind};
+use allranks_model::diagnosis::{Confidence, HangKind};
 
 /// A collective of the world, as a diary has it.
 fn call(id: u64, number: usize, name: &str) -> Value {
@@ -40,7 +40,7 @@ fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess 
     }
 }
 
-fn told(ranks: Vec<RankProcess>) -> (Kind, Confidence, String) {
+fn told(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
     let job = Job::of(ranks);
     let evidence = evidence(&job, &mut Hosts::default(), Duration::from_secs(1), false);
     let verdict = diagnose(&evidence.unwrap());
@@ -57,7 +57,7 @@ fn what_two_ranks_are_in_contradicts() {
     ]);
     assert_eq!(
         (kind, confidence),
-        (Kind::CollectiveMismatch, Confidence::Proved)
+        (HangKind::CollectiveMismatch, Confidence::Proved)
     );
     assert!(summary.contains("collective number 2 "), "{summary}");
 }
@@ -82,13 +82,13 @@ fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
         rank(0, 2, 100, &entries(70, "a")),
         rank(1, 2, 100, &entries(90, "a")),
     ];
-    assert_eq!(told(same).0, Kind::Unknown);
+    assert_eq!(told(same).0, HangKind::Unknown);
     let other = vec![
         rank(0, 2, 100, &entries(70, "a")),
         rank(1, 2, 100, &entries(90, "c")),
     ];
     let (kind, _, summary) = told(other);
-    assert_eq!(kind, Kind::CollectiveMismatch);
+    assert_eq!(kind, HangKind::CollectiveMismatch);
     assert!(summary.contains("collective number 100 "), "{summary}");
 }
 
@@ -97,12 +97,12 @@ fn an_interpreter_that_does_not_answer_is_not_believed_to_wait() {
     let at = |name| [call(1, 0, name)];
     let mut ranks = vec![rank(0, 2, 1, &at("all_reduce")), rank(1, 2, 0, &[])];
     ranks[1].activity = Some(Activity::Gone);
-    assert_eq!(told(ranks.clone()).0, Kind::PeerDead);
+    assert_eq!(told(ranks.clone()).0, HangKind::PeerDead);
     let hour = Duration::from_secs(3600);
     if let Some(diary) = &mut ranks[0].diary {
         diary.beat = Some(SystemTime::now() - hour);
     }
-    assert_eq!(told(ranks).0, Kind::Unknown);
+    assert_eq!(told(ranks).0, HangKind::Unknown);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_rank_that_is_in_the_next_world_does_not_contradict_those_in_this_one() {
     let text = json!({"moves": 9, "epoch": 2, "entries": [init(1, 2), init(2, 1)], "inside": null, "own": null});
     ranks[1].diary = serde_json::from_value(text).unwrap();
     // It has left this world without that collective.
-    assert_eq!(told(ranks).0, Kind::CollectiveSkipped);
+    assert_eq!(told(ranks).0, HangKind::CollectiveSkipped);
 }
 
 #[test]
@@ -139,9 +139,9 @@ fn environments_alone_tell_claims() {
     let job = Job::of(vec![bare(0, 1), bare(1, 1), bare(2, 2)]);
     let hosts = &mut Hosts::default();
     let seen = evidence(&job, hosts, Duration::from_secs(30), true).unwrap();
-    assert_eq!(diagnose(&seen).kind, Kind::Unknown);
+    assert_eq!(diagnose(&seen).kind, HangKind::Unknown);
     let told = super::evidence::as_told(&seen, &job, hosts).unwrap();
     let verdict = diagnose(&told);
-    assert_eq!(verdict.kind, Kind::PortMismatch);
+    assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);
 }

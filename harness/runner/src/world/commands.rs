@@ -5,19 +5,19 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::fresh::{self, FreshProcesses};
-use super::launcher::RankOrder;
-use super::remains::{Remnant, end_remains};
-use super::{EVENTS, End, Event, Processes, SIGKILL, TOKEN};
+use super::launcher::RankLaunchSpec;
+use super::orphans::{Remnant, end_remains};
+use super::spawned::{self, SpawnedProcesses};
+use super::{EVENTS, Event, Processes, RankExit, SIGKILL, TOKEN};
 use allranks_host as host;
-use allranks_host::Member;
+use allranks_host::TaggedProcess;
 use allranks_model::names::Rank;
 
 /// Commands that run. Dropping it kills them and all they started.
 #[derive(Debug)]
 pub struct Commands {
     token: String,
-    processes: FreshProcesses,
+    processes: SpawnedProcesses,
     events: mpsc::Receiver<Event>,
     /// Those that have not ended.
     running: usize,
@@ -32,13 +32,13 @@ impl Commands {
         argv: &[String],
         supervisor: &Path,
         token: &str,
-        mut orders: Vec<RankOrder>,
+        mut orders: Vec<RankLaunchSpec>,
     ) -> Self {
         for order in &mut orders {
             order.env.insert(TOKEN.to_owned(), token.to_owned());
         }
         let (sender, events) = mpsc::channel(EVENTS);
-        let processes = fresh::start(argv, Some(supervisor), token, &orders, &sender);
+        let processes = spawned::start(argv, Some(supervisor), token, &orders, &sender);
         Self {
             token: token.to_owned(),
             processes,
@@ -49,7 +49,7 @@ impl Commands {
     }
 
     /// The place of the next command that ends, and how it did; none after the last. Cancel-safe.
-    pub async fn next(&mut self) -> Option<(usize, End)> {
+    pub async fn next(&mut self) -> Option<(usize, RankExit)> {
         while self.running > 0 {
             match self.events.recv().await? {
                 Event::Ended(which, end) => {
@@ -65,7 +65,7 @@ impl Commands {
 
     /// Every living process that the commands have started, and they themselves.
     #[must_use]
-    pub fn living(&self) -> Vec<Member> {
+    pub fn living(&self) -> Vec<TaggedProcess> {
         host::members(TOKEN, &self.token)
     }
 

@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::switchboard::Switchboard;
+use super::control_server::ControlServer;
 use super::zygote::{Zygote, ZygoteError};
-use super::{Driver, EVENTS, Processes, TOKEN, World, fresh};
+use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
 use allranks_model::names::Rank;
 use allranks_suite::platform::Start;
 
 /// A world to be started.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct LaunchSpec {
     /// How its processes come to be.
     pub start: Start,
     /// One for each rank, in rank order.
-    pub ranks: Vec<RankOrder>,
+    pub ranks: Vec<RankLaunchSpec>,
 }
 
 /// A rank to be started.
 #[derive(Clone, Debug)]
-pub struct RankOrder {
+pub struct RankLaunchSpec {
     /// Its whole environment but for the control address and the token.
     pub env: BTreeMap<String, String>,
     /// Where its standard output and error go; its folder exists.
@@ -46,7 +46,7 @@ pub enum LaunchError {
 /// Starts worlds on this machine.
 #[derive(Debug)]
 pub struct LocalLauncher {
-    switchboard: Switchboard,
+    switchboard: ControlServer,
     driver: Driver,
     supervisor: Option<PathBuf>,
     zygote_log: PathBuf,
@@ -67,7 +67,7 @@ impl LocalLauncher {
         zygote_patience: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
-            switchboard: Switchboard::bind()?,
+            switchboard: ControlServer::bind()?,
             driver,
             supervisor,
             zygote_log,
@@ -86,7 +86,7 @@ impl LocalLauncher {
     ///
     /// # Errors
     /// Fails if the machine does, before any rank has been started.
-    pub async fn launch(&self, mut order: Order) -> Result<World, LaunchError> {
+    pub async fn launch(&self, mut order: LaunchSpec) -> Result<World, LaunchError> {
         let (place, arrivals) = self.switchboard.expect_world()?;
         let (sender, events) = mpsc::channel(EVENTS);
         for (index, rank) in order.ranks.iter_mut().enumerate() {
@@ -112,7 +112,7 @@ impl LocalLauncher {
             }
             let supervisor = self.supervisor.as_deref();
             let ranks = &order.ranks;
-            Box::new(fresh::start(
+            Box::new(spawned::start(
                 &argv,
                 supervisor,
                 &place.token,

@@ -1,40 +1,40 @@
 //! A world: ranks started together, the sockets they are on, and what becomes of their processes.
 //!
-//! In: an [`Order`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
+//! In: an [`LaunchSpec`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
 //! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
 //! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
 //!
-//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`witness`] beside each rank writes
+//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`rank_wrapper`] beside each rank writes
 //! down how it began and ended.
 //!
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
 //! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
 
 mod commands;
+mod control_server;
 mod devices;
 mod driver;
-mod end;
 mod frame;
-mod fresh;
 mod launcher;
+mod orphans;
 mod port;
-mod remains;
+mod rank_exit;
+mod rank_wrapper;
+mod spawned;
 mod supervise;
-mod switchboard;
-mod witness;
 mod zygote;
 
 pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
 pub use driver::Driver;
-pub use end::End;
 pub(crate) use launcher::prepend_path;
-pub use launcher::{LaunchError, LocalLauncher, Order, RankOrder};
+pub use launcher::{LaunchError, LaunchSpec, LocalLauncher, RankLaunchSpec};
+pub use orphans::{Remnant, TOKEN, end_remains, unkilled, until_gone};
 pub use port::{PortLease, lease_port};
-pub use remains::{Remnant, TOKEN, end_remains, unkilled, until_gone};
+pub use rank_exit::RankExit;
+pub use rank_wrapper::{ExitRecord, witness};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
-pub use witness::{Testimony, witness};
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -57,7 +57,7 @@ pub enum Event {
     /// Nothing more will come from the rank's connection.
     Broken(Rank, FrameError),
     /// The rank's process has ended.
-    Ended(Rank, End),
+    Ended(Rank, RankExit),
 }
 
 /// Ranks started together. Dropping it kills them.
@@ -70,7 +70,7 @@ pub struct World {
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
     /// Keeps the token known to the switchboard.
-    _place: switchboard::Place,
+    _place: control_server::WorldSlot,
 }
 
 /// A frame for a rank: header and payload.

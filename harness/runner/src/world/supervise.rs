@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit, setsid};
 
-use super::remains::{TOKEN, end_remains, unkilled};
+use super::orphans::{TOKEN, end_remains, unkilled};
 
 /// The variable that gives a supervisor the token of its rank. It does not carry [`TOKEN`] itself: several supervisors of one
 /// world end what carries it at the same time, and would kill each other before the ranks are gone.

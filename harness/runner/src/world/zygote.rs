@@ -13,10 +13,10 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
+use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
-use super::launcher::{RankOrder, prepend_path};
-use super::switchboard::Switchboard;
-use super::{End, Event, Processes, Remnant, TOKEN};
+use super::launcher::{RankLaunchSpec, prepend_path};
+use super::{Event, Processes, RankExit, Remnant, TOKEN};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 
@@ -73,7 +73,7 @@ impl Zygote {
     pub async fn start(
         argv: &[String],
         path: Option<&Path>,
-        switchboard: &Switchboard,
+        switchboard: &ControlServer,
         log: &Path,
         patience: Duration,
     ) -> Result<Self, ZygoteError> {
@@ -147,7 +147,7 @@ impl Zygote {
     /// Forks the ranks of a world; each one's end comes as an event.
     pub fn fork(
         zygote: &Arc<Self>,
-        ranks: Vec<RankOrder>,
+        ranks: Vec<RankLaunchSpec>,
         events: &mpsc::Sender<Event>,
     ) -> ForkedProcesses {
         let mut ids = Vec::new();
@@ -182,7 +182,7 @@ impl Shared {
         self.ranks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, id: u64, end: End) {
+    fn end(&self, id: u64, end: RankExit) {
         if let Some(Forked { rank, events }) = self.ranks().remove(&id) {
             // The channel may be full of frames: an end must not be lost, nor hold up other worlds.
             tokio::spawn(async move {
@@ -195,7 +195,7 @@ impl Shared {
         self.gone.store(true, Ordering::Release);
         let ids: Vec<u64> = self.ranks().keys().copied().collect();
         for id in ids {
-            self.end(id, End::Unknown(why.to_owned()));
+            self.end(id, RankExit::Unknown(why.to_owned()));
         }
     }
 }
@@ -220,12 +220,12 @@ async fn converse(
                 } => shared.end(
                     id,
                     match (code, signal) {
-                        (Some(code), _) => End::Exited { code, left_behind },
-                        (None, Some(signal)) => End::Signalled(signal),
-                        (None, None) => End::Unknown("the zygote does not say".into()),
+                        (Some(code), _) => RankExit::Exited { code, left_behind },
+                        (None, Some(signal)) => RankExit::Signalled(signal),
+                        (None, None) => RankExit::Unknown("the zygote does not say".into()),
                     },
                 ),
-                FromZygote::ForkFailed { id, error } => shared.end(id, End::NotStarted(error)),
+                FromZygote::ForkFailed { id, error } => shared.end(id, RankExit::NotStarted(error)),
                 FromZygote::Forked { .. } | FromZygote::Zygote { .. } => {}
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&tool);
         command.args(arguments);
-        match host::ask(command, PATIENCE) {
+        match host::run_with_timeout(command, PATIENCE) {
             Err(error) => Err(error.to_string()),
             Ok((_, None)) => Err(format!("it did not answer within {} s", PATIENCE.as_secs())),
             Ok((text, Some(status))) if status.success() => Ok(text),

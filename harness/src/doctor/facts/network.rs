@@ -83,7 +83,7 @@ pub(super) fn look(question: &Question) -> Network {
             let mut command = Command::new(&python.path);
             command.args(["-S", "-c", REVERSE]);
             let began = Instant::now();
-            let ran = host::ask(command, PATIENCE);
+            let ran = host::run_with_timeout(command, PATIENCE);
             ran.is_ok().then(|| began.elapsed().as_secs_f64())
         }
         (Depth::Record, _) | (_, None) => None,

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use serde::Serialize;
 
 use super::who;
-use allranks_host::{Voice, listeners, voice};
+use allranks_host::{StoreReply, listeners, probe_store};
 
 /// Where torchrun's ranks and agents meet if nobody says otherwise.
 const DEFAULTS: [u16; 2] = [29400, 29500];
@@ -59,7 +59,7 @@ pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
                 port,
                 is_master: master == Some(port),
                 is_store: !owners.is_empty()
-                    && voice((Ipv4Addr::LOCALHOST, port).into()) == Some(Voice::Store),
+                    && probe_store((Ipv4Addr::LOCALHOST, port).into()) == Some(StoreReply::Store),
                 owners,
                 is_allowed: is_root || port >= first_open,
                 is_ephemeral: ephemeral.is_some_and(|(low, high)| (low..=high).contains(&port)),

@@ -166,7 +166,7 @@ pub struct Plugin {
 /// One of the script's lines.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Line {
+struct FactLine {
     packages: Option<BTreeMap<String, String>>,
     entry_points: Option<Vec<EntryPoint>>,
     lazy_entry_points: Option<Vec<EntryPoint>>,
@@ -237,7 +237,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
     if alone {
         command.env(AUTOLOAD, "0");
     }
-    let (text, end) = match host::ask(command, question.patience) {
+    let (text, end) = match host::run_with_timeout(command, question.patience) {
         Ok(ran) => ran,
         Err(error) => {
             answer.import = Import::NoPython(error.to_string());
@@ -246,7 +246,7 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
     };
     let mut trying = None;
     for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
-        let line: Line = serde_json::from_str(line).unwrap_or_default();
+        let line: FactLine = serde_json::from_str(line).unwrap_or_default();
         answer.packages.extend(line.packages.unwrap_or_default());
         answer
             .entry_points

@@ -6,7 +6,7 @@ use super::super::{Facts, Finding, PlatformFacts};
 /// What the probe's words amount to. It writes one line for people; the words it uses are tried in
 /// `platform::probe`'s tests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ProblemKind {
     Missing,
     Broken,
     Version,
@@ -15,20 +15,20 @@ enum Kind {
     Uncountable,
 }
 
-fn kind(reason: &str) -> Kind {
+fn kind(reason: &str) -> ProblemKind {
     let has = |words: &[&str]| words.iter().any(|words| reason.contains(words));
     if has(&["is not installed for", "is required, and"]) {
-        Kind::Missing
+        ProblemKind::Missing
     } else if has(&["0 devices"]) {
-        Kind::NoDevices
+        ProblemKind::NoDevices
     } else if reason.starts_with('`') {
-        Kind::Uncountable
+        ProblemKind::Uncountable
     } else if has(&["this build of torch has no"]) {
-        Kind::NoBackend
+        ProblemKind::NoBackend
     } else if has(&["failed: ", "killed by", "ended with code", "did not answer"]) {
-        Kind::Broken
+        ProblemKind::Broken
     } else {
-        Kind::Version
+        ProblemKind::Version
     }
 }
 
@@ -60,32 +60,32 @@ fn one(platform: &PlatformFacts, reason: &str) -> Option<Finding> {
         (None, _) => "no tool of its vendor is known".to_owned(),
     };
     let (severity, id, fix) = match kind(reason) {
-        Kind::Missing => (
+        ProblemKind::Missing => (
             wanted(None)?,
             "platform-missing",
             "install the vendor's package for this torch version into this Python",
         ),
-        Kind::Broken => (
+        ProblemKind::Broken => (
             Fault,
             "platform-broken",
             "the package is installed and unusable: mend its driver or uninstall it",
         ),
-        Kind::Version => (
+        ProblemKind::Version => (
             wanted(Some(Warning))?,
             "platform-old",
             "install the version that is asked for",
         ),
-        Kind::NoDevices => (
+        ProblemKind::NoDevices => (
             wanted(None)?,
             "no-devices",
             "see whether the vendor's tool lists devices; in a container, they must be passed in; look at its mask",
         ),
-        Kind::NoBackend => (
+        ProblemKind::NoBackend => (
             wanted(platform.has_tool.then_some(Warning))?,
             "backend-missing",
             "install a torch that has the backend built in, or the vendor's package that registers it",
         ),
-        Kind::Uncountable => (
+        ProblemKind::Uncountable => (
             wanted(Some(Warning))?,
             "devices-uncountable",
             "the package is of another version than the platform's file, or its driver does not answer",

@@ -122,7 +122,7 @@ fn load_file(
     let below = root.map(|root| file.strip_prefix(root).unwrap_or(file));
     let source = Source::read(file)?;
     let (raw, document): (CaseFile, _) = yaml::decode(source)?;
-    let place = validate::Place {
+    let place = validate::FileContext {
         file,
         below_root: below,
         requirements: requirements.filter(|known| !known.is_empty()),

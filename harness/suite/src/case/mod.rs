@@ -43,7 +43,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Demand;
+use crate::plan::ProgramCheck;
 use allranks_model::axes::{
     Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, RootBy,
     TensorKind, Values,
@@ -79,14 +79,14 @@ pub struct Case {
 
 impl Case {
     /// Everything that is asked of its program in some world, each maybe several times; nothing if it is none.
-    pub fn demands(&self) -> impl Iterator<Item = Demand> {
+    pub fn demands(&self) -> impl Iterator<Item = ProgramCheck> {
         self.program.iter().flat_map(|program| {
             let sizes = self.world.size.as_slice().iter().copied().map(WorldSize);
             let launchers = program.launcher.as_slice();
             sizes.flat_map(move |size| {
                 let all = launchers
                     .iter()
-                    .map(move |launcher| Demand::all(program, size, *launcher));
+                    .map(move |launcher| ProgramCheck::all(program, size, *launcher));
                 all.flatten()
             })
         })

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::Entries;
 use super::{Members, OneOrMany, Only, StepParams};
-use allranks_model::diagnosis::Kind;
+use allranks_model::diagnosis::HangKind;
 use allranks_model::names::RequirementId;
 use allranks_model::op::Op;
 use allranks_model::store::StoreMethod;
@@ -62,7 +62,7 @@ pub struct ScriptSpec {
 #[serde(deny_unknown_fields)]
 pub struct HangSpec {
     /// What is wrong.
-    pub kind: Kind,
+    pub kind: HangKind,
     /// Who must be blamed, and nobody else; absent: nobody.
     #[serde(default)]
     pub culprit: Option<Members>,

@@ -34,7 +34,7 @@ const HARNESS_ENV: [&str; 6] = [
 ];
 
 /// Where a case comes from, and what it may refer to.
-pub(super) struct Place<'a> {
+pub(super) struct FileContext<'a> {
     pub file: &'a Path,
     /// Its path below its root, if it has one.
     pub below_root: Option<&'a Path>,
@@ -49,7 +49,7 @@ pub(super) struct Place<'a> {
 pub(super) fn case(
     raw: CaseFile,
     document: &Document,
-    place: &Place<'_>,
+    place: &FileContext<'_>,
 ) -> Result<Case, Vec<Diagnostic>> {
     let mut raw = raw;
     let layout = raw.layout.take();
@@ -112,7 +112,7 @@ pub(super) fn case(
     })
 }
 
-impl Place<'_> {
+impl FileContext<'_> {
     /// The folder of the file.
     fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
@@ -121,7 +121,7 @@ impl Place<'_> {
 
 pub(super) struct Checker<'a> {
     pub document: &'a Document,
-    place: &'a Place<'a>,
+    place: &'a FileContext<'a>,
     pub file: &'a CaseFile,
     problems: Vec<Diagnostic>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::expand::{Place, expand};
+use super::expand::{ScenarioContext, expand};
 use super::program::checks as program_checks;
 use super::{Filter, Init, Scenario, Shard, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};
@@ -48,14 +48,14 @@ pub struct Plan {
     /// Scenarios, in order of cases, targets, sizes, recipes.
     pub scenarios: Vec<Scenario>,
     /// Points of sweeps that have no meaning.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Excluded>,
     /// Scenarios a target is too small for, with the reason; they are not-run, never passed.
     pub too_large: Vec<(ScenarioId, String)>,
 }
 
 /// Points of one step's sweep that were left out for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Excluded {
     /// Where.
     pub scenario: ScenarioId,
     /// The step's number in the case.
@@ -305,7 +305,7 @@ fn add(
         })
         .cloned()
         .collect();
-    let place = Place {
+    let place = ScenarioContext {
         case,
         scenario: &id,
         backend: &target.platform.backends[&target.backend],
@@ -343,7 +343,7 @@ fn add(
         return;
     };
     if let Some(reason) = unasked(case, launcher, selection) {
-        plan.left_out.push(LeftOut {
+        plan.left_out.push(Excluded {
             scenario: scenario.id.clone(),
             step: 0,
             reason: reason.to_owned(),

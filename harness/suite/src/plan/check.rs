@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Demand, Script};
+use super::{ProgramCheck, Script};
 use allranks_model::axes::Extent;
 use allranks_model::axes::Factor;
 use allranks_model::axes::Joined;
@@ -130,5 +130,5 @@ pub struct Check {
     pub script: Option<Arc<Script>>,
     /// What is asked, if the ranks run a program.
     #[serde(skip)]
-    pub demand: Option<Demand>,
+    pub demand: Option<ProgramCheck>,
 }

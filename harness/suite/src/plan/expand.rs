@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
-use super::{Check, Hang, LeftOut, Scenario, Script, Sequence};
+use super::{Check, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
     Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
     StepSpec, SweepSpec, filled,
@@ -18,7 +18,7 @@ use allranks_model::axes::{
     RootBy, Splits, SplitsKind, TensorKind, Values,
 };
 use allranks_model::capability::Declared;
-use allranks_model::dtype::{DType, Kind, ReduceOp};
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use allranks_model::op::Op;
@@ -236,7 +236,7 @@ fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
 }
 
 /// Where a step's checks belong.
-pub struct Place<'a> {
+pub struct ScenarioContext<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
     pub backend: &'a Backend,
@@ -253,7 +253,7 @@ struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    fn new(place: &Place<'_>, number: usize, spec: &'a SweepSpec) -> Self {
+    fn new(place: &ScenarioContext<'_>, number: usize, spec: &'a SweepSpec) -> Self {
         let covers = place.case.covers.iter().chain(&spec.params.covers);
         Self {
             number,
@@ -266,11 +266,11 @@ impl<'a> Step<'a> {
 
 /// Appends the checks of step number `number`, and what was left out of it.
 pub fn expand(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     step: &StepSpec,
     checks: &mut Vec<Check>,
-    left_out: &mut Vec<LeftOut>,
+    left_out: &mut Vec<Excluded>,
 ) {
     match step {
         StepSpec::Sweep(step) => sweep(place, number, step, checks, left_out),
@@ -282,7 +282,7 @@ pub fn expand(
             for it in over {
                 match scripted(place, number, spec, *line, it, checks.len() as u32) {
                     Ok(check) => checks.push(check),
-                    Err(reason) => left_out.push(LeftOut {
+                    Err(reason) => left_out.push(Excluded {
                         scenario: place.scenario.clone(),
                         step: number,
                         reason,
@@ -295,7 +295,7 @@ pub fn expand(
             for nth in 0..spec.count {
                 match drawn(place, number, spec, *line, nth, checks.len() as u32) {
                     Ok(check) => checks.push(check),
-                    Err(reason) => left_out.push(LeftOut {
+                    Err(reason) => left_out.push(Excluded {
                         scenario: place.scenario.clone(),
                         step: number,
                         reason,
@@ -309,7 +309,7 @@ pub fn expand(
 
 /// The check of a random sequence.
 fn drawn(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     spec: &RandomSpec,
     line: usize,
@@ -329,7 +329,7 @@ fn drawn(
 /// # Errors
 /// The sequence has no meaning in the scenario's world.
 pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result<Check, String> {
-    let place = Place {
+    let place = ScenarioContext {
         case: &scenario.case,
         scenario: &scenario.id,
         backend: &scenario.platform.backends[&scenario.backend],
@@ -345,7 +345,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
 
 /// The script of a sequence.
 fn sequenced(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     sequence: Sequence,
     line: usize,
@@ -359,7 +359,7 @@ fn sequenced(
 }
 
 /// An error if a script is not for a world of this size.
-fn is_for(sizes: &Option<OneOrMany<u32>>, place: &Place<'_>) -> Result<(), String> {
+fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result<(), String> {
     let size = place.groups[0].size() as u32;
     match sizes {
         Some(sizes) if !sizes.as_slice().contains(&size) => {
@@ -371,7 +371,7 @@ fn is_for(sizes: &Option<OneOrMany<u32>>, place: &Place<'_>) -> Result<(), Strin
 
 /// The check of a script, for one of the ops it is about.
 fn scripted(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     spec: &ScriptSpec,
     line: usize,
@@ -398,7 +398,7 @@ fn scripted(
 
 /// A check that plays a script and is called by these parameters.
 fn of_script(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     (script, params): (Script, Vec<(String, String)>),
     covers: &[RequirementId],
@@ -432,7 +432,7 @@ fn of_script(
 /// # Errors
 /// Why it has no meaning.
 pub(super) fn single(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     step: &SweepSpec,
     group: &Arc<Group>,
@@ -450,7 +450,7 @@ pub(super) fn single(
         // Who is late is for the script to say.
         check.late = None;
     }
-    if let Some(reason) = meaningless(&check, &place.platform.device_type) {
+    if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {
         return Err(reason);
     }
     check.declared = declared(place, &check);
@@ -458,11 +458,11 @@ pub(super) fn single(
 }
 
 fn sweep(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     step: &SweepSpec,
     checks: &mut Vec<Check>,
-    left_out: &mut Vec<LeftOut>,
+    left_out: &mut Vec<Excluded>,
 ) {
     let of = Step::new(place, number, step);
     let world = OneOrMany::One("world".to_owned());
@@ -476,7 +476,7 @@ fn sweep(
     };
     for name in names.as_slice() {
         if meant(name).next().is_none() {
-            left_out.push(LeftOut {
+            left_out.push(Excluded {
                 scenario: place.scenario.clone(),
                 step: number,
                 reason: format!("making group {name} is to fail"),
@@ -487,7 +487,7 @@ fn sweep(
     for group in names.as_slice().iter().flat_map(meant) {
         let name = &group.name;
         if group.ranks.is_empty() {
-            left_out.push(LeftOut {
+            left_out.push(Excluded {
                 scenario: place.scenario.clone(),
                 step: number,
                 reason: format!("group {name} has no members in this world"),
@@ -498,7 +498,7 @@ fn sweep(
         let axes = Axes::new(step, group.size() as u64);
         for point in points(step.params.sweep, &axes.lengths()) {
             let check = check(place, &of, group, &axes, &point, checks.len() as u32);
-            let judged = match meaningless(&check, &place.platform.device_type) {
+            let judged = match unsupported_reason(&check, &place.platform.device_type) {
                 Some(reason) => Err(reason),
                 None => match declared(place, &check) {
                     Declared::Unsupported(_) if is_one_sided(&check) => Err(
@@ -517,7 +517,7 @@ fn sweep(
                     {
                         last.points += 1;
                     }
-                    _ => left_out.push(LeftOut {
+                    _ => left_out.push(Excluded {
                         scenario: place.scenario.clone(),
                         step: number,
                         reason,
@@ -530,7 +530,7 @@ fn sweep(
 }
 
 /// What must be refused whatever the platform declares is what no backend can do.
-fn declared(place: &Place<'_>, check: &Check) -> Declared {
+fn declared(place: &ScenarioContext<'_>, check: &Check) -> Declared {
     if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
         let reason = "an output whose elements share memory can hold no result";
         return Declared::Unsupported(reason.to_owned());
@@ -558,7 +558,7 @@ fn is_one_sided(check: &Check) -> bool {
 }
 
 fn check(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     step: &Step<'_>,
     group: &Arc<Group>,
     axes: &Axes,
@@ -624,7 +624,7 @@ fn check(
 }
 
 /// The check with the parameters it is shown with and the id that is made of them.
-fn named(place: &Place<'_>, step: &Step<'_>, check: Check) -> Check {
+fn named(place: &ScenarioContext<'_>, step: &Step<'_>, check: Check) -> Check {
     let params = params(step.spec, &check);
     let words: Vec<Cow<'_, str>> = params
         .iter()
@@ -707,7 +707,7 @@ fn name(word: &impl serde::Serialize) -> String {
 }
 
 /// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
-fn meaningless(check: &Check, device: &str) -> Option<String> {
+fn unsupported_reason(check: &Check, device: &str) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
     {
@@ -739,7 +739,9 @@ fn meaningless(check: &Check, device: &str) -> Option<String> {
         return Some(reason.to_owned());
     }
     match check.tensor {
-        TensorKind::RequiresGrad if !matches!(check.dtype.kind(), Kind::Float | Kind::Complex) => {
+        TensorKind::RequiresGrad
+            if !matches!(check.dtype.kind(), DTypeKind::Float | DTypeKind::Complex) =>
+        {
             return Some("only floats and complex numbers have gradients".to_owned());
         }
         TensorKind::Pinned if device == "cpu" => {

@@ -11,12 +11,12 @@ mod sequence;
 mod shard;
 mod sweep;
 
-pub use build::{LeftOut, Plan, Selection, Target, plan};
+pub use build::{Excluded, Plan, Selection, Target, plan};
 pub use expand::{groups, replay};
 pub use filter::{Filter, FilterError};
-pub use program::{Demand, hang};
+pub use program::{ProgramCheck, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
-pub use sequence::{Does, Sequence, Turn, Unit, What};
+pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};
 pub use shard::{Shard, ShardError};
 
 pub use check::Check;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::expand::{Place, single};
+use super::expand::{ScenarioContext, single};
 use super::{Check, Hang};
 use crate::case::{HangSpec, Members, ProgramSpec, StepParams, SweepSpec};
 use allranks_model::capability::Declared;
@@ -12,7 +12,7 @@ use allranks_model::op::Op;
 
 /// What one check of a program asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Demand {
+pub enum ProgramCheck {
     /// That every rank ends as it is meant to.
     Exit,
     /// That the launcher's own exit code tells whether a rank failed.
@@ -25,7 +25,7 @@ pub enum Demand {
     Verdict,
 }
 
-impl Demand {
+impl ProgramCheck {
     /// Everything that is asked of a program in a world of this size.
     #[must_use]
     pub fn all(program: &ProgramSpec, size: WorldSize, launcher: Launcher) -> Vec<Self> {
@@ -79,11 +79,15 @@ pub fn hang(spec: &HangSpec, size: WorldSize) -> Hang {
 }
 
 /// The checks of a program.
-pub fn checks(place: &Place<'_>, program: &ProgramSpec, launcher: Launcher) -> Vec<Check> {
+pub fn checks(
+    place: &ScenarioContext<'_>,
+    program: &ProgramSpec,
+    launcher: Launcher,
+) -> Vec<Check> {
     let world = &place.groups[0];
     let size = WorldSize(world.size() as u32);
     let mut checks = Vec::new();
-    for demand in Demand::all(program, size, launcher) {
+    for demand in ProgramCheck::all(program, size, launcher) {
         let step = SweepSpec {
             op: Op::Program,
             params: StepParams {
@@ -101,14 +105,14 @@ pub fn checks(place: &Place<'_>, program: &ProgramSpec, launcher: Launcher) -> V
         check.id = CheckId(format!("{}#{}", place.scenario, demand.name()));
         check.params.push(("asks".to_owned(), demand.name()));
         let line = match demand {
-            Demand::Line(index) => Some(&program.lines[index].line),
-            Demand::Never(index) => Some(&program.never[index].line),
-            Demand::Exit | Demand::LauncherExit | Demand::Verdict => None,
+            ProgramCheck::Line(index) => Some(&program.lines[index].line),
+            ProgramCheck::Never(index) => Some(&program.never[index].line),
+            ProgramCheck::Exit | ProgramCheck::LauncherExit | ProgramCheck::Verdict => None,
         };
         if let Some(line) = line {
             check.params.push(("line".to_owned(), line.clone()));
         }
-        if let (Demand::Verdict, Some(spec)) = (demand, &program.hang) {
+        if let (ProgramCheck::Verdict, Some(spec)) = (demand, &program.hang) {
             check.params.extend(hang(spec, size).label());
         }
         check.demand = Some(demand);

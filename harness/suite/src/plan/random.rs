@@ -25,8 +25,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::expand::{Place, single};
-use super::sequence::{Does, Sequence, Turn, Unit, What};
+use super::expand::{ScenarioContext, single};
+use super::sequence::{Does, Sequence, Turn, Unit, UnitKind};
 use crate::case::{RandomSpec, StepParams, SweepSpec};
 use allranks_model::axes::Layout;
 use allranks_model::capability::Declared;
@@ -49,7 +49,7 @@ const TAGS: [u32; 4] = [0, 1, 7, 1000];
 /// # Errors
 /// The platform declares nothing that fits.
 pub(super) fn sequence(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     spec: &RandomSpec,
     line: usize,
@@ -87,7 +87,7 @@ pub(super) fn sequence(
 }
 
 struct Drawing<'a> {
-    place: &'a Place<'a>,
+    place: &'a ScenarioContext<'a>,
     number: usize,
     spec: &'a RandomSpec,
     line: usize,
@@ -141,7 +141,7 @@ impl Drawing<'_> {
             let gives_work = op.takes("mode") || op == Op::IsendIrecv;
             let asynchronous = self.spec.asynchronous;
             let keeps = gives_work && self.dice.percent(asynchronous);
-            let unit = self.add(What::Op(op), with);
+            let unit = self.add(UnitKind::Op(op), with);
             self.turn(unit, if keeps { Does::Issue } else { Does::Make });
             if keeps {
                 self.pend(unit, group.ranks.clone());
@@ -166,7 +166,7 @@ impl Drawing<'_> {
             let from = self.dice.below(group.size() as u64) as usize;
             let step = 1 + self.dice.below(group.size() as u64 - 1) as usize;
             let (from, to) = (group.ranks[from], group.ranks[(from + step) % group.size()]);
-            let unit = self.add(What::Message { from, to }, with);
+            let unit = self.add(UnitKind::Message { from, to }, with);
             let (turns, keepers) = match self.dice.below(8) {
                 0..3 => ([Does::Isend, Does::Irecv], vec![from, to]),
                 3..5 => ([Does::Irecv, Does::Isend], vec![from, to]),
@@ -267,7 +267,7 @@ impl Drawing<'_> {
             .is_ok_and(|check| check.declared == Declared::Supported)
     }
 
-    fn add(&mut self, what: What, with: Map<String, Value>) -> usize {
+    fn add(&mut self, what: UnitKind, with: Map<String, Value>) -> usize {
         let unit = self.sequence.units.len();
         self.sequence.units.push(Unit {
             name: format!("op{}", unit + 1),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expand::{Place, is_on_host, single};
+use super::expand::{ScenarioContext, is_on_host, single};
 use super::{Check, Sequence};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
@@ -13,7 +13,7 @@ use crate::case::{
 };
 use allranks_model::axes::{Mode, Pairs, TensorKind};
 use allranks_model::capability::Declared;
-use allranks_model::diagnosis::Kind;
+use allranks_model::diagnosis::HangKind;
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::op::Op;
@@ -37,7 +37,7 @@ pub struct Script {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hang {
     /// What is wrong.
-    pub kind: Kind,
+    pub kind: HangKind,
     /// Who is to blame; a rank that no process is may be among them.
     pub culprits: Vec<Rank>,
     /// How long after the last progress the verdict may come.
@@ -171,7 +171,7 @@ pub struct MessageAct {
 /// # Errors
 /// Why it has no meaning in this world, for people.
 pub fn script(
-    place: &Place<'_>,
+    place: &ScenarioContext<'_>,
     number: usize,
     spec: &ScriptSpec,
     it: Option<(Op, &StepParams)>,
@@ -223,7 +223,7 @@ pub fn script(
 }
 
 struct Author<'a> {
-    place: &'a Place<'a>,
+    place: &'a ScenarioContext<'a>,
     number: usize,
     spec: &'a ScriptSpec,
     it: Option<(Op, &'a StepParams)>,

@@ -29,14 +29,14 @@ pub struct Unit {
     /// `op17`: what works and messages are called. It keeps its name when others are cut away.
     pub name: String,
     /// What it is.
-    pub what: What,
+    pub what: UnitKind,
     /// Its parameters as a case writes them.
     pub with: Map<String, Value>,
 }
 
 /// What a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum UnitKind {
     /// An op of a group.
     Op(Op),
     /// A message.
@@ -129,8 +129,8 @@ impl Sequence {
             .units
             .iter()
             .filter_map(|unit| match unit.what {
-                What::Op(_) => None,
-                What::Message { from, to } => {
+                UnitKind::Op(_) => None,
+                UnitKind::Message { from, to } => {
                     let message = json!({"from": [from.0], "to": [to.0], "with": unit.with});
                     Some((unit.name.clone(), message))
                 }
@@ -162,8 +162,8 @@ impl Sequence {
 impl Unit {
     fn verb(&self) -> &'static str {
         match self.what {
-            What::Op(op) => op.name(),
-            What::Message { .. } => "message",
+            UnitKind::Op(op) => op.name(),
+            UnitKind::Message { .. } => "message",
         }
     }
 }
@@ -173,8 +173,8 @@ impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb(), self.name)?;
         match self.what {
-            What::Op(_) => Ok(()),
-            What::Message { from, to } => write!(f, " from {from} to {to}"),
+            UnitKind::Op(_) => Ok(()),
+            UnitKind::Message { from, to } => write!(f, " from {from} to {to}"),
         }
     }
 }
@@ -216,11 +216,11 @@ mod tests {
             units: vec![
                 unit(
                     "op1",
-                    What::Op(Op::Broadcast),
+                    UnitKind::Op(Op::Broadcast),
                     json!({"root": 1, "numel": 5}),
                 ),
-                unit("op2", What::Op(Op::AllReduce), json!({"dtype": "int8"})),
-                unit("op3", What::Message { from, to }, json!({"tag": 7})),
+                unit("op2", UnitKind::Op(Op::AllReduce), json!({"dtype": "int8"})),
+                unit("op3", UnitKind::Message { from, to }, json!({"tag": 7})),
             ],
             turns: vec![
                 turn(1, Does::Issue),

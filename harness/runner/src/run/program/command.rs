@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::run::setup::{HOST, MeetingPoint, environment};
+use crate::run::setup::{Endpoint, HOST, environment};
 use crate::watch;
 use crate::world::{Device, prepend_path};
 use allranks_model::launcher::Launcher;
@@ -92,7 +92,7 @@ pub fn torchrun(
 #[must_use]
 pub fn environment_of(
     scenario: &Scenario,
-    at: &MeetingPoint,
+    at: &Endpoint,
     base: &BTreeMap<String, String>,
     (rank, devices): (Rank, &[Device]),
     (modules, diaries): (&Path, &Path),
@@ -128,7 +128,7 @@ pub fn environment_under(
 #[must_use]
 pub fn distinctive_environment(
     scenario: &Scenario,
-    at: &MeetingPoint,
+    at: &Endpoint,
     rank: Rank,
 ) -> BTreeMap<String, String> {
     let folders = (

@@ -1,31 +1,31 @@
 //! What a program's ranks have left behind, judged: every rank votes, and a rank that left nothing is a failure.
 //!
-//! In: the case's program and what was seen. Out: a [`Finding`] for each demand, and for the two checks of every scenario.
+//! In: the case's program and what was seen. Out: a [`CheckResult`] for each demand, and for the two checks of every scenario.
 //! Nothing here looks at a process or a file.
 
 use std::fmt::Write;
 
 use super::lines::{Printed, Sought};
-use crate::finding::Finding;
-use crate::world::{End, Testimony};
+use crate::check_result::CheckResult;
+use crate::world::{ExitRecord, RankExit};
 use allranks_diagnose::list;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::outcome::Outcome;
 use allranks_model::record::RankLine;
 use allranks_suite::case::{ExitCode, ProgramSpec};
-use allranks_suite::plan::{Demand, hang};
+use allranks_suite::plan::{ProgramCheck, hang};
 
 /// The longest line of a log that is repeated, in characters.
 const QUOTED: usize = 160;
 
 /// What was seen of a program.
 #[derive(Debug)]
-pub struct Seen {
+pub struct ProgramRanks {
     /// Of each rank.
     pub ranks: Vec<RankSeen>,
     /// How the launcher's own process ended, where that is another one than the ranks'.
-    pub launcher: Option<End>,
+    pub launcher: Option<RankExit>,
     /// Why the harness killed it, if it did.
     pub stopped: Option<Stopped>,
     /// What was still running when all of it had ended: whose, and what.
@@ -36,7 +36,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct RankSeen {
     /// What its witness wrote down, before anything was killed; none: nothing.
-    pub testimony: Option<Testimony>,
+    pub testimony: Option<ExitRecord>,
     /// What it printed.
     pub printed: Printed,
 }
@@ -60,8 +60,8 @@ impl Stopped {
 }
 
 impl RankSeen {
-    fn end(&self) -> Option<End> {
-        self.testimony.as_ref().and_then(Testimony::end)
+    fn end(&self) -> Option<RankExit> {
+        self.testimony.as_ref().and_then(ExitRecord::end)
     }
 
     fn has_begun(&self) -> bool {
@@ -70,18 +70,18 @@ impl RankSeen {
 }
 
 /// The judge of one world.
-pub struct Court<'a> {
+pub struct ProgramEvidence<'a> {
     pub program: &'a ProgramSpec,
     pub size: WorldSize,
-    pub seen: &'a Seen,
+    pub seen: &'a ProgramRanks,
 }
 
-impl Court<'_> {
+impl ProgramEvidence<'_> {
     /// Whether every rank was started.
-    pub fn init(&self) -> Finding {
+    pub fn init(&self) -> CheckResult {
         let faults = self.faults(|_, rank| match &rank.testimony {
             None => Some("it was never started".to_owned()),
-            Some(Testimony {
+            Some(ExitRecord {
                 error: Some(error), ..
             }) => Some(format!("it could not be started: {error}")),
             Some(_) => None,
@@ -90,15 +90,15 @@ impl Court<'_> {
     }
 
     /// Whether it came to its end by itself, or was to hang, and left nothing.
-    pub fn end(&self) -> Finding {
+    pub fn end(&self) -> CheckResult {
         if let Some(stopped) = &self.seen.stopped
             && self.program.hang.is_none()
         {
-            return Finding::bare(Outcome::Hang, Some("killed"), self.why_killed(stopped));
+            return CheckResult::bare(Outcome::Hang, Some("killed"), self.why_killed(stopped));
         }
         let remains = &self.seen.remains;
         let Some((owner, _)) = remains.first() else {
-            return Finding::passed(vec![1; self.size.count()]);
+            return CheckResult::passed(vec![1; self.size.count()]);
         };
         let whose = match owner {
             Some(rank) => format!("rank {rank} left"),
@@ -118,24 +118,24 @@ impl Court<'_> {
             count => format!(" ({count} processes in all)"),
         };
         let summary = format!("{whose} a process running: {}{of_all}", remains[0].1);
-        Finding {
+        CheckResult {
             ranks,
-            ..Finding::bare(Outcome::Crash, Some("left-behind"), summary)
+            ..CheckResult::bare(Outcome::Crash, Some("left-behind"), summary)
         }
     }
 
     /// What a demand comes to.
-    pub fn judge(&self, demand: Demand) -> Finding {
+    pub fn judge(&self, demand: ProgramCheck) -> CheckResult {
         match demand {
-            Demand::Exit => self.exits(),
-            Demand::LauncherExit => self.launcher(),
-            Demand::Line(index) => self.line(index),
-            Demand::Never(index) => self.never(index),
-            Demand::Verdict => self.hang(),
+            ProgramCheck::Exit => self.exits(),
+            ProgramCheck::LauncherExit => self.launcher(),
+            ProgramCheck::Line(index) => self.line(index),
+            ProgramCheck::Never(index) => self.never(index),
+            ProgramCheck::Verdict => self.hang(),
         }
     }
 
-    fn exits(&self) -> Finding {
+    fn exits(&self) -> CheckResult {
         let mut outcome = Outcome::Mismatch;
         let mut class = "exit-code";
         let faults = self.faults(|number, rank| {
@@ -145,10 +145,10 @@ impl Court<'_> {
                 return None;
             }
             let said = match &end {
-                Some(End::Exited { code: 0, .. }) => "exit 0".to_owned(),
+                Some(RankExit::Exited { code: 0, .. }) => "exit 0".to_owned(),
                 Some(end) => {
                     outcome = Outcome::Crash;
-                    if matches!(end, End::Signalled(_)) {
+                    if matches!(end, RankExit::Signalled(_)) {
                         class = "signal";
                     }
                     end.to_string()
@@ -169,8 +169,9 @@ impl Court<'_> {
         });
         match &self.seen.stopped {
             Some(stopped) if !faults.is_empty() => {
-                let finding = Finding::bare(Outcome::Hang, Some("hang"), self.why_killed(stopped));
-                Finding {
+                let finding =
+                    CheckResult::bare(Outcome::Hang, Some("hang"), self.why_killed(stopped));
+                CheckResult {
                     ranks: faults,
                     diagnosis: stopped.diagnosis().cloned().map(Box::new),
                     ..finding
@@ -181,15 +182,17 @@ impl Court<'_> {
     }
 
     /// Whether the launcher tells that a rank failed, and only that.
-    fn launcher(&self) -> Finding {
+    fn launcher(&self) -> CheckResult {
         let must_succeed = self.program.launcher_succeeds(self.size);
         let succeeded = match &self.seen.launcher {
-            Some(End::Exited { code, .. }) => Some(*code == 0),
-            Some(End::Signalled(_) | End::NotStarted(_) | End::Unknown(_)) => Some(false),
+            Some(RankExit::Exited { code, .. }) => Some(*code == 0),
+            Some(RankExit::Signalled(_) | RankExit::NotStarted(_) | RankExit::Unknown(_)) => {
+                Some(false)
+            }
             None => None,
         };
         if succeeded.is_some() && succeeded == must_succeed {
-            return Finding::passed(vec![1; self.size.count()]);
+            return CheckResult::passed(vec![1; self.size.count()]);
         }
         let told = match &self.seen.launcher {
             Some(end) => end.to_string(),
@@ -205,9 +208,9 @@ impl Court<'_> {
             Some(true) => Outcome::Mismatch,
             Some(false) => Outcome::Crash,
         };
-        Finding {
+        CheckResult {
             ranks: self.ends(),
-            ..Finding::bare(
+            ..CheckResult::bare(
                 outcome,
                 Some("launcher-exit"),
                 format!("torchrun ended with {told}; it must be {must}"),
@@ -215,7 +218,7 @@ impl Court<'_> {
         }
     }
 
-    fn line(&self, index: usize) -> Finding {
+    fn line(&self, index: usize) -> CheckResult {
         let asked = &self.program.lines[index].line;
         let mut class = "line-missing";
         let faults = self.faults(|_, rank| match rank.printed.lines[index] {
@@ -234,7 +237,7 @@ impl Court<'_> {
         }
     }
 
-    fn never(&self, index: usize) -> Finding {
+    fn never(&self, index: usize) -> CheckResult {
         let faults = self.faults(|_, rank| {
             let (number, line) = rank.printed.never[index].as_ref()?;
             Some(format!(
@@ -250,9 +253,9 @@ impl Court<'_> {
         }
     }
 
-    fn hang(&self) -> Finding {
+    fn hang(&self) -> CheckResult {
         let Some(spec) = &self.program.hang else {
-            return Finding::bare(Outcome::HarnessError, None, "no verdict was asked for");
+            return CheckResult::bare(Outcome::HarnessError, None, "no verdict was asked for");
         };
         let wanted = hang(spec, self.size);
         let blamed = list(&wanted.culprits);
@@ -290,13 +293,13 @@ impl Court<'_> {
             }
         };
         let finding = match fault {
-            None => Finding::passed(vec![1; self.size.count()]),
-            Some(text) => Finding {
+            None => CheckResult::passed(vec![1; self.size.count()]),
+            Some(text) => CheckResult {
                 ranks: told.map_or_else(|| self.ends(), |told| told.places.clone()),
-                ..Finding::bare(Outcome::Hang, Some("wrong-verdict"), text)
+                ..CheckResult::bare(Outcome::Hang, Some("wrong-verdict"), text)
             },
         };
-        Finding {
+        CheckResult {
             diagnosis: told.cloned().map(Box::new),
             ..finding
         }
@@ -315,7 +318,7 @@ impl Court<'_> {
     }
 
     /// A pass if there are no faults; or what the first was, and how many there are.
-    fn verdict(&self, faults: Vec<RankLine>, outcome: Outcome, class: &str) -> Finding {
+    fn verdict(&self, faults: Vec<RankLine>, outcome: Outcome, class: &str) -> CheckResult {
         // Who ended first is why the others did: launchers end them, or they notice.
         let when = |fault: &&RankLine| {
             let seen = &self.seen.ranks[fault.rank.index()];
@@ -323,16 +326,16 @@ impl Court<'_> {
             (ended.is_none(), ended)
         };
         let Some(first) = faults.iter().min_by_key(when) else {
-            return Finding::passed(vec![1; self.size.count()]);
+            return CheckResult::passed(vec![1; self.size.count()]);
         };
         let mut summary = format!("rank {}: {}", first.rank, first.text);
         if faults.len() > 1 {
             // Writing to a string cannot fail.
             let _ = write!(summary, " ({} of {} ranks)", faults.len(), self.size);
         }
-        Finding {
+        CheckResult {
             ranks: faults,
-            ..Finding::bare(outcome, Some(class), summary)
+            ..CheckResult::bare(outcome, Some(class), summary)
         }
     }
 
@@ -359,15 +362,16 @@ impl Court<'_> {
     }
 }
 
-fn is_as_asked(end: &End, asked: ExitCode) -> bool {
+fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
     match (end, asked) {
-        (End::Exited { code, .. }, ExitCode::Code(wanted)) => *code == i32::from(wanted),
-        (End::Signalled(signal), ExitCode::Signal(wanted)) => *signal == wanted,
-        (End::Exited { code, .. }, ExitCode::Failed) => *code != 0,
-        (End::Signalled(_), ExitCode::Failed) => true,
-        (End::Exited { .. } | End::Signalled(_), ExitCode::Any) => true,
-        (End::Exited { .. }, ExitCode::Signal(_)) | (End::Signalled(_), ExitCode::Code(_)) => false,
-        (End::NotStarted(_) | End::Unknown(_), _) => false,
+        (RankExit::Exited { code, .. }, ExitCode::Code(wanted)) => *code == i32::from(wanted),
+        (RankExit::Signalled(signal), ExitCode::Signal(wanted)) => *signal == wanted,
+        (RankExit::Exited { code, .. }, ExitCode::Failed) => *code != 0,
+        (RankExit::Signalled(_), ExitCode::Failed) => true,
+        (RankExit::Exited { .. } | RankExit::Signalled(_), ExitCode::Any) => true,
+        (RankExit::Exited { .. }, ExitCode::Signal(_))
+        | (RankExit::Signalled(_), ExitCode::Code(_)) => false,
+        (RankExit::NotStarted(_) | RankExit::Unknown(_), _) => false,
     }
 }
 
@@ -399,7 +403,7 @@ mod tests {
 
     fn rank(code: Option<i32>, signal: Option<i32>, lines: &[Sought]) -> RankSeen {
         RankSeen {
-            testimony: Some(Testimony {
+            testimony: Some(ExitRecord {
                 pid: Some(1),
                 code,
                 signal,
@@ -418,8 +422,8 @@ mod tests {
         rank(Some(0), None, &[Sought::Found(1)])
     }
 
-    fn seen(second: RankSeen) -> Seen {
-        Seen {
+    fn seen(second: RankSeen) -> ProgramRanks {
+        ProgramRanks {
             ranks: vec![fine(), second],
             launcher: None,
             stopped: None,
@@ -427,9 +431,13 @@ mod tests {
         }
     }
 
-    fn judged(yaml: &str, seen: &Seen, demand: Demand) -> (Outcome, Option<String>, String) {
+    fn judged(
+        yaml: &str,
+        seen: &ProgramRanks,
+        demand: ProgramCheck,
+    ) -> (Outcome, Option<String>, String) {
         let program = program(yaml);
-        let court = Court {
+        let court = ProgramEvidence {
             program: &program,
             size: SIZE,
             seen,
@@ -442,7 +450,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_fails(yaml: &str, seen: &Seen, demand: Demand, told: (Outcome, &str, &str)) {
+    fn assert_fails(
+        yaml: &str,
+        seen: &ProgramRanks,
+        demand: ProgramCheck,
+        told: (Outcome, &str, &str),
+    ) {
         let (outcome, class, summary) = judged(yaml, seen, demand);
         assert_eq!(
             (outcome, class.as_deref()),
@@ -454,7 +467,9 @@ mod tests {
 
     #[test]
     fn every_rank_s_end_counts() {
-        let passes = |yaml: &str, seen: &Seen| judged(yaml, seen, Demand::Exit).0 == Outcome::Pass;
+        let passes = |yaml: &str, seen: &ProgramRanks| {
+            judged(yaml, seen, ProgramCheck::Exit).0 == Outcome::Pass
+        };
         assert!(passes("lines: [a]", &seen(fine())));
         let failed = seen(rank(Some(42), None, &[Sought::Found(1)]));
         let told = (
@@ -462,7 +477,7 @@ mod tests {
             "exit-code",
             "rank 1: exit 42; it must be exit 0; its last line: \"the end\"",
         );
-        assert_fails("lines: [a]", &failed, Demand::Exit, told);
+        assert_fails("lines: [a]", &failed, ProgramCheck::Exit, told);
         assert!(passes("exit: [{on: last, is: 42}]", &failed));
         assert!(passes("exit: [{on: last, is: failed}]", &failed));
         let killed = seen(rank(None, Some(9), &[Sought::Found(1)]));
@@ -471,7 +486,12 @@ mod tests {
             "signal",
             "signal 9 (SIGKILL); it must be exit 42",
         );
-        assert_fails("exit: [{on: last, is: 42}]", &killed, Demand::Exit, told);
+        assert_fails(
+            "exit: [{on: last, is: 42}]",
+            &killed,
+            ProgramCheck::Exit,
+            told,
+        );
         assert!(passes("exit: [{on: last, is: SIGKILL}]", &killed));
         let told = (
             Outcome::Mismatch,
@@ -481,7 +501,7 @@ mod tests {
         assert_fails(
             "exit: [{on: last, is: SIGKILL}]",
             &seen(fine()),
-            Demand::Exit,
+            ProgramCheck::Exit,
             told,
         );
         // An end that nobody saw is none, whatever is asked.
@@ -491,7 +511,12 @@ mod tests {
             "no-exit-record",
             "rank 1: nobody saw how it ended",
         );
-        assert_fails("exit: [{on: last, is: any}]", &unseen, Demand::Exit, told);
+        assert_fails(
+            "exit: [{on: last, is: any}]",
+            &unseen,
+            ProgramCheck::Exit,
+            told,
+        );
     }
 
     #[test]
@@ -503,7 +528,7 @@ mod tests {
             testimony.ended_us = Some(ended);
         }
         let told = (Outcome::Crash, "signal", "rank 1: signal 9 (SIGKILL)");
-        assert_fails("lines: [a]", &seen, Demand::Exit, told);
+        assert_fails("lines: [a]", &seen, ProgramCheck::Exit, told);
     }
 
     #[test]
@@ -519,7 +544,7 @@ mod tests {
         };
         let yaml = "lines: [a]\nnever: [b]";
         let program = program(yaml);
-        let court = Court {
+        let court = ProgramEvidence {
             program: &program,
             size: SIZE,
             seen: &absent,
@@ -527,7 +552,11 @@ mod tests {
         let init = court.init();
         assert_eq!(init.outcome, Outcome::InitFailed);
         assert_eq!(init.summary, "rank 1: it was never started");
-        for demand in [Demand::Exit, Demand::Line(0), Demand::Never(0)] {
+        for demand in [
+            ProgramCheck::Exit,
+            ProgramCheck::Line(0),
+            ProgramCheck::Never(0),
+        ] {
             assert_ne!(court.judge(demand).outcome, Outcome::Pass, "{demand:?}");
         }
     }
@@ -540,10 +569,10 @@ mod tests {
             "rank 1: did not print `a`",
         );
         let mute = seen(rank(Some(0), None, &[Sought::Missing]));
-        assert_fails("lines: [a]", &mute, Demand::Line(0), told);
+        assert_fails("lines: [a]", &mute, ProgramCheck::Line(0), told);
         let told = (Outcome::Mismatch, "line-too-early", "on line 7 of its log");
         let early = seen(rank(Some(0), None, &[Sought::TooEarly(7)]));
-        assert_fails("lines: [a]", &early, Demand::Line(0), told);
+        assert_fails("lines: [a]", &early, ProgramCheck::Line(0), told);
         let mut loud = seen(fine());
         loud.ranks[1].printed.never = vec![Some((3, "bad thing".to_owned()))];
         let told = (
@@ -551,16 +580,16 @@ mod tests {
             "line-forbidden",
             "rank 1: printed on line 3",
         );
-        assert_fails("never: [bad]", &loud, Demand::Never(0), told);
+        assert_fails("never: [bad]", &loud, ProgramCheck::Never(0), told);
     }
 
     #[test]
     fn a_launcher_that_hides_a_failure_is_one() {
         let exited = |code| {
             let left_behind = 0;
-            Some(End::Exited { code, left_behind })
+            Some(RankExit::Exited { code, left_behind })
         };
-        let under = |launcher| Seen {
+        let under = |launcher| ProgramRanks {
             launcher,
             ..seen(fine())
         };
@@ -570,9 +599,9 @@ mod tests {
             "launcher-exit",
             "ended with exit 0; it must be a failure",
         );
-        assert_fails(asked, &under(exited(0)), Demand::LauncherExit, told);
+        assert_fails(asked, &under(exited(0)), ProgramCheck::LauncherExit, told);
         assert_eq!(
-            judged(asked, &under(exited(1)), Demand::LauncherExit).0,
+            judged(asked, &under(exited(1)), ProgramCheck::LauncherExit).0,
             Outcome::Pass
         );
         let told = (
@@ -580,7 +609,12 @@ mod tests {
             "launcher-exit",
             "ended with exit 1; it must be exit 0",
         );
-        assert_fails("lines: [a]", &under(exited(1)), Demand::LauncherExit, told);
+        assert_fails(
+            "lines: [a]",
+            &under(exited(1)),
+            ProgramCheck::LauncherExit,
+            told,
+        );
     }
 
     #[test]
@@ -588,19 +622,19 @@ mod tests {
         let mut overdue = seen(rank(None, None, &[Sought::Missing]));
         overdue.stopped = Some(Stopped::Overdue(None));
         let told = (Outcome::Hang, "hang", "it had not ended after 60 s");
-        assert_fails("lines: [a]", &overdue, Demand::Exit, told);
+        assert_fails("lines: [a]", &overdue, ProgramCheck::Exit, told);
         let asked = "hang: {kind: peer-dead, culprit: last}";
         let told = (
             Outcome::Hang,
             "wrong-verdict",
             "no verdict was given; it must be peer-dead of rank 1",
         );
-        assert_fails(asked, &seen(fine()), Demand::Verdict, told);
+        assert_fails(asked, &seen(fine()), ProgramCheck::Verdict, told);
         let told = (
             Outcome::Hang,
             "wrong-verdict",
             "no verdict was given within 60 s",
         );
-        assert_fails(asked, &overdue, Demand::Verdict, told);
+        assert_fails(asked, &overdue, ProgramCheck::Verdict, told);
     }
 }

@@ -23,17 +23,19 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 pub use command::{command_lines, distinctive_environment, of_rank as program_of_rank};
 use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
-use judge::{Court, RankSeen, Seen, Stopped};
+use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 
 use super::Shared;
 use super::scenario::{ScenarioRun, absolute, cut, give_up};
-use super::setup::{MeetingPoint, lease};
+use super::setup::{Endpoint, lease};
 use super::story::{Outside, RankStory};
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use crate::watch;
-use crate::watch::{Event, Lookout};
-use crate::world::{Commands, Device, Driver, End, RankOrder, Testimony, lease_port, unkilled};
-use allranks_host::{Member, describe};
+use crate::watch::{Event, Monitor};
+use crate::world::{
+    Commands, Device, Driver, ExitRecord, RankExit, RankLaunchSpec, lease_port, unkilled,
+};
+use allranks_host::{TaggedProcess, describe};
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{Rank, WorldSize};
@@ -62,7 +64,7 @@ pub async fn run(
         Ok(true) => {}
         Ok(false) => give_up(&mut run, "the run was interrupted"),
         Err(error) => {
-            run.init = Finding::bare(Outcome::HarnessError, None, error.to_string());
+            run.init = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
             give_up(&mut run, &error.to_string());
         }
     }
@@ -133,7 +135,7 @@ async fn play(
         scratch.path(),
         absolute(shared, logs.unwrap_or(Path::new("logs"))),
     )?;
-    let at = MeetingPoint {
+    let at = Endpoint {
         port: port.port,
         file: String::new(),
         spare: Vec::new(),
@@ -154,7 +156,7 @@ async fn play(
         environment,
     )?;
     let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
-    let mut lookout = Lookout::new(&token, &folders.diaries, patience);
+    let mut lookout = Monitor::new(&token, &folders.diaries, patience);
     let over = wait(shared, (program, size), &mut commands, &mut lookout).await;
     let Some(Over { launcher, stopped }) = over else {
         run.trouble = unkilled(&commands.kill().await);
@@ -165,9 +167,9 @@ async fn play(
         Some(_) => Vec::new(),
     };
     // What comes of killing them is no part of how they ended.
-    let testimonies: Vec<Option<Testimony>> = size
+    let testimonies: Vec<Option<ExitRecord>> = size
         .ranks()
-        .map(|rank| Testimony::read(&folders.records, rank))
+        .map(|rank| ExitRecord::read(&folders.records, rank))
         .collect();
     let unkilled = unkilled(&commands.kill().await);
     let torch = tokio::task::block_in_place(|| lookout.torch());
@@ -184,13 +186,13 @@ async fn play(
             .open(&log)?;
     }
     run.issues.extend(cut(shared, &run.logs));
-    let seen = Seen {
+    let seen = ProgramRanks {
         ranks,
         launcher,
         stopped,
         remains,
     };
-    let court = Court {
+    let court = ProgramEvidence {
         program,
         size,
         seen: &seen,
@@ -237,7 +239,7 @@ fn start(
             (whole, 1)
         }
     };
-    let orders = (0..count).map(|number| RankOrder {
+    let orders = (0..count).map(|number| RankLaunchSpec {
         env: environment_under(launcher, environment(Rank(number))),
         log: folders.logs.join(match launcher {
             // What comes before the witness has opened it.
@@ -251,7 +253,7 @@ fn start(
 /// How a program came to its end, or why it must now.
 struct Over {
     /// How its launcher ended, if that has an end of its own.
-    launcher: Option<End>,
+    launcher: Option<RankExit>,
     stopped: Option<Stopped>,
 }
 
@@ -260,7 +262,7 @@ async fn wait(
     shared: &Shared,
     (program, size): (&ProgramSpec, WorldSize),
     commands: &mut Commands,
-    lookout: &mut Lookout,
+    lookout: &mut Monitor,
 ) -> Option<Over> {
     let limit = Instant::now() + program.within.0;
     let mut ticks = tokio::time::interval(watch::PERIOD);
@@ -327,23 +329,23 @@ async fn remains(commands: &Commands) -> Vec<(Option<Rank>, String)> {
     }
 }
 
-fn remaining(member: &Member) -> (Option<Rank>, String) {
+fn remaining(member: &TaggedProcess) -> (Option<Rank>, String) {
     let rank = member.environment.get("RANK");
     let rank = rank.and_then(|rank| rank.parse().ok()).map(Rank);
     (rank, describe(member.pid))
 }
 
-fn stories(testimonies: &[Option<Testimony>], torch: Option<String>) -> Vec<RankStory> {
+fn stories(testimonies: &[Option<ExitRecord>], torch: Option<String>) -> Vec<RankStory> {
     testimonies
         .iter()
         .map(|testimony| {
-            let end = testimony.as_ref().and_then(Testimony::end);
+            let end = testimony.as_ref().and_then(ExitRecord::end);
             let pid = testimony.as_ref().and_then(|testimony| testimony.pid);
             RankStory {
                 killed: end.is_none() && pid.is_some(),
                 end: end.or_else(|| {
                     let why = "nothing was written of it".to_owned();
-                    pid.is_none().then_some(End::NotStarted(why))
+                    pid.is_none().then_some(RankExit::NotStarted(why))
                 }),
                 outside: Some(Outside {
                     pid: pid.unwrap_or(0),
@@ -355,11 +357,11 @@ fn stories(testimonies: &[Option<Testimony>], torch: Option<String>) -> Vec<Rank
         .collect()
 }
 
-fn judge(scenario: &Scenario, court: &Court<'_>, run: &mut ScenarioRun) {
+fn judge(scenario: &Scenario, court: &ProgramEvidence<'_>, run: &mut ScenarioRun) {
     let took = run.began.elapsed();
     run.init = court.init();
     for (finding, check) in run.checks.iter_mut().zip(&scenario.checks) {
-        *finding = check.demand.map(|demand| Finding {
+        *finding = check.demand.map(|demand| CheckResult {
             duration_us: took.as_micros() as u64,
             ..court.judge(demand)
         });
@@ -374,7 +376,7 @@ fn judge(scenario: &Scenario, court: &Court<'_>, run: &mut ScenarioRun) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_diagnose::{Evidence, diagnose};
+    use allranks_diagnose::{HangEvidence, diagnose};
 
     #[test]
     fn a_verdict_on_ranks_that_are_to_fail_is_no_news() {
@@ -383,7 +385,7 @@ mod tests {
         };
         let on = |culprits: &[u32]| Diagnosis {
             culprits: culprits.iter().copied().map(Rank).collect(),
-            ..diagnose(&Evidence::default())
+            ..diagnose(&HangEvidence::default())
         };
         let is_news =
             |yaml: &str, told: &Diagnosis| !is_as_it_is_to(&program(yaml), WorldSize(3), told);

@@ -27,7 +27,7 @@ use search::Search;
 
 use super::Shared;
 use super::scenario::{cut, world};
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use crate::world::LaunchError;
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
@@ -47,9 +47,9 @@ pub(super) async fn shrink(
     shared: &Shared,
     scenario: &Scenario,
     index: usize,
-    finding: Finding,
+    finding: CheckResult,
     logs: &Path,
-) -> Finding {
+) -> CheckResult {
     let check = &scenario.checks[index];
     let sequence = check.script.as_ref().and_then(|one| one.sequence.clone());
     let Some(sequence) = sequence.filter(|_| can_be_shrunk(finding.outcome)) else {
@@ -75,7 +75,7 @@ pub(super) async fn shrink(
         Ok(Shrunk::Not(why)) => format!("not shrunk: {why}"),
         Err(error) => format!("not shrunk: {error}"),
     };
-    Finding {
+    CheckResult {
         summary: format!("{}; {said}", finding.summary),
         ..finding
     }
@@ -106,7 +106,7 @@ struct Shrinking<'a> {
     scenario: &'a Scenario,
     check: &'a Check,
     sequence: &'a Sequence,
-    finding: &'a Finding,
+    finding: &'a CheckResult,
     logs: &'a Path,
     worlds: u32,
 }
@@ -228,7 +228,7 @@ fn file(
     check: &Check,
     shortest: &Sequence,
     sequence: &Sequence,
-    finding: &Finding,
+    finding: &CheckResult,
 ) -> String {
     let world = &scenario.case.world;
     let class = finding.class.as_deref().unwrap_or_default();

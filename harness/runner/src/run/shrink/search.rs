@@ -9,11 +9,11 @@
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     best: Vec<usize>,
-    stage: Stage,
+    stage: ShrinkStage,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum ShrinkStage {
     /// Does the whole fail again?
     Whole,
     /// The shortest failing beginning is longer than `passes` and not longer than the best.
@@ -35,7 +35,7 @@ impl Search {
     pub(super) fn new(units: usize) -> Self {
         Self {
             best: (0..units).collect(),
-            stage: Stage::Whole,
+            stage: ShrinkStage::Whole,
         }
     }
 
@@ -47,10 +47,12 @@ impl Search {
     /// What is to be tried next; none: the search is over.
     pub(super) fn next(&self) -> Option<Vec<usize>> {
         match self.stage {
-            Stage::Whole => Some(self.best.clone()),
-            Stage::Beginning { passes } => Some(self.best[..middle(passes, &self.best)].to_vec()),
-            Stage::Pieces { length, at, .. } => Some(self.without(at, length)),
-            Stage::Over => None,
+            ShrinkStage::Whole => Some(self.best.clone()),
+            ShrinkStage::Beginning { passes } => {
+                Some(self.best[..middle(passes, &self.best)].to_vec())
+            }
+            ShrinkStage::Pieces { length, at, .. } => Some(self.without(at, length)),
+            ShrinkStage::Over => None,
         }
     }
 
@@ -58,26 +60,26 @@ impl Search {
     pub(super) fn tell(&mut self, fails: bool) {
         let tried = self.next();
         self.stage = match (self.stage, fails) {
-            (Stage::Whole, true) => Stage::Beginning { passes: 0 },
-            (Stage::Whole, false) | (Stage::Over, _) => Stage::Over,
-            (Stage::Beginning { passes }, true) => Stage::Beginning { passes },
-            (Stage::Beginning { passes }, false) => Stage::Beginning {
+            (ShrinkStage::Whole, true) => ShrinkStage::Beginning { passes: 0 },
+            (ShrinkStage::Whole, false) | (ShrinkStage::Over, _) => ShrinkStage::Over,
+            (ShrinkStage::Beginning { passes }, true) => ShrinkStage::Beginning { passes },
+            (ShrinkStage::Beginning { passes }, false) => ShrinkStage::Beginning {
                 passes: middle(passes, &self.best),
             },
             // The piece that follows has come to this place.
-            (Stage::Pieces { length, at, .. }, true) => Stage::Pieces {
+            (ShrinkStage::Pieces { length, at, .. }, true) => ShrinkStage::Pieces {
                 length,
                 at,
                 fruitful: true,
             },
             (
-                Stage::Pieces {
+                ShrinkStage::Pieces {
                     length,
                     at,
                     fruitful,
                 },
                 false,
-            ) => Stage::Pieces {
+            ) => ShrinkStage::Pieces {
                 length,
                 at: at + length,
                 fruitful,
@@ -92,16 +94,16 @@ impl Search {
     /// Goes on to the next stage when this one has nothing left to try.
     fn settle(&mut self) {
         let units = self.best.len();
-        if let Stage::Beginning { passes } = self.stage
+        if let ShrinkStage::Beginning { passes } = self.stage
             && passes + 1 >= units
         {
-            self.stage = Stage::Pieces {
+            self.stage = ShrinkStage::Pieces {
                 length: (units / 2).max(1),
                 at: 0,
                 fruitful: false,
             };
         }
-        while let Stage::Pieces {
+        while let ShrinkStage::Pieces {
             length,
             at,
             fruitful,
@@ -109,8 +111,8 @@ impl Search {
             && (at >= units || length >= units)
         {
             self.stage = match length {
-                1 if !fruitful || units < 2 => Stage::Over,
-                _ => Stage::Pieces {
+                1 if !fruitful || units < 2 => ShrinkStage::Over,
+                _ => ShrinkStage::Pieces {
                     length: (length / 2).max(1),
                     at: 0,
                     fruitful: false,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::phase::Phase;
 use super::state::WorldState;
-use crate::finding::error_text;
+use crate::check_result::error_text;
 use crate::run::pending::Purpose;
 use crate::run::story::RankStory;
 use allranks_model::outcome::Outcome;

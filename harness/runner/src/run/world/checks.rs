@@ -9,7 +9,7 @@ use super::phase::Phase;
 use super::phase::Wait;
 use super::sending::bare;
 use super::state::WorldState;
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe_after;
 use crate::run::setup::closing;
@@ -88,7 +88,7 @@ impl WorldState<'_> {
 
     /// Notes why a check is not made.
     pub(super) fn leave_out(&mut self, index: usize, outcome: Outcome, why: String) {
-        let finding = Finding::bare(outcome, None, why);
+        let finding = CheckResult::bare(outcome, None, why);
         self.result.checks.insert(index, finding);
     }
 
@@ -103,7 +103,7 @@ impl WorldState<'_> {
         let count = self.size().count();
         if self.plan.scenario.case.world.starts == Starts::Bare {
             // Nothing is left to be destroyed.
-            self.result.end = Some(Finding::passed(vec![1; count]));
+            self.result.end = Some(CheckResult::passed(vec![1; count]));
             return self.shut_down();
         }
         let steps = vec![bare(closing()); count];

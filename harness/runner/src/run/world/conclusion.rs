@@ -4,13 +4,13 @@ use super::phase::Stop;
 use super::phase::Wanted;
 use super::shutdown::judge_closing;
 use super::state::WorldState;
-use crate::finding::Finding;
-use crate::finding::error_text;
+use crate::check_result::CheckResult;
+use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe;
 use crate::script::Answer;
-use crate::script::Staged;
+use crate::script::CompiledScript;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::outcome::Outcome;
 use allranks_oracle::RankReply;
@@ -22,7 +22,7 @@ const POISONED: &str = "a check failed in a way that may poison the group";
 impl WorldState<'_> {
     /// Judges a step, or asks the host first, if it is a script that says which verdict must come.
     pub(super) fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
-        match pending.script().and_then(Staged::hang) {
+        match pending.script().and_then(CompiledScript::hang) {
             Some(_) => {
                 self.ask_host(Wanted::Script(Box::new(pending)));
                 Ok(())
@@ -51,12 +51,12 @@ impl WorldState<'_> {
             }
             Purpose::Check(index, prepared) => {
                 let check = &self.plan.scenario.checks[index];
-                let finding = Finding::of_answers(check, &prepared, &replies(answers));
+                let finding = CheckResult::of_answers(check, &prepared, &replies(answers));
                 self.decide(index, finding)
             }
             Purpose::Probe(index, prepared) => {
                 let check = probe(&self.plan.scenario.checks[index]);
-                let probed = Finding::of_answers(&check, &prepared, &replies(answers));
+                let probed = CheckResult::of_answers(&check, &prepared, &replies(answers));
                 match self.result.checks.remove(&index) {
                     Some(refused) => self.decide(index, refused.after_probe(&probed)),
                     None => Ok(()),
@@ -78,7 +78,7 @@ impl WorldState<'_> {
     }
 
     /// Keeps a finding; one that may have poisoned the group ends the world.
-    fn decide(&mut self, index: usize, finding: Finding) -> Result<(), Stop> {
+    fn decide(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let poisons = finding.outcome == Outcome::Error;
         self.result.checks.insert(index, finding);
         if poisons {

@@ -12,14 +12,14 @@ use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
 use crate::script::raised_in;
-use allranks_diagnose::Ahead;
 use allranks_diagnose::Collective;
-use allranks_diagnose::Deed;
-use allranks_diagnose::Evidence;
+use allranks_diagnose::EventKind;
+use allranks_diagnose::ForeignListener;
+use allranks_diagnose::HangEvidence;
 use allranks_diagnose::Process;
-use allranks_diagnose::Sight;
-use allranks_diagnose::Stranger;
-use allranks_diagnose::What;
+use allranks_diagnose::RankState;
+use allranks_diagnose::Remaining;
+use allranks_diagnose::TraceEvent;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::Diagnosis;
@@ -59,32 +59,32 @@ pub struct HostFacts {
     /// What each process of the query does; none if it was not asked for, or the host does not tell.
     pub processes: Vec<Option<Activity>>,
     /// Others that listen where the ranks want to meet.
-    pub strangers: Vec<Stranger>,
+    pub strangers: Vec<ForeignListener>,
     /// Places at which no rank can be met, and why.
     pub deserted: Vec<(String, String)>,
 }
 
 impl WorldState<'_> {
     /// What is known of ranks that are in this step, but for what the host knows.
-    pub(super) fn sights(&self, step: Option<&Pending>) -> Vec<Sight> {
+    pub(super) fn sights(&self, step: Option<&Pending>) -> Vec<RankState> {
         let ranks = self.size().ranks();
         ranks.map(|rank| self.sight(rank, step)).collect()
     }
 
     /// What the host must be asked.
-    pub(super) fn query(&self, sights: &[Sight]) -> HostQuery {
+    pub(super) fn query(&self, sights: &[RankState]) -> HostQuery {
         let stories = &self.result.ranks;
         let pid_of = |rank: Rank| stories[rank.index()].hello.as_ref().map(|hello| hello.pid);
         let is_open =
             |rank: Rank| stories[rank.index()].end.is_none() && !self.script_events.is_paused(rank);
         let ranks = || self.size().ranks();
-        let entered = sights.iter().flat_map(Sight::entered);
+        let entered = sights.iter().flat_map(RankState::entered);
         let ports = entered.filter_map(|deed| match &deed.what {
-            What::Init(meeting) => meeting.address().map(|(_, port)| port),
+            EventKind::Init(meeting) => meeting.address().map(|(_, port)| port),
             _ => None,
         });
         let hosts = sights.iter().filter_map(|sight| match sight.now() {
-            Some(What::Init(meeting)) if meeting.rank == 0 && meeting.method != "file" => {
+            Some(EventKind::Init(meeting)) if meeting.rank == 0 && meeting.method != "file" => {
                 let (host, port) = meeting.address()?;
                 Some(MeetingHost {
                     pid: pid_of(sight.rank)?,
@@ -106,17 +106,17 @@ impl WorldState<'_> {
     }
 
     /// The verdict on ranks that were seen so, with what the host tells.
-    pub(super) fn diagnosis(&self, mut sights: Vec<Sight>, facts: HostFacts) -> Diagnosis {
+    pub(super) fn diagnosis(&self, mut sights: Vec<RankState>, facts: HostFacts) -> Diagnosis {
         for (sight, activity) in sights.iter_mut().zip(&facts.processes) {
             sight.process = self.process(sight.rank, *activity);
         }
-        diagnose(&Evidence {
+        diagnose(&HangEvidence {
             strangers: facts.strangers,
             deserted: facts.deserted,
             ranks: sights,
             is_whole: true,
             still: self.now.saturating_sub(self.progress),
-            ..Evidence::default()
+            ..HangEvidence::default()
         })
     }
 
@@ -135,9 +135,9 @@ impl WorldState<'_> {
         }
     }
 
-    fn sight(&self, rank: Rank, pending: Option<&Pending>) -> Sight {
+    fn sight(&self, rank: Rank, pending: Option<&Pending>) -> RankState {
         let story = &self.result.ranks[rank.index()];
-        let mut sight = Sight::unknown(rank);
+        let mut sight = RankState::unknown(rank);
         let Some(pending) = pending else {
             return sight;
         };
@@ -156,7 +156,7 @@ impl WorldState<'_> {
                 // What comes after a step that all make alike is the next one, in which no rank waits yet.
                 let is_seen = !sight.done.iter().any(hides);
                 if !failed && is_seen && pending.script().is_some() {
-                    sight.ahead = Ahead::Known(Vec::new());
+                    sight.ahead = Remaining::Known(Vec::new());
                 }
             }
             Some(Answer::Left(call, _)) => {
@@ -172,7 +172,7 @@ impl WorldState<'_> {
                     here.map_or(Duration::ZERO, |(.., since)| self.now.saturating_sub(since));
                 // Leaving takes a while, and a rank on its way out leaves nothing out.
                 sight.ahead = match deeds.last().is_some_and(leaves) || deeds.iter().any(hides) {
-                    true => Ahead::Unknown,
+                    true => Remaining::Unknown,
                     false => ahead(coming),
                 };
                 sight.doing = deeds.pop().map(|deed| (deed, since));
@@ -187,9 +187,9 @@ impl WorldState<'_> {
 
     /// A rank's deeds in a step. A step that all ranks make alike is one deed: they differ only in whether they have
     /// come to it.
-    fn deeds_of(&self, pending: &Pending, rank: Rank) -> Vec<Deed> {
-        let collective = |group: &str, name: &str| Deed {
-            what: What::Collective(Collective {
+    fn deeds_of(&self, pending: &Pending, rank: Rank) -> Vec<TraceEvent> {
+        let collective = |group: &str, name: &str| TraceEvent {
+            what: EventKind::Collective(Collective {
                 group: group.to_owned(),
                 members: self.callers(pending),
                 name: name.to_owned(),
@@ -205,13 +205,13 @@ impl WorldState<'_> {
                 let group = &self.plan.scenario.checks[*index].group.name;
                 vec![collective(group, &pending.label)]
             }
-            Purpose::Closing => vec![Deed {
-                what: What::Destroy("world".to_owned()),
+            Purpose::Closing => vec![TraceEvent {
+                what: EventKind::Destroy("world".to_owned()),
                 at: String::new(),
             }],
             Purpose::Imports | Purpose::Opening => {
-                let alone = |name: &str| Deed {
-                    what: What::Own(name.to_owned()),
+                let alone = |name: &str| TraceEvent {
+                    what: EventKind::Own(name.to_owned()),
                     at: String::new(),
                 };
                 calls
@@ -236,20 +236,20 @@ impl WorldState<'_> {
 }
 
 /// Known as far as nothing in it takes the rank away: that a rank is going to die is nothing that could be known.
-fn ahead(coming: Vec<Deed>) -> Ahead {
+fn ahead(coming: Vec<TraceEvent>) -> Remaining {
     match coming.iter().any(leaves) {
-        true => Ahead::Unknown,
-        false => Ahead::Known(coming),
+        true => Remaining::Unknown,
+        false => Remaining::Known(coming),
     }
 }
 
-fn leaves(deed: &Deed) -> bool {
-    matches!(&deed.what, What::Own(name) if LEAVES.contains(&name.as_str()))
+fn leaves(deed: &TraceEvent) -> bool {
+    matches!(&deed.what, EventKind::Own(name) if LEAVES.contains(&name.as_str()))
 }
 
 /// Whether what comes after it is not what it seems: statements and threads may have called anything.
-fn hides(deed: &Deed) -> bool {
-    matches!(&deed.what, What::Own(name) if ["python", "together"].contains(&name.as_str()))
+fn hides(deed: &TraceEvent) -> bool {
+    matches!(&deed.what, EventKind::Own(name) if ["python", "together"].contains(&name.as_str()))
 }
 
 /// Calls after which a rank may not be there any more, or does what cannot be seen.
@@ -269,7 +269,7 @@ mod tests {
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use allranks_model::diagnosis::Kind;
+    use allranks_model::diagnosis::HangKind;
     use allranks_model::outcome::Outcome;
     use allranks_suite::expectation::Expectations;
 
@@ -313,7 +313,7 @@ mod tests {
         let finding = &world.state.result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
         let told = finding.diagnosis.as_ref().unwrap();
-        assert_eq!(told.kind, Kind::Slow);
+        assert_eq!(told.kind, HangKind::Slow);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::phase::Wanted;
 use super::state::WorldState;
-use crate::finding::Finding;
-use crate::finding::error_text;
+use crate::check_result::CheckResult;
+use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use allranks_model::diagnosis::Confidence;
@@ -49,7 +49,7 @@ impl WorldState<'_> {
                 return;
             }
         };
-        let mut finding = Finding::bare(outcome, Some(class), what.clone());
+        let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
         if let WorldFailure::Hang(told) = failure {
             finding.diagnosis = Some(told.clone());
@@ -171,7 +171,7 @@ impl WorldState<'_> {
 
 /// A failure in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
 /// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
-fn with_errors(failed: Finding, open: &Pending) -> Finding {
+fn with_errors(failed: CheckResult, open: &Pending) -> CheckResult {
     let mut first = None;
     let mut count = 0;
     let ranks = failed
@@ -198,17 +198,17 @@ fn with_errors(failed: Finding, open: &Pending) -> Finding {
     let all = open.answers.len();
     let raised = format!("{count} of {all} ranks raised {first}");
     let told = match failed.outcome {
-        Outcome::Hang => Finding::bare(
+        Outcome::Hang => CheckResult::bare(
             Outcome::Error,
             Some("raised-on-some-ranks"),
             format!("{raised}; then {}", failed.summary),
         ),
-        _ => Finding {
+        _ => CheckResult {
             summary: format!("{}; {raised}", failed.summary),
             ..failed
         },
     };
-    Finding { ranks, ..told }
+    CheckResult { ranks, ..told }
 }
 
 /// What is said of a world in which nothing moves.

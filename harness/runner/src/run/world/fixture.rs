@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::result::WorldResult;
-use crate::world::End;
+use crate::world::RankExit;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::Scenario;
@@ -96,8 +96,8 @@ pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
 }
 
 /// An exit with that code that left nothing behind.
-pub const fn exit(code: i32) -> End {
-    End::Exited {
+pub const fn exit(code: i32) -> RankExit {
+    RankExit::Exited {
         code,
         left_behind: 0,
     }

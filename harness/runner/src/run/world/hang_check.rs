@@ -6,12 +6,12 @@ use super::event::Action;
 use super::phase::Wait;
 use super::phase::Wanted;
 use super::state::WorldState;
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
 use allranks_diagnose::list;
 use allranks_model::diagnosis::Confidence;
 use allranks_model::diagnosis::Diagnosis;
-use allranks_model::diagnosis::Kind;
+use allranks_model::diagnosis::HangKind;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Hang;
 
@@ -40,7 +40,7 @@ impl HangChecks {
     /// Takes a verdict. What is proved twice in a row counts.
     pub fn accept(&mut self, told: Diagnosis, now: Duration) -> Option<Diagnosis> {
         self.next = Some(now + AGAIN);
-        if told.kind == Kind::Slow {
+        if told.kind == HangKind::Slow {
             self.late = Some(told.clone());
         }
         let last = self.last.replace(told.clone())?;
@@ -80,8 +80,13 @@ impl WorldState<'_> {
     }
 
     /// Holds the verdict that a script must come to against the one it comes to.
-    pub(super) fn judge_hang(&self, hang: &Hang, told: Diagnosis, script: Finding) -> Finding {
-        if hang.kind == Kind::Slow && told.confidence != Confidence::Proved {
+    pub(super) fn judge_hang(
+        &self,
+        hang: &Hang,
+        told: Diagnosis,
+        script: CheckResult,
+    ) -> CheckResult {
+        if hang.kind == HangKind::Slow && told.confidence != Confidence::Proved {
             return self.judge_slow(hang, script);
         }
         let hung = script.outcome == Outcome::Hang;
@@ -105,20 +110,20 @@ impl WorldState<'_> {
             None
         };
         let finding = match fault {
-            None => Finding::passed(vec![1; self.size().count()]),
-            Some(text) => Finding {
+            None => CheckResult::passed(vec![1; self.size().count()]),
+            Some(text) => CheckResult {
                 ranks: told.places.clone(),
-                ..Finding::bare(Outcome::Hang, Some("wrong-verdict"), text)
+                ..CheckResult::bare(Outcome::Hang, Some("wrong-verdict"), text)
             },
         };
-        Finding {
+        CheckResult {
             diagnosis: Some(Box::new(told)),
             ..finding
         }
     }
 
     /// A script in which a rank is late: it must come to a good end, and the rank must have been seen to be late.
-    fn judge_slow(&self, hang: &Hang, script: Finding) -> Finding {
+    fn judge_slow(&self, hang: &Hang, script: CheckResult) -> CheckResult {
         let late = self.hang_checks.late.clone();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);
         if script.outcome == Outcome::Pass && seen != hang.culprits {
@@ -127,9 +132,9 @@ impl WorldState<'_> {
                 list(seen),
                 list(&hang.culprits)
             );
-            return Finding::bare(Outcome::Hang, Some("wrong-verdict"), text);
+            return CheckResult::bare(Outcome::Hang, Some("wrong-verdict"), text);
         }
-        Finding {
+        CheckResult {
             diagnosis: late.map(Box::new),
             ..script
         }
@@ -144,7 +149,7 @@ mod tests {
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use crate::world::End;
+    use crate::world::RankExit;
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
 
@@ -165,7 +170,7 @@ mod tests {
         let result = world.reaped();
         assert_eq!(outcomes(&result), [(0, Outcome::Hang)]);
         let told = result.checks[&0].diagnosis.as_ref().unwrap();
-        assert_eq!(told.kind, Kind::PeerStopped);
+        assert_eq!(told.kind, HangKind::PeerStopped);
         assert_eq!(told.culprits, [allranks_model::names::Rank(1)]);
     }
 
@@ -217,7 +222,7 @@ mod tests {
         let scenario = planned("{size: 3, deadline_s: 20}", "  - barrier: {}\n");
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        world.end(1, End::Signalled(9));
+        world.end(1, RankExit::Signalled(9));
         world.wake();
         let query = &world.queries[0];
         assert_eq!(query.processes, [Some(1000), None, Some(1002)]);
@@ -266,7 +271,7 @@ mod tests {
         let finding = &result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
         let kind = finding.diagnosis.as_ref().unwrap().kind;
-        assert_eq!(kind, Kind::CollectiveSkipped);
+        assert_eq!(kind, HangKind::CollectiveSkipped);
         assert_eq!(result.lost, None);
     }
 
@@ -348,7 +353,7 @@ mod tests {
                 true => {
                     assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
                     let kind = finding.diagnosis.as_ref().unwrap().kind;
-                    assert_eq!(kind, Kind::Slow);
+                    assert_eq!(kind, HangKind::Slow);
                     // The world goes on.
                     assert_eq!(world.calls(0), ["destroy_process_group"]);
                 }

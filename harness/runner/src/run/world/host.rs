@@ -6,7 +6,7 @@
 use super::evidence::HostFacts;
 use super::evidence::HostQuery;
 use super::evidence::MeetingHost;
-use crate::strangers::strangers;
+use crate::foreign_listeners::foreign_listeners;
 use allranks_host::activity;
 use allranks_host::is_asleep;
 use allranks_host::is_heard;
@@ -20,7 +20,7 @@ pub fn facts(query: &HostQuery) -> HostFacts {
     let activity_of = |pid: &Option<u32>| pid.and_then(activity);
     HostFacts {
         processes: query.processes.iter().map(activity_of).collect(),
-        strangers: strangers(&query.ports, |pid| query.ranks.contains(&pid)),
+        strangers: foreign_listeners(&query.ports, |pid| query.ranks.contains(&pid)),
         deserted: query.hosts.iter().filter_map(deserted).collect(),
     }
 }

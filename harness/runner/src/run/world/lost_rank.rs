@@ -8,7 +8,7 @@ use super::phase::Phase;
 use super::phase::Stop;
 use super::phase::Wait;
 use super::state::WorldState;
-use crate::finding::error_text;
+use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::world::Event as RankEvent;
@@ -37,7 +37,7 @@ impl WorldState<'_> {
             false => END_PATIENCE,
         };
         let until = self.now + patience;
-        self.wait = Some(Wait::End { rank, why, until });
+        self.wait = Some(Wait::RankExit { rank, why, until });
         Ok(())
     }
 
@@ -46,10 +46,9 @@ impl WorldState<'_> {
         match event {
             RankEvent::Ended(rank, end) => {
                 self.story(rank).end = Some(end);
-                let is_it =
-                    |wait: &mut Wait| matches!(wait, Wait::End { rank: of, .. } if *of == rank);
+                let is_it = |wait: &mut Wait| matches!(wait, Wait::RankExit { rank: of, .. } if *of == rank);
                 match self.wait.take_if(is_it) {
-                    Some(Wait::End { why, .. }) => self.lose(rank, why),
+                    Some(Wait::RankExit { why, .. }) => self.lose(rank, why),
                     Some(_) | None => Ok(()),
                 }
             }
@@ -175,7 +174,7 @@ mod tests {
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use crate::world::End;
+    use crate::world::RankExit;
     use allranks_model::outcome::Outcome;
     use allranks_suite::expectation::Expectations;
 
@@ -189,7 +188,7 @@ mod tests {
         world.close(1);
         assert!(!world.is_killed());
         world.pass(ms(300));
-        world.end(1, End::Signalled(9));
+        world.end(1, RankExit::Signalled(9));
         assert_eq!(world.take_done(), ["kill 0"]);
         let result = world.reaped();
         assert_eq!(outcomes(&result), [(0, Outcome::Crash)]);
@@ -248,7 +247,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.close(1);
         world.raise(0, "peer closed");
-        world.end(1, End::Signalled(11));
+        world.end(1, RankExit::Signalled(11));
         let result = world.reaped();
         let finding = &result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Crash);

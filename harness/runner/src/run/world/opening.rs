@@ -7,8 +7,8 @@ use super::phase::Stop;
 use super::sending::StepFrame;
 use super::sending::bare;
 use super::state::WorldState;
-use crate::finding::Finding;
-use crate::finding::error_text;
+use crate::check_result::CheckResult;
+use crate::check_result::error_text;
 use crate::run::pending::Purpose;
 use crate::run::setup::Beginning;
 use crate::run::setup::disagreement;
@@ -38,7 +38,7 @@ impl WorldState<'_> {
     /// Sends the imports; or, if the driver cannot show what the scenario is about, shuts down.
     pub(super) fn begin(&mut self) {
         if let Some(why) = self.cannot_begin(&self.plan.beginnings) {
-            let finding = Finding::bare(Outcome::NotRun, None, why);
+            let finding = CheckResult::bare(Outcome::NotRun, None, why);
             let checks = std::mem::take(&mut self.todo);
             let left_out = checks.into_iter().map(|index| (index, finding.clone()));
             self.result.checks.extend(left_out);
@@ -113,19 +113,19 @@ impl WorldState<'_> {
         &self,
         replies: &[RankReply],
         fault: impl Fn(Rank, &[CallResult]) -> Option<String>,
-    ) -> Finding {
+    ) -> CheckResult {
         let mut ranks = Vec::new();
         for (rank, reply) in self.size().ranks().zip(replies) {
             let text = fault(rank, &reply.result.calls);
             ranks.extend(text.map(|text| RankLine { rank, text }));
         }
         match ranks.first() {
-            None => Finding::passed(vec![1; replies.len()]),
+            None => CheckResult::passed(vec![1; replies.len()]),
             Some(first) => {
                 let summary = format!("rank {} did not initialise: {}", first.rank, first.text);
-                Finding {
+                CheckResult {
                     ranks,
-                    ..Finding::bare(Outcome::InitFailed, Some("init-failed"), summary)
+                    ..CheckResult::bare(Outcome::InitFailed, Some("init-failed"), summary)
                 }
             }
         }
@@ -137,7 +137,7 @@ impl WorldState<'_> {
     }
 
     /// Keeps what is found of init, once it is all of it; a failure ends the world.
-    pub(super) fn note_init(&mut self, finding: Finding, is_all: bool) -> Result<(), Stop> {
+    pub(super) fn note_init(&mut self, finding: CheckResult, is_all: bool) -> Result<(), Stop> {
         let ok = finding.outcome == Outcome::Pass;
         if is_all || !ok {
             self.result.init = Some(finding);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::failure::WorldFailure;
 use super::sending::StepFrame;
 use crate::run::pending::Pending;
-use allranks_diagnose::Sight;
+use allranks_diagnose::RankState;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -71,7 +71,7 @@ pub enum Wait {
     /// What the host tells; ranks' events are deferred meanwhile.
     Host {
         /// What is known of the ranks without it.
-        sights: Vec<Sight>,
+        sights: Vec<RankState>,
         /// What it is wanted for.
         wanted: Wanted,
     },
@@ -81,7 +81,7 @@ pub enum Wait {
     /// meanwhile.
     Sweep(Vec<RankLine>),
     /// How the process ended whose connection broke.
-    End {
+    RankExit {
         /// Whose.
         rank: Rank,
         /// How its connection broke.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::run::recording::is_foretold;
+use crate::run::recording::is_expected;
 use crate::run::setup::Beginning;
 use crate::run::story::RankStory;
 use crate::script::Points;
@@ -42,6 +42,6 @@ impl WorldPlan<'_> {
 
     /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
     pub fn is_expected(&self, ranks: &[RankStory], index: Option<usize>, outcome: Outcome) -> bool {
-        is_foretold(self.expectations, self.scenario, ranks, index, outcome)
+        is_expected(self.expectations, self.scenario, ranks, index, outcome)
     }
 }

@@ -12,13 +12,13 @@ use super::hang_check::HangChecks;
 use super::phase::Phase;
 use super::phase::Stop;
 use super::state::WorldState;
-use crate::finding::Finding;
+use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
+use crate::script::CompiledScript;
 use crate::script::Cue;
-use crate::script::Staged;
-use crate::world::End;
-use allranks_model::diagnosis::Kind;
+use crate::world::RankExit;
+use allranks_model::diagnosis::HangKind;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 use allranks_protocol::ToRank;
@@ -62,7 +62,7 @@ impl ScriptEvents {
     }
 
     /// Takes away the ranks that hold for a mark that every rank has made that must.
-    fn released(&mut self, script: &Staged) -> Vec<Rank> {
+    fn released(&mut self, script: &CompiledScript) -> Vec<Rank> {
         let marked = &self.marked;
         let is_free = |(_, name): &mut (Rank, String)| script.is_marked(name, marked);
         let free = self.holding.extract_if(.., is_free);
@@ -75,7 +75,7 @@ impl WorldState<'_> {
     pub(super) fn send_script(&mut self, index: usize, script: &Arc<Script>) {
         let check = &self.plan.scenario.checks[index];
         let label = short(check).to_owned();
-        let staged = Staged::new(
+        let staged = CompiledScript::new(
             self.plan.scenario,
             check,
             script,
@@ -98,7 +98,7 @@ impl WorldState<'_> {
     }
 
     /// A script is over: its finding, and the world's fate.
-    pub(super) fn end_script(&mut self, index: usize, finding: Finding) -> Result<(), Stop> {
+    pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let passed = finding.outcome == Outcome::Pass;
         let fate =
             self.plan.scenario.checks[index]
@@ -107,7 +107,8 @@ impl WorldState<'_> {
                 .map_or(Afterwards::GoOn, |script| match &script.hang {
                     // The rank that is late comes.
                     Some(Hang {
-                        kind: Kind::Slow, ..
+                        kind: HangKind::Slow,
+                        ..
                     })
                     | None => script.afterwards,
                     Some(_) => Afterwards::Abandon,
@@ -169,7 +170,7 @@ impl WorldState<'_> {
     }
 
     /// A rank has left in the middle of a script: in which call, and how its process ended, if that is known.
-    pub(super) fn note_left(&mut self, rank: Rank, call: Option<usize>, end: Option<End>) {
+    pub(super) fn note_left(&mut self, rank: Rank, call: Option<usize>, end: Option<RankExit>) {
         if let Some(pending) = self.pending.front_mut() {
             pending.answers[rank.index()] = Some(Answer::Left(call, end));
         }
@@ -185,7 +186,7 @@ mod tests {
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use crate::world::End;
+    use crate::world::RankExit;
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
 
@@ -244,7 +245,7 @@ mod tests {
         // How it ends is judged, so that is waited for, and others may answer meanwhile.
         world.answer(0);
         assert_eq!(world.state.deadline(), Some(world.now + ms(20_000)));
-        world.end(1, End::Signalled(9));
+        world.end(1, RankExit::Signalled(9));
         assert_eq!(world.take_done(), ["kill 0"]);
         let result = world.reaped();
         assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
@@ -258,7 +259,7 @@ mod tests {
         for (end, why) in [
             (Some(exit(3)), None),
             (Some(exit(0)), Some("exit 0")),
-            (Some(End::Signalled(9)), Some("signal 9")),
+            (Some(RankExit::Signalled(9)), Some("signal 9")),
             (None, Some("")),
         ] {
             let mut world = Simulation::opened(&scenario, &known);
@@ -288,8 +289,8 @@ mod tests {
         world.enter(1);
         world.close(0);
         world.close(1);
-        world.end(1, End::Signalled(9));
-        world.end(0, End::Signalled(9));
+        world.end(1, RankExit::Signalled(9));
+        world.end(0, RankExit::Signalled(9));
         let result = world.result.unwrap();
         assert_eq!(outcomes(&result), [(0, Outcome::Pass)]);
     }

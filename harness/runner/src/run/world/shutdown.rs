@@ -6,8 +6,8 @@ use super::event::Action;
 use super::phase::Phase;
 use super::phase::Wait;
 use super::state::WorldState;
-use crate::finding::Finding;
-use crate::finding::error_text;
+use crate::check_result::CheckResult;
+use crate::check_result::error_text;
 use crate::world::Remnant;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
@@ -131,17 +131,17 @@ fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
 }
 
 /// The finding of ranks that did not end as they must, if there are any.
-fn bad_end(wrong: Vec<RankLine>) -> Option<Finding> {
+fn bad_end(wrong: Vec<RankLine>) -> Option<CheckResult> {
     let first = wrong.first()?;
     let summary = format!("rank {}: {}", first.rank, first.text);
-    Some(Finding {
+    Some(CheckResult {
         ranks: wrong,
-        ..Finding::bare(Outcome::Crash, Some("bad-end"), summary)
+        ..CheckResult::bare(Outcome::Crash, Some("bad-end"), summary)
     })
 }
 
 /// Of the teardown step: every rank must have come through it.
-pub fn judge_closing(replies: &[RankReply]) -> Finding {
+pub fn judge_closing(replies: &[RankReply]) -> CheckResult {
     let mut ranks = Vec::new();
     for (rank, reply) in replies.iter().enumerate() {
         let text = error_text(&reply.result.calls);
@@ -151,11 +151,11 @@ pub fn judge_closing(replies: &[RankReply]) -> Finding {
         }));
     }
     match ranks.first() {
-        None => Finding::passed(vec![1; replies.len()]),
-        Some(first) => Finding {
+        None => CheckResult::passed(vec![1; replies.len()]),
+        Some(first) => CheckResult {
             summary: format!("rank {} did not tear down: {}", first.rank, first.text),
             ranks,
-            ..Finding::bare(Outcome::Error, Some("teardown-failed"), "")
+            ..CheckResult::bare(Outcome::Error, Some("teardown-failed"), "")
         },
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use crate::world::End;
+    use crate::world::RankExit;
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn each_way_to_end_badly_is_told() {
         let (scenario, known) = (barrier(), Expectations::default());
-        let left_behind = End::Exited {
+        let left_behind = RankExit::Exited {
             code: 0,
             left_behind: 2,
         };
@@ -242,7 +242,7 @@ mod tests {
             (4, exit(5), 0, "rank 1: its process ended: exit 5"),
             (
                 4,
-                End::Signalled(11),
+                RankExit::Signalled(11),
                 0,
                 "rank 1: its process ended: signal 11 (SIGSEGV)",
             ),
@@ -340,7 +340,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.tell(Event::Interrupted);
         assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
-        world.end(0, End::Signalled(9));
+        world.end(0, RankExit::Signalled(9));
         world.enter(1);
         assert!(world.result.is_none());
         assert_eq!(world.wake(), REAPING);

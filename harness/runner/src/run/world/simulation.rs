@@ -19,11 +19,11 @@ use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::state::WorldState;
 use crate::run::setup::Beginning;
-use crate::run::setup::MeetingPoint;
-use crate::world::End;
+use crate::run::setup::Endpoint;
 use crate::world::Event as RankEvent;
 use crate::world::Frame;
 use crate::world::FrameError;
+use crate::world::RankExit;
 use allranks_host::Activity;
 use allranks_model::names::Rank;
 use allranks_protocol::Call;
@@ -61,7 +61,7 @@ pub struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     /// A world of the scenario, for all its checks, in which nothing has happened.
     pub fn new(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
-        let at = MeetingPoint::nowhere();
+        let at = Endpoint::nowhere();
         let size = scenario.world_size;
         let state = WorldState::new(WorldPlan {
             scenario,
@@ -336,14 +336,14 @@ impl<'a> Simulation<'a> {
     }
 
     /// A rank's process ends.
-    pub fn end(&mut self, rank: u32, end: End) {
+    pub fn end(&mut self, rank: u32, end: RankExit) {
         self.tell(Event::Rank(RankEvent::Ended(Rank(rank), end)));
     }
 
     /// A rank is killed by a signal, and so its connection breaks.
     pub fn die(&mut self, rank: u32, signal: i32) {
         self.close(rank);
-        self.end(rank, End::Signalled(signal));
+        self.end(rank, RankExit::Signalled(signal));
     }
 
     /// A rank says goodbye, after so many steps.
@@ -370,7 +370,7 @@ impl<'a> Simulation<'a> {
     pub fn reaped(mut self) -> WorldResult {
         for rank in 0..self.size() {
             if self.result.is_none() {
-                self.end(rank, End::Signalled(9));
+                self.end(rank, RankExit::Signalled(9));
             }
         }
         self.result.expect("it has ended")

@@ -21,7 +21,7 @@ use super::script_events::ScriptEvents;
 use crate::run::pending::Pending;
 use crate::run::story::RankStory;
 use crate::world::Event as RankEvent;
-use allranks_diagnose::Sight;
+use allranks_diagnose::RankState;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
 use allranks_model::names::WorldSize;
@@ -94,7 +94,7 @@ impl<'a> WorldState<'a> {
     /// has finished.
     pub fn deadline(&self) -> Option<Duration> {
         match &self.wait {
-            Some(Wait::End { until, .. }) => return Some(*until),
+            Some(Wait::RankExit { until, .. }) => return Some(*until),
             Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) => return None,
             None => {}
         }
@@ -153,7 +153,7 @@ impl<'a> WorldState<'a> {
 
     fn receive_rank(&mut self, event: RankEvent) -> Result<(), Stop> {
         match &self.wait {
-            Some(Wait::End { .. }) => self.receive_before_end(event),
+            Some(Wait::RankExit { .. }) => self.receive_before_end(event),
             None if !matches!(self.phase, Phase::HostPause { .. }) => self.handle(event),
             Some(Wait::Host { .. } | Wait::Memory(_) | Wait::Sweep(_)) | None => {
                 self.deferred.push_back(event);
@@ -164,9 +164,9 @@ impl<'a> WorldState<'a> {
 
     fn receive_deadline(&mut self) -> Result<(), Stop> {
         if let Some(wait) = &self.wait {
-            let is_due = matches!(wait, Wait::End { until, .. } if self.now >= *until);
+            let is_due = matches!(wait, Wait::RankExit { until, .. } if self.now >= *until);
             return match self.wait.take_if(|_| is_due) {
-                Some(Wait::End { rank, why, .. }) => self.lose(rank, why),
+                Some(Wait::RankExit { rank, why, .. }) => self.lose(rank, why),
                 Some(_) | None => Ok(()),
             };
         }
@@ -206,7 +206,7 @@ impl<'a> WorldState<'a> {
     /// The host has told what it sees: the verdict, and what it was wanted for.
     fn receive_facts(
         &mut self,
-        sights: Vec<Sight>,
+        sights: Vec<RankState>,
         wanted: Wanted,
         facts: HostFacts,
     ) -> Result<(), Stop> {

@@ -1,0 +1,86 @@
+//! The processes that somebody started, by a mark in their environments.
+
+use std::collections::BTreeMap;
+
+/// A process that carries a mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaggedProcess {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's id.
+    pub parent: u32,
+    /// When it was started, in clock ticks since the machine was: two processes with the same id differ in it.
+    pub started: u64,
+    /// Its environment as it was when its program began.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// All living processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere none.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn members(name: &str, value: &str) -> Vec<TaggedProcess> {
+    use procfs::process::all_processes;
+
+    let mut members: Vec<TaggedProcess> = all_processes()
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|process| {
+            let environment = process.environ().ok()?;
+            let own = environment.get(std::ffi::OsStr::new(name))?;
+            if own != value {
+                return None;
+            }
+            let stat = process.stat().ok()?;
+            let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
+            Some(TaggedProcess {
+                pid: stat.pid.cast_unsigned(),
+                parent: stat.ppid.cast_unsigned(),
+                started: stat.starttime,
+                environment: environment
+                    .iter()
+                    .map(|(name, value)| (text(name), text(value)))
+                    .collect(),
+            })
+        })
+        .collect();
+    members.sort_by_key(|member| (member.started, member.pid));
+    members
+}
+
+/// All living processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere none.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn members(_name: &str, _value: &str) -> Vec<TaggedProcess> {
+    Vec::new()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_finds_its_processes_and_no_others() {
+        let mark = format!("{}.family", std::process::id());
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env("ALLRANKS_FAMILY", &mark)
+            .spawn()
+            .unwrap();
+        let found = loop {
+            // Between fork and exec it is still this program.
+            let found = members("ALLRANKS_FAMILY", &mark);
+            if !found.is_empty() {
+                break found;
+            }
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].pid, found[0].parent),
+            (child.id(), std::process::id())
+        );
+        assert_eq!(members("ALLRANKS_FAMILY", &mark), Vec::new());
+    }
+}

@@ -1,0 +1,87 @@
+//! Many ranks in few words: ten thousand of them at one place are one line.
+
+use std::collections::HashMap;
+
+use crate::names::Rank;
+use crate::record::RankLine;
+
+/// Where ranks are; those at one place in one line. Times differ from rank to rank, and are left out where they do.
+#[must_use]
+pub fn places(places: &[RankLine]) -> Vec<String> {
+    let mut by_place: Vec<(&str, &str, Vec<Rank>)> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for line in places {
+        let place = line.text.split(" for ").next().unwrap_or_default();
+        let number = *known.entry(place).or_insert_with(|| {
+            by_place.push((place, &line.text, Vec::new()));
+            by_place.len() - 1
+        });
+        let (_, text, ranks) = &mut by_place[number];
+        if *text != line.text {
+            *text = place;
+        }
+        ranks.push(line.rank);
+    }
+    by_place
+        .into_iter()
+        .map(|(_, text, ranks)| format!("{}: {text}", named(&ranks)))
+        .collect()
+}
+
+/// `rank 3`, `ranks 0–2, 4–9999`. Ranks are in order.
+#[must_use]
+pub fn named(ranks: &[Rank]) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {}", spans(ranks))
+}
+
+/// `0–2, 4–9999`. Ranks are in order.
+#[must_use]
+pub fn spans(ranks: &[Rank]) -> String {
+    let texts: Vec<String> = runs(ranks)
+        .iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}–{last}"),
+        })
+        .collect();
+    texts.join(", ")
+}
+
+/// First and last of each run of ranks that follow one another. Ranks are in order.
+#[must_use]
+pub fn runs(ranks: &[Rank]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
+            _ => runs.push((rank.0, rank.0)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::diagnosis::rank_set::*;
+
+    #[test]
+    fn equal_places_are_folded() {
+        let line = |rank, text: &str| RankLine {
+            rank: Rank(rank),
+            text: text.to_owned(),
+        };
+        let text = |rank: u32| match rank {
+            3 => "after init".to_owned(),
+            rank => format!("in barrier for {rank}.5 s"),
+        };
+        let all: Vec<RankLine> = (0..10_000).map(|rank| line(rank, &text(rank))).collect();
+        assert_eq!(
+            places(&all),
+            ["ranks 0–2, 4–9999: in barrier", "rank 3: after init"]
+        );
+        assert_eq!(places(&all[..1]), ["rank 0: in barrier for 0.5 s"]);
+        assert_eq!(named(&[Rank(0), Rank(1), Rank(5)]), "ranks 0, 1, 5");
+    }
+}

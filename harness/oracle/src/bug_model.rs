@@ -1,0 +1,372 @@
+//! What a bug would have made of a check: for each kind of bug, the element it would leave at each place.
+//!
+//! A hypothesis bends one thing of the check's description (which blocks are combined, with which operator, where a
+//! block comes from, where an element goes) and predicts elements from it. It explains an answer if the prediction is
+//! what came back on every wrong rank.
+
+use super::comparison::{Comparison, Contribution, ElementRef, Value};
+use super::format::Narrow;
+use super::rank_plan::{Fill, Origin};
+use super::{Class, CompareMode, Facts};
+use allranks_model::dtype::ReduceOp;
+use allranks_model::op::Op;
+
+/// The one thing that a hypothesis bends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum BugModel {
+    /// Nothing happens.
+    Before,
+    /// Every contribution is this rank's own.
+    OwnOnly,
+    /// Another operator, another divisor.
+    Operator(ReduceOp, u64),
+    /// A member, by position, contributes nothing.
+    Without(u32),
+    /// A member, by position, contributes twice.
+    Twice(u32),
+    /// Blocks come from the member so many positions further on.
+    SourceShift(u32),
+    /// Blocks are those meant for the member so many positions further on.
+    DestinationShift(u32),
+    /// Blocks are those meant for the neighbour in a pair.
+    DestinationPair,
+    /// Blocks are those meant for the first member.
+    DestinationFirst,
+    /// Another rank, global, is the root.
+    Root(u32),
+    /// All ranks of the world take part.
+    World,
+    /// Elements of a piece, or of a whole buffer, are rotated to the right.
+    Rotated {
+        /// By so many.
+        by: i64,
+        /// Over the whole buffer.
+        whole: bool,
+    },
+    /// Elements of a piece, or of a whole buffer, are in reverse order.
+    Reversed {
+        /// Over the whole buffer.
+        whole: bool,
+    },
+    /// Contributions are rounded to a narrower type: those of other ranks, and also the rank's own.
+    Compressed {
+        /// That type.
+        to: Narrow,
+        /// Also the rank's own.
+        own: bool,
+    },
+    /// Everything is zero.
+    Zero,
+}
+
+/// How far rotations of elements are searched for.
+const SHIFTS: i64 = 8;
+
+/// Every hypothesis worth testing on an op, most telling first.
+pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
+    let ranks = facts.members.len() as u32;
+    let mut list = Vec::new();
+    // Before identity: a root that got nothing looks like one that did nothing.
+    if let Some(root) = facts.root {
+        let others = (0..ranks).filter(|position| *position != root);
+        list.extend(others.map(|position| {
+            let rank = facts.members[position as usize];
+            let class = match position {
+                0 => Class::RootIgnored,
+                _ => Class::WrongRoot(rank),
+            };
+            (class, BugModel::Root(rank))
+        }));
+    }
+    list.push((Class::NoOp, BugModel::Before));
+    match facts.purpose.reduce {
+        Some(ReduceOp::Avg) => list.extend([
+            (Class::AvgDidSum, BugModel::Operator(ReduceOp::Sum, 1)),
+            (
+                Class::AvgDividedTwice,
+                BugModel::Operator(ReduceOp::Avg, u64::from(ranks).pow(2)),
+            ),
+            (
+                Class::AvgDividedByWorld,
+                BugModel::Operator(ReduceOp::Avg, u64::from(world)),
+            ),
+        ]),
+        Some(ReduceOp::Sum) => {
+            list.push((
+                Class::SumDidAvg,
+                BugModel::Operator(ReduceOp::Avg, ranks.into()),
+            ));
+        }
+        _ => {}
+    }
+    list.push((Class::OwnTimesWorld, BugModel::OwnOnly));
+    let name = |position: u32| facts.members[position as usize];
+    list.extend((0..ranks).map(|rank| (Class::RankDropped(name(rank)), BugModel::Without(rank))));
+    list.extend((0..ranks).map(|rank| (Class::RankDoubled(name(rank)), BugModel::Twice(rank))));
+    list.push((Class::AllPeersGotSlice0, BugModel::DestinationFirst));
+    list.extend((1..ranks).map(|by| (Class::ChunkShifted(by), BugModel::SourceShift(by))));
+    list.extend((1..ranks).map(|by| (Class::ChunkShifted(by), BugModel::DestinationShift(by))));
+    list.push((Class::DestinationSwapped, BugModel::DestinationPair));
+    if ranks < world {
+        list.push((Class::GotWorldInsteadOfGroup, BugModel::World));
+        let outsiders = (0..world).filter(|rank| !facts.members.contains(rank));
+        list.extend(outsiders.map(|rank| (Class::WrongRoot(rank), BugModel::Root(rank))));
+    }
+    for whole in [false, true] {
+        list.push((Class::OrderReversed, BugModel::Reversed { whole }));
+    }
+    for by in (1..=SHIFTS).flat_map(|by| [by, -by]) {
+        for whole in [false, true] {
+            list.push((Class::ElementsShifted(by), BugModel::Rotated { by, whole }));
+        }
+    }
+    if let Some(right) = facts.purpose.reduce {
+        list.extend(
+            ReduceOp::ALL
+                .into_iter()
+                .filter(|op| *op != right && op.is_defined_for(facts.purpose.dtype))
+                .map(|op| (Class::DidOp(op), BugModel::Operator(op, ranks.into()))),
+        );
+    }
+    for to in Narrow::ALL {
+        for own in [true, false] {
+            let class = Class::CompressedInputs(to.name());
+            list.push((class, BugModel::Compressed { to, own }));
+        }
+    }
+    list.push((Class::ZeroOutput, BugModel::Zero));
+    list
+}
+
+impl Facts {
+    /// Whether a slot says for whom a block is meant: `slot = item * ranks + destination`.
+    fn slots_are_destinations(&self) -> bool {
+        matches!(
+            self.op,
+            Op::Scatter
+                | Op::ReduceScatter
+                | Op::ReduceScatterTensor
+                | Op::CoalescedReduceScatterTensor
+                | Op::AllToAll
+                | Op::AllToAllSingle
+                | Op::SendRecv
+                | Op::IsendIrecv
+                | Op::BatchIsendIrecv
+        )
+    }
+
+    /// The slot of the same item for another destination.
+    fn redirect(&self, slot: u32, to: impl Fn(u32) -> u32) -> Option<u32> {
+        let ranks = self.members.len() as u32;
+        let to = to(slot % ranks);
+        (self.slots_are_destinations() && to < ranks).then(|| slot / ranks * ranks + to)
+    }
+
+    fn position(&self, rank: u32) -> Option<u32> {
+        let found = self.members.iter().position(|member| *member == rank);
+        found.map(|position| position as u32)
+    }
+
+    /// Whether blocks of several ranks arrive side by side.
+    fn gathers(&self) -> bool {
+        matches!(
+            self.op,
+            Op::AllGather
+                | Op::AllGatherCoalesced
+                | Op::AllGatherIntoTensor
+                | Op::CoalescedAllGatherIntoTensor
+                | Op::Gather
+                | Op::AllToAll
+                | Op::AllToAllSingle
+        )
+    }
+}
+
+impl<'a> Comparison<'a> {
+    fn facts(self) -> &'a Facts {
+        &self.prepared.facts
+    }
+
+    /// What would be at a place if one thing were bent; none if that means nothing there.
+    pub(super) fn predict(self, bend: BugModel, spot: &ElementRef<'_>) -> Option<Value> {
+        match bend {
+            BugModel::Before => return Some(self.before(spot).into()),
+            BugModel::Zero => return (spot.piece.after != Origin::Keep).then(|| 0.into()),
+            BugModel::Root(root) => return self.rooted(root, spot),
+            BugModel::Rotated { by, whole } => {
+                return self.moved(spot, whole, |index, len| {
+                    (index as i64 - by).rem_euclid(len as i64) as usize
+                });
+            }
+            BugModel::Reversed { whole } => {
+                return self.moved(spot, whole, |index, len| len - 1 - index);
+            }
+            BugModel::OwnOnly
+            | BugModel::Operator(..)
+            | BugModel::Without(_)
+            | BugModel::Twice(_)
+            | BugModel::SourceShift(_)
+            | BugModel::DestinationShift(_)
+            | BugModel::DestinationPair
+            | BugModel::DestinationFirst
+            | BugModel::World
+            | BugModel::Compressed { .. } => {}
+        }
+        match spot.piece.after {
+            Origin::Keep => Some(self.before(spot).into()),
+            Origin::Copy { rank, slot } => self.bent_copy(bend, rank, slot, spot),
+            Origin::Reduce { slot } => self.bent_reduction(bend, slot, spot),
+        }
+    }
+
+    fn bent_copy(
+        self,
+        bend: BugModel,
+        rank: u32,
+        slot: u32,
+        spot: &ElementRef<'_>,
+    ) -> Option<Value> {
+        let facts = self.facts();
+        let ranks = facts.members.len() as u32;
+        let from = facts.position(rank)?;
+        let bits = match bend {
+            BugModel::OwnOnly if facts.gathers() => {
+                let slot = facts.redirect(slot, |_| from).unwrap_or(slot);
+                self.block(spot.rank, slot, spot.index)
+            }
+            BugModel::Without(dropped) if facts.gathers() && from == dropped => {
+                Some(self.before(spot))
+            }
+            BugModel::Without(_) if facts.gathers() => Some(self.expected(spot)),
+            BugModel::SourceShift(by) if facts.gathers() => {
+                let rank = facts.members[((from + by) % ranks) as usize];
+                self.block(rank, slot, spot.index)
+            }
+            BugModel::DestinationShift(by) => {
+                let slot = facts.redirect(slot, |to| (to + by) % ranks)?;
+                self.block(rank, slot, spot.index)
+            }
+            BugModel::DestinationPair => {
+                self.block(rank, facts.redirect(slot, |to| to ^ 1)?, spot.index)
+            }
+            BugModel::DestinationFirst => {
+                self.block(rank, facts.redirect(slot, |_| 0)?, spot.index)
+            }
+            BugModel::World if facts.gathers() => self.block(from, slot, spot.index),
+            _ => None,
+        };
+        bits.map(Value::from)
+    }
+
+    fn bent_reduction(self, bend: BugModel, slot: u32, spot: &ElementRef<'_>) -> Option<Value> {
+        let facts = self.facts();
+        let op = facts.purpose.reduce?;
+        let ranks = facts.members.len() as u32;
+        let exact = matches!(
+            facts.purpose.lane,
+            CompareMode::Exact | CompareMode::Special
+        );
+        let all = |slot: u32| self.contributions(slot, spot.index);
+        let usual = |elements: &[Contribution], exact: bool| {
+            self.combined(op, ranks.into(), elements, exact)
+        };
+        match bend {
+            BugModel::OwnOnly => {
+                let position = facts.position(spot.rank)? as usize;
+                let own = self.contribution(spot.rank, position, slot, spot.index)?;
+                usual(&vec![own; ranks as usize], exact)
+            }
+            BugModel::Operator(op, divisor) => {
+                let exact = exact && facts.purpose.reduce != Some(ReduceOp::Product);
+                let designed = matches!(
+                    (facts.purpose.reduce, op),
+                    (Some(ReduceOp::Avg), ReduceOp::Sum | ReduceOp::Avg)
+                ) && divisor.is_power_of_two();
+                self.combined(op, divisor, &all(slot)?, exact && designed)
+            }
+            BugModel::Compressed { to, own } => {
+                let me = facts.position(spot.rank)? as usize;
+                let mut elements = all(slot)?;
+                for (position, element) in elements.iter_mut().enumerate() {
+                    if own || position != me {
+                        element.bits = to.rounded(facts.purpose.dtype, element.bits)?;
+                    }
+                }
+                usual(&elements, false)
+            }
+            BugModel::Without(dropped) => {
+                let mut elements = all(slot)?;
+                elements.remove(dropped as usize);
+                usual(&elements, exact)
+            }
+            BugModel::Twice(doubled) => {
+                let mut elements = all(slot)?;
+                elements.push(elements[doubled as usize]);
+                usual(&elements, false)
+            }
+            BugModel::DestinationShift(by) => {
+                usual(&all(facts.redirect(slot, |to| (to + by) % ranks)?)?, exact)
+            }
+            BugModel::DestinationPair => usual(&all(facts.redirect(slot, |to| to ^ 1)?)?, exact),
+            BugModel::DestinationFirst => usual(&all(facts.redirect(slot, |_| 0)?)?, exact),
+            BugModel::World => {
+                let world = 0..self.prepared.steps.len() as u32;
+                let mut elements = all(slot)?;
+                for rank in world.filter(|rank| !facts.members.contains(rank)) {
+                    let position = elements.len();
+                    elements.push(self.contribution(rank, position, slot, spot.index)?);
+                }
+                self.combined(op, elements.len() as u64, &elements, false)
+            }
+            _ => None,
+        }
+    }
+
+    /// If another rank were the root.
+    fn rooted(self, root: u32, spot: &ElementRef<'_>) -> Option<Value> {
+        let facts = self.facts();
+        match (facts.op, spot.piece.before) {
+            (Op::Broadcast, Fill::Own(slot)) => self.block(root, slot, spot.index).map(Value::from),
+            (Op::Reduce, Fill::Own(slot)) if spot.rank == root => {
+                let elements = self.contributions(slot, spot.index)?;
+                let exact = matches!(
+                    facts.purpose.lane,
+                    CompareMode::Exact | CompareMode::Special
+                );
+                let divisor = facts.members.len() as u64;
+                self.combined(facts.purpose.reduce?, divisor, &elements, exact)
+            }
+            (Op::Reduce, _) => Some(self.before(spot).into()),
+            _ => None,
+        }
+    }
+
+    /// If elements were right, but at other places.
+    fn moved(
+        self,
+        spot: &ElementRef<'_>,
+        whole: bool,
+        from: impl Fn(usize, usize) -> usize,
+    ) -> Option<Value> {
+        if spot.piece.after == Origin::Keep {
+            return Some(self.before(spot).into());
+        }
+        if !whole {
+            let index = from(spot.index, spot.piece.len);
+            return Some(self.expected(&ElementRef { index, ..*spot }).into());
+        }
+        let at = from(spot.piece.start + spot.index, spot.buffer.len);
+        let piece = spot
+            .buffer
+            .pieces
+            .iter()
+            .find(|piece| (piece.start..piece.start + piece.len).contains(&at))?;
+        let index = at - piece.start;
+        let moved = ElementRef {
+            piece,
+            index,
+            ..*spot
+        };
+        Some(self.expected(&moved).into())
+    }
+}

@@ -1,0 +1,176 @@
+//! A check told tensor by tensor, for those who write it down for people: what each rank holds before its calls, what
+//! it must hold and be answered after them.
+//!
+//! In: a [`Prepared`]. Out: [`Exhibit`]s, in the order of the step's storages. Nothing is decided here; the bytes and
+//! bounds are those that [`Prepared::verify`] compares with.
+
+use super::comparison::{Comparison, ElementRef};
+use super::geometry::Form;
+use super::rank_plan::{Buffer, Fill, Origin, Role, Segment};
+use super::{CompareMode, Prepared};
+use allranks_model::dtype::ReduceOp;
+use allranks_model::names::Rank;
+use allranks_protocol::Tensor;
+
+pub use super::rank_plan::Answer;
+
+/// One storage of a rank and the tensor in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exhibit {
+    /// `input`, `output[2]`, `tensor`, `bystander`; each once on a rank.
+    pub label: String,
+    /// All of the tensor.
+    pub view: Tensor,
+    /// Elements of the storage: those of the tensor, its gaps, and the guard around it.
+    pub elements: u64,
+    /// The tensor's elements before the calls, little-endian, in the view's own order; none if they are no input. Parts
+    /// that are no input hold zeros.
+    pub before: Option<Vec<u8>>,
+    /// What must be there after them. Everything around the tensor must be as it was.
+    pub after: After,
+}
+
+/// What a tensor must hold after the calls.
+#[derive(Clone, Debug, PartialEq)]
+pub enum After {
+    /// What it held before.
+    Same,
+    /// Nobody says.
+    Anything,
+    /// These elements.
+    Elements {
+        /// Little-endian, in the view's own order.
+        bytes: Vec<u8>,
+        /// How far a number may be off, absolutely, where any NaN stands for any other and signs of zeros say nothing;
+        /// none if bits are compared.
+        tolerance: Option<f64>,
+    },
+}
+
+impl Prepared {
+    /// The tensors of a rank.
+    #[must_use]
+    pub fn exhibits(&self, rank: Rank) -> Vec<Exhibit> {
+        let buffers = self.works[rank.index()].buffers.iter().enumerate();
+        buffers
+            .map(|(storage, buffer)| self.exhibit(rank, storage, buffer))
+            .collect()
+    }
+
+    /// What a rank's calls must answer, by the call's index in the step.
+    pub fn answers(&self, rank: Rank) -> impl Iterator<Item = (usize, &Answer)> {
+        let answers = self.works[rank.index()].answers.iter();
+        answers.map(|(call, answer)| (*call, answer))
+    }
+
+    fn exhibit(&self, rank: Rank, storage: usize, buffer: &Buffer) -> Exhibit {
+        let dtype = self.facts.purpose.dtype;
+        let views = &self.steps[rank.index()].step.tensors;
+        let whole = |view: &&Tensor| view.shape.iter().product::<u64>() == buffer.len as u64;
+        // A view that a call takes tells the form; where calls take parts only, the buffer's own place does.
+        let view = views
+            .iter()
+            .filter(|view| view.storage == storage)
+            .find(whole)
+            .cloned()
+            .unwrap_or_else(|| {
+                let form = match (buffer.place.width, buffer.place.fold) {
+                    (1, _) => Form::Flat,
+                    (2, _) => Form::Columns,
+                    (width, fold) if fold < width => Form::Images,
+                    _ => Form::Rows,
+                };
+                buffer.place.tensor(storage, dtype, buffer.len, form, None)
+            });
+        Exhibit {
+            label: buffer.label(),
+            view,
+            elements: (buffer.storage.1 / dtype.size()) as u64,
+            before: self.before(rank, buffer),
+            after: self.after(rank, buffer),
+        }
+    }
+
+    fn before(&self, rank: Rank, buffer: &Buffer) -> Option<Vec<u8>> {
+        let is_input = |piece: &Segment| matches!(piece.before, Fill::Own(_));
+        if !buffer.pieces.iter().any(is_input) {
+            return None;
+        }
+        let payload = &self.steps[rank.index()].payload;
+        let mut bytes = vec![0; buffer.len * buffer.place.size];
+        for piece in buffer.pieces.iter().filter(|piece| is_input(piece)) {
+            for index in piece.start..piece.start + piece.len {
+                let at = index * buffer.place.size;
+                bytes[at..at + buffer.place.size]
+                    .copy_from_slice(&payload[buffer.place.range(index)]);
+            }
+        }
+        Some(bytes)
+    }
+
+    fn after(&self, rank: Rank, buffer: &Buffer) -> After {
+        if buffer.role == Role::Unspecified {
+            return After::Anything;
+        }
+        if buffer
+            .pieces
+            .iter()
+            .all(|piece| piece.after == Origin::Keep)
+        {
+            return After::Same;
+        }
+        let size = buffer.place.size;
+        let mut bytes = Vec::with_capacity(buffer.len * size);
+        for piece in &buffer.pieces {
+            let (from, place) = self.source(rank.0, buffer, piece);
+            for index in 0..piece.len {
+                bytes.extend_from_slice(&from[place.range(index)]);
+            }
+        }
+        After::Elements {
+            bytes,
+            tolerance: self.tolerance(rank, buffer),
+        }
+    }
+
+    /// The widest bound of a buffer's elements; none where bits are compared.
+    fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<f64> {
+        let purpose = self.facts.purpose;
+        let op = purpose.reduce?;
+        match purpose.lane {
+            CompareMode::Exact | CompareMode::Payload => return None,
+            // Exact, but for the signs of zeros.
+            CompareMode::Bounded if op == ReduceOp::Product => return Some(0.0),
+            // Exact, but for what IEEE 754 leaves open; ordinary values are averaged with roundings.
+            CompareMode::Special if op != ReduceOp::Avg => return Some(0.0),
+            CompareMode::Bounded | CompareMode::Special => {}
+        }
+        let scene = Comparison {
+            prepared: self,
+            replies: &[],
+        };
+        let divisor = self.facts.members.len() as u64;
+        let bound = |piece: &Segment, slot: u32, index: usize| {
+            let elements = scene.contributions(slot, index);
+            let spot = ElementRef {
+                rank: rank.0,
+                buffer,
+                piece,
+                index,
+            };
+            scene.rounding(
+                op,
+                divisor,
+                &elements.unwrap_or_default(),
+                scene.expected(&spot),
+            )
+        };
+        let bounds = buffer.pieces.iter().flat_map(|piece| match piece.after {
+            Origin::Reduce { slot } => (0..piece.len)
+                .map(|index| bound(piece, slot, index))
+                .collect(),
+            Origin::Keep | Origin::Copy { .. } => Vec::new(),
+        });
+        Some(bounds.filter(|bound| bound.is_finite()).fold(0.0, f64::max))
+    }
+}

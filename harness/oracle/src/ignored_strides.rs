@@ -1,0 +1,173 @@
+//! Tensors with gaps, taken for dense ones: what would come of reading or writing them without their strides.
+
+use std::collections::BTreeMap;
+
+use super::Class;
+use super::comparison::{Comparison, Contribution, Value, word};
+use super::rank_plan::Origin;
+
+/// The class of an answer that ignoring strides explains on every one of these ranks.
+pub(super) fn ignored_strides(scene: Comparison<'_>, ranks: &[u32]) -> Option<Class> {
+    if scene.prepared.facts.dense || ranks.is_empty() {
+        return None;
+    }
+    [
+        (true, false, Class::NonContiguousReadAsDense),
+        (true, true, Class::NonContiguousReadAsDense),
+        (false, true, Class::OnlyDensePartWritten),
+    ]
+    .into_iter()
+    .find(|(reads, writes, _)| {
+        let explains = |rank: &u32| explains(scene, *rank, *reads, *writes).unwrap_or(false);
+        ranks.iter().all(explains)
+    })
+    .map(|(_, _, class)| class)
+    .or_else(|| {
+        let explains = |in_input: bool| {
+            let explains =
+                |rank: &u32| others_in_memory_order(scene, *rank, in_input).unwrap_or(false);
+            ranks.iter().all(explains)
+        };
+        (explains(false) || explains(true)).then_some(Class::NonContiguousReadAsDense)
+    })
+    .or_else(|| {
+        let spilled = ranks.iter().all(|rank| spilled(scene, *rank));
+        spilled.then_some(Class::OnlyDensePartWritten)
+    })
+}
+
+/// Whether everything written lies where a dense tensor would, gaps included: whatever the values, a write without
+/// strides.
+fn spilled(scene: Comparison<'_>, rank: u32) -> bool {
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    let reply = &scene.replies[rank as usize].payload;
+    let buffers = &scene.prepared.works[rank as usize].buffers;
+    let mut gaps = false;
+    let inside = buffers
+        .iter()
+        .filter(|buffer| buffer.place.width == 1 && buffer.place.step > 1)
+        .all(|buffer| {
+            let (start, len) = buffer.storage;
+            let place = buffer.place;
+            (0..len)
+                .filter(|at| sent[start + at] != reply[start + at])
+                .all(|at| {
+                    let element = at / place.size;
+                    let dense = (place.offset..place.offset + buffer.len).contains(&element);
+                    gaps |= dense && (element - place.offset) % place.step != 0;
+                    dense
+                })
+        });
+    inside && gaps
+}
+
+/// Whether a rank's results are its own contributions combined with the others' in the order in which those lie in
+/// memory: what becomes of a copy that minds strides and a reduction that does not. They meet where its own elements lie
+/// in its input, or in the output they were copied to.
+fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> Option<bool> {
+    let facts = &scene.prepared.facts;
+    let mut any = false;
+    for spot in scene.spots(rank) {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            if scene.got(&spot) != scene.expected(&spot) {
+                return Some(false);
+            }
+            continue;
+        };
+        any = true;
+        let own = (*scene
+            .prepared
+            .homes
+            .get(rank as usize)?
+            .get(slot as usize)?)?;
+        let at = if in_input {
+            own.buffer.element(own.start + spot.index) - own.buffer.offset
+        } else {
+            let place = spot.buffer.place.from(spot.piece.start);
+            own.start + place.element(spot.index) - place.offset
+        };
+        let mut elements = Vec::new();
+        for (member, position) in facts.members.iter().zip(0..) {
+            let bits = if *member == rank {
+                scene.block(rank, slot, spot.index)?
+            } else {
+                in_memory_order(scene, *member, slot, at)?
+            };
+            elements.push(Contribution {
+                bits,
+                factor: facts.purpose.factor.of(position),
+            });
+        }
+        let divisor = facts.members.len() as u64;
+        let value = scene.combined(facts.purpose.reduce?, divisor, &elements, false)?;
+        if !scene.is(scene.got(&spot), value) {
+            return Some(false);
+        }
+    }
+    Some(any)
+}
+
+/// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
+fn in_memory_order(scene: Comparison<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
+    let prepared = scene.prepared;
+    let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+    let place = home.buffer.ignoring_strides();
+    let payload = &prepared.steps[rank as usize].payload;
+    payload.get(place.range(index)).map(word)
+}
+
+/// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
+/// leave the storage.
+fn explains(scene: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
+    let prepared = scene.prepared;
+    let facts = &prepared.facts;
+    let reply = &scene.replies[rank as usize].payload;
+    let read = |rank: u32, slot: u32, index: usize| {
+        if reads {
+            let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+            in_memory_order(scene, rank, slot, home.start + index)
+        } else {
+            scene.block(rank, slot, index)
+        }
+    };
+    // A write may fall on an earlier one.
+    let mut written: BTreeMap<usize, Value> = BTreeMap::new();
+    for (buffer, piece) in scene.pieces(rank) {
+        let mut place = buffer.place;
+        if writes {
+            place = place.ignoring_strides();
+        }
+        for index in 0..piece.len {
+            let value = match piece.after {
+                Origin::Keep => continue,
+                Origin::Copy { rank, slot } => read(rank, slot, index)?.into(),
+                Origin::Reduce { slot } => {
+                    let members = facts.members.iter().zip(0..);
+                    let elements: Option<Vec<Contribution>> = members
+                        .map(|(rank, position)| {
+                            Some(Contribution {
+                                bits: read(*rank, slot, index)?,
+                                factor: facts.purpose.factor.of(position),
+                            })
+                        })
+                        .collect();
+                    // Gaps hold any bits, so their sums round.
+                    let divisor = facts.members.len() as u64;
+                    scene.combined(facts.purpose.reduce?, divisor, &elements?, !reads)?
+                }
+            };
+            written.insert(place.range(piece.start + index).start, value);
+        }
+    }
+    let mut unwritten = prepared.steps[rank as usize].payload.clone();
+    for (start, value) in written {
+        let range = start..start + scene.size();
+        let got = reply.get(range.clone())?;
+        let both_nan = || scene.is_nan(word(got)) && scene.is_nan(value.bits);
+        if !scene.is(word(got), value) && !both_nan() {
+            return Some(false);
+        }
+        unwritten[range].copy_from_slice(got);
+    }
+    Some(unwritten == *reply)
+}

@@ -1,0 +1,91 @@
+//! What became of values that arithmetic, or moving, treats specially: a NaN, an infinity, a denormal, the sign of a
+//! zero, the byte of a bool, a sum that wraps around.
+//!
+//! In: the wrong elements of a check. Out: the class that explains every one of them.
+
+use super::Class;
+use super::comparison::{Comparison, ElementRef};
+use super::rank_plan::Origin;
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
+
+/// The class of wrong elements each of which a special value was lost in.
+pub(super) fn lost(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &scene.prepared.facts;
+    let moves = !facts.op.reduces();
+    let each = |made: &dyn Fn(u128, u128) -> bool| {
+        spots.iter().all(|spot| {
+            spot.piece.after != Origin::Keep && made(scene.expected(spot), scene.got(spot))
+        })
+    };
+    let number = |bits: u128| scene.numbers(bits).0;
+    let other_nan = |expected, got| moves && scene.is_nan(expected) && scene.is_nan(got);
+    match facts.purpose.dtype.kind() {
+        DTypeKind::Bool => {
+            each(&|expected, got| expected > 1 && got == 1).then_some(Class::BoolNormalised)
+        }
+        DTypeKind::Complex => each(&other_nan).then_some(Class::NanBitsChanged),
+        DTypeKind::Signed | DTypeKind::Unsigned => {
+            saturated(scene, spots).then_some(Class::Saturated)
+        }
+        DTypeKind::Float if each(&other_nan) => Some(Class::NanBitsChanged),
+        DTypeKind::Float
+            if each(&|expected, got| !moves && scene.is_nan(expected) && !scene.is_nan(got)) =>
+        {
+            Some(match facts.purpose.reduce {
+                // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
+                Some(ReduceOp::Min | ReduceOp::Max) => Class::NanDependsOnRank,
+                _ => Class::NanDropped,
+            })
+        }
+        DTypeKind::Float
+            if each(&|expected, got| number(expected).is_infinite() && number(got).is_finite()) =>
+        {
+            Some(Class::InfFlushed)
+        }
+        DTypeKind::Float
+            if each(&|expected, got| number(expected) == 0.0 && expected != 0 && got == 0) =>
+        {
+            Some(Class::NegativeZeroLost)
+        }
+        // What flushes denormals may well lose the signs of zeros, too; and where values are moved by adding them to
+        // zeros, a NaN becomes the NaN of the adder.
+        DTypeKind::Float => each(&|expected, got| {
+            let is_tiny = number(expected).abs() < smallest_normal(facts.purpose.dtype);
+            is_tiny && number(got) == 0.0 || other_nan(expected, got)
+        })
+        .then_some(Class::DenormalFlushed),
+    }
+}
+
+fn smallest_normal(dtype: DType) -> f64 {
+    match dtype {
+        DType::Float16 | DType::Float8E5m2 => f64::powi(2.0, -14),
+        DType::Float8E4m3fn => f64::powi(2.0, -6),
+        DType::Float64 => f64::MIN_POSITIVE,
+        _ => f64::from(f32::MIN_POSITIVE),
+    }
+}
+
+/// Whether sums of integers stop at the ends of their range: at the end, or at every step.
+fn saturated(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
+    let facts = &scene.prepared.facts;
+    let bits = 8 * facts.purpose.dtype.size() as u32;
+    let (lowest, largest): (i128, i128) = match facts.purpose.dtype.kind() {
+        DTypeKind::Signed => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        DTypeKind::Unsigned | DTypeKind::Bool | DTypeKind::Float | DTypeKind::Complex => {
+            (0, (1 << bits) - 1)
+        }
+    };
+    let stops = |spot: &ElementRef<'_>| {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            return false;
+        };
+        let elements = scene.contributions(slot, spot.index).unwrap_or_default();
+        let values = || elements.iter().map(|element| scene.whole(element.bits));
+        let at_the_end = values().sum::<i128>().clamp(lowest, largest);
+        let at_every_step =
+            values().fold(0, |sum: i128, value| (sum + value).clamp(lowest, largest));
+        [at_the_end, at_every_step].contains(&scene.whole(scene.got(spot)))
+    };
+    facts.purpose.reduce == Some(ReduceOp::Sum) && spots.iter().all(stops)
+}

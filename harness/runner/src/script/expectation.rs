@@ -1,0 +1,429 @@
+//! What a move promises of one call, held against what came of it.
+
+use serde_json::Value;
+
+use allranks_model::names::Rank;
+use allranks_protocol::{Call, CallResult, CallStatus};
+use allranks_suite::case::{ExpectSpec, SteadySpec};
+use allranks_suite::plan::Act;
+
+/// What must be true of a call.
+#[derive(Clone, Debug)]
+pub(super) enum ExpectationKind {
+    /// It returns, with this value if one is given, in the given time.
+    Returns {
+        value: Option<Value>,
+        /// Whether the value says that a work is completed.
+        polls: bool,
+        times: Times,
+    },
+    /// It raises what matches these patterns.
+    Raises {
+        patterns: Vec<String>,
+        /// Whether one rank that raises is enough.
+        somewhere: bool,
+        times: Times,
+    },
+    /// It comes back.
+    Either { times: Times },
+    /// Every call on every thread returns.
+    Threads(Option<ExpectSpec>),
+    /// Two censuses.
+    Steady(SteadySpec),
+}
+
+/// Bounds on how long a call takes, seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    within: Option<f64>,
+    not_before: Option<f64>,
+}
+
+/// A broken promise: a stable name, and a sentence about the rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub class: &'static str,
+    pub text: String,
+}
+
+impl ExpectationKind {
+    /// What a call of a move must come to. `sender`: whom a receive that names nobody must name.
+    pub(super) fn of(
+        act: &Act,
+        call: &Call,
+        expect: Option<&ExpectSpec>,
+        sender: Option<Rank>,
+    ) -> Self {
+        let times = Times {
+            within: expect.and_then(|expect| expect.within_s),
+            not_before: expect.and_then(|expect| expect.not_before_s),
+        };
+        if let Some(expect) = expect {
+            if let Some(patterns) = &expect.raises {
+                return Self::Raises {
+                    patterns: patterns.as_slice().to_vec(),
+                    somewhere: expect.somewhere,
+                    times,
+                };
+            }
+            if expect.either {
+                return Self::Either { times };
+            }
+        }
+        let value = match (act, call) {
+            (Act::IsCompleted { is, .. }, _) => Some(Value::Bool(*is)),
+            (_, Call::Future { .. }) => Some(Value::Bool(true)),
+            (_, Call::Recv { peer: None, .. }) => sender.map(|sender| Value::from(sender.0)),
+            _ => expect.and_then(|expect| expect.value.clone()),
+        };
+        let polls = matches!(act, Act::IsCompleted { .. } | Act::Future(_));
+        Self::Returns {
+            value,
+            polls,
+            times,
+        }
+    }
+
+    /// Whether another rank's keeping the promise is enough.
+    pub(super) fn is_somewhere(&self) -> bool {
+        matches!(
+            self,
+            Self::Raises {
+                somewhere: true,
+                ..
+            }
+        )
+    }
+
+    /// Holds it against what came of the call. `attempted`: the result is that of an `attempt`.
+    pub(super) fn check(&self, result: &CallResult, attempted: bool) -> Result<(), Broken> {
+        let raised = if attempted {
+            raised_in(&result.value)
+        } else {
+            result
+                .error
+                .as_ref()
+                .map(|error| format!("{}: {}", error.kind, error.message))
+        };
+        match self {
+            Self::Returns {
+                value,
+                polls,
+                times,
+            } => {
+                if let Some(raised) = raised {
+                    return Err(broken("raised", format!("raised {raised}")));
+                }
+                if let Some(value) = value
+                    && *value != result.value
+                {
+                    return Err(of_value(value, &result.value, *polls));
+                }
+                times.check(result)
+            }
+            Self::Raises {
+                patterns, times, ..
+            } => {
+                let Some(raised) = raised else {
+                    return Err(broken(
+                        "did-not-raise",
+                        format!("returned; it must raise {}", patterns.join(" and ")),
+                    ));
+                };
+                if raised.ends_with(": ") {
+                    return Err(broken(
+                        "raised-without-a-reason",
+                        format!("raised {raised}and says nothing to the user"),
+                    ));
+                }
+                for pattern in patterns {
+                    if !is_match(pattern, &raised) {
+                        return Err(broken(
+                            "raised-something-else",
+                            format!("raised {raised}; it must say `{pattern}`"),
+                        ));
+                    }
+                }
+                times.check(result)
+            }
+            Self::Either { times } => times.check(result),
+            Self::Threads(expect) => {
+                let threads: Vec<Vec<CallResult>> =
+                    serde_json::from_value(result.value.clone()).unwrap_or_default();
+                let error = threads
+                    .iter()
+                    .flatten()
+                    .find(|call| call.status == CallStatus::Error)
+                    .and_then(|call| call.error.as_ref());
+                if let Some(error) = error {
+                    let text = format!("raised {}: {} on a thread", error.kind, error.message);
+                    return Err(broken("raised", text));
+                }
+                let expect = expect.clone().unwrap_or_default();
+                let times = Times {
+                    within: expect.within_s,
+                    not_before: expect.not_before_s,
+                };
+                times.check(result)
+            }
+            Self::Steady(_) => Ok(()),
+        }
+    }
+}
+
+impl Times {
+    fn check(self, result: &CallResult) -> Result<(), Broken> {
+        let seconds = result.leave.saturating_sub(result.enter) as f64 / 1e9;
+        if let Some(limit) = self.within
+            && seconds > limit
+        {
+            return Err(broken(
+                "too-late",
+                format!("took {seconds:.1} s; {limit} s is the limit"),
+            ));
+        }
+        if let Some(limit) = self.not_before
+            && seconds < limit
+        {
+            return Err(broken(
+                "too-early",
+                format!("took {seconds:.1} s; it must take {limit} s"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Holds one census against another.
+pub(super) fn steady(spec: &SteadySpec, from: &Value, to: &Value) -> Result<(), Broken> {
+    const MIB: u64 = 1 << 20;
+    let bounds = [
+        ("files", spec.files, 1),
+        ("threads", spec.threads, 1),
+        ("shared_memory", spec.shared_memory, 1),
+        ("processes", spec.processes, 1),
+        ("memory", spec.memory_mib, MIB),
+    ];
+    for (field, allowed, unit) in bounds {
+        let Some(allowed) = allowed else { continue };
+        let count = |census: &Value| census.get(field).and_then(Value::as_u64);
+        let (Some(before), Some(after)) = (count(from), count(to)) else {
+            return Err(broken("no-census", format!("does not know its {field}")));
+        };
+        let (before, after) = (before / unit, after / unit);
+        if after > before + allowed {
+            return Err(broken(
+                "leaked",
+                format!("holds {after} {field} after {before}; {allowed} more are allowed"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What an `attempt` says was raised.
+pub(crate) fn raised_in(value: &Value) -> Option<String> {
+    let raised = value.get("raised")?;
+    let text = |key: &str| raised.get(key).and_then(Value::as_str);
+    Some(format!("{}: {}", text("type")?, text("message")?))
+}
+
+/// One line for a rank.
+pub(super) fn line(rank: Rank, text: &str) -> allranks_model::record::RankLine {
+    allranks_model::record::RankLine {
+        rank,
+        text: text.to_owned(),
+    }
+}
+
+fn broken(class: &'static str, text: String) -> Broken {
+    Broken { class, text }
+}
+
+fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {
+    match (expected, got) {
+        (Value::Bool(false), Value::Bool(true)) if polls => broken(
+            "completed-early",
+            "says that it is completed; it cannot be yet".to_owned(),
+        ),
+        (Value::Bool(true), Value::Bool(false)) if polls => broken(
+            "not-completed",
+            "says that it is not completed; it must be".to_owned(),
+        ),
+        _ => broken("wrong-value", format!("gives {got}; it must be {expected}")),
+    }
+}
+
+/// Whether the pattern, checked on loading, is found, whatever the case of letters.
+pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
+    regex::RegexBuilder::new(pattern)
+        .case_insensitive(true)
+        .dot_matches_new_line(true)
+        .build()
+        .is_ok_and(|pattern| pattern.is_match(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use allranks_protocol::CallError;
+    use allranks_suite::case::OneOrMany;
+
+    fn result(seconds: f64, value: Value) -> CallResult {
+        CallResult {
+            status: CallStatus::Ok,
+            enter: 1_000_000_000,
+            leave: 1_000_000_000 + (seconds * 1e9) as u64,
+            value,
+            error: None,
+        }
+    }
+
+    fn raised(kind: &str, message: &str) -> CallResult {
+        result(1.0, json!({"raised": {"type": kind, "message": message}}))
+    }
+
+    fn kind(act: &Act, expect: ExpectSpec) -> ExpectationKind {
+        ExpectationKind::of(act, &Call::Census, Some(&expect), None)
+    }
+
+    fn class(kind: &ExpectationKind, result: &CallResult, attempted: bool) -> &'static str {
+        kind.check(result, attempted)
+            .map_or_else(|broken| broken.class, |()| "kept")
+    }
+
+    #[test]
+    fn what_must_raise_must_say_what_is_asked_for() {
+        let asked = ExpectSpec {
+            raises: Some(OneOrMany::Many(vec!["timeout".into(), "rank 1".into()])),
+            ..ExpectSpec::default()
+        };
+        let kind = kind(&Act::Sleep(1), asked);
+        for (answer, said) in [
+            (raised("RuntimeError", "Timeout:\nrank 1"), "kept"),
+            (raised("RuntimeError", "timeout"), "raised-something-else"),
+            (raised("RuntimeError", ""), "raised-without-a-reason"),
+            (
+                result(1.0, json!({"raised": null, "value": 3})),
+                "did-not-raise",
+            ),
+        ] {
+            assert_eq!(class(&kind, &answer, true), said, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_must_return_may_not_raise_and_has_its_value() {
+        let returns = kind(&Act::Sleep(1), ExpectSpec::default());
+        assert_eq!(class(&returns, &result(1.0, Value::Null), false), "kept");
+        let error = CallResult {
+            status: CallStatus::Error,
+            error: Some(CallError {
+                kind: "ValueError".into(),
+                message: "no".into(),
+            }),
+            ..result(1.0, Value::Null)
+        };
+        assert_eq!(class(&returns, &error, false), "raised");
+        for (is, says, said) in [
+            (false, true, "completed-early"),
+            (true, false, "not-completed"),
+            (true, true, "kept"),
+        ] {
+            let polled = kind(&Act::IsCompleted { check: 0, is }, ExpectSpec::default());
+            assert_eq!(class(&polled, &result(1.0, json!(says)), false), said);
+        }
+        let value = ExpectSpec {
+            value: Some(json!([1])),
+            ..ExpectSpec::default()
+        };
+        let asked = kind(&Act::Sleep(1), value);
+        assert_eq!(
+            class(&asked, &result(1.0, json!([2])), false),
+            "wrong-value"
+        );
+    }
+
+    #[test]
+    fn times_are_held_against_the_clock_of_the_rank() {
+        let bounds = ExpectSpec {
+            either: true,
+            within_s: Some(2.0),
+            not_before_s: Some(1.0),
+            ..ExpectSpec::default()
+        };
+        let kind = kind(&Act::Sleep(1), bounds);
+        for (seconds, said) in [(0.5, "too-early"), (1.5, "kept"), (2.5, "too-late")] {
+            assert_eq!(class(&kind, &result(seconds, Value::Null), true), said);
+        }
+    }
+
+    #[test]
+    fn an_error_on_a_thread_is_an_error() {
+        let ok = json!({"status": "ok"});
+        let error = json!({"status": "error", "error": {"type": "E", "message": "m"}});
+        let threads = ExpectationKind::Threads(None);
+        for (value, said) in [
+            (json!([[ok], [ok]]), "kept"),
+            (json!([[ok], [ok, error]]), "raised"),
+        ] {
+            assert_eq!(class(&threads, &result(1.0, value), false), said);
+        }
+    }
+
+    #[test]
+    fn a_leak_is_more_than_is_allowed_of_what_is_compared() {
+        let spec = SteadySpec {
+            from: "a".into(),
+            to: "b".into(),
+            files: Some(1),
+            threads: None,
+            shared_memory: None,
+            processes: None,
+            memory_mib: Some(2),
+        };
+        let census =
+            |files: u64, mib: u64| json!({"files": files, "threads": files, "memory": mib << 20});
+        let said =
+            |from, to| steady(&spec, &from, &to).map_or_else(|broken| broken.class, |()| "kept");
+        assert_eq!(said(census(5, 10), census(6, 12)), "kept");
+        assert_eq!(said(census(5, 10), census(7, 10)), "leaked");
+        assert_eq!(said(census(5, 10), census(5, 13)), "leaked");
+        assert_eq!(said(json!({}), census(5, 10)), "no-census", "no /proc");
+    }
+
+    #[test]
+    fn only_a_poll_tells_of_completion() {
+        let asked = ExpectSpec {
+            value: Some(json!(true)),
+            ..ExpectSpec::default()
+        };
+        let told = kind(
+            &Act::Python {
+                source: String::new(),
+                unnoticed: false,
+            },
+            asked,
+        );
+        assert_eq!(
+            class(&told, &result(1.0, json!(false)), false),
+            "wrong-value"
+        );
+        assert_eq!(class(&told, &result(1.0, json!(true)), false), "kept");
+    }
+
+    #[test]
+    fn a_receive_that_names_nobody_names_the_sender() {
+        let call = Call::Recv {
+            group: "world".to_owned(),
+            tensor: 0,
+            peer: None,
+            tag: 0,
+        };
+        let named = ExpectationKind::of(&Act::Mark(String::new()), &call, None, Some(Rank(2)));
+        assert_eq!(class(&named, &result(1.0, json!(2)), false), "kept");
+        assert_eq!(class(&named, &result(1.0, json!(1)), false), "wrong-value");
+    }
+}

@@ -1,0 +1,589 @@
+//! From moves to what each rank is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::expectation::ExpectationKind;
+use super::trace_events::{Setting, deeds};
+use super::{CompiledScript, Cue, Departure, Expectation, Leaving, MoveRef, Part, Points};
+use allranks_model::axes::Pairs;
+use allranks_model::names::{Rank, WorldSize};
+use allranks_model::store::StoreMethod;
+use allranks_oracle::{Prepared, RankStep};
+use allranks_protocol::{Call, Step};
+use allranks_suite::case::InitMove;
+use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
+
+impl CompiledScript {
+    /// Makes a script ready.
+    ///
+    /// # Errors
+    /// The script contradicts itself: a work that nobody has, an op without expected data.
+    pub fn new(
+        scenario: &Scenario,
+        check: &Check,
+        script: &Arc<Script>,
+        points: &Points,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let size = scenario.world_size;
+        let mut stage = Compiler::new(scenario, script, points, size, seed)
+            .map_err(|why| format!("{}: {why}", check.id))?;
+        for (number, one) in script.moves.iter().enumerate() {
+            for rank in &one.ranks {
+                stage.make(*rank, number, one).map_err(|why| {
+                    format!("{}: move {} ({}): {why}", check.id, number, one.label)
+                })?;
+            }
+        }
+        Ok(stage.finish())
+    }
+}
+
+struct Compiler<'a> {
+    scenario: &'a Scenario,
+    script: &'a Arc<Script>,
+    points: &'a Points,
+    size: WorldSize,
+    parts: Vec<Part>,
+    steps: Vec<RankStep>,
+    claims: Vec<Vec<Expectation>>,
+    cues: Vec<BTreeMap<usize, Cue>>,
+    departures: Vec<Option<Departure>>,
+    marks: BTreeMap<String, BTreeSet<Rank>>,
+    /// For each rank and part, the first tensor.
+    tensors: Vec<Vec<usize>>,
+    /// Parts that must not be judged, or must be.
+    verdicts: Vec<Option<bool>>,
+    /// Ranks that issue a part in a way that may fail.
+    doubtful: BTreeSet<usize>,
+    /// Ranks whose side of a message blocks, so that they have no work of it.
+    blocking: BTreeSet<(Rank, usize)>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(
+        scenario: &'a Scenario,
+        script: &'a Arc<Script>,
+        points: &'a Points,
+        size: WorldSize,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let count = size.count();
+        let mut steps = vec![
+            RankStep {
+                step: Step::default(),
+                payload: Vec::new(),
+            };
+            count
+        ];
+        let mut tensors = vec![Vec::new(); count];
+        let mut parts = Vec::new();
+        for check in &script.checks {
+            let prepared = Prepared::new(check, size, seed).map_err(|why| why.to_string())?;
+            let mut bytes = Vec::new();
+            let mut calls = Vec::new();
+            for (rank, own) in prepared.steps().iter().enumerate() {
+                let RankStep { step, payload } = &mut steps[rank];
+                bytes.push(payload.len()..payload.len() + own.payload.len());
+                payload.extend(&own.payload);
+                let first_storage = step.storages.len();
+                tensors[rank].push(step.tensors.len());
+                step.storages.extend(&own.step.storages);
+                step.tensors
+                    .extend(own.step.tensors.iter().cloned().map(|mut tensor| {
+                        tensor.storage += first_storage;
+                        tensor
+                    }));
+                calls.push(vec![None; own.step.calls.len()]);
+            }
+            parts.push(Part {
+                prepared,
+                judged: false,
+                bytes,
+                calls,
+            });
+        }
+        Ok(Self {
+            scenario,
+            script,
+            points,
+            size,
+            verdicts: vec![None; parts.len()],
+            parts,
+            steps,
+            claims: vec![Vec::new(); count],
+            cues: vec![BTreeMap::new(); count],
+            departures: vec![None; count],
+            marks: BTreeMap::new(),
+            tensors,
+            doubtful: BTreeSet::new(),
+            blocking: BTreeSet::new(),
+        })
+    }
+
+    /// One move of one rank.
+    fn make(&mut self, rank: Rank, number: usize, one: &Move) -> Result<(), String> {
+        if self.departures[rank.index()].is_some() {
+            return Err(format!("rank {rank} has left before"));
+        }
+        let first = self.calls(rank).len();
+        match &one.act {
+            Act::Mark(name) => {
+                self.marks.entry(name.clone()).or_default().insert(rank);
+                self.cue(rank, Cue::Mark(name.clone()));
+            }
+            Act::Hold(name) => self.cue(rank, Cue::Hold(name.clone())),
+            Act::Pause(ms) => self.cue(rank, Cue::Pause(Duration::from_millis(*ms))),
+            Act::Freeze => {
+                self.cue(rank, Cue::Freeze);
+                self.departs(rank, Leaving::Frozen);
+            }
+            Act::Die(signal) => self.departs(rank, Leaving::Signal(*signal)),
+            Act::Exit(code) => self.departs(rank, Leaving::Code(*code)),
+            Act::Together(threads) => return self.together(rank, number, one, threads),
+            Act::Steady(steady) => {
+                self.claims[rank.index()].push(Expectation {
+                    at: MoveRef {
+                        call: first.saturating_sub(1),
+                        inner: None,
+                        attempted: false,
+                    },
+                    of: number,
+                    kind: ExpectationKind::Steady(steady.clone()),
+                });
+                return Ok(());
+            }
+            _ => {}
+        }
+        let mut own = Vec::new();
+        self.emit(rank, one, None, &mut own)?;
+        let expect = one.expect.as_ref();
+        let attempted = expect.is_some_and(|expect| expect.raises.is_some() || expect.either);
+        for Emitted { call, of } in own {
+            let at = MoveRef {
+                call: self.calls(rank).len(),
+                inner: None,
+                attempted,
+            };
+            let kind = ExpectationKind::of(&one.act, &call, expect, self.sender(&one.act));
+            self.place(rank, of, at, &call);
+            let call = match attempted {
+                true => Call::Attempt {
+                    inner: Box::new(call),
+                },
+                false => call,
+            };
+            self.steps[rank.index()].step.calls.push(call);
+            self.claims[rank.index()].push(Expectation {
+                at,
+                of: number,
+                kind,
+            });
+        }
+        Ok(())
+    }
+
+    fn together(
+        &mut self,
+        rank: Rank,
+        number: usize,
+        one: &Move,
+        threads: &[Vec<Move>],
+    ) -> Result<(), String> {
+        let call = self.calls(rank).len();
+        let mut lists = Vec::new();
+        for (thread, moves) in threads.iter().enumerate() {
+            let mut list = Vec::new();
+            for inner in moves.iter().filter(|inner| inner.ranks.contains(&rank)) {
+                if inner.expect.is_some() {
+                    return Err("a move on a thread has no `expect` of its own".to_owned());
+                }
+                let base = list.len();
+                let mut own = Vec::new();
+                self.emit(rank, inner, Some((call, thread, base)), &mut own)?;
+                for Emitted { call: made, of } in own {
+                    let at = MoveRef {
+                        call,
+                        inner: Some((thread, list.len())),
+                        attempted: false,
+                    };
+                    self.place(rank, of, at, &made);
+                    list.push(made);
+                }
+            }
+            lists.push(list);
+        }
+        self.steps[rank.index()]
+            .step
+            .calls
+            .push(Call::Together { threads: lists });
+        self.claims[rank.index()].push(Expectation {
+            at: MoveRef {
+                call,
+                inner: None,
+                attempted: false,
+            },
+            of: number,
+            kind: ExpectationKind::Threads(one.expect.clone()),
+        });
+        Ok(())
+    }
+
+    /// The calls of a move, before any `attempt` is put around them. `thread`: the call, the thread and the number of calls
+    /// the thread has already.
+    fn emit(
+        &mut self,
+        rank: Rank,
+        one: &Move,
+        thread: Option<(usize, usize, usize)>,
+        out: &mut Vec<Emitted>,
+    ) -> Result<(), String> {
+        let plain = |call| Emitted { call, of: None };
+        match &one.act {
+            Act::Issue {
+                check,
+                keeps,
+                message,
+                judged,
+            } => {
+                self.verdicts[*check] = self.verdicts[*check].or(*judged);
+                if one
+                    .expect
+                    .as_ref()
+                    .is_some_and(|expect| expect.raises.is_some() || expect.either)
+                {
+                    self.doubtful.insert(*check);
+                }
+                self.issue(rank, *check, *keeps, *message, thread, out)?;
+            }
+            Act::Wait { checks, timeout_ms } => {
+                if one
+                    .expect
+                    .as_ref()
+                    .is_some_and(|expect| expect.raises.is_some() || expect.either)
+                {
+                    self.doubtful.extend(checks);
+                }
+                for check in checks {
+                    for (sub, work) in self.works(rank, *check, thread) {
+                        // A second wait is no part of the op any more.
+                        let waits = self.waits_of(rank, *check, sub);
+                        out.push(Emitted {
+                            call: Call::Wait {
+                                work,
+                                timeout_ms: *timeout_ms,
+                            },
+                            of: waits,
+                        });
+                    }
+                }
+            }
+            Act::IsCompleted { check, .. } => {
+                let works = self.works(rank, *check, thread);
+                out.extend(
+                    works
+                        .into_iter()
+                        .map(|(_, work)| plain(Call::IsCompleted { work })),
+                );
+            }
+            Act::Future(check) => {
+                let works = self.works(rank, *check, thread);
+                for (sub, work) in works {
+                    let of = self.waits_of(rank, *check, sub);
+                    out.push(Emitted {
+                        call: Call::Future { work },
+                        of,
+                    });
+                }
+            }
+            Act::Drop(check) => {
+                let works = self.works(rank, *check, thread);
+                out.extend(
+                    works
+                        .into_iter()
+                        .map(|(_, work)| plain(Call::Drop { work })),
+                );
+            }
+            Act::Mark(name) => out.push(plain(Call::Mark { name: name.clone() })),
+            Act::Hold(name) => out.push(plain(Call::Hold { name: name.clone() })),
+            Act::Sleep(ms) => out.push(plain(Call::Sleep { ms: *ms })),
+            Act::Pause(_) | Act::Freeze => out.push(plain(Call::Pause)),
+            Act::Die(signal) => out.push(plain(Call::Die { signal: *signal })),
+            Act::Exit(code) => out.push(plain(Call::Exit { code: *code })),
+            Act::Census(_) => out.push(plain(Call::Census)),
+            Act::WhoAmI(group) => out.push(plain(Call::WhoAmI {
+                group: group.clone(),
+            })),
+            Act::Setenv(name, value) => out.push(plain(Call::Setenv {
+                name: name.clone(),
+                value: value.clone(),
+            })),
+            Act::Init(init) => out.push(plain(self.init(rank, init)?)),
+            Act::Destroy(group) => out.push(plain(Call::DestroyProcessGroup {
+                group: group.clone(),
+            })),
+            Act::NewGroup {
+                name,
+                ranks,
+                backend,
+                timeout_s,
+                local_sync,
+            } => out.push(plain(Call::NewGroup {
+                name: name.clone(),
+                ranks: ranks.clone(),
+                backend: backend.clone(),
+                timeout_s: timeout_s.unwrap_or(self.scenario.case.world.timeout_s),
+                local_sync: *local_sync,
+            })),
+            Act::Abort(group) => out.push(plain(Call::Abort {
+                group: group.clone(),
+            })),
+            Act::Python { source, unnoticed } => out.push(plain(Call::Python {
+                source: source.clone(),
+                unnoticed: *unnoticed,
+            })),
+            Act::Steady(_) | Act::Together(_) => {
+                return Err("not on a thread".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The calls of an op, shifted to where its tensors are; without its waits, if its work is kept.
+    fn issue(
+        &mut self,
+        rank: Rank,
+        check: usize,
+        keeps: bool,
+        message: Option<MessageAct>,
+        thread: Option<(usize, usize, usize)>,
+        out: &mut Vec<Emitted>,
+    ) -> Result<(), String> {
+        let (me, shift) = (rank.index(), self.tensors[rank.index()][check]);
+        let calls = self.parts[check].prepared.steps()[me].step.calls.clone();
+        // Where this issue's own calls will stand, for the waits among them.
+        let base = thread.map_or_else(|| self.calls(rank).len(), |(.., base)| base);
+        let mut own: BTreeMap<usize, usize> = BTreeMap::new();
+        if message.is_some_and(|message| message.blocking) {
+            self.blocking.insert((rank, check));
+        }
+        for (sub, mut call) in calls.into_iter().enumerate() {
+            if let Call::Wait { work, .. } = &mut call {
+                if keeps || message.is_some() {
+                    continue;
+                }
+                *work = *own.get(work).ok_or("a wait before its work")?;
+            }
+            for tensor in call.tensors_mut() {
+                *tensor += shift;
+            }
+            if let Some(message) = message {
+                let Some(turned) = turn(call, message) else {
+                    continue;
+                };
+                call = turned;
+            }
+            own.insert(sub, base + out.len());
+            if self.parts[check].calls[me][sub].is_some() {
+                return Err("it is issued twice on one rank".to_owned());
+            }
+            out.push(Emitted {
+                call,
+                of: Some((check, sub)),
+            });
+        }
+        Ok(())
+    }
+
+    /// The works of a check that a rank has: the sub-call that made each, and its index.
+    fn works(
+        &self,
+        rank: Rank,
+        check: usize,
+        thread: Option<(usize, usize, usize)>,
+    ) -> Vec<(usize, usize)> {
+        let part = &self.parts[check];
+        let calls = &part.prepared.steps()[rank.index()].step.calls;
+        let spots = part.calls[rank.index()].iter().enumerate();
+        let has_works = !self.blocking.contains(&(rank, check));
+        spots
+            .filter(|(sub, _)| has_works && calls[*sub].keeps_work())
+            .filter_map(|(sub, spot)| match (spot, thread) {
+                (
+                    Some(MoveRef {
+                        call, inner: None, ..
+                    }),
+                    None,
+                ) => Some((sub, *call)),
+                (
+                    Some(MoveRef {
+                        call,
+                        inner: Some((thread, at)),
+                        ..
+                    }),
+                    Some((here, same, _)),
+                ) if *call == here && *thread == same => Some((sub, *at)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The op's own wait for the work that a sub-call made, unless it has been made already.
+    fn waits_of(&self, rank: Rank, check: usize, sub: usize) -> Option<(usize, usize)> {
+        let part = &self.parts[check];
+        let calls = &part.prepared.steps()[rank.index()].step.calls;
+        let wait = calls
+            .iter()
+            .position(|call| matches!(call, Call::Wait { work, .. } if *work == sub))?;
+        part.calls[rank.index()][wait]
+            .is_none()
+            .then_some((check, wait))
+    }
+
+    /// Notes where a call of an op stands. A blocking message does what the wait for its work would.
+    fn place(&mut self, rank: Rank, of: Option<(usize, usize)>, at: MoveRef, call: &Call) {
+        let Some((check, sub)) = of else { return };
+        self.parts[check].calls[rank.index()][sub] = Some(at);
+        if matches!(call, Call::Send { .. } | Call::Recv { .. })
+            && let Some((_, wait)) = self.waits_of(rank, check, sub)
+        {
+            self.parts[check].calls[rank.index()][wait] = Some(at);
+        }
+    }
+
+    /// The sender of the message that a move receives.
+    fn sender(&self, act: &Act) -> Option<Rank> {
+        let Act::Issue { check, .. } = act else {
+            return None;
+        };
+        let check = &self.script.checks[*check];
+        match check.pairs {
+            Pairs::Link { from, .. } => check.group.ranks.get(from as usize).copied(),
+            Pairs::Ring | Pairs::All | Pairs::Own => None,
+        }
+    }
+
+    fn init(&self, rank: Rank, init: &InitMove) -> Result<Call, String> {
+        let method = init.method.unwrap_or(StoreMethod::Env);
+        let point = self.points.all.get(init.point as usize);
+        let (port, file) =
+            point.ok_or_else(|| format!("there is no meeting point {}", init.point))?;
+        let backend = &self.scenario.backend;
+        let declared = self.scenario.platform.backends[backend].init.clone();
+        Ok(Call::InitProcessGroup {
+            backend: init
+                .backend
+                .clone()
+                .unwrap_or_else(|| declared.unwrap_or_else(|| backend.clone())),
+            method,
+            url: method.url(&self.points.host, *port, file),
+            rank: init.rank.map_or(rank, Rank),
+            world_size: init.world_size.unwrap_or(self.size.0),
+            timeout_s: init.timeout_s.unwrap_or(self.scenario.case.world.timeout_s),
+            hosts: init.hosts,
+            device_id: None,
+        })
+    }
+
+    fn calls(&self, rank: Rank) -> &[Call] {
+        &self.steps[rank.index()].step.calls
+    }
+
+    fn cue(&mut self, rank: Rank, cue: Cue) {
+        let call = self.calls(rank).len();
+        self.cues[rank.index()].insert(call, cue);
+    }
+
+    fn departs(&mut self, rank: Rank, how: Leaving) {
+        let call = self.calls(rank).len();
+        self.departures[rank.index()] = Some(Departure { call, how });
+    }
+
+    fn finish(mut self) -> CompiledScript {
+        for (index, part) in self.parts.iter_mut().enumerate() {
+            let members = &self.script.checks[index].group.ranks;
+            let complete = members.iter().all(|rank| {
+                self.departures[rank.index()].is_none()
+                    && part.calls[rank.index()].iter().all(Option::is_some)
+            });
+            part.judged =
+                self.verdicts[index].unwrap_or(complete && !self.doubtful.contains(&index));
+        }
+        let setting = Setting {
+            groups: &self.scenario.groups,
+            told: format!(
+                "127.0.0.1:{}",
+                self.points.all.first().map_or(0, |(port, _)| *port)
+            ),
+            size: self.size.0,
+        };
+        CompiledScript {
+            deeds: self
+                .size
+                .ranks()
+                .zip(&self.steps)
+                .map(|(rank, step)| deeds(step, rank, &setting))
+                .collect(),
+            script: Arc::clone(self.script),
+            steps: self.steps,
+            parts: self.parts,
+            claims: self.claims,
+            cues: self.cues,
+            departures: self.departures,
+            marks: self.marks,
+        }
+    }
+}
+
+/// A call, and which call of which part it is.
+struct Emitted {
+    call: Call,
+    of: Option<(usize, usize)>,
+}
+
+/// One side of a message; none if the call is the other side's.
+pub fn turn(call: Call, message: MessageAct) -> Option<Call> {
+    match call {
+        Call::Isend {
+            group,
+            tensor,
+            peer,
+            tag,
+        } if message.sends => Some(match message.blocking {
+            true => Call::Send {
+                group,
+                tensor,
+                peer,
+                tag,
+            },
+            false => Call::Isend {
+                group,
+                tensor,
+                peer,
+                tag,
+            },
+        }),
+        Call::Irecv {
+            group,
+            tensor,
+            peer,
+            tag,
+        } if !message.sends => Some(match message.blocking {
+            true => Call::Recv {
+                group,
+                tensor,
+                peer: (!message.any_source).then_some(peer),
+                tag,
+            },
+            false => Call::Irecv {
+                group,
+                tensor,
+                peer,
+                tag,
+            },
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! The witness of one rank of a program: a process between the launcher, whichever it is, and the rank, that sends the
+//! rank's output into a file of its own and writes down that the rank began and how it ended.
+//!
+//! A launcher's exit code says little of a single rank. What is written here is what the kernel told the rank's parent, so
+//! a rank without a [`ExitRecord`] has no known end, whatever its launcher says.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::RankExit;
+use super::supervise::end_as;
+use allranks_model::names::Rank;
+
+/// Exit code of a rank that could not be started: what a shell says of a command that is not there.
+const NOT_FOUND: i32 = 127;
+
+/// What is known of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// Its process; none: it could not be started.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// The exit code, if it has exited.
+    #[serde(default)]
+    pub code: Option<i32>,
+    /// The signal that ended it, if one did.
+    #[serde(default)]
+    pub signal: Option<i32>,
+    /// When it ended, in microseconds since 1970.
+    #[serde(default)]
+    pub ended_us: Option<u64>,
+    /// Why it could not be started.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+impl ExitRecord {
+    /// What was written of a rank in this folder; none if nothing was: it was never started.
+    #[must_use]
+    pub fn read(folder: &Path, rank: Rank) -> Option<Self> {
+        let text = fs::read(folder.join(file(&rank.to_string()))).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// How it ended; none if nobody saw that.
+    #[must_use]
+    pub fn end(&self) -> Option<RankExit> {
+        match (&self.error, self.code, self.signal) {
+            (Some(error), ..) => Some(RankExit::NotStarted(error.clone())),
+            (None, Some(code), _) => Some(RankExit::Exited {
+                code,
+                left_behind: 0,
+            }),
+            (None, None, Some(signal)) => Some(RankExit::Signalled(signal)),
+            (None, None, None) => None,
+        }
+    }
+
+    /// Replaces what is written; nobody ever reads half of it.
+    fn write(&self, folder: &Path, rank: &str) -> io::Result<()> {
+        let path = folder.join(file(rank));
+        let draft = path.with_extension("new");
+        fs::write(&draft, serde_json::to_vec(self)?)?;
+        fs::rename(draft, path)
+    }
+}
+
+fn file(rank: &str) -> String {
+    format!("rank{rank}.json")
+}
+
+/// Runs a command as the rank that `RANK` names, with its output in `logs/rankN.log`, and ends as it does. What is known of
+/// it goes into `records`. Returns only if it cannot be started, and then the code to exit with.
+///
+/// Signals that ask a process to end are the rank's business: launchers send them to the whole process group, and the
+/// witness stays to see what comes of them.
+///
+/// # Errors
+/// `RANK` is missing, or files cannot be written.
+pub fn witness(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
+    let rank = std::env::var("RANK")
+        .ok()
+        .filter(|rank| rank.parse::<u32>().is_ok());
+    let rank = rank.ok_or_else(|| io::Error::other("the launcher has set no RANK"))?;
+    let log = open(&logs.join(format!("rank{rank}.log")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // A handler, not SIG_IGN: the rank itself gets the defaults.
+    let _deaf: Vec<_> = runtime.block_on(async {
+        [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ]
+        .into_iter()
+        .map(signal)
+        .collect::<io::Result<_>>()
+    })?;
+    match run(records, &rank, log, argv)? {
+        Ok(status) => end_as(status),
+        Err(error) => {
+            ExitRecord {
+                error: Some(error),
+                ..ExitRecord::default()
+            }
+            .write(records, &rank)?;
+            Ok(NOT_FOUND)
+        }
+    }
+}
+
+fn open(path: &PathBuf) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Its end, or why it has not begun.
+fn run(
+    records: &Path,
+    rank: &str,
+    log: File,
+    argv: &[OsString],
+) -> io::Result<Result<ExitStatus, String>> {
+    let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let spawned = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(log.try_clone()?)
+        .stdout(log)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => return Ok(Err(format!("{}: {error}", program.to_string_lossy()))),
+    };
+    let mut testimony = ExitRecord {
+        pid: Some(child.id()),
+        ..ExitRecord::default()
+    };
+    testimony.write(records, rank)?;
+    let status = child.wait()?;
+    testimony.code = status.code();
+    testimony.signal = status.signal();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    testimony.ended_us = now.ok().map(|now| now.as_micros() as u64);
+    testimony.write(records, rank)?;
+    Ok(Ok(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_seen_is_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(ExitRecord::read(folder.path(), Rank(0)), None);
+        let mut testimony = ExitRecord {
+            pid: Some(7),
+            ..ExitRecord::default()
+        };
+        testimony.write(folder.path(), "0").unwrap();
+        let read = ExitRecord::read(folder.path(), Rank(0)).unwrap();
+        assert_eq!((read.pid, read.end()), (Some(7), None));
+        testimony.signal = Some(9);
+        assert_eq!(testimony.end(), Some(RankExit::Signalled(9)));
+        testimony.code = Some(3);
+        let left_behind = 0;
+        assert_eq!(
+            testimony.end(),
+            Some(RankExit::Exited {
+                code: 3,
+                left_behind
+            })
+        );
+    }
+}

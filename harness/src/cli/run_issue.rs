@@ -1,0 +1,60 @@
+//! What is wrong with a run and belongs to no check, and what that does to its exit code.
+
+use std::io;
+
+use super::Exit;
+
+/// A trouble; its text goes into the record of the run's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunIssue {
+    /// The results could not be written down: the system's reason.
+    Unwritable(String),
+    /// What the harness failed at while it ran.
+    Harness(String),
+    /// An expectation is about no check of the suite: where it is written.
+    Stale(String),
+    /// Something that was required was not run, with the reason.
+    Missing(String),
+    /// Somebody stopped the run.
+    Interrupted,
+    /// What a run recorded that is judged again.
+    Recorded(String),
+    /// So many checks could not be judged again.
+    Kept(usize),
+}
+
+impl RunIssue {
+    /// The results, or one of them, could not be written.
+    #[must_use]
+    pub fn unwritable(error: &io::Error) -> Self {
+        Self::Unwritable(error.to_string())
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Unwritable(error) => format!("the results could not be written: {error}"),
+            Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
+            Self::Harness(what) | Self::Missing(what) => what.clone(),
+            Self::Interrupted => "interrupted".to_owned(),
+            Self::Recorded(text) => text.clone(),
+            Self::Kept(count) => format!(
+                "{count} checks keep their verdicts: they are not planned any more, or their records do not tell what \
+                 happened from what was expected"
+            ),
+        }
+    }
+
+    /// The exit code of a run with nothing worse.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Unwritable(_) | Self::Harness(_) => Exit::RunIssue,
+            Self::Stale(_) => Exit::Unexpected,
+            Self::Missing(_) | Self::Interrupted | Self::Recorded(_) | Self::Kept(_) => {
+                Exit::Incomplete
+            }
+        }
+    }
+}

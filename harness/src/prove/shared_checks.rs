@@ -1,0 +1,190 @@
+//! The panel: checks that every mutant meets besides its own, so that the matrix shows what else sees it.
+//!
+//! The quick panel is worked out from the suite, so it grows with it: as few scenarios as touch every requirement, in
+//! worlds of the largest size where there are such, and of each a first and a last check of every pair of requirement
+//! and call. Scripts are not in it: where ranks wait for each other between calls, any bug that makes a call block looks
+//! like a hang, which costs a deadline and says nothing about the requirement. Panel `core` has them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use allranks_model::capability::Declared;
+use allranks_model::names::RequirementId;
+use allranks_suite::plan::{Check, Scenario};
+
+/// World sizes of the panels.
+pub const SIZES: [u32; 3] = [1, 2, 3];
+/// The profile that panels choose from.
+pub const PROFILE: &str = "core";
+
+/// How much every mutant meets besides its own checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum SharedChecks {
+    /// Nothing.
+    None,
+    /// A few checks of every requirement.
+    Quick,
+    /// All of profile core, in worlds of 1 to 3.
+    Core,
+}
+
+/// The scenarios of a panel, cut down to its checks, from those of profile core.
+#[must_use]
+pub fn choose(panel: SharedChecks, core: Vec<Scenario>) -> Vec<Scenario> {
+    match panel {
+        SharedChecks::None => Vec::new(),
+        SharedChecks::Quick => quick(core),
+        SharedChecks::Core => without_programs(core),
+    }
+}
+
+/// What a check shows: a requirement, by one call, granted or refused.
+type Point<'a> = (&'a RequirementId, &'a str, bool);
+
+fn points(check: &Check) -> impl Iterator<Item = Point<'_>> {
+    let call = check.params.iter().find(|(name, _)| name == "call");
+    let call = call.map_or("", |(_, value)| value.as_str());
+    let refused = check.declared != Declared::Supported;
+    check.covers.iter().map(move |id| (id, call, refused))
+}
+
+/// A program takes seconds each time; mutants that break its requirements name its checks themselves.
+fn without_programs(mut core: Vec<Scenario>) -> Vec<Scenario> {
+    core.retain(|scenario| scenario.case.program.is_none());
+    core
+}
+
+fn quick(mut core: Vec<Scenario>) -> Vec<Scenario> {
+    for scenario in &mut core {
+        scenario.checks.retain(Check::is_of_sweep);
+    }
+    core.retain(|scenario| !scenario.checks.is_empty());
+    let largest = SIZES[SIZES.len() - 1];
+    let (large, small): (Vec<_>, Vec<_>) = core
+        .into_iter()
+        .partition(|scenario| scenario.world_size.0 == largest);
+    let mut seen = BTreeSet::new();
+    let mut chosen = cover(large, &mut seen);
+    chosen.extend(cover(small, &mut seen));
+    chosen.into_iter().map(thinned).collect()
+}
+
+fn owned((id, call, refused): &Point<'_>) -> (RequirementId, String, bool) {
+    ((*id).clone(), (*call).to_owned(), *refused)
+}
+
+/// Of scenarios, few that together have every requirement that any of them has and that was not seen before: each time
+/// the one that adds most.
+fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Vec<Scenario> {
+    let mut chosen = Vec::new();
+    loop {
+        let adds = |scenario: &Scenario| {
+            let all = scenario.checks.iter().flat_map(|check| check.covers.iter());
+            let new: BTreeSet<_> = all.filter(|id| !seen.contains(*id)).collect();
+            new.len()
+        };
+        // The first of those that add most, so that the choice does not depend on anything else.
+        let best = (0..scenarios.len())
+            .max_by_key(|place| (adds(&scenarios[*place]), std::cmp::Reverse(*place)));
+        let Some(best) = best.filter(|place| adds(&scenarios[*place]) > 0) else {
+            return chosen;
+        };
+        let scenario = scenarios.remove(best);
+        let covered = scenario.checks.iter().flat_map(|check| check.covers.iter());
+        seen.extend(covered.cloned());
+        chosen.push(scenario);
+    }
+}
+
+/// The scenario with a first and a last check of each of its points.
+fn thinned(mut scenario: Scenario) -> Scenario {
+    let mut ends: BTreeMap<_, (usize, usize)> = BTreeMap::new();
+    for (place, check) in scenario.checks.iter().enumerate() {
+        for point in points(check) {
+            ends.entry(owned(&point)).or_insert((place, place)).1 = place;
+        }
+    }
+    let kept: BTreeSet<usize> = ends
+        .into_values()
+        .flat_map(|(one, two)| [one, two])
+        .collect();
+    let mut place = 0;
+    scenario.checks.retain(|_| {
+        place += 1;
+        kept.contains(&(place - 1))
+    });
+    scenario
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{Request, Suite};
+    use allranks_suite::plan::{Selection, Target, plan};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// The suite's own scenarios on the CPU.
+    fn core() -> Vec<Scenario> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let request = Request {
+            cases: vec![root.join("cases")],
+            ..Request::default()
+        };
+        let scratch = tempfile::tempdir().unwrap();
+        let suite = Suite::load(&request, scratch.path()).unwrap();
+        let platform = suite.platforms.iter().find(|one| one.name == "cpu");
+        let target = Target {
+            platform: Arc::clone(platform.unwrap()),
+            backend: "gloo".to_owned(),
+            devices: None,
+        };
+        let selection = Selection {
+            profile: suite.profile(PROFILE).cloned(),
+            world_sizes: SIZES.to_vec(),
+            ..Selection::default()
+        };
+        plan(&suite.cases, &[target], &selection).scenarios
+    }
+
+    fn requirements(scenarios: &[Scenario]) -> BTreeSet<RequirementId> {
+        let checks = scenarios.iter().flat_map(|scenario| &scenario.checks);
+        checks
+            .flat_map(|check| check.covers.iter().cloned())
+            .collect()
+    }
+
+    #[test]
+    fn the_quick_panel_is_small_and_touches_every_requirement_that_sweeps_touch() {
+        let core = core();
+        let quick = choose(SharedChecks::Quick, core.clone());
+        let mut sweeps = core.clone();
+        for scenario in &mut sweeps {
+            scenario.checks.retain(Check::is_of_sweep);
+        }
+        assert_eq!(requirements(&quick), requirements(&sweeps));
+        let count = |scenarios: &[Scenario]| -> usize {
+            scenarios.iter().map(|scenario| scenario.checks.len()).sum()
+        };
+        assert!(count(&quick) * 3 < count(&core), "{}", count(&quick));
+        assert!(quick.len() < core.len(), "{} worlds", quick.len());
+        let sizes: BTreeSet<u32> = quick.iter().map(|one| one.world_size.0).collect();
+        assert_eq!(sizes.into_iter().collect::<Vec<_>>(), SIZES);
+        assert!(choose(SharedChecks::None, core).is_empty());
+    }
+
+    #[test]
+    fn checks_keep_their_order() {
+        for scenario in choose(SharedChecks::Quick, core()) {
+            assert!(
+                scenario.checks.is_sorted_by_key(|check| check.index),
+                "{}",
+                scenario.id
+            );
+            assert!(!scenario.checks.is_empty(), "{}", scenario.id);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Every driver in `fixtures/drivers` has one vice; its first line says what must come of it.
+
+use std::time::Duration;
+
+use allranks_model::outcome::{Outcome, Verdict};
+
+use super::stage::{Stage, assert_reported, check, checkout, read};
+use super::{Test, plain};
+
+/// No progress for so long is a hang: for drivers that must be caught hanging.
+const SHORT: f64 = 3.0;
+/// A deadline nothing gets near: for drivers that must be caught at once, or not at all.
+const LONG: f64 = 100.0;
+/// What must be caught at once is caught long before the deadline, whatever the machine does besides.
+const AT_ONCE: Duration = Duration::from_secs(60);
+
+/// What must come of a vice.
+struct Vice {
+    driver: &'static str,
+    /// The end of the id of the check that shows it.
+    shows: &'static str,
+    outcome: Outcome,
+    class: &'static str,
+    /// In the summary, or in what ranks have to say.
+    words: &'static str,
+}
+
+const fn vice(
+    driver: &'static str,
+    shows: &'static str,
+    outcome: Outcome,
+    class: &'static str,
+    words: &'static str,
+) -> Vice {
+    Vice {
+        driver,
+        shows,
+        outcome,
+        class,
+        words,
+    }
+}
+
+const SUM: &str = "#0.all_reduce.float32.sum.33";
+
+const VICES: [Vice; 22] = [
+    vice("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
+    vice("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
+    vice(
+        "dies_sigkill",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "signal 9 (SIGKILL)",
+    ),
+    vice("exits_three", "#end", Outcome::Crash, "bad-end", "exit 3"),
+    vice(
+        "exits_without_bye",
+        "#end",
+        Outcome::Crash,
+        "crash",
+        "exit 0",
+    ),
+    vice("garbage", "#init", Outcome::InitFailed, "crash", "header"),
+    vice(
+        "half_frame",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "in prepare of import",
+    ),
+    vice(
+        "huge_length",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "payload",
+    ),
+    vice(
+        "ignores_sigterm",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "in prepare of import",
+    ),
+    vice(
+        "leaves_grandchild",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "it left 1 processes",
+    ),
+    vice("lies", SUM, Outcome::Mismatch, "no-op", ""),
+    vice(
+        "never_connects",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "has not said hello",
+    ),
+    vice(
+        "never_exits",
+        "#end",
+        Outcome::Hang,
+        "hang",
+        "said bye and has not ended",
+    ),
+    vice(
+        "silent",
+        "#init",
+        Outcome::InitFailed,
+        "hang",
+        "has not said hello",
+    ),
+    vice(
+        "skips_enter",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "announced 0",
+    ),
+    vice(
+        "too_few_storages",
+        SUM,
+        Outcome::Crash,
+        "crash",
+        "it returns",
+    ),
+    vice(
+        "too_many_storages",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "it returns",
+    ),
+    vice(
+        "wrong_bye_token",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "token",
+    ),
+    vice(
+        "wrong_rank",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "it claims to be rank",
+    ),
+    vice(
+        "wrong_step",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "answers step 1000",
+    ),
+    vice(
+        "wrong_step_count",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "steps",
+    ),
+    vice(
+        "wrong_token",
+        "#init",
+        Outcome::InitFailed,
+        "crash",
+        "exit 1",
+    ),
+];
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    let mut tests: Vec<Test> = VICES
+        .into_iter()
+        .map(|vice| plain(format!("vice::{}", vice.driver), move || try_vice(&vice)))
+        .collect();
+    tests.push(plain("vice::wrong_version", || {
+        let vice = vice(
+            "wrong_version",
+            "#init",
+            Outcome::InitFailed,
+            "crash",
+            "999, not 1",
+        );
+        try_vice(&vice);
+    }));
+    tests.extend([
+        plain("vice::every_driver_is_tried", every_driver_is_tried),
+        plain("virtue::pretend", || {
+            drop(try_virtue("pretend", LONG, "1,2"))
+        }),
+        plain("virtue::slow", || drop(try_virtue("slow", LONG, "2"))),
+        plain("virtue::imports_slowly", || {
+            drop(try_virtue("imports_slowly", SHORT, "2"));
+        }),
+        plain("virtue::floods", floods),
+        plain("rank::one_of_two_exits_1", || {
+            one_of_two("code=1", "exit 1")
+        }),
+        plain("rank::one_of_two_exits_42", || {
+            one_of_two("code=42", "exit 42")
+        }),
+        plain("rank::one_of_two_is_killed", || {
+            one_of_two("signal=9", "signal 9 (SIGKILL)")
+        }),
+        plain("rank::one_of_two_leaves_a_process", || {
+            one_of_two("leaves=0", "it left 1 processes running");
+        }),
+        plain("rank::one_of_two_segfaults", || {
+            one_of_two("signal=11", "signal 11 (SIGSEGV)")
+        }),
+        plain("rank::one_of_two_lies", one_of_two_lies),
+        plain("rank::lost_worlds_are_too_many", lost_worlds),
+        plain("rank::nothing_to_check_is_said", nothing_to_check),
+        plain("rank::a_driver_that_is_not_there", no_driver),
+        plain("rank::a_world_known_not_to_initialise", known_init),
+    ]);
+    tests
+}
+
+fn driver(name: &str) -> String {
+    format!("command:python3 fixtures/drivers/{name}.py")
+}
+
+fn own_driver(name: &str) -> String {
+    format!("command:python3 harness/tests/blackbox/drivers/{name}")
+}
+
+/// The drivers' case, with another deadline.
+fn case(stage: &Stage, deadline: f64) -> String {
+    let text = std::fs::read_to_string(checkout().join("fixtures/drivers/case.yaml")).unwrap();
+    let changed = text.replace("deadline_s: 60", &format!("deadline_s: {deadline}"));
+    assert_ne!(text, changed, "the case has no such deadline");
+    stage.write("drivers/case.yaml", &changed)
+}
+
+fn try_vice(vice: &Vice) {
+    let stage = Stage::new(vice.driver);
+    let deadline = if vice.class == "hang" { SHORT } else { LONG };
+    let case = case(&stage, deadline);
+    let driver = driver(vice.driver);
+    let mut arguments = vec![&*case, "--driver", &driver, "--world-size", "2"];
+    // It may still be importing something.
+    if (vice.class, vice.shows) == ("hang", "#init") {
+        arguments.extend(["--import-patience", "3"]);
+    }
+    let ran = stage.run_out(&arguments);
+    ran.assert_code(1);
+    assert!(ran.took < AT_ONCE, "it took {:?}", ran.took);
+    let results = stage.results("out");
+    assert_reported(&results);
+    let check = check(&results, vice.shows);
+    let told: Vec<&str> = std::iter::once(check.summary.as_str())
+        .chain(check.ranks.iter().map(|line| line.text.as_str()))
+        .collect();
+    assert_eq!(check.outcome, vice.outcome, "{told:?}");
+    assert_eq!(check.class.as_deref(), Some(vice.class), "{told:?}");
+    assert!(
+        told.iter().any(|text| text.contains(vice.words)),
+        "{told:?}"
+    );
+}
+
+fn try_virtue(name: &str, deadline: f64, sizes: &str) -> Stage {
+    let stage = Stage::new(name);
+    let case = case(&stage, deadline);
+    let ran = stage.run_out(&[&case, "--driver", &driver(name), "--world-size", sizes]);
+    ran.assert_code(0);
+    assert_reported(&stage.results("out"));
+    stage
+}
+
+fn floods() {
+    const MOST: u64 = 5 << 20;
+
+    let stage = try_virtue("floods", LONG, "2");
+    for rank in &stage.results("out").scenarios[0].ranks {
+        let log = std::fs::metadata(stage.out().join(&rank.log)).unwrap();
+        assert!(log.len() < MOST, "{} has {} bytes", rank.log, log.len());
+    }
+}
+
+fn every_driver_is_tried() {
+    let known: Vec<&str> = VICES
+        .iter()
+        .map(|vice| vice.driver)
+        .chain([
+            "wrong_version",
+            "pretend",
+            "slow",
+            "imports_slowly",
+            "floods",
+            // Behaves: `drivers::skeleton` tries it.
+            "skeleton",
+        ])
+        .collect();
+    for entry in std::fs::read_dir(checkout().join("fixtures/drivers")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let is_driver = path.extension().is_some_and(|end| end == "py");
+        assert!(
+            !is_driver || known.contains(&name.as_str()),
+            "{name} is not tried"
+        );
+    }
+}
+
+fn one_of_two(how: &str, words: &str) {
+    let stage = Stage::new("half_dies");
+    let case = case(&stage, LONG);
+    let driver = own_driver(&format!("half_dies.py {how}"));
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_reported(&results);
+    let end = check(&results, "#end");
+    assert_eq!(end.outcome, Outcome::Crash);
+    assert_eq!(
+        end.ranks.len(),
+        1,
+        "only rank 1 ended badly: {:?}",
+        end.ranks
+    );
+    assert!(
+        end.ranks[0].rank.0 == 1 && end.ranks[0].text.contains(words),
+        "{:?}",
+        end.ranks
+    );
+    assert_eq!(check(&results, SUM).outcome, Outcome::Pass);
+}
+
+/// A scenario gives up after so many lost worlds, those apart that known failures took with them.
+fn lost_worlds() {
+    const LIMIT: usize = 24;
+    let stage = Stage::new("dies_in_sums");
+    let numels: Vec<String> = (1..=LIMIT + 2).map(|numel| numel.to_string()).collect();
+    let case = stage.write(
+        "case.yaml",
+        &format!(
+            "id: case\ntitle: sums that end the process\ncovers: [COLL-001]\n\
+             world: {{platform: cpu, backend: gloo, size: 1}}\n\
+             steps:\n  - all_reduce: {{dtype: float32, op: sum, numel: [{}], sweep: full}}\n  - barrier: {{}}\n",
+            numels.join(", ")
+        ),
+    );
+    let driver = own_driver("dies_in_sums.py");
+    let count = |outcome: Outcome| {
+        let checks = stage.results("out").checks;
+        checks.iter().filter(|one| one.outcome == outcome).count()
+    };
+    stage.run_out(&[&case, "--driver", &driver]).assert_code(1);
+    assert_eq!(count(Outcome::Crash), LIMIT);
+    assert!(count(Outcome::NotRun) > 0);
+
+    let known = stage.write(
+        "known.yaml",
+        "- match: {op: all_reduce}\n  outcome: crash\n  reason: It ends the process.\n  local: true\n",
+    );
+    let arguments = [&case, "--driver", &driver, "--expectations", &known];
+    std::fs::remove_dir_all(stage.path("out")).unwrap();
+    stage.run_out(&arguments).assert_code(0);
+    assert_eq!(count(Outcome::Crash), numels.len());
+    assert_eq!(count(Outcome::NotRun), 0);
+}
+
+/// A world that is known not to initialise is given up soon, and so is what is not run for it. An entry about checks says
+/// nothing of init.
+fn known_init() {
+    let stage = Stage::new("known_init");
+    let long = case(&stage, LONG);
+    let driver = driver("ignores_sigterm");
+    let entry = |outcome: &str| {
+        let text = format!(
+            "- match: {{case: drivers/case}}\n  outcome: {outcome}\n  reason: It waits.\n  local: true\n"
+        );
+        stage.write("known.yaml", &text)
+    };
+    let arguments = "--world-size 2 --import-patience 3 --expectations".split(' ');
+    let arguments: Vec<&str> = ["--driver", &driver].into_iter().chain(arguments).collect();
+    let known = entry("init-failed");
+    let ran = stage.run_out(&[&[&*long][..], &arguments, &[&known]].concat());
+    ran.assert_code(0);
+    assert!(ran.took < AT_ONCE, "it took {:?}", ran.took);
+    let results = stage.results("out");
+    assert_eq!(check(&results, "#init").outcome, Outcome::InitFailed);
+    let verdicts = results.checks.iter().map(|one| one.verdict);
+    assert!(verdicts.into_iter().all(|one| one == Verdict::KnownFailure));
+
+    let known = entry("hang");
+    std::fs::remove_dir_all(stage.out()).unwrap();
+    let short = case(&stage, SHORT);
+    let ran = stage.run_out(&[&[&*short][..], &arguments, &[&known]].concat());
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_eq!(check(&results, "#init").verdict, Verdict::Regression);
+}
+
+fn one_of_two_lies() {
+    let stage = Stage::new("one_liar");
+    let case = case(&stage, LONG);
+    let driver = own_driver("one_liar.py");
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    let sum = check(&results, SUM);
+    assert_eq!(sum.outcome, Outcome::Mismatch);
+    let wrong = &sum.difference.as_ref().unwrap().ranks;
+    assert_eq!(wrong.iter().map(|rank| rank.0).collect::<Vec<_>>(), [1]);
+}
+
+/// An empty tensor has no element that could be wrong: its check passes, and every rank's guard bands were looked at.
+fn nothing_to_check() {
+    let stage = Stage::new("empty");
+    let case = stage.write(
+        "empty.yaml",
+        "id: empty\ntitle: nothing to sum\ncovers: [COLL-001]\n\
+         world: {platform: cpu, backend: gloo, size: 2, deadline_s: 60}\n\
+         steps:\n  - all_reduce: {dtype: float32, op: sum, numel: 0}\n",
+    );
+    let ran = stage.run_out(&[&case, "--driver", &driver("pretend")]);
+    ran.assert_code(0);
+    let results = read(&stage.out());
+    for check in &results.checks {
+        assert_eq!(check.outcome, Outcome::Pass);
+        assert_eq!(check.checked.len(), 2, "{}: a rank has no vote", check.id);
+        assert!(
+            check.checked.iter().all(|count| *count > 0),
+            "{}: {:?}",
+            check.id,
+            check.checked
+        );
+    }
+}
+
+fn no_driver() {
+    let stage = Stage::new("nobody");
+    let case = case(&stage, LONG);
+    let ran = stage.run_out(&[
+        &case,
+        "--driver",
+        "command:/no/such/driver",
+        "--world-size",
+        "2",
+    ]);
+    ran.assert_code(1);
+    let results = stage.results("out");
+    assert_reported(&results);
+    // The first to fail ends the world, maybe before the other has tried.
+    let ranks = results.scenarios[0].ranks.iter();
+    let logs: Vec<String> = ranks
+        .map(|rank| std::fs::read_to_string(stage.out().join(&rank.log)).unwrap())
+        .collect();
+    let told = |log: &String| log.contains("cannot run /no/such/driver");
+    assert!(logs.iter().any(told), "{logs:?}");
+}
