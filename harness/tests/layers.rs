@@ -1,8 +1,9 @@
-//! Which crate of the workspace may use which: `ALLOWED` is the architecture, and the manifests must say no more than it.
+//! Which crate of the workspace may use which: `ALLOWED` is the architecture, and the manifests must say no more than it. Inside
+//! the suite's crate, `SUITE` is the order of its modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each crate after those that it may use, directly or through others; the lowest layer first.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -11,7 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("host", &[]),
     ("protocol", &["model"]),
     ("suite", &["model", "yaml", "protocol"]),
-    ("oracle", &["model", "protocol", "suite"]),
+    ("oracle", &["model", "protocol"]),
     ("diagnose", &["model"]),
     ("report", &["model"]),
     (
@@ -20,6 +21,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("libtorch", &["model", "protocol"]),
 ];
+
+/// The modules of `allranks-suite`, the lowest first; each may use those before it.
+const SUITE: &[&str] = &["case", "platform", "plan", "expectation"];
 
 /// The crates of this workspace that a manifest names in a section, without the prefix `allranks-`.
 fn used(manifest: &str, section: &str) -> BTreeSet<String> {
@@ -86,4 +90,102 @@ fn an_upward_use_is_found() {
     let used = used(manifest, "dependencies");
     assert_eq!(upward(&used, &["model", "protocol"]), ["runner"]);
     assert_eq!(upward(&used, &["model", "runner"]), Vec::<String>::new());
+}
+
+/// The modules of its crate that a source names: `X` of every `crate::X`, and of `crate::{X, Y::Z}`. Comments count, for a link in
+/// them is a use as well.
+fn named(source: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (place, path) in source.match_indices("crate::") {
+        // `$crate::` and the end of another word are not meant.
+        let before = source[..place].chars().next_back();
+        if before.is_some_and(|before| before.is_alphanumeric() || "_$".contains(before)) {
+            continue;
+        }
+        let rest = &source[place + path.len()..];
+        match rest.strip_prefix('{') {
+            None => {
+                found.extend(first_word(rest));
+            }
+            Some(list) => {
+                let mut depth = 0_usize;
+                let mut is_start = true;
+                for (at, character) in list.char_indices() {
+                    match character {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => is_start = true,
+                        _ if is_start && !character.is_whitespace() => {
+                            found.extend(first_word(&list[at..]));
+                            is_start = false;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The identifier at the beginning of a text, if there is one.
+fn first_word(text: &str) -> Option<&str> {
+    let is_in_word = |character: char| character.is_alphanumeric() || character == '_';
+    let end = text.find(|character| !is_in_word(character));
+    let word = &text[..end.unwrap_or(text.len())];
+    (!word.is_empty()).then_some(word)
+}
+
+/// The modules that come after `module` in `SUITE`, or are not in it, and are named in its source.
+fn above<'a>(module: &str, source: &'a str) -> Vec<&'a str> {
+    let place = SUITE.iter().position(|known| *known == module).unwrap();
+    let may_use = |name: &&str| SUITE[..=place].contains(name);
+    let named = named(source).into_iter();
+    named.filter(|name| !may_use(name)).collect()
+}
+
+/// Every Rust file below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn no_module_of_the_suite_uses_one_above_it() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("suite/src");
+    let modules = fs::read_dir(&folder).unwrap().flatten();
+    let modules: BTreeSet<String> = modules
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "lib.rs")
+        .collect();
+    let listed: BTreeSet<String> = SUITE.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(modules, listed);
+    for module in SUITE {
+        let files = sources(&folder.join(module));
+        assert!(!files.is_empty());
+        for file in files {
+            let source = fs::read_to_string(&file).unwrap();
+            assert_eq!(above(module, &source), [""; 0], "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn an_upward_use_of_a_module_is_found() {
+    let source = "use crate::case::{Case, platform};\nuse crate::{case::Fail, plan::{Check, Plan}};\n\
+                  /// See [`crate::expectation::Entry`].\nfn f(of: &crate::platform::Platform) { $crate::x!() }";
+    assert_eq!(above("expectation", source), [""; 0]);
+    assert_eq!(above("plan", source), ["expectation"]);
+    assert_eq!(above("platform", source), ["expectation", "plan"]);
+    assert_eq!(above("case", source), ["expectation", "plan", "platform"]);
+    assert_eq!(above("plan", "use crate::cases;"), ["cases"]);
 }

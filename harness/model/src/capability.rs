@@ -14,8 +14,20 @@ pub struct Promises {
 }
 
 /// How a sum of narrow floats comes about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Accumulation {
     /// In float32 or wider, rounded to the dtype once.
     Float32,
@@ -27,10 +39,7 @@ impl Accumulation {
     /// The name in platform files and results.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Float32 => "float32",
-            Self::Dtype => "dtype",
-        }
+        self.into()
     }
 }
 

@@ -5,9 +5,22 @@ use serde::{Deserialize, Serialize};
 
 /// What starts ranks.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Launcher {
     /// The harness itself, a process for each rank.
     #[default]
@@ -17,15 +30,9 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Local, Self::Torchrun];
-
     /// The word in files and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Torchrun => "torchrun",
-        }
+        self.into()
     }
 }

@@ -10,6 +10,7 @@
 //! | [`dtype`]           | dtypes and reduce operators                                                    |
 //! | [`op`]              | what a check exercises, and what kind of thing each op is                      |
 //! | [`axes`]            | the axes of a sweep: extents, layouts, roots, splits, values, ...              |
+//! | [`op_check`]        | one op at one point of its axes, in one group                                  |
 //! | [`group`]           | process groups of a scenario                                                   |
 //! | [`recipe`], [`store`], [`launcher`] | how a world initialises, finds its store, and is started       |
 //! | [`capability`]      | what a platform file declares and promises of a backend                        |
@@ -31,10 +32,13 @@ pub mod group;
 pub mod launcher;
 pub mod names;
 pub mod op;
+pub mod op_check;
 pub mod outcome;
 mod parameters;
 pub mod recipe;
 pub mod record;
+#[cfg(test)]
+mod spelling;
 pub mod status;
 pub mod store;
 pub mod version;

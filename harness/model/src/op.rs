@@ -2,13 +2,28 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
 /// pattern made of several.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Op {
     /// `all_reduce`.
     AllReduce,
@@ -62,13 +77,6 @@ pub enum Op {
     BroadcastObjectList,
     /// `scatter_object_list`.
     ScatterObjectList,
-    /// A script: its own list of moves, not one op. Written as `script:`, never as an op.
-    #[schemars(skip)]
-    Script,
-    /// What a program is asked for, see [`ProgramCheck`]. Written as `program:` of a case.
-    #[serde(skip_deserializing)]
-    #[schemars(skip)]
-    Program,
 }
 
 impl Op {
@@ -146,86 +154,17 @@ impl Op {
 
 impl Op {
     /// Every op, in the order of the case schema.
-    pub const ALL: [Self; 26] = [
-        Self::AllReduce,
-        Self::AllReduceCoalesced,
-        Self::AllReduceSparse,
-        Self::Broadcast,
-        Self::Reduce,
-        Self::AllGather,
-        Self::AllGatherCoalesced,
-        Self::AllGatherIntoTensor,
-        Self::Gather,
-        Self::Scatter,
-        Self::ReduceScatter,
-        Self::ReduceScatterTensor,
-        Self::AllToAll,
-        Self::AllToAllSingle,
-        Self::SendRecv,
-        Self::IsendIrecv,
-        Self::BatchIsendIrecv,
-        Self::Barrier,
-        Self::MonitoredBarrier,
-        Self::CoalescedAllReduce,
-        Self::CoalescedAllGatherIntoTensor,
-        Self::CoalescedReduceScatterTensor,
-        Self::AllGatherObject,
-        Self::GatherObject,
-        Self::BroadcastObjectList,
-        Self::ScatterObjectList,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The name in case files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllReduceCoalesced => "all_reduce_coalesced",
-            Self::AllReduceSparse => "all_reduce_sparse",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::AllGather => "all_gather",
-            Self::AllGatherCoalesced => "all_gather_coalesced",
-            Self::AllGatherIntoTensor => "all_gather_into_tensor",
-            Self::Gather => "gather",
-            Self::Scatter => "scatter",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::ReduceScatterTensor => "reduce_scatter_tensor",
-            Self::AllToAll => "all_to_all",
-            Self::AllToAllSingle => "all_to_all_single",
-            Self::SendRecv => "send_recv",
-            Self::IsendIrecv => "isend_irecv",
-            Self::BatchIsendIrecv => "batch_isend_irecv",
-            Self::Barrier => "barrier",
-            Self::MonitoredBarrier => "monitored_barrier",
-            Self::CoalescedAllReduce => "coalesced_all_reduce",
-            Self::CoalescedAllGatherIntoTensor => "coalesced_all_gather_into_tensor",
-            Self::CoalescedReduceScatterTensor => "coalesced_reduce_scatter_tensor",
-            Self::AllGatherObject => "all_gather_object",
-            Self::GatherObject => "gather_object",
-            Self::BroadcastObjectList => "broadcast_object_list",
-            Self::ScatterObjectList => "scatter_object_list",
-            Self::Script => "script",
-            Self::Program => "program",
-        }
+        self.into()
     }
 
     /// Whether it moves tensors (not only objects, and not nothing).
     #[must_use]
     pub fn has_tensors(self) -> bool {
-        !self.has_objects() && !self.is_barrier() && !matches!(self, Self::Script | Self::Program)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_the_serialised_names_and_every_op_is_listed_once() {
-        for op in Op::ALL {
-            assert_eq!(serde_json::to_value(op).unwrap(), op.name());
-            assert_eq!(Op::ALL.iter().filter(|other| **other == op).count(), 1);
-        }
+        !self.has_objects() && !self.is_barrier()
     }
 }

@@ -6,8 +6,22 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// What happened in a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Outcome {
     /// Every rank voted and every byte is right.
     Pass,
@@ -30,8 +44,22 @@ pub enum Outcome {
 }
 
 /// What an outcome means against platform and expectations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
     /// As it must be: a pass where support is declared, a verified refusal where it is not.
     Expected,
@@ -52,17 +80,7 @@ impl Outcome {
     /// The name in result files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Mismatch => "mismatch",
-            Self::Error => "error",
-            Self::Hang => "hang",
-            Self::Crash => "crash",
-            Self::InitFailed => "init-failed",
-            Self::Unsupported => "unsupported",
-            Self::HarnessError => "harness-error",
-            Self::NotRun => "not-run",
-        }
+        self.into()
     }
 }
 
@@ -70,14 +88,7 @@ impl Verdict {
     /// The name in result files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Expected => "expected",
-            Self::Regression => "regression",
-            Self::KnownFailure => "known-failure",
-            Self::UnexpectedPass => "unexpected-pass",
-            Self::Waived => "waived",
-            Self::NotRun => "not-run",
-        }
+        self.into()
     }
 }
 

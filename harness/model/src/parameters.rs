@@ -3,7 +3,7 @@
 use crate::op::Op;
 
 /// What every op takes.
-const EVERY: [&str; 4] = ["group", "sweep", "covers", "profile"];
+const EVERY: &[&str] = &["group", "sweep", "covers", "profile"];
 
 impl Op {
     /// Whether a parameter of a step means something to it.
@@ -28,7 +28,7 @@ impl Op {
     /// Every parameter it takes, those of every op first.
     #[must_use]
     pub fn all_parameters(self) -> Vec<&'static str> {
-        EVERY.into_iter().chain(self.parameters()).collect()
+        EVERY.iter().copied().chain(self.parameters()).collect()
     }
 }
 

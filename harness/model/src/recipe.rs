@@ -5,9 +5,22 @@ use serde::{Deserialize, Serialize};
 
 /// The argument `device_id` of `init_process_group`.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum DeviceId {
     /// It is not passed.
     #[default]
@@ -22,19 +35,28 @@ impl DeviceId {
     /// The word in files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Index => "index",
-            Self::Device => "device",
-        }
+        self.into()
     }
 }
 
 /// When a rank calls the platform's `set_device`.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SetDevice {
     /// Before `init_process_group`.
     #[default]
@@ -49,19 +71,28 @@ impl SetDevice {
     /// The word in files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::After => "after",
-            Self::Never => "never",
-        }
+        self.into()
     }
 }
 
 /// What a world on a device has for tensors of the host.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CpuBackend {
     /// Nothing: it is initialised with the backend's name.
     #[default]
@@ -74,9 +105,6 @@ impl CpuBackend {
     /// The word in files.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Gloo => "gloo",
-        }
+        self.into()
     }
 }

@@ -1,12 +1,15 @@
 //! Where a check stands: outcome and verdict in one word for people.
 
 use serde::Serialize;
+use strum::VariantArray;
 
 use crate::outcome::{Outcome, Verdict};
 use crate::record::CheckRecord;
 
 /// Outcome and verdict put together; the order is from worst to best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Not as it must be, and nobody said so.
@@ -29,16 +32,7 @@ pub enum Status {
 
 impl Status {
     /// Every standing, worst first.
-    pub const ALL: [Self; 8] = [
-        Self::Regression,
-        Self::Trouble,
-        Self::UnexpectedPass,
-        Self::NotRun,
-        Self::Waived,
-        Self::KnownFailure,
-        Self::Refused,
-        Self::Passed,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The standing of an outcome with a verdict. An expected outcome that proves nothing (the harness failed, or the
     /// check never ran) is not let through as a pass.

@@ -15,8 +15,11 @@ use serde::{Deserialize, Serialize};
     Serialize,
     Deserialize,
     schemars::JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum StoreMethod {
     /// `env://`: `MASTER_ADDR` and `MASTER_PORT` from the environment.
     Env,
@@ -32,12 +35,7 @@ impl StoreMethod {
     /// The name in case files and in the rank protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Env => "env",
-            Self::Tcp => "tcp",
-            Self::File => "file",
-            Self::Store => "store",
-        }
+        self.into()
     }
 
     /// What a rank is told of the place: a URL, or `host:port` of the store that it makes itself; nothing if the

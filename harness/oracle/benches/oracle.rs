@@ -8,66 +8,35 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allranks_model::axes::TensorKind;
-use allranks_model::axes::{
-    Extent, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, RootBy,
-    Splits, Values,
-};
-use allranks_model::capability::Declared;
+use allranks_model::axes::Extent;
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
-use allranks_model::names::{CheckId, WorldSize};
+use allranks_model::names::WorldSize;
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_oracle::{Prepared, RankReply};
 use allranks_protocol::{CallResult, CallStatus, StepResult};
-use allranks_suite::plan::Check;
 
 const WORLD: WorldSize = WorldSize(4);
 
-fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> Check {
-    Check {
-        id: CheckId("bench".to_owned()),
-        index: 0,
-        op,
-        group: Arc::new(Group {
-            name: "world".to_owned(),
-            ranks: WORLD.ranks().collect(),
-            backend: None,
-            on_host: false,
-            how: Creation::default(),
-        }),
+fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, numel: u64) -> OpCheck {
+    let group = Group {
+        name: "world".to_owned(),
+        ranks: WORLD.ranks().collect(),
+        backend: None,
+        on_host: false,
+        how: Creation::default(),
+    };
+    OpCheck {
         dtype,
         reduce,
         extent: Extent::Flat(numel),
-        root: None,
-        layout: Layout::Contiguous,
-        layout_of: LayoutOf::All,
-        tensor: TensorKind::Plain,
-        joined: Joined::Cat,
-        mode: Mode::Sync,
-        placement: Placement::OutOfPlace,
-        non_root: NonRoot::Unspecified,
-        splits: Splits::Even,
-        pairs: Pairs::Ring,
-        peer_by: RootBy::Global,
-        count: 1,
-        tag: 0,
-        object: ObjectKind::Small,
-        late: None,
-        values: Values::Exact,
-        factor: Factor::Scalar,
-        promises: Default::default(),
-        covers: Arc::default(),
-        declared: Declared::Supported,
-        params: vec![],
-        at: Arc::default(),
-        script: None,
-        demand: None,
+        ..OpCheck::new(0, op, Arc::new(group))
     }
 }
 
 /// Answers as a right backend gives them to an all_reduce: every rank holds the result.
-fn replies(prepared: &Prepared, check: &Check) -> Vec<RankReply> {
+fn replies(prepared: &Prepared, check: &OpCheck) -> Vec<RankReply> {
     let steps = prepared.steps();
     let size = check.dtype.size();
     let numel = check.extent.numel() as usize;
@@ -113,7 +82,7 @@ fn replies(prepared: &Prepared, check: &Check) -> Vec<RankReply> {
 }
 
 /// The median time of preparing and of verifying.
-fn time(check: &Check, rounds: usize) -> (Duration, Duration) {
+fn time(check: &OpCheck, rounds: usize) -> (Duration, Duration) {
     let answers = replies(
         &Prepared::new(check, WORLD, 1).expect("a check with an expected value"),
         check,

@@ -123,12 +123,13 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
     if let Some(right) = facts.purpose.reduce {
         list.extend(
             ReduceOp::ALL
-                .into_iter()
+                .iter()
+                .copied()
                 .filter(|op| *op != right && op.is_defined_for(facts.purpose.dtype))
                 .map(|op| (Class::DidOp(op), BugModel::Operator(op, ranks.into()))),
         );
     }
-    for to in Narrow::ALL {
+    for to in Narrow::ALL.iter().copied() {
         for own in [true, false] {
             let class = Class::CompressedInputs(to.name());
             list.push((class, BugModel::Compressed { to, own }));

@@ -126,7 +126,7 @@ impl Class {
     /// One of every kind, and of every name.
     #[must_use]
     pub fn every() -> Vec<Self> {
-        let did = ReduceOp::ALL.into_iter().map(Self::DidOp);
+        let did = ReduceOp::ALL.iter().copied().map(Self::DidOp);
         let others = [
             Self::NoOp,
             Self::StaleSentinel,

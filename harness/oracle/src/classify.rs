@@ -11,7 +11,7 @@ use super::format::precision;
 use super::ignored_strides::ignored_strides;
 use super::rank_plan::{Fill, Origin, Role, Segment};
 use super::special_values::lost;
-use super::verify::Wrong;
+use super::wrong::Wrong;
 use allranks_model::axes::Values;
 use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::op::Op;

@@ -89,7 +89,7 @@ pub(super) enum Narrow {
 }
 
 impl Narrow {
-    pub(super) const ALL: [Self; 3] = [Self::Float32, Self::Float16, Self::Bfloat16];
+    pub(super) const ALL: &[Self] = &[Self::Float32, Self::Float16, Self::Bfloat16];
 
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The oracle: inputs and expected bytes, from the check alone. It knows nothing of torch.
 //!
-//! In: a [`Check`]. Out: a [`Step`] for each rank and, when the ranks have answered, either how many elements were
+//! In: an [`OpCheck`]. Out: a [`Step`] for each rank and, when the ranks have answered, either how many elements were
 //! compared on each or a classified [`Mismatch`]. Every rank returns **all** bytes of its storages, so one comparison
 //! covers results, guard bands, gaps of strided tensors, inputs, sentinels in untouched outputs and the buffers of ranks
 //! that take no part.
@@ -12,7 +12,7 @@
 //! | `geometry`, `rank_plan`, `ops` | what each rank holds and does; the meaning of every op |
 //! | `payload`, `combine` | the bytes sent and the bytes expected |
 //! | `vacuity` | whether a check could fail at all |
-//! | `verify`, `answers` | the comparison |
+//! | `verify`, `answers`, `wrong` | the comparison, and what it finds |
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
 //! | `double_double` | arithmetic to 106 bits |
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
@@ -44,6 +44,7 @@ mod tests;
 mod unpreparable;
 mod vacuity;
 mod verify;
+mod wrong;
 
 pub use class::Class;
 pub use expected_tensors::{After, Answer, Exhibit};
@@ -56,9 +57,9 @@ use allranks_model::capability::Promises;
 use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 use allranks_model::names::WorldSize;
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_model::record::Difference;
 use allranks_protocol::{Step, StepResult, Tensor};
-use allranks_suite::plan::Check;
 
 use self::hash::Key;
 use self::inputs::Purpose;
@@ -159,7 +160,7 @@ struct Facts {
 }
 
 /// A step's tensors, where those of the check's group lie.
-fn on_host(check: &Check, mut tensors: Vec<Tensor>) -> Vec<Tensor> {
+fn on_host(check: &OpCheck, mut tensors: Vec<Tensor>) -> Vec<Tensor> {
     for tensor in &mut tensors {
         tensor.host = check.group.on_host;
     }
@@ -172,14 +173,14 @@ impl Prepared {
     ///
     /// # Errors
     /// The check has no expected value, or contradicts itself or the world.
-    pub fn new(check: &Check, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
+    pub fn new(check: &OpCheck, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
         unpreparable::refuse(check, world_size)?;
         Ok(Self::best(|salt| {
             Self::attempt(check, world_size, seed, salt)
         }))
     }
 
-    fn attempt(check: &Check, world_size: WorldSize, seed: u64, salt: u32) -> Self {
+    fn attempt(check: &OpCheck, world_size: WorldSize, seed: u64, salt: u32) -> Self {
         let members: Vec<u32> = check.group.ranks.iter().map(|rank| rank.0).collect();
         let mut works: Vec<RankPlan> = world_size
             .ranks()

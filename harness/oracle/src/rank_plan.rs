@@ -10,8 +10,8 @@ use super::geometry::{Form, TensorGeometry};
 use allranks_model::axes::{Extent, Joined, Layout, LayoutOf, Mode, Splits};
 use allranks_model::dtype::DType;
 use allranks_model::names::Rank;
+use allranks_model::op_check::OpCheck;
 use allranks_protocol::{Call, Tensor};
-use allranks_suite::plan::Check;
 
 /// What a piece holds when the step begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl RankPlan {
 /// Lays out one rank's work.
 pub(super) struct PlanBuilder<'a> {
     /// The check.
-    pub check: &'a Check,
+    pub check: &'a OpCheck,
     /// Seed of the run; objects depend on it.
     pub seed: u64,
     /// Its position in the group.
@@ -165,7 +165,7 @@ pub(super) struct PlanBuilder<'a> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub(super) fn new(check: &'a Check, seed: u64, position: u32) -> Self {
+    pub(super) fn new(check: &'a OpCheck, seed: u64, position: u32) -> Self {
         Self {
             check,
             seed,

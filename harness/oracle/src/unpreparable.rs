@@ -4,7 +4,7 @@ use allranks_model::axes::{Placement, Splits};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::op::Op;
-use allranks_suite::plan::Check;
+use allranks_model::op_check::OpCheck;
 
 /// Why the oracle has no expected value for a check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,12 +40,6 @@ pub enum Unpreparable {
     /// The split matrix is not square of the group's size.
     #[error("split sizes must be {0} lists of {0} sizes")]
     BadSplits(usize),
-    /// A script is many ops.
-    #[error("a script has no data of its own")]
-    Script,
-    /// A program does what it does.
-    #[error("a program has no data that the harness knows")]
-    Program,
     /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
     #[error("{0:?} takes no split matrix")]
     NoMatrix(Op),
@@ -55,12 +49,7 @@ pub enum Unpreparable {
 }
 
 /// Refuses checks without an expected value.
-pub(super) fn refuse(check: &Check, world_size: WorldSize) -> Result<(), Unpreparable> {
-    match check.op {
-        Op::Script => return Err(Unpreparable::Script),
-        Op::Program => return Err(Unpreparable::Program),
-        _ => {}
-    }
+pub(super) fn refuse(check: &OpCheck, world_size: WorldSize) -> Result<(), Unpreparable> {
     let ranks = &check.group.ranks;
     if ranks.is_empty() {
         return Err(Unpreparable::EmptyGroup(check.group.name.clone()));

@@ -20,8 +20,8 @@ use allranks_model::axes::Extent;
 use allranks_model::dtype::DTypeKind;
 use allranks_model::names::WorldSize;
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_protocol::Call;
-use allranks_suite::plan::Check;
 
 /// Elements of one contribution that are looked at; data do not depend on how many follow.
 const ENOUGH: u64 = 4096;
@@ -35,19 +35,10 @@ const ATTEMPTS: u32 = 64;
 /// not on how many follow, so whatever the beginning tells apart the whole does, too.
 /// A check without an expected value proves nothing either.
 #[must_use]
-pub fn vacuous(check: &Check, world_size: WorldSize, seed: u64) -> Option<String> {
-    if let Some(script) = &check.script {
-        // Its moves make promises of their own; the data of the ops it issues must not be vacuous either.
-        let mut ops = script.checks.iter();
-        return ops.find_map(|check| vacuous(check, world_size, seed));
-    }
-    if check.demand.is_some() {
-        // The case was refused unless every rank must show something.
-        return None;
-    }
+pub fn vacuous(check: &OpCheck, world_size: WorldSize, seed: u64) -> Option<String> {
     let prepared = match check.extent {
         Extent::Flat(numel) if numel > ENOUGH => {
-            let beginning = Check {
+            let beginning = OpCheck {
                 extent: Extent::Flat(ENOUGH),
                 ..check.clone()
             };

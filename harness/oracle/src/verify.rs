@@ -7,39 +7,11 @@ use super::format::show;
 use super::geometry::TensorGeometry;
 use super::payload::source;
 use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
+use super::wrong::{Damage, Wrong};
 use super::{Class, CompareMode, Mismatch, Prepared, RankReply};
 use allranks_model::dtype::ReduceOp;
 use allranks_model::names::Rank;
 use allranks_model::record::Difference;
-
-/// Bytes outside a tensor that are not as they were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Damage {
-    /// Before its first element, after its last one, between its elements.
-    pub before: usize,
-    /// After its last element.
-    pub after: usize,
-    /// Between its elements.
-    pub between: usize,
-    /// The first one: its position in the storage, what it must be, what it is.
-    pub first: Option<(usize, u8, u8)>,
-}
-
-/// What is wrong on a rank.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wrong<'a> {
-    /// Elements.
-    pub spots: Vec<ElementRef<'a>>,
-    /// Bytes outside tensors.
-    pub damage: Damage,
-}
-
-impl Wrong<'_> {
-    /// Whether nothing is.
-    pub(super) fn is_empty(&self) -> bool {
-        self.spots.is_empty() && self.damage.first.is_none()
-    }
-}
 
 impl Prepared {
     /// Compares every rank's answer, all of whose calls returned, with what must have come of it.

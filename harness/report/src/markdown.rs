@@ -81,7 +81,8 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
     let tallies = StatusCounts::by_column(&results.checks);
     let all = StatusCounts::of(&results.checks);
     let shown: Vec<Status> = Status::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|standing| all.count(*standing) > 0)
         .collect();
     write!(page, "| column | evidence |")?;

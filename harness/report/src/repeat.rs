@@ -5,7 +5,7 @@ use allranks_model::names::CheckId;
 use allranks_model::record::RunRecord;
 
 /// Options that say which part of the run to do, or where to write; a repetition has its own.
-const REPLACED: [&str; 5] = ["--filter", "--out", "--shard", "--repeat", "--seed"];
+const REPLACED: &[&str] = &["--filter", "--out", "--shard", "--repeat", "--seed"];
 
 /// The command that repeats one check of a run: the run's own arguments, its seed, and a filter.
 ///

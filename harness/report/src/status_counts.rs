@@ -55,7 +55,8 @@ impl StatusCounts {
     #[must_use]
     pub fn failing(&self) -> u64 {
         Status::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|standing| standing.is_failing())
             .map(|standing| self.count(standing))
             .sum()
@@ -65,7 +66,8 @@ impl StatusCounts {
     #[must_use]
     pub fn line(&self) -> String {
         let parts: Vec<String> = Status::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|standing| self.count(*standing) > 0)
             .map(|standing| format!("{} {}", grouped(self.count(standing)), standing.word()))
             .collect();

@@ -223,7 +223,7 @@ fn write_check(
             .map_or("", |requirement| requirement.text.as_str());
         writeln!(out, "covers     {id}: {text}")?;
     }
-    if let (Some(demand), Some(program)) = (check.demand, &scenario.case.program) {
+    if let (Some(demand), Some(program)) = (check.demand(), &scenario.case.program) {
         return Ok(write_demand(scenario, program, demand, out)?);
     }
     match &check.declared {

@@ -9,7 +9,7 @@ use super::{Exit, Failure, planning};
 use crate::suite::Suite;
 use allranks_model::names::{CaseId, RequirementId};
 use allranks_suite::case::{Case, Level};
-use allranks_suite::plan::{Selection, Target, plan};
+use allranks_suite::plan::{ProgramCheck, Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
 /// Lists.
@@ -114,7 +114,8 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
             .iter()
             .filter(|case| {
                 let steps = || case.steps.iter().any(|step| step.covers().contains(id));
-                let of_program = || case.demands().any(|demand| demand.covers() == *id);
+                let of_program =
+                    || ProgramCheck::of_case(case).any(|demand| demand.covers() == *id);
                 case.covers.contains(id) || steps() || of_program()
             })
             .map(|case| &case.id)

@@ -192,7 +192,8 @@ impl ReproContext {
             let needs_device = scenario.platform.evidence != Evidence::Host;
             let world = (scenario.world_size, check.group.size());
             let is_part = check.group.name != "world";
-            let numel = check.extent.numel();
+            // A script counts for as many elements as an op has whose step names no number.
+            let numel = check.op().map_or(33, |op| op.extent.numel());
             (needs_device, world, is_part, numel, check.index)
         };
         let checks = plan.scenarios.iter().flat_map(|scenario| {
@@ -201,7 +202,7 @@ impl ReproContext {
         });
         let mut smallest: HashMap<&str, (&Scenario, &Check)> = HashMap::new();
         // A program is its own reproduction.
-        for found in checks.filter(|(_, check)| check.demand.is_none()) {
+        for found in checks.filter(|(_, check)| check.demand().is_none()) {
             if let Some(entry) = self.entry(found.0, found.1, &self.torch) {
                 let least = smallest.entry(&entry.at).or_insert(found);
                 if size(&found) < size(least) {
@@ -227,10 +228,7 @@ impl ReproContext {
         };
         let mut notes = self.notes(&subject, &self.torch);
         let numel = smaller.map_or_else(String::new, |smaller| {
-            let numel = match smaller.script {
-                Some(_) => FEW,
-                None => smaller.extent.numel(),
-            };
+            let numel = smaller.op().map_or(FEW, |op| op.extent.numel());
             format!(" --numel {numel}")
         });
         notes.command = format!("allranks repro '{}'{numel} --seed {}", check.id, self.seed);
@@ -276,7 +274,7 @@ impl ReproContext {
         };
         // A script takes long to fail, and its data are as small as its author wanted them: only what is tedious to read
         // is made smaller, once.
-        let candidates: Vec<Check> = match &check.script {
+        let candidates: Vec<Check> = match check.script() {
             Some(_) => {
                 let text = self.script(
                     &Subject {
@@ -293,7 +291,7 @@ impl ReproContext {
             }
             None => smaller(check).collect(),
         };
-        if check.script.is_some() && candidates.is_empty() {
+        if check.script().is_some() && candidates.is_empty() {
             return Ok(None);
         }
         let whole = ends(check)?;
@@ -345,17 +343,17 @@ impl ReproContext {
 
 /// What a check was made smaller from.
 fn elements(check: &Check) -> String {
-    match check.script {
-        Some(_) => "larger tensors".to_owned(),
-        None => format!("{} elements", check.extent.numel()),
+    match check.op() {
+        Some(op) => format!("{} elements", op.extent.numel()),
+        None => "larger tensors".to_owned(),
     }
 }
 
 /// What a known failure's file is called, but for its ending.
 fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
-    if check.script.is_none() {
-        return format!("{}.{kind}", check.op.name());
+    if let Some(op) = check.op() {
+        return format!("{}.{kind}", op.op.name());
     }
     let case = scenario.case.id.as_str().replace('/', ".");
     let told = |axis: &str| check.params.iter().find(|(name, _)| name == axis);

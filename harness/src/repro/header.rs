@@ -3,6 +3,7 @@
 use super::play::{leaves, takes_torchrun};
 use super::{Notes, Subject};
 use allranks_model::capability::Declared;
+use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::Check;
 
 /// Columns of text.
@@ -13,7 +14,7 @@ const INDENT: usize = 10;
 /// The script's docstring.
 pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let scenario = subject.scenario;
-    let script = subject.check.and_then(|check| check.script.as_ref());
+    let script = subject.check.and_then(|check| check.script());
     let what = match subject.check {
         Some(check) if script.is_some() => format!("{}: {}", scenario.case.title, about(check)),
         Some(check) => about(check),
@@ -75,10 +76,8 @@ pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
 
 /// A check in words.
 fn about(check: &Check) -> String {
-    let mut words = match check.script {
-        Some(_) => Vec::new(),
-        None => vec![check.op.name().to_owned()],
-    };
+    let name = |op: &OpCheck| op.op.name().to_owned();
+    let mut words: Vec<String> = check.op().map(name).into_iter().collect();
     let told = |axis: &str| !matches!(axis, "call" | "method" | "numel");
     for (axis, value) in check.params.iter().filter(|(axis, _)| told(axis)) {
         words.push(match axis.as_str() {
@@ -86,8 +85,8 @@ fn about(check: &Check) -> String {
             _ => format!("{axis} {value}"),
         });
     }
-    if check.op.has_tensors() {
-        words.push(match check.extent {
+    if let Some(op) = check.op().filter(|op| op.op.has_tensors()) {
+        words.push(match op.extent {
             allranks_model::axes::Extent::Scalar => "0-dim tensors".to_owned(),
             allranks_model::axes::Extent::Flat(numel) => format!("{numel} elements"),
         });

@@ -40,11 +40,12 @@ use self::tables::{Part, Passed, Tables};
 use allranks_model::capability::Declared;
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
+use allranks_model::op_check::OpCheck;
 use allranks_model::recipe::{DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Prepared, Unpreparable};
 use allranks_suite::case::Starts;
-use allranks_suite::plan::{Check, Scenario};
+use allranks_suite::plan::{Check, CheckKind, Scenario};
 use allranks_suite::platform::{OF_THE_RANK, Platform};
 
 const OPENING: &str = include_str!("template/opening.py");
@@ -121,18 +122,18 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
     if scenario.case.program.is_some() {
         return Err(ReproError::Program);
     }
-    if let Some((check, script)) = check.and_then(|check| Some((check, check.script.as_ref()?))) {
+    if let Some((check, script)) = check.and_then(|check| Some((check, check.script()?))) {
         let written = play::play(scenario, check, script, seed, |play, parts, passed| {
             played(subject, notes, play, &Tables::new(parts, passed))
         })?;
         return sized(written);
     }
-    let prepared = check
-        .map(|check| Prepared::new(check, scenario.world_size, seed))
-        .transpose()?;
-    let (codes, tables) = match (check, &prepared) {
-        (Some(check), Some(prepared)) => written(scenario, check, prepared)?,
-        _ => (Vec::new(), Tables::default()),
+    let (codes, tables) = match check.and_then(Check::op) {
+        Some(op) => {
+            let prepared = Prepared::new(op, scenario.world_size, seed)?;
+            written(scenario, op, &prepared)?
+        }
+        None => (Vec::new(), Tables::default()),
     };
     let mut out = header::header(subject, notes);
     imports(&mut out, scenario, check, &[]);
@@ -195,7 +196,7 @@ fn opening(out: &mut String, tables: &Tables) {
 
 fn written(
     scenario: &Scenario,
-    check: &Check,
+    op: &OpCheck,
     prepared: &Prepared,
 ) -> Result<(Vec<Code>, Tables), ReproError> {
     let ranks = || scenario.world_size.ranks();
@@ -211,7 +212,7 @@ fn written(
                 step: &prepared.steps()[rank.index()].step,
                 exhibits: &exhibits[rank.index()],
                 answers: &answers,
-                group_size: check.group.size(),
+                group_size: op.group.size(),
                 name: "",
                 has_groups: false,
             })
@@ -219,7 +220,7 @@ fn written(
         .collect();
     let part = Part {
         prefix: String::new(),
-        dtype: check.dtype,
+        dtype: op.dtype,
         exhibits,
         is_judged: true,
     };
@@ -293,7 +294,12 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
             scenario.case.world.deadline_s
         ),
     );
-    if check.is_some_and(|check| check.op.has_tensors() || check.script.is_some()) {
+    let is_of_tensors = |check: &Check| match &check.kind {
+        CheckKind::Op(op) => op.op.has_tensors(),
+        CheckKind::Script(_) => true,
+        CheckKind::Program(_) => false,
+    };
+    if check.is_some_and(is_of_tensors) {
         let kind = &platform.device_type;
         let on_host = check.is_some_and(|check| check.group.on_host);
         let device = match (kind.as_str(), &platform.set_device) {
@@ -343,7 +349,7 @@ fn init(out: &mut String, subject: &Subject<'_>) {
         }
     }
     let explicit = "rank=rank, world_size=int(os.environ[\"WORLD_SIZE\"])";
-    let is_script = subject.check.is_some_and(|check| check.script.is_some());
+    let is_script = subject.check.is_some_and(|check| check.script().is_some());
     let port = "int(os.environ['MASTER_PORT'])";
     // A script has a store of its own at the port after it.
     let next = if is_script { 2 } else { 1 };
@@ -506,7 +512,7 @@ fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], ha
     );
     if has_tensors {
         out.push_str(COMPARE);
-    } else if check.op.is_barrier() {
+    } else if check.op().is_some_and(|op| op.op.is_barrier()) {
         out.push_str(&TIMES.replace("MEMBERS", &list(&check.group.ranks)));
     }
 }

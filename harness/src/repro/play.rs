@@ -14,6 +14,7 @@ use super::tables::{Part, Passed};
 use super::{ReproError, put_line};
 use allranks_model::axes::Pairs;
 use allranks_model::names::Rank;
+use allranks_model::op_check::OpCheck;
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Answer, Exhibit};
 use allranks_protocol::Call;
@@ -49,7 +50,7 @@ pub(super) struct Play<'a> {
 
 /// An op of the script.
 struct Op<'a> {
-    check: &'a Check,
+    check: &'a OpCheck,
     name: String,
     exhibits: Vec<Vec<Exhibit>>,
     /// One for each rank.

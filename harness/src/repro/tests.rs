@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Notes, Subject, script, with_numel};
 use allranks_model::axes::Values;
 use allranks_model::capability::Declared;
+use allranks_model::op_check::OpCheck;
 use allranks_oracle::{After, Answer, Prepared, RankReply};
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 use allranks_suite::case;
@@ -96,12 +97,15 @@ fn ranks_that_hold_what_the_exhibits_say_pass() {
     let plan = whole(&[2, 3]);
     let mut checks = 0;
     for scenario in &plan.scenarios {
-        let plain = scenario.checks.iter().filter(|check| check.is_of_sweep());
-        for check in plain
+        let plain = scenario
+            .checks
+            .iter()
+            .filter_map(|check| Some((check, check.op()?)));
+        for (check, op) in plain
             .step_by(3)
-            .filter(|check| is_small(check) && can_pass(check))
+            .filter(|(check, op)| is_small(op) && can_pass(check, op))
         {
-            let prepared = Prepared::new(check, scenario.world_size, 7).unwrap();
+            let prepared = Prepared::new(op, scenario.world_size, 7).unwrap();
             let ranks = scenario.world_size.ranks();
             let replies: Vec<_> = ranks.map(|rank| reply(&prepared, rank)).collect();
             if let Err(mismatch) = prepared.verify(&replies) {
@@ -116,8 +120,11 @@ fn ranks_that_hold_what_the_exhibits_say_pass() {
 #[test]
 fn every_check_has_a_script_without_allranks_in_its_code() {
     for scenario in &whole(&[2]).scenarios {
-        let plain = scenario.checks.iter().filter(|check| check.is_of_sweep());
-        for check in plain.step_by(5).filter(|check| is_small(check)) {
+        let plain = scenario
+            .checks
+            .iter()
+            .filter_map(|check| Some((check, check.op()?)));
+        for (check, op) in plain.step_by(5).filter(|(_, op)| is_small(op)) {
             let subject = Subject {
                 scenario,
                 check: Some(check),
@@ -125,7 +132,7 @@ fn every_check_has_a_script_without_allranks_in_its_code() {
             };
             let text = script(&subject, &Notes::default()).unwrap();
             assert!(
-                text.contains(&format!("dist.{}", function(check.op.name()))),
+                text.contains(&format!("dist.{}", function(op.op.name()))),
                 "{}",
                 check.id
             );
@@ -140,14 +147,14 @@ fn every_check_has_a_script_without_allranks_in_its_code() {
 }
 
 /// Whether its data are quickly written. Very large tensors are made while a step runs, and have no script.
-fn is_small(check: &Check) -> bool {
-    check.extent.numel() < 5000
+fn is_small(op: &OpCheck) -> bool {
+    op.extent.numel() < 5000
 }
 
 /// Whether the oracle can be content: with what must be refused it never is, and of random reals a platform may promise
 /// another rounding than the one that exhibits have.
-fn can_pass(check: &Check) -> bool {
-    check.declared == Declared::Supported && check.values != Values::Random
+fn can_pass(check: &Check, op: &OpCheck) -> bool {
+    check.declared == Declared::Supported && op.values != Values::Random
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn every_script_of_moves_is_written() {
         for check in scenario
             .checks
             .iter()
-            .filter(|check| check.script.is_some())
+            .filter(|check| check.script().is_some())
         {
             // The random sequences are long.
             if check.id.as_str().contains("random") {

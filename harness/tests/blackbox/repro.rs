@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use allranks::repro::{Ended, Notes, Subject, script, trial};
 use allranks_model::capability::Declared;
+use allranks_model::op_check::OpCheck;
 use allranks_model::outcome::Outcome;
 use allranks_runner::world;
 use allranks_suite::case;
@@ -302,14 +303,12 @@ fn every_kind() {
     let (mut kinds, mut wrong) = (BTreeSet::new(), Vec::new());
     for scenario in &plan.scenarios {
         for check in &scenario.checks {
+            let op = |op: &OpCheck| {
+                let axes = (op.op, op.layout, op.mode, op.placement);
+                (axes, op.splits.clone(), op.pairs, op.object, op.peer_by)
+            };
             let kind = (
-                (check.op, check.layout, check.mode, check.placement),
-                (
-                    check.splits.clone(),
-                    check.pairs,
-                    check.object,
-                    check.peer_by,
-                ),
+                (check.op().map(op), check.script().is_some()),
                 (
                     check.group.name == "world",
                     check.declared == Declared::Supported,

@@ -1,7 +1,7 @@
 //! Hints: which of the known words a wrong word was meant to be.
 
 /// Words people bring from elsewhere, and what they are called here.
-const ALIASES: [(&str, &str); 22] = [
+const ALIASES: &[(&str, &str)] = &[
     ("fp64", "float64"),
     ("double", "float64"),
     ("fp32", "float32"),

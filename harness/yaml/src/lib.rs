@@ -11,12 +11,14 @@
 mod decode;
 mod diagnostic;
 mod document;
+mod folder;
 mod hint;
 mod parse;
 
 pub use decode::{decode, load};
 pub use diagnostic::Diagnostic;
 pub use document::{Document, Focus, Path, Segment};
+pub use folder::yaml_files;
 pub use hint::{did_you_mean, one_of};
 
 use std::fs;

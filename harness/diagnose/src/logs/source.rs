@@ -12,7 +12,7 @@ const HEAD: u64 = 1 << 20;
 /// Bytes read at its end: how it stands.
 const TAIL: u64 = 16 << 20;
 /// Files in a folder that are no logs.
-const OTHER: [&str; 14] = [
+const OTHER: &[&str] = &[
     "json", "jsonl", "yaml", "yml", "py", "md", "gz", "zst", "pt", "html", "xml", "csv", "png",
     "sh",
 ];

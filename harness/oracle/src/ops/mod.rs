@@ -16,8 +16,8 @@ use allranks_model::axes::TensorKind;
 use allranks_model::axes::{Factor, RootBy, Values};
 use allranks_model::names::Rank;
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_protocol::{Call, RankRef, Tensor};
-use allranks_suite::plan::Check;
 
 /// How long the late rank of a barrier sleeps, milliseconds.
 const LATE_MS: u64 = 20;
@@ -27,12 +27,12 @@ pub(super) const SAME: u32 = 3;
 const LONGER: u32 = 15;
 
 /// Whether a check makes its call several times on the same data, and once more on data that go on.
-pub(super) fn repeats(check: &Check) -> bool {
+pub(super) fn repeats(check: &OpCheck) -> bool {
     check.op == Op::AllReduce && check.values == Values::Random
 }
 
 /// Lays out a rank's work.
-pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> RankPlan {
+pub(super) fn work(check: &OpCheck, seed: u64, rank: Rank) -> RankPlan {
     let Some(position) = check.group.group_rank(rank) else {
         return bystander(check, seed);
     };
@@ -77,7 +77,6 @@ pub(super) fn work(check: &Check, seed: u64, rank: Rank) -> RankPlan {
         Op::BroadcastObjectList => objects::broadcast(desk),
         Op::ScatterObjectList => objects::scatter(desk),
         // Refused before: the ops it issues are checks of their own.
-        Op::Script | Op::Program => {}
     }
     choose_tensors(&mut desk.work);
     std::mem::take(&mut desk.work)
@@ -101,7 +100,7 @@ fn choose_tensors(work: &mut RankPlan) {
 }
 
 /// A rank outside the group makes no call and holds a buffer that nobody may write to.
-fn bystander(check: &Check, seed: u64) -> RankPlan {
+fn bystander(check: &OpCheck, seed: u64) -> RankPlan {
     let desk = &mut PlanBuilder::new(check, seed, 0);
     let len = if check.op.has_tensors() && !check.is_large() {
         desk.len(0)

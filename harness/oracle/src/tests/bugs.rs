@@ -3,7 +3,7 @@
 use super::*;
 
 /// The class and the sentence of what a bug makes of a check.
-fn verdict(check: &Check, world: u32, bug: Bug) -> (String, String) {
+fn verdict(check: &OpCheck, world: u32, bug: Bug) -> (String, String) {
     match outcome(check, world, bug) {
         Ok(_) => panic!("{bug:?} goes unnoticed in {check:?}"),
         Err(mismatch) => (mismatch.class, mismatch.sentence),
@@ -11,13 +11,13 @@ fn verdict(check: &Check, world: u32, bug: Bug) -> (String, String) {
 }
 
 #[track_caller]
-fn is(check: &Check, world: u32, bug: Bug, class: &str) {
+fn is(check: &OpCheck, world: u32, bug: Bug, class: &str) {
     let (found, sentence) = verdict(check, world, bug);
     assert_eq!(found, class, "{sentence}: {bug:?} in {check:?}");
 }
 
-fn with(op: Op, ranks: u32, dtype: DType, reduce: ReduceOp) -> Check {
-    Check {
+fn with(op: Op, ranks: u32, dtype: DType, reduce: ReduceOp) -> OpCheck {
+    OpCheck {
         dtype,
         reduce: Some(reduce),
         ..check(op, ranks)
@@ -101,7 +101,7 @@ fn averages_that_are_none() {
 #[test]
 fn averages_divided_twice_at_every_small_size() {
     for numel in 1..=67 {
-        let check = Check {
+        let check = OpCheck {
             extent: Extent::Flat(numel),
             ..with(Op::AllReduce, 3, DType::Float32, ReduceOp::Avg)
         };
@@ -295,14 +295,14 @@ fn roots() {
         assert!(sentence.starts_with("rank 1 was taken"), "{sentence}");
         is(&check(op, 4), 4, Bug::WrongRoot(0), "root-ignored");
     }
-    let unspecified = Check {
+    let unspecified = OpCheck {
         non_root: NonRoot::Unspecified,
         ..check(Op::Reduce, 4)
     };
     is(&unspecified, 4, Bug::WrongRoot(1), "wrong-root");
     is(&unspecified, 4, Bug::NoOp, "no-op");
     assert!(outcome(&unspecified, 4, Bug::NonRootWritten).is_ok());
-    let side = Check {
+    let side = OpCheck {
         group: group([1, 3]),
         root: Some(Root {
             group_rank: 1,
@@ -312,7 +312,7 @@ fn roots() {
     };
     is(&side, 4, Bug::WrongRoot(2), "wrong-root");
     for dtype in [DType::Float32, DType::Bool, DType::Float8E5m2] {
-        let check = Check {
+        let check = OpCheck {
             dtype,
             reduce: Some(if dtype == DType::Bool {
                 ReduceOp::Max
@@ -335,7 +335,7 @@ fn strides_ignored() {
         Op::AllToAllSingle,
     ] {
         for layout in [Layout::Strided, Layout::Transposed, Layout::ChannelsLast] {
-            let check = Check {
+            let check = OpCheck {
                 layout,
                 ..check(op, 3)
             };
@@ -358,14 +358,14 @@ fn strides_ignored() {
 /// results on the other ranks, too.
 #[test]
 fn strides_ignored_in_part() {
-    let strided = |op: Op| Check {
+    let strided = |op: Op| OpCheck {
         layout: Layout::Strided,
         ..check(op, 3)
     };
     let check = strided(Op::ReduceScatter);
     is(&check, 3, Bug::WriteDenseMixed, "only-dense-part-written");
     for non_root in [NonRoot::Unspecified, NonRoot::Untouched] {
-        let check = Check {
+        let check = OpCheck {
             non_root,
             ..strided(Op::Reduce)
         };
@@ -395,12 +395,12 @@ fn memory_that_is_not_the_ops() {
     ] {
         is(&check(op, 3), 3, Bug::InputModified, "input-modified");
     }
-    let side = Check {
+    let side = OpCheck {
         group: group([1, 3]),
         ..check(Op::AllReduce, 2)
     };
     is(&side, 4, Bug::BystanderWritten, "bystander-written");
-    let empty = Check {
+    let empty = OpCheck {
         extent: Extent::Flat(0),
         ..side
     };
@@ -411,7 +411,7 @@ fn memory_that_is_not_the_ops() {
 #[test]
 fn the_world_in_place_of_the_group() {
     for op in [Op::AllReduce, Op::Reduce] {
-        let side = Check {
+        let side = OpCheck {
             group: group([1, 3]),
             ..check(op, 2)
         };
@@ -453,7 +453,7 @@ fn values_that_are_no_result() {
 
 #[test]
 fn messages_objects_and_barriers() {
-    let messages = Check {
+    let messages = OpCheck {
         count: 2,
         ..check(Op::IsendIrecv, 3)
     };

@@ -17,20 +17,21 @@ fn blocks(prepared: &Prepared, slot: usize) -> Vec<Vec<Vec<u8>>> {
         .collect()
 }
 
-fn prepare(check: &Check) -> Prepared {
+fn prepare(check: &OpCheck) -> Prepared {
     Prepared::new(check, WorldSize(check.group.size() as u32), 42).unwrap()
 }
 
 /// Every check that reduces, at every dtype and operator, in worlds up to 16.
-fn reductions(numel: u64) -> impl Iterator<Item = Check> {
+fn reductions(numel: u64) -> impl Iterator<Item = OpCheck> {
     [1, 2, 3, 4, 5, 7, 8, 16]
         .into_iter()
         .flat_map(move |ranks| {
-            DType::ALL.into_iter().flat_map(move |dtype| {
+            DType::ALL.iter().copied().flat_map(move |dtype| {
                 ReduceOp::ALL
-                    .into_iter()
+                    .iter()
+                    .copied()
                     .filter(move |reduce| reduce.is_defined_for(dtype))
-                    .map(move |reduce| Check {
+                    .map(move |reduce| OpCheck {
                         dtype,
                         reduce: Some(reduce),
                         extent: Extent::Flat(numel),
@@ -200,7 +201,7 @@ fn moved_data_have_every_kind_of_bits() {
         DType::Float16,
         DType::Bfloat16,
     ] {
-        let check = Check {
+        let check = OpCheck {
             dtype,
             extent: Extent::Flat(1000),
             ..check(Op::AllGather, 2)
@@ -220,7 +221,7 @@ fn moved_data_have_every_kind_of_bits() {
                 .any(|value| *value != 0.0 && value.abs() < 1e-37 || dtype == DType::Float16)
         );
     }
-    let bools = Check {
+    let bools = OpCheck {
         dtype: DType::Bool,
         ..check(Op::Broadcast, 2)
     };
@@ -248,14 +249,14 @@ fn destinations_have_data_of_their_own() {
 
 #[test]
 fn sentinels_are_never_what_must_come_of_them() {
-    for dtype in DType::ALL {
+    for dtype in DType::ALL.iter().copied() {
         for op in [Op::AllGather, Op::ReduceScatter, Op::AllToAllSingle] {
             let reduce = if dtype == DType::Bool {
                 ReduceOp::Max
             } else {
                 ReduceOp::Sum
             };
-            let check = Check {
+            let check = OpCheck {
                 dtype,
                 reduce: op.reduces().then_some(reduce),
                 extent: Extent::Flat(2000),
@@ -286,7 +287,7 @@ fn prepared_checks_travel_between_threads() {
 
 /// What group rank i sends to group rank j: the lengths of its input's pieces.
 fn sizes(splits: Splits, ranks: u32) -> Vec<Vec<usize>> {
-    let check = Check {
+    let check = OpCheck {
         splits,
         ..check(Op::AllToAllSingle, ranks)
     };

@@ -13,7 +13,7 @@ use super::*;
 use crate::bug_model::BugModel;
 use crate::comparison::Comparison;
 use allranks_suite::case;
-use allranks_suite::plan::{Selection, Target, plan};
+use allranks_suite::plan::{CheckKind, Selection, Target, plan};
 use allranks_suite::platform;
 
 /// Elements looked at: data do not depend on how many follow.
@@ -50,7 +50,7 @@ fn bugs(ranks: u32, len: i64) -> Vec<(&'static str, BugModel)> {
 }
 
 /// Why no data of a check could tell a bug from the right answer.
-fn excuse(check: &Check, bug: &'static str, bend: BugModel) -> Option<&'static str> {
+fn excuse(check: &OpCheck, bug: &'static str, bend: BugModel) -> Option<&'static str> {
     use ReduceOp::{Avg, Band, Bor, Max, Min, PremulSum, Product, Sum};
     let ranks = check.group.size() as u64;
     let elements = check.extent.numel();
@@ -87,7 +87,7 @@ fn excuse(check: &Check, bug: &'static str, bend: BugModel) -> Option<&'static s
 }
 
 /// Why a bug cannot happen to a check at all.
-fn no_room(check: &Check, bug: &'static str) -> Option<&'static str> {
+fn no_room(check: &OpCheck, bug: &'static str) -> Option<&'static str> {
     let op = check.op;
     let gathers = matches!(
         op,
@@ -175,7 +175,8 @@ fn is_invisible(prepared: &Prepared, bend: BugModel) -> Option<bool> {
     meant.then_some(true)
 }
 
-fn planned() -> Vec<Check> {
+/// The checks of ops that the suite plans, each once, with its id.
+fn planned() -> Vec<(CheckId, OpCheck)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let library = case::load(&[root.join("cases")]).unwrap_or_else(|wrong| panic!("{}", wrong[0]));
     let platforms = platform::load(&[root.join("fixtures/platforms/cpu.yaml")])
@@ -195,15 +196,19 @@ fn planned() -> Vec<Check> {
         .into_iter()
         .flat_map(|scenario| scenario.checks);
     checks
-        .filter(|check| check.op.has_tensors())
-        .map(|check| {
+        .filter_map(|check| match check.kind {
+            CheckKind::Op(op) => Some((check.id, op)),
+            CheckKind::Script(_) | CheckKind::Program(_) => None,
+        })
+        .filter(|(_, check)| check.op.has_tensors())
+        .map(|(id, check)| {
             let extent = match check.extent {
                 Extent::Flat(numel) => Extent::Flat(numel.min(ENOUGH)),
                 Extent::Scalar => Extent::Scalar,
             };
-            Check { extent, ..check }
+            (id, OpCheck { extent, ..check })
         })
-        .filter(|check| {
+        .filter(|(_, check)| {
             seen.insert((
                 (check.op, check.dtype, check.reduce, check.values),
                 (
@@ -228,7 +233,7 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
     let mut missed: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let mut impossible = BTreeSet::new();
     let (mut told, mut checks) = (0, 0);
-    for check in planned() {
+    for (id, check) in planned() {
         let members: Vec<Rank> = check.group.ranks.clone();
         let world = members.iter().map(|rank| rank.0 + 1).max().unwrap_or(1);
         let prepared = Prepared::new(&check, WorldSize(world), 42)
@@ -244,7 +249,7 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
                     _ if !has_results(&prepared) => excused.entry(EMPTY).or_default()[1] += 1,
                     Some(reason) => excused.entry(reason).or_default()[1] += 1,
                     None => {
-                        impossible.insert((bug, check.op.name(), check.id.to_string()));
+                        impossible.insert((bug, check.op.name(), id.to_string()));
                     }
                 }
                 continue;
@@ -264,7 +269,7 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
                         check.values,
                         members.len()
                     );
-                    let at = format!("{:?} {bend:?} {}", check.extent, check.id);
+                    let at = format!("{:?} {bend:?} {id}", check.extent);
                     missed.entry(what).or_insert((0, at)).0 += 1;
                 }
             }

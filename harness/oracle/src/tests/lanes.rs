@@ -4,8 +4,8 @@
 use super::*;
 use allranks_model::capability::{Accumulation, Promises};
 
-fn with(values: Values, op: Op, ranks: u32, dtype: DType, reduce: ReduceOp) -> Check {
-    Check {
+fn with(values: Values, op: Op, ranks: u32, dtype: DType, reduce: ReduceOp) -> OpCheck {
+    OpCheck {
         values,
         dtype,
         reduce: op.reduces().then_some(reduce),
@@ -15,7 +15,7 @@ fn with(values: Values, op: Op, ranks: u32, dtype: DType, reduce: ReduceOp) -> C
 }
 
 #[track_caller]
-fn is(check: &Check, bug: Bug, class: &str) {
+fn is(check: &OpCheck, bug: Bug, class: &str) {
     let ranks = check.group.size() as u32;
     match outcome(check, ranks, bug) {
         Ok(_) => panic!("{bug:?} goes unnoticed in {check:?}"),
@@ -26,15 +26,16 @@ fn is(check: &Check, bug: Bug, class: &str) {
 const ALL_REDUCE: Op = Op::AllReduce;
 
 /// Every check of the lanes that has a meaning.
-fn checks() -> impl Iterator<Item = Check> {
+fn checks() -> impl Iterator<Item = OpCheck> {
     let lanes = [Values::Random, Values::Special, Values::Extremes];
-    let ops = Op::ALL.into_iter().filter(|op| op.takes("values"));
+    let ops = Op::ALL.iter().copied().filter(|op| op.takes("values"));
     ops.flat_map(move |op| {
         SIZES.into_iter().flat_map(move |ranks| {
             lanes.into_iter().flat_map(move |values| {
-                DType::ALL.into_iter().flat_map(move |dtype| {
+                DType::ALL.iter().copied().flat_map(move |dtype| {
                     let reduces = ReduceOp::ALL
-                        .into_iter()
+                        .iter()
+                        .copied()
                         .filter(move |reduce| op.reduces() || *reduce == ReduceOp::Sum)
                         .filter(move |reduce| !op.reduces() || reduce.is_defined_for(dtype));
                     reduces.map(move |reduce| with(values, op, ranks, dtype, reduce))
@@ -55,7 +56,7 @@ fn checks() -> impl Iterator<Item = Check> {
 fn right_answers_verify() {
     for check in checks() {
         for numel in [1, 20 * check.group.size() as u64] {
-            let check = Check {
+            let check = OpCheck {
                 extent: Extent::Flat(numel),
                 ..check.clone()
             };
@@ -93,7 +94,7 @@ fn rounding_that_no_order_explains() {
         "low-precision-accumulation",
     );
     is(&sum(DType::Float32), Bug::Compressed, "compressed-inputs");
-    let exact = Check {
+    let exact = OpCheck {
         values: Values::Exact,
         ..sum(DType::Float32)
     };
@@ -202,7 +203,7 @@ fn factors_differ_and_count_once() {
                     Op::ReduceScatter,
                     Op::ReduceScatterTensor,
                 ] {
-                    let check = Check {
+                    let check = OpCheck {
                         factor,
                         ..with(values, op, 3, dtype, ReduceOp::PremulSum)
                     };
@@ -214,7 +215,7 @@ fn factors_differ_and_count_once() {
             }
         }
     }
-    let first_for_all = Check {
+    let first_for_all = OpCheck {
         factor: Factor::PerRank,
         ..with(
             Values::Exact,
@@ -227,7 +228,7 @@ fn factors_differ_and_count_once() {
     assert!(outcome(&first_for_all, 3, Bug::DidOp(ReduceOp::PremulSum)).is_err());
 }
 
-fn seen(check: &Check, bug: Bug) -> crate::Observations {
+fn seen(check: &OpCheck, bug: Bug) -> crate::Observations {
     let ranks = check.group.size() as u32;
     let prepared = Prepared::new(check, WorldSize(ranks), 42).unwrap();
     prepared.observe(&world::run(prepared.steps(), &check.group, bug))
@@ -237,7 +238,7 @@ fn seen(check: &Check, bug: Bug) -> crate::Observations {
 fn accumulation_and_repetition_are_observed() {
     for dtype in [DType::Float16, DType::Bfloat16] {
         for ranks in [3, 4, 5, 8] {
-            let check = Check {
+            let check = OpCheck {
                 extent: Extent::Flat(257),
                 ..with(Values::Random, ALL_REDUCE, ranks, dtype, ReduceOp::Sum)
             };
@@ -268,7 +269,7 @@ fn accumulation_and_repetition_are_observed() {
     );
     assert_eq!(of_two["deterministic"], "yes");
     // Of 257 elements and of 302, only the latter is even.
-    let check = Check {
+    let check = OpCheck {
         extent: Extent::Flat(257),
         ..with(
             Values::Random,
@@ -285,7 +286,7 @@ fn accumulation_and_repetition_are_observed() {
 
 #[test]
 fn promises_are_kept() {
-    let promising = |promises| Check {
+    let promising = |promises| OpCheck {
         promises,
         extent: Extent::Flat(257),
         ..with(

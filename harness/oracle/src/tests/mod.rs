@@ -19,50 +19,23 @@ use allranks_model::axes::{
     Extent, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, Root,
     RootBy, Splits, TensorKind, Values,
 };
-use allranks_model::capability::Declared;
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{CheckId, Rank, WorldSize};
 use allranks_model::op::Op;
-use allranks_suite::plan::Check;
+use allranks_model::op_check::OpCheck;
 
 /// A check of the whole world with everything neutral.
-fn check(op: Op, ranks: u32) -> Check {
-    Check {
-        id: CheckId("test".into()),
-        index: 3,
-        op,
-        group: group(0..ranks),
-        dtype: DType::Float32,
+fn check(op: Op, ranks: u32) -> OpCheck {
+    OpCheck {
         reduce: op.reduces().then_some(ReduceOp::Sum),
-        extent: Extent::Flat(33),
         root: op.has_root().then_some(Root {
             group_rank: ranks / 2,
             by: RootBy::Global,
         }),
-        layout: Layout::Contiguous,
-        layout_of: LayoutOf::All,
-        tensor: TensorKind::Plain,
-        joined: Joined::Cat,
-        mode: Mode::Sync,
-        placement: Placement::OutOfPlace,
         non_root: NonRoot::Untouched,
-        splits: Splits::Even,
-        pairs: Pairs::Ring,
-        peer_by: RootBy::Global,
-        count: if op.is_coalesced() { 3 } else { 1 },
-        tag: 0,
-        object: ObjectKind::Small,
         late: op.is_barrier().then_some(0),
-        values: Values::Exact,
-        factor: Factor::Scalar,
-        promises: Default::default(),
-        covers: Arc::default(),
-        declared: Declared::Supported,
-        params: vec![],
-        at: Arc::default(),
-        script: None,
-        demand: None,
+        ..OpCheck::new(3, op, group(0..ranks))
     }
 }
 
@@ -77,7 +50,7 @@ fn group(ranks: impl IntoIterator<Item = u32>) -> Arc<Group> {
 }
 
 /// Prepares a check, has the second implementation run it, and verifies the answers.
-fn outcome(check: &Check, world: u32, bug: Bug) -> Result<Vec<u64>, Box<Mismatch>> {
+fn outcome(check: &OpCheck, world: u32, bug: Bug) -> Result<Vec<u64>, Box<Mismatch>> {
     let prepared = Prepared::new(check, WorldSize(world), 42)
         .unwrap_or_else(|error| panic!("{check:?}: {error}"));
     let replies = world::run(prepared.steps(), &check.group, bug);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Verifies a right answer and sees to it that every rank votes.
-fn passes(check: &Check, world: u32) {
+fn passes(check: &OpCheck, world: u32) {
     match outcome(check, world, Bug::None) {
         Ok(checked) => {
             assert_eq!(checked.len(), world as usize);
@@ -17,11 +17,11 @@ fn passes(check: &Check, world: u32) {
 }
 
 fn tensor_ops() -> impl Iterator<Item = Op> {
-    Op::ALL.into_iter().filter(|op| op.has_tensors())
+    Op::ALL.iter().copied().filter(|op| op.has_tensors())
 }
 
 /// Whether the plan would have such a check.
-fn has_meaning(check: &Check) -> bool {
+fn has_meaning(check: &OpCheck) -> bool {
     let two_layouts = check.extent == Extent::Scalar && check.layout != Layout::Contiguous;
     let no_pair = check.op.has_pairs() && check.group.size() < 2 && check.pairs != Pairs::Own;
     let exchanges = matches!(check.op, Op::AllToAll | Op::AllToAllSingle);
@@ -35,14 +35,14 @@ fn has_meaning(check: &Check) -> bool {
 fn every_dtype_and_reduce_op_in_every_op_and_world() {
     for ranks in SIZES {
         for op in tensor_ops() {
-            for dtype in DType::ALL {
-                for reduce in ReduceOp::ALL {
+            for dtype in DType::ALL.iter().copied() {
+                for reduce in ReduceOp::ALL.iter().copied() {
                     if !reduce.is_defined_for(dtype)
                         || (!op.reduces() && reduce != ReduceOp::ALL[3])
                     {
                         continue;
                     }
-                    let check = Check {
+                    let check = OpCheck {
                         dtype,
                         reduce: op.reduces().then_some(reduce),
                         ..check(op, ranks)
@@ -70,7 +70,7 @@ fn every_extent_layout_placement_and_mode() {
                 ] {
                     for placement in [Placement::OutOfPlace, Placement::InPlace] {
                         for mode in [Mode::Sync, Mode::Async] {
-                            let check = Check {
+                            let check = OpCheck {
                                 extent,
                                 layout,
                                 placement,
@@ -110,7 +110,7 @@ fn every_layout_of_some_tensors_and_every_kind_and_form_of_them() {
                         continue;
                     }
                     for joined in [Joined::Cat, Joined::Stack] {
-                        let check = Check {
+                        let check = OpCheck {
                             layout,
                             layout_of,
                             joined,
@@ -135,7 +135,7 @@ fn lists_of_tensors_of_different_sizes() {
             for splits in [Splits::Uneven, Splits::WithZero, Splits::AllZero] {
                 for placement in [Placement::OutOfPlace, Placement::InPlace] {
                     for layout in [Layout::Contiguous, Layout::Transposed] {
-                        let check = Check {
+                        let check = OpCheck {
                             splits: splits.clone(),
                             placement,
                             layout,
@@ -153,7 +153,7 @@ fn lists_of_tensors_of_different_sizes() {
 #[test]
 fn nothing_is_right_in_an_output_that_overlaps() {
     for op in tensor_ops() {
-        let check = Check {
+        let check = OpCheck {
             layout: Layout::Expanded,
             ..check(op, 3)
         };
@@ -173,11 +173,11 @@ fn every_root_named_either_way_and_groups_in_any_order() {
         vec![3],
         vec![4, 1, 3, 0, 2],
     ] {
-        for op in Op::ALL {
+        for op in Op::ALL.iter().copied() {
             for root in 0..members.len() as u32 {
                 for by in [RootBy::Global, RootBy::Group] {
                     let plain = check(op, members.len() as u32);
-                    let check = Check {
+                    let check = OpCheck {
                         group: group(members.iter().copied()),
                         root: op.has_root().then_some(Root {
                             group_rank: root,
@@ -216,7 +216,7 @@ fn every_split() {
             for op in [Op::AllToAll, Op::AllToAllSingle] {
                 for layout in [Layout::Contiguous, Layout::Strided, Layout::Transposed] {
                     for numel in [0, 1, 8] {
-                        let check = Check {
+                        let check = OpCheck {
                             splits: splits.clone(),
                             layout,
                             extent: Extent::Flat(numel),
@@ -236,7 +236,7 @@ fn every_pair_and_object() {
         for op in [Op::SendRecv, Op::IsendIrecv, Op::BatchIsendIrecv] {
             for pairs in [Pairs::Ring, Pairs::All, Pairs::Own] {
                 for count in [1, 4] {
-                    let check = Check {
+                    let check = OpCheck {
                         pairs,
                         count,
                         tag: 5,
@@ -249,9 +249,9 @@ fn every_pair_and_object() {
                 }
             }
         }
-        for op in Op::ALL.into_iter().filter(|op| op.has_objects()) {
+        for op in Op::ALL.iter().copied().filter(|op| op.has_objects()) {
             for object in [ObjectKind::Small, ObjectKind::Large, ObjectKind::Mixed] {
-                let check = Check {
+                let check = OpCheck {
                     object,
                     ..check(op, ranks)
                 };
@@ -261,7 +261,7 @@ fn every_pair_and_object() {
         for op in [Op::Barrier, Op::MonitoredBarrier] {
             for late in (0..ranks).map(Some).chain([None]) {
                 passes(
-                    &Check {
+                    &OpCheck {
                         late,
                         ..check(op, ranks)
                     },

@@ -6,16 +6,16 @@ use crate::vacuous;
 #[test]
 fn no_sensible_check_is_vacuous() {
     for ranks in SIZES {
-        for op in Op::ALL {
-            for dtype in DType::ALL {
-                for reduce in ReduceOp::ALL {
+        for op in Op::ALL.iter().copied() {
+            for dtype in DType::ALL.iter().copied() {
+                for reduce in ReduceOp::ALL.iter().copied() {
                     if !reduce.is_defined_for(dtype)
                         || (!op.reduces() && reduce != ReduceOp::ALL[3])
                     {
                         continue;
                     }
                     for numel in [0, 1, 2, 3, 33] {
-                        let check = Check {
+                        let check = OpCheck {
                             dtype,
                             reduce: op.reduces().then_some(reduce),
                             extent: Extent::Flat(numel),
@@ -33,7 +33,7 @@ fn no_sensible_check_is_vacuous() {
 #[test]
 fn checks_that_no_bug_could_fail_are_vacuous() {
     // 200 ranks leave int8 no room for a sum but zero.
-    let zeros = Check {
+    let zeros = OpCheck {
         dtype: DType::Int8,
         ..check(Op::AllReduce, 200)
     };
@@ -41,7 +41,7 @@ fn checks_that_no_bug_could_fail_are_vacuous() {
         vacuous(&zeros, WorldSize(200), 42).as_deref(),
         Some("the data do not tell no call at all from the right result")
     );
-    let undefined = Check {
+    let undefined = OpCheck {
         reduce: Some(ReduceOp::Band),
         ..check(Op::AllReduce, 2)
     };
@@ -85,12 +85,12 @@ fn spoilt_data_are_found_out() {
 /// Preparing is deterministic, and depends on everything it should depend on.
 #[test]
 fn data_follow_from_seed_and_call() {
-    let payload = |check: &Check, seed: u64| {
+    let payload = |check: &OpCheck, seed: u64| {
         let prepared = Prepared::new(check, WorldSize(3), seed).unwrap();
         prepared.steps()[1].payload.clone()
     };
     let first = check(Op::AllReduce, 3);
-    let next = Check {
+    let next = OpCheck {
         index: 4,
         ..first.clone()
     };

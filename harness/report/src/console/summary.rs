@@ -27,7 +27,7 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
     write_not_run(out, results)?;
     write_columns(out, results)?;
     let tally = StatusCounts::of(&results.checks);
-    for standing in Status::ALL {
+    for standing in Status::ALL.iter().copied() {
         let count = tally.count(standing);
         if count > 0 {
             let (style, symbol) = (style(standing), standing.symbol());

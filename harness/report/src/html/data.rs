@@ -226,7 +226,7 @@ impl<'a> Collector<'a> {
                 .map(|sentence| sentence.map_or_else(String::new, |text| one_line(text)))
                 .collect(),
             run: run(self.results),
-            standings: Vec::from(Status::ALL.map(standing_info)),
+            standings: Status::ALL.iter().copied().map(standing_info).collect(),
             columns: column_list(&self.columns),
             cases: cases
                 .map(|id| CaseInfo {
@@ -280,7 +280,7 @@ impl<'a> Collector<'a> {
     }
 
     fn cell(&mut self, column: usize, gathered: Gathered) -> Cell {
-        let counts = Status::ALL.into_iter().enumerate();
+        let counts = Status::ALL.iter().copied().enumerate();
         let counts = counts.map(|(index, standing)| (index, gathered.tally.count(standing)));
         let texts = &mut self.texts;
         let passed = gathered.params.into_iter().map(|(name, values)| {
@@ -474,7 +474,10 @@ fn run(results: &Results) -> Run {
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
         troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
         absent: results.absences(),
-        tally: Vec::from(Status::ALL.map(|standing| tally.count(standing))),
+        tally: Status::ALL
+            .iter()
+            .map(|standing| tally.count(*standing))
+            .collect(),
     }
 }
 

@@ -6,34 +6,38 @@ use allranks_model::axes::{
 use allranks_model::capability::Declared;
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::op::Op;
-use allranks_suite::plan::Check;
+use allranks_model::op_check::OpCheck;
+use allranks_suite::plan::{Check, CheckKind};
 
-/// A small sum on the same group, after a refusal. A sum of one changes nothing, so it would not show whether it was made:
-/// a group of one gathers.
-pub fn probe(check: &Check) -> Check {
-    let is_alone = check.group.ranks.len() == 1;
+/// A small sum on the same group, after a refusal of an op. A sum of one changes nothing, so it would not show whether it was
+/// made: a group of one gathers.
+fn probe(check: &Check, refused: &OpCheck) -> Check {
+    let is_alone = refused.group.ranks.len() == 1;
     Check {
-        op: if is_alone {
-            Op::AllGatherIntoTensor
-        } else {
-            Op::AllReduce
-        },
-        dtype: DType::Float32,
-        reduce: (!is_alone).then_some(ReduceOp::Sum),
-        extent: Extent::Flat(5),
-        root: None,
-        layout: Layout::Contiguous,
-        layout_of: LayoutOf::All,
-        tensor: TensorKind::Plain,
-        joined: Joined::Cat,
-        splits: Splits::Even,
-        mode: Mode::Sync,
-        placement: Placement::OutOfPlace,
-        late: None,
-        values: Values::Exact,
         declared: Declared::Supported,
-        // Its own data: no other check has such a number.
-        index: check.index | 1 << 31,
+        kind: CheckKind::Op(OpCheck {
+            op: if is_alone {
+                Op::AllGatherIntoTensor
+            } else {
+                Op::AllReduce
+            },
+            dtype: DType::Float32,
+            reduce: (!is_alone).then_some(ReduceOp::Sum),
+            extent: Extent::Flat(5),
+            root: None,
+            layout: Layout::Contiguous,
+            layout_of: LayoutOf::All,
+            tensor: TensorKind::Plain,
+            joined: Joined::Cat,
+            splits: Splits::Even,
+            mode: Mode::Sync,
+            placement: Placement::OutOfPlace,
+            late: None,
+            values: Values::Exact,
+            // Its own data: no other check has such a number.
+            index: refused.index | 1 << 31,
+            ..refused.clone()
+        }),
         ..check.clone()
     }
 }
@@ -42,6 +46,6 @@ pub fn probe(check: &Check) -> Check {
 pub fn probe_after(check: &Check) -> Option<Check> {
     match check.declared {
         Declared::Supported => None,
-        Declared::Unsupported(_) => Some(probe(check)),
+        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused)),
     }
 }

@@ -3,10 +3,11 @@
 use super::probe::probe_after;
 use super::setup::{Beginning, Endpoint, closing, device};
 use crate::script::CompiledScript;
+use allranks_model::names::WorldSize;
 use allranks_oracle::{Prepared, Unpreparable};
 use allranks_protocol::Step;
 use allranks_suite::case::Starts;
-use allranks_suite::plan::{Check, Scenario};
+use allranks_suite::plan::{Check, CheckKind, Scenario};
 
 /// Why there are no steps.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,6 +18,9 @@ pub enum StepsError {
     /// A script contradicts itself.
     #[error("{0}")]
     Script(String),
+    /// The ranks of a program take no steps.
+    #[error("a program has no data that the harness knows")]
+    Program,
 }
 
 /// The steps of each rank, in order: the imports, the opening, one for each check and a probe after each that must be refused, the
@@ -58,11 +62,11 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
 /// # Errors
 /// It has no expected value, or contradicts itself or the world.
 pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Step>, StepsError> {
-    let steps = match &check.script {
-        None => Prepared::new(check, scenario.world_size, seed)?
-            .steps()
-            .to_vec(),
-        Some(script) => {
+    let steps = match &check.kind {
+        CheckKind::Op(_) | CheckKind::Program(_) => {
+            prepare(check, scenario.world_size, seed)?.steps().to_vec()
+        }
+        CheckKind::Script(script) => {
             let points = Endpoint::nowhere().points();
             CompiledScript::new(scenario, check, script, &points, seed)
                 .map_err(StepsError::Script)?
@@ -70,4 +74,18 @@ pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Ste
         }
     };
     Ok(steps.into_iter().map(|step| step.step).collect())
+}
+
+/// The inputs and expectations of a check of an op.
+///
+/// # Errors
+/// It has no expected value, or contradicts itself or the world; it is a script or a program.
+pub fn prepare(check: &Check, size: WorldSize, seed: u64) -> Result<Prepared, StepsError> {
+    match &check.kind {
+        CheckKind::Op(op) => Ok(Prepared::new(op, size, seed)?),
+        CheckKind::Script(_) => Err(StepsError::Script(
+            "a script has no data of its own".to_owned(),
+        )),
+        CheckKind::Program(_) => Err(StepsError::Program),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Prefixes of variables that change how collectives behave.
-const PREFIXES: [&str; 24] = [
+const PREFIXES: &[&str] = &[
     "NCCL_",
     "RCCL_",
     "GLOO_",
@@ -30,7 +30,7 @@ const PREFIXES: [&str; 24] = [
     "RES_",
 ];
 /// Further variables by name: rendezvous, masks, launchers.
-const NAMES: [&str; 41] = [
+const NAMES: &[&str] = &[
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -74,7 +74,7 @@ const NAMES: [&str; 41] = [
     "ALLRANKS_LIBTORCH",
 ];
 /// Words in a name that make its value a secret.
-const SECRETS: [&str; 7] = [
+const SECRETS: &[&str] = &[
     "TOKEN",
     "KEY",
     "SECRET",

@@ -20,7 +20,7 @@ enum Grammar {
 }
 
 /// Masks by name.
-const MASKS: [(&str, Grammar); 9] = [
+const MASKS: &[(&str, Grammar)] = &[
     ("CUDA_VISIBLE_DEVICES", Grammar::Devices(&["GPU-", "MIG-"])),
     ("HIP_VISIBLE_DEVICES", Grammar::Devices(&["GPU-"])),
     ("ROCR_VISIBLE_DEVICES", Grammar::Devices(&["GPU-"])),

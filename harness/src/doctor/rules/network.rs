@@ -110,7 +110,7 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
 }
 
 /// Variables that name interfaces, each with how it is read.
-const SOCKETS: [(&str, Reading); 6] = [
+const SOCKETS: &[(&str, Reading)] = &[
     ("GLOO_SOCKET_IFNAME", Reading::Names),
     ("TP_SOCKET_IFNAME", Reading::Names),
     ("CCL_KVS_IFACE", Reading::Names),

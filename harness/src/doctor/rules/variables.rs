@@ -4,7 +4,7 @@ use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
 
 /// What launchers other than torchrun tell ranks: rank, size.
-const LAUNCHERS: [(&str, &str, &str); 4] = [
+const LAUNCHERS: &[(&str, &str, &str)] = &[
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("a PMI launcher (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE"),
@@ -82,7 +82,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
 /// What a launcher says and what the environment says.
 pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (launcher, rank, size) in LAUNCHERS {
+    for (launcher, rank, size) in LAUNCHERS.iter().copied() {
         // In a batch script Slurm sets its own, and starts one process only.
         let Some(ranks) = facts.number(size).filter(|ranks| *ranks > 1) else {
             continue;
@@ -155,7 +155,7 @@ pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
 
 /// Variables that are read by nobody.
 pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
-    const UNREAD: [(&str, &str); 6] = [
+    const UNREAD: &[(&str, &str)] = &[
         (
             "TORCH_DISTRIBUTED_BACKEND",
             "name the backend in init_process_group(backend=...)",
@@ -268,7 +268,7 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
 
 /// `PJRT_DEVICE`.
 pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
-    const KNOWN: [&str; 7] = ["CPU", "CUDA", "GPU", "ROCM", "TPU", "NEURON", "XPU"];
+    const KNOWN: &[&str] = &["CPU", "CUDA", "GPU", "ROCM", "TPU", "NEURON", "XPU"];
     let unknown = facts
         .variable("PJRT_DEVICE")
         .filter(|value| !KNOWN.contains(value));

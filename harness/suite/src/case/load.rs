@@ -22,7 +22,7 @@ use allranks_yaml::{Diagnostic, Document, Focus, Source, way};
 /// The file that makes a folder a root.
 const REQUIREMENTS: &str = "requirements.yaml";
 /// Folders of a root that hold no cases.
-const NOT_CASES: [&str; 1] = ["profiles"];
+const NOT_CASES: &[&str] = &["profiles"];
 
 /// Cases, and the requirements they cover.
 #[derive(Clone, Debug, Default)]

@@ -30,6 +30,8 @@ pub use random::{RANDOM, RandomSpec};
 pub use recipe::{Expected, Fail, FailOn, InitSpec, Recipe, When};
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
+#[cfg(test)]
+pub(crate) use schema::tests as schema_tests;
 pub use script::{
     Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
@@ -43,7 +45,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::ProgramCheck;
 use allranks_model::axes::{
     Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, RootBy,
     TensorKind, Values,
@@ -75,22 +76,6 @@ pub struct Case {
     pub program: Option<Arc<ProgramSpec>>,
     /// What is expected where not everything works; the first that fits counts.
     pub expect: Vec<Expected>,
-}
-
-impl Case {
-    /// Everything that is asked of its program in some world, each maybe several times; nothing if it is none.
-    pub fn demands(&self) -> impl Iterator<Item = ProgramCheck> {
-        self.program.iter().flat_map(|program| {
-            let sizes = self.world.size.as_slice().iter().copied().map(WorldSize);
-            let launchers = program.launcher.as_slice();
-            sizes.flat_map(move |size| {
-                let all = launchers
-                    .iter()
-                    .map(move |launcher| ProgramCheck::all(program, size, *launcher));
-                all.flatten()
-            })
-        })
-    }
 }
 
 /// The world matrix: every combination is a scenario.

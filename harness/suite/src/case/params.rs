@@ -7,7 +7,7 @@ use allranks_model::op::Op;
 fn every_parameter_of_the_table_is_a_field() {
     let fields = serde_json::to_value(StepParams::default()).unwrap();
     let fields = fields.as_object().unwrap();
-    let mut used: Vec<_> = Op::ALL.into_iter().flat_map(Op::all_parameters).collect();
+    let mut used: Vec<_> = Op::ALL.iter().flat_map(|op| op.all_parameters()).collect();
     used.sort_unstable();
     used.dedup();
     let mut fields: Vec<_> = fields.keys().map(String::as_str).collect();

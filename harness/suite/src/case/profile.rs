@@ -6,10 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Only};
-use crate::platform::yaml_files;
 use allranks_model::names::CaseId;
 use allranks_yaml as yaml;
-use allranks_yaml::{Diagnostic, Source};
+use allranks_yaml::{Diagnostic, Source, yaml_files};
 
 /// Which cases belong, and in worlds of which sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -24,9 +24,9 @@ pub const PROGRAM: &str = "program";
 /// The word of `run` that stands for the Python of the run.
 pub const PYTHON: &str = "python";
 /// What words of `run` may hold in braces.
-pub const ARGUMENTS: [&str; 3] = ["{backend}", "{device}", "{world_size}"];
+pub const ARGUMENTS: &[&str] = &["{backend}", "{device}", "{world_size}"];
 /// Names of signals that an exit may be given by, and their numbers on every system there is torch for.
-const SIGNALS: [(&str, i32); 9] = [
+const SIGNALS: &[(&str, i32)] = &[
     ("SIGHUP", 1),
     ("SIGINT", 2),
     ("SIGQUIT", 3),
@@ -308,7 +308,7 @@ impl JsonSchema for ExitCode {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let signals = SIGNALS.map(|(name, _)| name);
+        let signals: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
         let words: Vec<&str> = signals.into_iter().chain(["failed", "any"]).collect();
         json_schema!({
             "description": "How a rank must end: with a code, by a signal, with any failure, or in any way.",

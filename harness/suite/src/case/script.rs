@@ -543,9 +543,9 @@ impl<'de> Deserialize<'de> for Key {
                 if let Some(verb) = VERBS.iter().find(|verb| **verb == name) {
                     return Ok(Key::Verb(verb));
                 }
-                let op = Op::ALL.into_iter().find(|op| op.name() == name);
-                op.map(|op| Key::Op(Some(op)))
-                    .ok_or_else(|| E::unknown_variant(name, VERBS))
+                name.parse::<Op>()
+                    .map(|op| Key::Op(Some(op)))
+                    .map_err(|_| E::unknown_variant(name, VERBS))
             }
         }
 
@@ -599,7 +599,7 @@ impl JsonSchema for MoveSpec {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let issue = generator.subschema_for::<IssueSpec>().to_value();
         let mut keys: Map<String, Value> = Op::ALL
-            .into_iter()
+            .iter()
             .map(|op| op.name())
             .chain([IT])
             .map(|name| (name.to_owned(), issue.clone()))
@@ -670,7 +670,7 @@ impl JsonSchema for OpSpec {
         let op = generator.subschema_for::<Op>();
         let params = generator.subschema_for::<StepParams>().to_value();
         let ops: Map<String, Value> = Op::ALL
-            .into_iter()
+            .iter()
             .map(|op| (op.name().to_owned(), params.clone()))
             .collect();
         json_schema!({

@@ -24,7 +24,7 @@ const MAX_WORLD: u32 = 4096;
 /// The longest title, in characters: one line of a report.
 const MAX_TITLE: usize = 120;
 /// Variables that the harness sets for every rank.
-const HARNESS_ENV: [&str; 6] = [
+const HARNESS_ENV: &[&str] = &[
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

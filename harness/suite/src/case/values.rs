@@ -186,7 +186,7 @@ impl JsonSchema for RootSpec {
 }
 
 /// The words for members.
-const RULES: [&str; 12] = [
+const RULES: &[&str] = &[
     "all",
     "even",
     "odd",
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Members {
                     "second_half" => Ok(Members::SecondHalf),
                     "ends" => Ok(Members::Ends),
                     "neighbours" => Ok(Members::Neighbours),
-                    _ => Err(E::unknown_variant(v, &RULES)),
+                    _ => Err(E::unknown_variant(v, RULES)),
                 }
             }
 

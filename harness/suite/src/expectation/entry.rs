@@ -15,6 +15,7 @@ use allranks_model::axes::{
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::{CaseId, WorldSize};
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_model::outcome::Outcome;
 use allranks_model::recipe::DeviceId;
 use allranks_model::record::Reason;
@@ -290,38 +291,64 @@ impl Entry {
             over,
             values,
         } = &self.matches;
-        let takes = |parameter| check.op.takes(parameter);
-        lists(op, |op| *op == check.op)
-            && lists(dtype, |dtype| takes("dtype") && *dtype == check.dtype)
-            && lists(reduce, |reduce| Some(*reduce) == check.reduce)
-            && lists(layout, |layout| takes("layout") && *layout == check.layout)
-            && lists(layout_of, |of| takes("layout_of") && *of == check.layout_of)
-            && lists(tensor, |tensor| takes("tensor") && *tensor == check.tensor)
-            && lists(joined, |joined| takes("joined") && *joined == check.joined)
-            && lists(placement, |placement| {
-                takes("placement") && *placement == check.placement
+        let of = check.op();
+        let takes = |parameter| of.filter(|of| of.op.takes(parameter));
+        lists(op, |op| of.is_some_and(|of| of.op == *op))
+            && lists(dtype, |dtype| {
+                takes("dtype").is_some_and(|of| of.dtype == *dtype)
             })
-            && lists(mode, |mode| takes("mode") && *mode == check.mode)
+            && lists(reduce, |reduce| {
+                of.is_some_and(|of| of.reduce == Some(*reduce))
+            })
+            && lists(layout, |layout| {
+                takes("layout").is_some_and(|of| of.layout == *layout)
+            })
+            && lists(layout_of, |which| {
+                takes("layout_of").is_some_and(|of| of.layout_of == *which)
+            })
+            && lists(tensor, |tensor| {
+                takes("tensor").is_some_and(|of| of.tensor == *tensor)
+            })
+            && lists(joined, |joined| {
+                takes("joined").is_some_and(|of| of.joined == *joined)
+            })
+            && lists(placement, |placement| {
+                takes("placement").is_some_and(|of| of.placement == *placement)
+            })
+            && lists(mode, |mode| {
+                takes("mode").is_some_and(|of| of.mode == *mode)
+            })
             && lists(group_size, |size| size.is(check.group.size() as u64))
             && lists(group, |name| *name == check.group.name)
-            && lists(numel, |size| takes("numel") && size.has(check.extent))
-            && lists(root, |root| {
-                check.root.is_some_and(|is| is.group_rank == *root)
+            && lists(numel, |size| {
+                takes("numel").is_some_and(|of| size.has(of.extent))
             })
-            && lists(by, |by| takes("by") && *by == named_by(check))
+            && lists(root, |root| {
+                let is = of.and_then(|of| of.root);
+                is.is_some_and(|is| is.group_rank == *root)
+            })
+            && lists(by, |by| takes("by").is_some_and(|of| named_by(of) == *by))
             && lists(non_root, |non_root| {
-                takes("non_root") && *non_root == check.non_root
+                takes("non_root").is_some_and(|of| of.non_root == *non_root)
             })
             && lists(splits, |kind| {
-                takes("splits") && *kind == check.splits.kind()
+                takes("splits").is_some_and(|of| of.splits.kind() == *kind)
             })
-            && lists(pairs, |pairs| takes("pairs") && *pairs == check.pairs)
-            && lists(count, |count| takes("count") && *count == check.count)
-            && lists(tag, |tag| takes("tag") && *tag == check.tag)
-            && lists(object, |object| takes("object") && *object == check.object)
+            && lists(pairs, |pairs| {
+                takes("pairs").is_some_and(|of| of.pairs == *pairs)
+            })
+            && lists(count, |count| {
+                takes("count").is_some_and(|of| of.count == *count)
+            })
+            && lists(tag, |tag| takes("tag").is_some_and(|of| of.tag == *tag))
+            && lists(object, |object| {
+                takes("object").is_some_and(|of| of.object == *object)
+            })
+            && lists(values, |values| {
+                takes("values").is_some_and(|of| of.values == *values)
+            })
             && lists(script, |name| param(check, "script") == Some(name))
             && lists(over, |name| param(check, "over") == Some(name))
-            && lists(values, |values| takes("values") && *values == check.values)
     }
 }
 
@@ -333,8 +360,8 @@ fn param<'a>(check: &'a Check, axis: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// How a check names its root or its peers.
-fn named_by(check: &Check) -> RootBy {
+/// How an op names its root or its peers.
+fn named_by(check: &OpCheck) -> RootBy {
     check.root.map_or(check.peer_by, |root| root.by)
 }
 
@@ -366,7 +393,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::platform::example_check;
+    use crate::plan::{CheckKind, example_check};
     use allranks_yaml::Source;
 
     fn parse(text: &str) -> Expectations {
@@ -434,7 +461,10 @@ mod tests {
                 assert_eq!(found, matches, "{field}: {value}");
             }
         }
-        check.extent = Extent::Scalar;
+        let CheckKind::Op(of) = &mut check.kind else {
+            panic!("it is a check of an op");
+        };
+        of.extent = Extent::Scalar;
         let scalar = parse(&format!("- {{match: {{numel: scalar}}, {ENTRY}}}"));
         assert!(scalar.find(&point(&check, &case)).is_some());
     }

@@ -7,10 +7,9 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::case::{OneOrMany, is_name};
 use crate::expectation::{Entry, Expectations, Match, Size};
-use crate::platform::yaml_files;
 use allranks_model::outcome::Outcome;
 use allranks_yaml as yaml;
-use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way};
+use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
 /// An entry as written.
 #[derive(Debug, serde::Deserialize)]

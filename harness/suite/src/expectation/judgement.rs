@@ -92,7 +92,7 @@ fn happened(record: &CheckRecord) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::plan::Check;
-    use crate::platform::example_check;
+    use crate::plan::example_check;
     use allranks_model::dtype::{DType, ReduceOp};
     use allranks_model::names::{CaseId, WorldSize};
     use allranks_model::op::Op;

@@ -1,134 +1,113 @@
-//! A check: one assertion inside a scenario, at one point of its step's sweep. Plain data, complete in itself: the
-//! oracle and the judge need nothing else from the case.
+//! A check: one assertion inside a scenario. Plain data, complete in itself: the oracle and the judge need nothing else from
+//! the case.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::{ProgramCheck, Script};
-use allranks_model::axes::Extent;
-use allranks_model::axes::Factor;
-use allranks_model::axes::Joined;
-use allranks_model::axes::Layout;
-use allranks_model::axes::LayoutOf;
-use allranks_model::axes::Mode;
-use allranks_model::axes::NonRoot;
-use allranks_model::axes::ObjectKind;
-use allranks_model::axes::Pairs;
-use allranks_model::axes::Placement;
-use allranks_model::axes::Root;
-use allranks_model::axes::RootBy;
-use allranks_model::axes::Splits;
-use allranks_model::axes::Values;
 use allranks_model::capability::Declared;
 use allranks_model::group::Group;
-use allranks_model::op::Op;
-use serde::{Deserialize, Serialize};
-
-use allranks_model::axes::TensorKind;
-use allranks_model::capability::Promises;
-use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::{CheckId, RequirementId};
+use allranks_model::op_check::OpCheck;
 
-impl Check {
-    /// From how many elements of one contribution on tensors are too large to travel: ranks make them themselves, and
-    /// windows are compared.
-    pub const LARGE: u64 = 1 << 26;
-
-    /// Whether it is a point of an op's sweep.
-    #[must_use]
-    pub fn is_of_sweep(&self) -> bool {
-        self.script.is_none() && self.demand.is_none()
-    }
-
-    /// Whether its tensors are too large to travel.
-    #[must_use]
-    pub fn is_large(&self) -> bool {
-        self.op.has_tensors() && self.extent.numel() >= Self::LARGE
-    }
-
-    /// Bytes of memory its ranks need together on one host: their tensors, as much again for the backend's own buffers.
-    #[must_use]
-    pub fn memory(&self) -> u64 {
-        let contribution = self.extent.numel().saturating_mul(self.dtype.size() as u64);
-        let ranks = self.group.size() as u64;
-        let tensors = match self.op {
-            Op::AllGatherIntoTensor => 1 + ranks,
-            Op::SendRecv => 2,
-            _ => 1,
-        };
-        contribution
-            .saturating_mul(ranks)
-            .saturating_mul(tensors)
-            .saturating_mul(2)
-    }
-}
-
-/// One assertion, at one point of a step's sweep.
-///
-/// Fields that an op has no use for hold their neutral value (`None`, `Layout::Contiguous`, `Mode::Sync`, ...).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One assertion: an op at one point of its step's sweep, a script, or one thing that is asked of a program.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// Unique in the run.
     pub id: CheckId,
-    /// Position in the scenario, from 0; also the oracle's `call` number, so that no two checks share data.
+    /// Position in the scenario as it was planned, from 0; what a filter leaves out leaves gaps.
     pub index: u32,
-    /// What it exercises.
-    pub op: Op,
-    /// The group, with members.
+    /// The group whose ranks take part: that of the op, or the world.
     pub group: Arc<Group>,
-    /// Element type (object collectives and barriers: uint8, unused).
-    pub dtype: DType,
-    /// Reduce operator, for ops that reduce.
-    pub reduce: Option<ReduceOp>,
-    /// Size of one rank's contribution.
-    pub extent: Extent,
-    /// Root, for ops that have one.
-    pub root: Option<Root>,
-    /// How tensors lie in their storages.
-    pub layout: Layout,
-    /// Which tensors do.
-    pub layout_of: LayoutOf,
-    /// What kind of tensors they are to torch.
-    pub tensor: TensorKind,
-    /// For ops with one tensor for all ranks' contributions.
-    pub joined: Joined,
-    /// Sync or async.
-    pub mode: Mode,
-    /// Shared memory between input and output.
-    pub placement: Placement,
-    /// For `reduce`.
-    pub non_root: NonRoot,
-    /// For all_to_all, and ops on lists.
-    pub splits: Splits,
-    /// For point-to-point ops.
-    pub pairs: Pairs,
-    /// How peers are named in point-to-point ops.
-    pub peer_by: RootBy,
-    /// Number of tensors (coalesced ops) or of messages for each pair (point-to-point).
-    pub count: u32,
-    /// Message tag (point-to-point).
-    pub tag: u32,
-    /// For object collectives.
-    pub object: ObjectKind,
-    /// Which group rank is late, for barriers.
-    pub late: Option<u32>,
     /// The requirements it covers.
     pub covers: Arc<[RequirementId]>,
-    /// What values its tensors hold.
-    pub values: Values,
-    /// For `premul_sum`.
-    pub factor: Factor,
     /// What the platform file says of it.
     pub declared: Declared,
-    /// What the platform file promises of the backend's arithmetic.
-    pub promises: Promises,
     /// The sweep's axes and their values as written in the report, in order: `("dtype", "float32")`.
     pub params: Vec<(String, String)>,
     /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
     pub at: Arc<str>,
+    /// What it asserts.
+    pub kind: CheckKind,
+}
+
+/// What a check asserts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckKind {
+    /// That an op, at one point of a step's sweep, is right on every rank.
+    Op(OpCheck),
+    /// That the moves of a script go as they must.
+    Script(Arc<Script>),
+    /// What is asked of a program that the ranks run.
+    Program(ProgramCheck),
+}
+
+impl Check {
+    /// The op, if it is a point of an op's sweep.
+    #[must_use]
+    pub fn op(&self) -> Option<&OpCheck> {
+        match &self.kind {
+            CheckKind::Op(op) => Some(op),
+            CheckKind::Script(_) | CheckKind::Program(_) => None,
+        }
+    }
+
     /// What the ranks do, if it is a script.
-    #[serde(skip)]
-    pub script: Option<Arc<Script>>,
+    #[must_use]
+    pub fn script(&self) -> Option<&Arc<Script>> {
+        match &self.kind {
+            CheckKind::Script(script) => Some(script),
+            CheckKind::Op(_) | CheckKind::Program(_) => None,
+        }
+    }
+
     /// What is asked, if the ranks run a program.
-    #[serde(skip)]
-    pub demand: Option<ProgramCheck>,
+    #[must_use]
+    pub fn demand(&self) -> Option<ProgramCheck> {
+        match &self.kind {
+            CheckKind::Program(demand) => Some(*demand),
+            CheckKind::Op(_) | CheckKind::Script(_) => None,
+        }
+    }
+
+    /// Every op whose data the harness makes for it: the op itself, or those that the script issues.
+    #[must_use]
+    pub fn ops(&self) -> &[OpCheck] {
+        match &self.kind {
+            CheckKind::Op(op) => slice::from_ref(op),
+            CheckKind::Script(script) => &script.checks,
+            CheckKind::Program(_) => &[],
+        }
+    }
+}
+
+/// A check of an op in a world of that many ranks.
+#[cfg(test)]
+pub(crate) fn example_check(
+    op: allranks_model::op::Op,
+    dtype: allranks_model::dtype::DType,
+    reduce: Option<allranks_model::dtype::ReduceOp>,
+    world: u32,
+) -> Check {
+    let group = Arc::new(Group {
+        name: "world".to_owned(),
+        ranks: (0..world).map(allranks_model::names::Rank).collect(),
+        backend: None,
+        on_host: false,
+        how: allranks_model::group::Creation::default(),
+    });
+    Check {
+        id: CheckId::from("x"),
+        index: 0,
+        group: Arc::clone(&group),
+        covers: Arc::default(),
+        declared: Declared::Supported,
+        params: Vec::new(),
+        at: Arc::default(),
+        kind: CheckKind::Op(OpCheck {
+            dtype,
+            reduce,
+            ..OpCheck::new(0, op, group)
+        }),
+    }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
-use super::{Check, Excluded, Hang, Scenario, Script, Sequence};
+use super::{Check, CheckKind, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
-    Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepParams,
-    StepSpec, SweepSpec, filled,
+    Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepSpec,
+    SweepSpec, filled,
 };
 use crate::platform::{Backend, Platform};
 use allranks_model::axes::{
@@ -22,6 +22,7 @@ use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
 /// one): nobody creates it and its steps have no checks.
@@ -114,14 +115,7 @@ impl Axes {
         let params = &step.params;
         let op = step.op;
         Self {
-            dtype: values(
-                &params.dtype,
-                if op.has_tensors() {
-                    DType::Float32
-                } else {
-                    DType::Uint8
-                },
-            ),
+            dtype: values(&params.dtype, OpCheck::neutral_dtype(op)),
             reduce: if op.reduces() {
                 values(&params.op, ReduceOp::Sum)
                     .into_iter()
@@ -155,7 +149,7 @@ impl Axes {
                 })
                 .collect(),
             pairs: values(&params.pairs, Pairs::Ring),
-            count: values(&params.count, if op.is_coalesced() { 3 } else { 1 }),
+            count: values(&params.count, OpCheck::neutral_count(op)),
             tag: values(&params.tag, 0),
             object: values(&params.object, ObjectKind::Small),
             late: if op.is_barrier() {
@@ -244,6 +238,46 @@ pub struct ScenarioContext<'a> {
     pub groups: &'a [Arc<Group>],
 }
 
+impl ScenarioContext<'_> {
+    /// The requirements of the case, and these.
+    fn covers(&self, more: &[RequirementId]) -> Arc<[RequirementId]> {
+        self.case.covers.iter().chain(more).cloned().collect()
+    }
+
+    /// Where a line of the case is.
+    fn at(&self, line: usize) -> Arc<str> {
+        format!("{}:{line}", self.case.source.display()).into()
+    }
+}
+
+/// A check of the whole world that is no point of a sweep.
+pub(super) struct Whole<'a> {
+    /// What its parameter `call` says.
+    pub word: &'static str,
+    /// The requirements it covers besides those of its case.
+    pub covers: &'a [RequirementId],
+    /// The line where it is written.
+    pub line: usize,
+    /// Position in the scenario.
+    pub index: u32,
+}
+
+impl Whole<'_> {
+    /// The check, with an empty id. No platform file says anything of its kind: it must work.
+    pub fn check(&self, place: &ScenarioContext<'_>, kind: CheckKind) -> Check {
+        Check {
+            id: CheckId(String::new()),
+            index: self.index,
+            group: Arc::clone(&place.groups[0]),
+            covers: place.covers(self.covers),
+            declared: Declared::Supported,
+            params: vec![("call".to_owned(), self.word.to_owned())],
+            at: place.at(self.line),
+            kind,
+        }
+    }
+}
+
 /// A step of a case, and what all its checks share.
 struct Step<'a> {
     number: usize,
@@ -254,12 +288,11 @@ struct Step<'a> {
 
 impl<'a> Step<'a> {
     fn new(place: &ScenarioContext<'_>, number: usize, spec: &'a SweepSpec) -> Self {
-        let covers = place.case.covers.iter().chain(&spec.params.covers);
         Self {
             number,
             spec,
-            covers: covers.cloned().collect(),
-            at: format!("{}:{}", place.case.source.display(), spec.line).into(),
+            covers: place.covers(&spec.params.covers),
+            at: place.at(spec.line),
         }
     }
 }
@@ -320,7 +353,13 @@ fn drawn(
     let sequence = sequence(place, number, spec, line, nth)?;
     let params = vec![("script".to_owned(), sequence.name.clone())];
     let script = sequenced(place, number, sequence, line, index)?;
-    of_script(place, number, (script, params), &spec.covers, line, index)
+    let whole = Whole {
+        word: "script",
+        covers: &spec.covers,
+        line,
+        index,
+    };
+    Ok(of_script(place, number, (script, params), &whole))
 }
 
 /// A check like the given one whose sequence is another: what shrinking plays. Its data are those of the first step of
@@ -338,7 +377,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
     };
     let script = sequenced(&place, 0, sequence.clone(), 1, 0)?;
     Ok(Check {
-        script: Some(Arc::new(script)),
+        kind: CheckKind::Script(Arc::new(script)),
         ..check.clone()
     })
 }
@@ -390,30 +429,27 @@ fn scripted(
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
     let label = script.hang.as_ref().map(Hang::label);
-    let mut check = of_script(place, number, (script, params), &spec.covers, line, index)?;
+    let whole = Whole {
+        word: "script",
+        covers: &spec.covers,
+        line,
+        index,
+    };
+    let mut check = of_script(place, number, (script, params), &whole);
     // What must be found is no part of the check's name.
     check.params.extend(label.into_iter().flatten());
     Ok(check)
 }
 
-/// A check that plays a script and is called by these parameters.
+/// A check that plays a script and is called by these parameters. What is not declared of the ops that the script issues
+/// leaves it out as a whole.
 fn of_script(
     place: &ScenarioContext<'_>,
     number: usize,
     (script, params): (Script, Vec<(String, String)>),
-    covers: &[RequirementId],
-    line: usize,
-    index: u32,
-) -> Result<Check, String> {
-    let step = SweepSpec {
-        op: Op::Script,
-        params: StepParams {
-            covers: covers.to_vec(),
-            ..StepParams::default()
-        },
-        line,
-    };
-    let mut check = single(place, number, &step, &place.groups[0], index)?;
+    whole: &Whole<'_>,
+) -> Check {
+    let mut check = whole.check(place, CheckKind::Script(Arc::new(script)));
     check.params.extend(params);
     let words: Vec<&str> = check
         .params
@@ -421,13 +457,10 @@ fn of_script(
         .map(|(_, value)| value.as_str())
         .collect();
     check.id = CheckId(format!("{}#{number}.{}", place.scenario, words.join(".")));
-    check.script = Some(Arc::new(script));
-    // What is not declared of the ops it issues leaves it out as a whole.
-    check.declared = Declared::Supported;
-    Ok(check)
+    check
 }
 
-/// The first point of a step's sweep.
+/// The first point of a step's sweep, and what the platform file says of it.
 ///
 /// # Errors
 /// Why it has no meaning.
@@ -437,7 +470,7 @@ pub(super) fn single(
     step: &SweepSpec,
     group: &Arc<Group>,
     index: u32,
-) -> Result<Check, String> {
+) -> Result<(OpCheck, Declared), String> {
     let of = Step::new(place, number, step);
     let axes = Axes::new(step, group.size() as u64);
     let lengths = axes.lengths();
@@ -445,7 +478,7 @@ pub(super) fn single(
         return Err("a move has one value for each parameter".to_owned());
     }
     let point = vec![0; lengths.len()];
-    let mut check = check(place, &of, group, &axes, &point, index);
+    let mut check = op_check(place, &of, group, &axes, &point, index);
     if step.op.is_barrier() {
         // Who is late is for the script to say.
         check.late = None;
@@ -453,8 +486,8 @@ pub(super) fn single(
     if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {
         return Err(reason);
     }
-    check.declared = declared(place, &check);
-    Ok(named(place, &of, check))
+    let declared = declared(place, &check);
+    Ok((check, declared))
 }
 
 fn sweep(
@@ -497,18 +530,18 @@ fn sweep(
         }
         let axes = Axes::new(step, group.size() as u64);
         for point in points(step.params.sweep, &axes.lengths()) {
-            let check = check(place, &of, group, &axes, &point, checks.len() as u32);
+            let check = op_check(place, &of, group, &axes, &point, checks.len() as u32);
             let judged = match unsupported_reason(&check, &place.platform.device_type) {
                 Some(reason) => Err(reason),
                 None => match declared(place, &check) {
                     Declared::Unsupported(_) if is_one_sided(&check) => Err(
                         "ranks whose tensors are refused would leave the others waiting".to_owned(),
                     ),
-                    declared => Ok(Check { declared, ..check }),
+                    declared => Ok(declared),
                 },
             };
             match judged {
-                Ok(check) => checks.push(named(place, &of, check)),
+                Ok(declared) => checks.push(named(place, &of, check, declared)),
                 Err(reason) => match left_out.last_mut() {
                     Some(last)
                         if last.scenario == *place.scenario
@@ -530,7 +563,7 @@ fn sweep(
 }
 
 /// What must be refused whatever the platform declares is what no backend can do.
-fn declared(place: &ScenarioContext<'_>, check: &Check) -> Declared {
+fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
     if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
         let reason = "an output whose elements share memory can hold no result";
         return Declared::Unsupported(reason.to_owned());
@@ -540,7 +573,7 @@ fn declared(place: &ScenarioContext<'_>, check: &Check) -> Declared {
 
 /// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
 /// would wait for them.
-fn is_one_sided(check: &Check) -> bool {
+fn is_one_sided(check: &OpCheck) -> bool {
     let on_some_ranks = match check.op {
         Op::Gather => check.layout_of == LayoutOf::Output,
         Op::Scatter => check.layout_of == LayoutOf::Input,
@@ -557,14 +590,14 @@ fn is_one_sided(check: &Check) -> bool {
     check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
-fn check(
+fn op_check(
     place: &ScenarioContext<'_>,
     step: &Step<'_>,
     group: &Arc<Group>,
     axes: &Axes,
     point: &[usize],
     index: u32,
-) -> Check {
+) -> OpCheck {
     let [
         dtype,
         reduce,
@@ -588,8 +621,7 @@ fn check(
         factor,
     ] = point.try_into().expect("one entry for each axis");
     let by = axes.by[by];
-    Check {
-        id: CheckId(String::new()),
+    OpCheck {
         index,
         op: step.spec.op,
         group: Arc::clone(group),
@@ -613,19 +645,13 @@ fn check(
         late: axes.late[late],
         values: axes.values[of_values],
         factor: axes.factor[factor],
-        covers: Arc::clone(&step.covers),
-        declared: Declared::Supported,
         promises: place.backend.promises,
-        params: Vec::new(),
-        at: Arc::clone(&step.at),
-        script: None,
-        demand: None,
     }
 }
 
-/// The check with the parameters it is shown with and the id that is made of them.
-fn named(place: &ScenarioContext<'_>, step: &Step<'_>, check: Check) -> Check {
-    let params = params(step.spec, &check);
+/// The check of an op with the parameters it is shown with and the id that is made of them.
+fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: Declared) -> Check {
+    let params = params(step.spec, &of);
     let words: Vec<Cow<'_, str>> = params
         .iter()
         .map(|(axis, value)| match axis.as_str() {
@@ -638,13 +664,18 @@ fn named(place: &ScenarioContext<'_>, step: &Step<'_>, check: Check) -> Check {
     let id = format!("{}#{}.{}", place.scenario, step.number, words.join("."));
     Check {
         id: CheckId(id),
+        index: of.index,
+        group: Arc::clone(&of.group),
+        covers: Arc::clone(&step.covers),
+        declared,
         params,
-        ..check
+        at: Arc::clone(&step.at),
+        kind: CheckKind::Op(of),
     }
 }
 
 /// The axes worth showing: those the step writes down, and those that decide what the check is.
-fn params(step: &SweepSpec, check: &Check) -> Vec<(String, String)> {
+fn params(step: &SweepSpec, check: &OpCheck) -> Vec<(String, String)> {
     let given = &step.params;
     let op = check.op;
     let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
@@ -707,7 +738,7 @@ fn name(word: &impl serde::Serialize) -> String {
 }
 
 /// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
-fn unsupported_reason(check: &Check, device: &str) -> Option<String> {
+fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
     {
@@ -760,7 +791,7 @@ fn unsupported_reason(check: &Check, device: &str) -> Option<String> {
 }
 
 /// Why a layout does not exist for the check's tensors, or is that of another point.
-fn no_such_layout(check: &Check) -> Option<&'static str> {
+fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
     if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
         return Some("0-dim tensors are of one size");
     }

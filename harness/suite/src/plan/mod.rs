@@ -19,7 +19,9 @@ pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};
 pub use shard::{Shard, ShardError};
 
-pub use check::Check;
+#[cfg(test)]
+pub(crate) use check::example_check;
+pub use check::{Check, CheckKind};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

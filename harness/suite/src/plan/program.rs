@@ -1,14 +1,10 @@
 //! What is asked of a program under a launcher: one check for each thing it is judged by.
 
-use std::sync::Arc;
-
-use super::expand::{ScenarioContext, single};
-use super::{Check, Hang};
-use crate::case::{HangSpec, Members, ProgramSpec, StepParams, SweepSpec};
-use allranks_model::capability::Declared;
+use super::expand::{ScenarioContext, Whole};
+use super::{Check, CheckKind, Hang};
+use crate::case::{Case, HangSpec, Members, ProgramSpec};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{CheckId, RequirementId, WorldSize};
-use allranks_model::op::Op;
 
 /// What one check of a program asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +36,20 @@ impl ProgramCheck {
         all.extend((0..program.never.len()).map(Self::Never));
         all.extend(program.hang.iter().map(|_| Self::Verdict));
         all
+    }
+
+    /// Everything that is asked of a case's program in some world, each maybe several times; nothing if it has none.
+    pub fn of_case(case: &Case) -> impl Iterator<Item = Self> {
+        case.program.iter().flat_map(|program| {
+            let sizes = case.world.size.as_slice().iter().copied().map(WorldSize);
+            let launchers = program.launcher.as_slice();
+            sizes.flat_map(move |size| {
+                let all = launchers
+                    .iter()
+                    .map(move |launcher| Self::all(program, size, *launcher));
+                all.flatten()
+            })
+        })
     }
 
     /// The word for it, in the ids of checks.
@@ -84,24 +94,18 @@ pub fn checks(
     program: &ProgramSpec,
     launcher: Launcher,
 ) -> Vec<Check> {
-    let world = &place.groups[0];
-    let size = WorldSize(world.size() as u32);
+    let size = WorldSize(place.groups[0].size() as u32);
     let mut checks = Vec::new();
     for demand in ProgramCheck::all(program, size, launcher) {
-        let step = SweepSpec {
-            op: Op::Program,
-            params: StepParams {
-                covers: match place.case.covers.contains(&demand.covers()) {
-                    true => Vec::new(),
-                    false => vec![demand.covers()],
-                },
-                ..StepParams::default()
-            },
+        let covers = demand.covers();
+        let is_covered = place.case.covers.contains(&covers);
+        let whole = Whole {
+            word: "program",
+            covers: if is_covered { &[] } else { &[covers] },
             line: program.line,
+            index: checks.len() as u32,
         };
-        let Ok(mut check) = single(place, 0, &step, &Arc::clone(world), checks.len() as u32) else {
-            unreachable!("a program has no parameters that could contradict each other");
-        };
+        let mut check = whole.check(place, CheckKind::Program(demand));
         check.id = CheckId(format!("{}#{}", place.scenario, demand.name()));
         check.params.push(("asks".to_owned(), demand.name()));
         let line = match demand {
@@ -115,8 +119,6 @@ pub fn checks(
         if let (ProgramCheck::Verdict, Some(spec)) = (demand, &program.hang) {
             check.params.extend(hang(spec, size).label());
         }
-        check.demand = Some(demand);
-        check.declared = Declared::Supported;
         checks.push(check);
     }
     checks

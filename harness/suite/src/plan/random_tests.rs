@@ -169,7 +169,7 @@ fn scripts(plan: &Plan) -> Vec<(WorldSize, &Script)> {
         .iter()
         .flat_map(|one| one.checks.iter().map(move |check| (one.world_size, check)));
     checks
-        .map(|(size, check)| (size, check.script.as_deref().unwrap()))
+        .map(|(size, check)| (size, check.script().unwrap().as_ref()))
         .collect()
 }
 
@@ -190,12 +190,12 @@ fn nor_can_any_part_of_one() {
     let mut dice = Dice::new([1, 2, 3]);
     for scenario in plan.scenarios.iter().take(6) {
         let check = &scenario.checks[0];
-        let whole = check.script.as_ref().unwrap().sequence.as_ref().unwrap();
+        let whole = check.script().unwrap().sequence.as_ref().unwrap();
         let units: Vec<usize> = (0..whole.units.len())
             .filter(|_| dice.percent(30))
             .collect();
         let part = super::super::replay(scenario, check, &whole.only(&units)).unwrap();
-        let script = part.script.as_deref().unwrap();
+        let script = part.script().unwrap();
         assert_eq!(Model::new(script, scenario.world_size).play(), Ok(()));
         assert_eq!(script.checks.len(), units.len());
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Sequence;
 use super::expand::{ScenarioContext, is_on_host, single};
-use super::{Check, Sequence};
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
@@ -17,6 +17,7 @@ use allranks_model::diagnosis::HangKind;
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 
 /// A script, worked out for one world size.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Script {
     /// What becomes of the world.
     pub afterwards: Afterwards,
     /// The ops it issues. One that several moves issue on different ranks is here once.
-    pub checks: Vec<Check>,
+    pub checks: Vec<OpCheck>,
     /// What the ranks do, in order.
     pub moves: Vec<Move>,
     /// The verdict that must be given on it.
@@ -189,21 +190,15 @@ pub fn script(
         size: WorldSize(size),
         groups: place.groups.to_vec(),
         checks: Vec::new(),
+        undeclared: None,
         labels: Vec::new(),
         turn: None,
         turns_begun: 0,
     };
     author.labels.push(BTreeMap::new());
     let moves = author.moves(&spec.moves)?;
-    if let Some(check) = author
-        .checks
-        .iter()
-        .find(|check| check.declared != Declared::Supported)
-    {
-        return Err(format!(
-            "the platform does not declare its {}",
-            check.op.name()
-        ));
+    if let Some(op) = author.undeclared {
+        return Err(format!("the platform does not declare its {}", op.name()));
     }
     Ok(Script {
         afterwards: spec.afterwards,
@@ -231,7 +226,9 @@ struct Author<'a> {
     line: usize,
     size: WorldSize,
     groups: Vec<Arc<Group>>,
-    checks: Vec<Check>,
+    checks: Vec<OpCheck>,
+    /// The first op that the platform does not declare.
+    undeclared: Option<Op>,
     /// Checks by label, one map for each enclosing loop.
     labels: Vec<BTreeMap<String, usize>>,
     /// The turn of the innermost loop, counted over all loops.
@@ -479,13 +476,16 @@ impl Author<'_> {
             line: self.line,
         };
         let index = 1 << 30 | self.parent << 14 | self.checks.len() as u32;
-        let mut check = single(self.place, self.number, &sweep, &group, index)?;
+        let (mut check, declared) = single(self.place, self.number, &sweep, &group, index)?;
         if let Pairs::Link { .. } = pairs {
             check.pairs = pairs;
         }
         if check.tensor != TensorKind::Plain {
             // A step's tensors are all of one kind.
             return Err("a script's tensors are plain".to_owned());
+        }
+        if declared != Declared::Supported {
+            self.undeclared.get_or_insert(op);
         }
         self.checks.push(check);
         Ok(self.checks.len() - 1)

@@ -2,20 +2,20 @@
 
 use super::{Backend, Support};
 use crate::case::OneOrMany;
-use crate::plan::Check;
 use allranks_model::axes::{Extent, Layout, LayoutOf, Pairs};
 use allranks_model::capability::Declared;
+use allranks_model::op_check::OpCheck;
 
 /// One aspect of a check that an entry of `supports:` may restrict.
 struct Facet {
     /// Whether the entry has the check's value.
-    has: fn(&Support, &Check) -> bool,
+    has: fn(&Support, &OpCheck) -> bool,
     /// The check's value as part of a sentence; none if the check has no such aspect.
-    words: fn(&Check) -> Option<String>,
+    words: fn(&OpCheck) -> Option<String>,
 }
 
 /// In the order in which a sentence names them: the first beginning that no entry has is what is not declared.
-const FACETS: [Facet; 13] = [
+const FACETS: &[Facet] = &[
     Facet {
         has: |support, check| allows(&support.ops, &check.op),
         words: |check| Some(check.op.name().to_owned()),
@@ -107,7 +107,7 @@ impl Backend {
     /// only (see [`Platform::with_torch`](super::Platform::with_torch)). Otherwise the text names the least that no
     /// entry has: `gloo does not declare all_reduce avg on int32`.
     #[must_use]
-    pub fn declares(&self, check: &Check) -> Declared {
+    pub fn declares(&self, check: &OpCheck) -> Declared {
         let mut entries: Vec<_> = self
             .supports
             .iter()
@@ -123,7 +123,7 @@ impl Backend {
     }
 
     /// Names the op, what it computes on (once that is in doubt), and the aspect that is not declared.
-    fn sentence(&self, check: &Check, missing: usize) -> String {
+    fn sentence(&self, check: &OpCheck, missing: usize) -> String {
         let mut words = vec![self.name.clone(), "does not declare".to_owned()];
         let last = if missing == 1 { 2 } else { missing };
         for (index, facet) in FACETS.iter().enumerate() {
@@ -141,7 +141,7 @@ fn allows<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
 }
 
 /// Who really sends to whom: in a group of one, a ring is a message to oneself.
-fn pairs(check: &Check) -> Pairs {
+fn pairs(check: &OpCheck) -> Pairs {
     if check.group.size() == 1 {
         Pairs::Own
     } else {
@@ -150,7 +150,7 @@ fn pairs(check: &Check) -> Pairs {
 }
 
 /// Whether the tensors are too small for their layout to differ from `contiguous`.
-fn has_one_layout(check: &Check) -> bool {
+fn has_one_layout(check: &OpCheck) -> bool {
     check.extent == Extent::Flat(0)
 }
 
@@ -169,59 +169,27 @@ pub(crate) mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use allranks_model::axes::{
-        Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Placement, RootBy, Splits,
-        TensorKind, Values,
-    };
-    use allranks_model::capability::Promises;
     use allranks_model::dtype::{DType, ReduceOp};
     use allranks_model::group::{Creation, Group};
-    use allranks_model::names::{CheckId, Rank};
+    use allranks_model::names::Rank;
     use allranks_model::op::Op;
 
-    pub(crate) fn check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> Check {
-        Check {
-            id: CheckId::from("x"),
-            index: 0,
-            op,
-            group: Arc::new(Group {
-                name: "world".to_owned(),
-                ranks: (0..world).map(Rank).collect(),
-                backend: None,
-                on_host: false,
-                how: Creation::default(),
-            }),
+    pub(crate) fn op_check(op: Op, dtype: DType, reduce: Option<ReduceOp>, world: u32) -> OpCheck {
+        let group = Group {
+            name: "world".to_owned(),
+            ranks: (0..world).map(Rank).collect(),
+            backend: None,
+            on_host: false,
+            how: Creation::default(),
+        };
+        OpCheck {
             dtype,
             reduce,
-            extent: Extent::Flat(33),
-            root: None,
-            layout: Layout::Contiguous,
-            layout_of: LayoutOf::All,
-            tensor: TensorKind::Plain,
-            joined: Joined::Cat,
-            mode: Mode::Sync,
-            placement: Placement::OutOfPlace,
-            non_root: NonRoot::Unspecified,
-            splits: Splits::Even,
-            pairs: Pairs::Ring,
-            peer_by: RootBy::Global,
-            count: 1,
-            tag: 0,
-            object: ObjectKind::Small,
-            late: None,
-            covers: Arc::default(),
-            values: Values::Exact,
-            factor: Factor::Scalar,
-            declared: Declared::Supported,
-            promises: Promises::default(),
-            params: Vec::new(),
-            at: Arc::default(),
-            script: None,
-            demand: None,
+            ..OpCheck::new(0, op, Arc::new(group))
         }
     }
 
-    fn gloo(check: &Check) -> Declared {
+    fn gloo(check: &OpCheck) -> Declared {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/platforms/cpu.yaml");
         let platforms = super::super::load(&[file]).unwrap();
         platforms[0].backends["gloo"].declares(check)
@@ -234,7 +202,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_declared_is_named_as_shortly_as_can_be() {
         use DType::{Complex64, Float32, Int16, Int32};
-        let all_reduce = |dtype, reduce| gloo(&check(Op::AllReduce, dtype, Some(reduce), 2));
+        let all_reduce = |dtype, reduce| gloo(&op_check(Op::AllReduce, dtype, Some(reduce), 2));
         assert_eq!(all_reduce(Float32, ReduceOp::Avg), Declared::Supported);
         assert_eq!(
             all_reduce(Int32, ReduceOp::Avg),
@@ -245,11 +213,11 @@ pub(crate) mod tests {
             unsupported("gloo does not declare all_reduce max on complex64")
         );
         assert_eq!(
-            gloo(&check(Op::Broadcast, Int16, None, 2)),
+            gloo(&op_check(Op::Broadcast, Int16, None, 2)),
             unsupported("gloo does not declare broadcast on int16")
         );
         assert_eq!(
-            gloo(&check(Op::AllToAll, Float32, None, 2)),
+            gloo(&op_check(Op::AllToAll, Float32, None, 2)),
             unsupported("gloo does not declare all_to_all")
         );
     }
@@ -257,14 +225,14 @@ pub(crate) mod tests {
     #[test]
     fn what_a_check_does_not_have_is_not_asked_for() {
         // A barrier has no tensors, so no entry has to allow its dtype or its layout.
-        let mut barrier = check(Op::Barrier, DType::Uint16, None, 2);
+        let mut barrier = op_check(Op::Barrier, DType::Uint16, None, 2);
         barrier.layout = Layout::Strided;
         assert_eq!(gloo(&barrier), Declared::Supported);
     }
 
     #[test]
     fn an_entry_must_have_everything_at_once() {
-        let mut message = check(Op::SendRecv, DType::Int16, None, 2);
+        let mut message = op_check(Op::SendRecv, DType::Int16, None, 2);
         assert_eq!(gloo(&message), Declared::Supported);
         message.layout = Layout::Strided;
         assert_eq!(
@@ -272,7 +240,7 @@ pub(crate) mod tests {
             unsupported("gloo does not declare send_recv on int16 with strided tensors")
         );
         assert_eq!(
-            gloo(&check(Op::BatchIsendIrecv, DType::Float32, None, 1)),
+            gloo(&op_check(Op::BatchIsendIrecv, DType::Float32, None, 1)),
             unsupported("gloo does not declare batch_isend_irecv on float32 from a rank to itself")
         );
     }
@@ -284,7 +252,7 @@ pub(crate) mod tests {
         let source = allranks_yaml::Source::new("t.yaml", text);
         let platform = crate::platform::parse(source, Path::new(""));
         let platform = platform.unwrap_or_else(|problems| panic!("{}", problems[0]));
-        let all_to_all = check(Op::AllToAll, DType::Float32, None, 2);
+        let all_to_all = op_check(Op::AllToAll, DType::Float32, None, 2);
         let declared = |torch| platform.with_torch(torch).backends["gloo"].declares(&all_to_all);
         assert_eq!(declared(Some("2.15.0+cu132")), Declared::Supported);
         assert_eq!(declared(Some("2.12.0")), Declared::Supported);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde_yaml::Value;
 
@@ -11,7 +10,7 @@ use crate::case::{OneOrMany, is_backend_string, is_env_name, is_name};
 use allranks_model::op::Op;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_yaml as yaml;
-use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way};
+use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
 /// Loads platform files and folders of them, sorted by name. A later file cannot replace an earlier one: two
 /// platforms of one name are an error.
@@ -108,25 +107,6 @@ fn without(backend: &Backend, except: &[Op]) -> impl Iterator<Item = Support> {
 /// Everything wrong with it.
 pub fn parse(source: Source, folder: &Path) -> Result<Platform, Vec<Diagnostic>> {
     decode(source, folder).map(|(platform, _)| platform)
-}
-
-/// The file itself, or the `.yaml` files of a folder, sorted.
-pub(crate) fn yaml_files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    if !fs::metadata(path)?.is_dir() {
-        return Ok(vec![path.to_path_buf()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 fn load_file(file: &Path) -> Result<(Platform, Document), Vec<Diagnostic>> {
@@ -375,7 +355,10 @@ fn is_dotted(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::platform::declare::tests::op_check;
 
     fn fixtures() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/platforms")
@@ -457,9 +440,7 @@ mod tests {
         assert_eq!(sim.promises, cpu.promises);
         let barriers = |world| {
             [Op::Barrier, Op::MonitoredBarrier]
-                .map(|op| {
-                    super::super::example_check(op, allranks_model::dtype::DType::Int8, None, world)
-                })
+                .map(|op| op_check(op, allranks_model::dtype::DType::Int8, None, world))
                 .map(|check| {
                     sim.declares(&check) == allranks_model::capability::Declared::Supported
                 })

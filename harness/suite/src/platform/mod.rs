@@ -4,9 +4,6 @@
 mod declare;
 mod load;
 
-#[cfg(test)]
-pub(crate) use declare::tests::check as example_check;
-pub(crate) use load::yaml_files;
 pub use load::{load, parse};
 
 use std::collections::BTreeMap;
@@ -247,6 +244,22 @@ pub fn schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::schema_tests::{accepts, compare, read, repository};
+
+    #[test]
+    fn the_schema_in_the_repository_is_up_to_date() {
+        compare("fixtures/platforms/schema.json", &schema());
+    }
+
+    #[test]
+    fn what_loads_is_valid_against_the_schema() {
+        let schema = schema();
+        let folder = repository("fixtures/platforms");
+        for file in allranks_yaml::yaml_files(&folder).unwrap() {
+            let is_valid = accepts(&schema, &schema, &read(&file));
+            assert!(is_valid, "{}", file.display());
+        }
+    }
 
     #[test]
     fn the_device_s_backend_is_called_as_c10d_calls_it() {

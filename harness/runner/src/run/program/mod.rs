@@ -361,7 +361,7 @@ fn judge(scenario: &Scenario, court: &ProgramEvidence<'_>, run: &mut ScenarioRun
     let took = run.began.elapsed();
     run.init = court.init();
     for (finding, check) in run.checks.iter_mut().zip(&scenario.checks) {
-        *finding = check.demand.map(|demand| CheckResult {
+        *finding = check.demand().map(|demand| CheckResult {
             duration_us: took.as_micros() as u64,
             ..court.judge(demand)
         });

@@ -51,7 +51,7 @@ pub(super) async fn shrink(
     logs: &Path,
 ) -> CheckResult {
     let check = &scenario.checks[index];
-    let sequence = check.script.as_ref().and_then(|one| one.sequence.clone());
+    let sequence = check.script().and_then(|one| one.sequence.clone());
     let Some(sequence) = sequence.filter(|_| can_be_shrunk(finding.outcome)) else {
         return finding;
     };

@@ -13,8 +13,9 @@ use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe_after;
 use crate::run::setup::closing;
+use crate::run::steps::prepare;
+use allranks_model::op_check::OpCheck;
 use allranks_model::outcome::Outcome;
-use allranks_oracle::Prepared;
 use allranks_oracle::RankStep;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Check;
@@ -32,7 +33,7 @@ impl WorldState<'_> {
             return self.pending.is_empty();
         };
         let bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
-        let is_script = self.plan.scenario.checks[*index].script.is_some();
+        let is_script = self.plan.scenario.checks[*index].script().is_some();
         let has_room = !is_script && self.pending.len() < AHEAD && bytes < BYTES_AHEAD;
         self.pending.is_empty() || has_room
     }
@@ -43,10 +44,10 @@ impl WorldState<'_> {
             return self.close();
         };
         let check = &self.plan.scenario.checks[index];
-        if let Some(script) = &check.script {
+        if let Some(script) = check.script() {
             let script = Arc::clone(script);
             self.send_script(index, &script);
-        } else if check.is_large() {
+        } else if check.op().is_some_and(OpCheck::is_large) {
             self.wait = Some(Wait::Memory(index));
             self.act(Action::AskMemory);
         } else {
@@ -65,7 +66,7 @@ impl WorldState<'_> {
     fn send_check(&mut self, index: usize) {
         let check = &self.plan.scenario.checks[index];
         let label = short(check).to_owned();
-        let prepared = match Prepared::new(check, self.size(), self.plan.seed) {
+        let prepared = match prepare(check, self.size(), self.plan.seed) {
             Ok(prepared) => prepared,
             // The plan refuses such checks before a run; reaching this is the harness's own mistake.
             Err(error) => {
@@ -78,7 +79,7 @@ impl WorldState<'_> {
         }
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
         if let Some(probe) = probe_after(check)
-            && let Ok(prepared) = Prepared::new(&probe, self.size(), self.plan.seed)
+            && let Ok(prepared) = prepare(&probe, self.size(), self.plan.seed)
         {
             let steps = prepared.steps().to_vec();
             let label = format!("{label} (probe)");
@@ -123,7 +124,7 @@ pub fn short(check: &Check) -> &str {
 
 /// Why a check with large tensors cannot be made now, if so many bytes are available: a host gives it half of them.
 fn lacks_memory(check: &Check, available: Option<u64>) -> Option<String> {
-    let (needed, usable) = (check.memory(), available? / 2);
+    let (needed, usable) = (check.op()?.memory(), available? / 2);
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     (needed > usable).then(|| {
         format!(
@@ -212,11 +213,11 @@ mod tests {
 
     #[test]
     fn large_tensors_are_sent_only_if_there_is_memory_for_them() {
-        let large = Check::LARGE;
+        let large = OpCheck::LARGE;
         let steps = format!("  - all_reduce: {{numel: {large}}}\n  - barrier: {{}}\n");
         let scenario = planned(TWO, &steps);
         let known = Expectations::default();
-        let needed = scenario.checks[0].memory();
+        let needed = scenario.checks[0].op().unwrap().memory();
         for (available, fits) in [
             (Some(needed * 2), true),
             (None, true),

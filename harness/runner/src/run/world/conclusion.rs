@@ -8,7 +8,7 @@ use crate::check_result::CheckResult;
 use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use crate::run::probe::probe;
+use crate::run::probe::probe_after;
 use crate::script::Answer;
 use crate::script::CompiledScript;
 use allranks_model::diagnosis::Diagnosis;
@@ -55,7 +55,9 @@ impl WorldState<'_> {
                 self.decide(index, finding)
             }
             Purpose::Probe(index, prepared) => {
-                let check = probe(&self.plan.scenario.checks[index]);
+                let Some(check) = probe_after(&self.plan.scenario.checks[index]) else {
+                    return Ok(());
+                };
                 let probed = CheckResult::of_answers(&check, &prepared, &replies(answers));
                 match self.result.checks.remove(&index) {
                     Some(refused) => self.decide(index, refused.after_probe(&probed)),

@@ -8,6 +8,8 @@ use super::result::WorldResult;
 use crate::world::RankExit;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::Expectations;
+use allranks_suite::plan::Check;
+use allranks_suite::plan::CheckKind;
 use allranks_suite::plan::Scenario;
 use allranks_suite::plan::Selection;
 use allranks_suite::plan::Target;
@@ -69,9 +71,14 @@ pub fn planned(world: &str, steps: &str) -> Scenario {
     assert_eq!(plan.scenarios.len(), 1);
     let mut scenario = plan.scenarios.remove(0);
     // A barrier is one check for each rank that is late in it; here it is one, and none is late.
-    scenario.checks.retain(|check| check.late.unwrap_or(0) == 0);
+    let late = |check: &Check| check.op().and_then(|op| op.late);
+    scenario
+        .checks
+        .retain(|check| late(check).unwrap_or(0) == 0);
     for check in &mut scenario.checks {
-        check.late = None;
+        if let CheckKind::Op(op) = &mut check.kind {
+            op.late = None;
+        }
     }
     scenario
 }

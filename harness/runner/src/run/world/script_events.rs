@@ -100,19 +100,17 @@ impl WorldState<'_> {
     /// A script is over: its finding, and the world's fate.
     pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let passed = finding.outcome == Outcome::Pass;
-        let fate =
-            self.plan.scenario.checks[index]
-                .script
-                .as_ref()
-                .map_or(Afterwards::GoOn, |script| match &script.hang {
-                    // The rank that is late comes.
-                    Some(Hang {
-                        kind: HangKind::Slow,
-                        ..
-                    })
-                    | None => script.afterwards,
-                    Some(_) => Afterwards::Abandon,
-                });
+        let fate = self.plan.scenario.checks[index]
+            .script()
+            .map_or(Afterwards::GoOn, |script| match &script.hang {
+                // The rank that is late comes.
+                Some(Hang {
+                    kind: HangKind::Slow,
+                    ..
+                })
+                | None => script.afterwards,
+                Some(_) => Afterwards::Abandon,
+            });
         self.result.checks.insert(index, finding);
         match fate {
             Afterwards::GoOn if passed => Ok(()),

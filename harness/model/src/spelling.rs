@@ -1,0 +1,57 @@
+//! That a word is spelt alike wherever it comes from: `name()` and serde.
+
+use serde::Serialize;
+use strum::VariantArray;
+
+use crate::capability::Accumulation;
+use crate::dtype::{DType, ReduceOp};
+use crate::launcher::Launcher;
+use crate::op::Op;
+use crate::outcome::{Outcome, Verdict};
+use crate::recipe::{CpuBackend, DeviceId, SetDevice};
+use crate::store::StoreMethod;
+
+/// The variants whose name is not the serialised one.
+fn misspelt<T>() -> Vec<&'static str>
+where
+    T: VariantArray + Serialize + Copy + Into<&'static str>,
+{
+    let names = T::VARIANTS.iter().map(|variant| {
+        let name: &'static str = (*variant).into();
+        (name, serde_json::to_value(variant).unwrap())
+    });
+    names
+        .filter(|(name, serialised)| serialised != name)
+        .map(|(name, _)| name)
+        .collect()
+}
+
+#[test]
+fn names_are_the_serialised_names() {
+    let all = [
+        misspelt::<Accumulation>(),
+        misspelt::<CpuBackend>(),
+        misspelt::<DType>(),
+        misspelt::<DeviceId>(),
+        misspelt::<Launcher>(),
+        misspelt::<Op>(),
+        misspelt::<Outcome>(),
+        misspelt::<ReduceOp>(),
+        misspelt::<SetDevice>(),
+        misspelt::<StoreMethod>(),
+        misspelt::<Verdict>(),
+    ];
+    assert_eq!(all.concat(), [""; 0]);
+}
+
+#[test]
+fn another_spelling_is_found() {
+    #[derive(Clone, Copy, Serialize, strum::IntoStaticStr, VariantArray)]
+    #[serde(rename_all = "snake_case")]
+    #[strum(serialize_all = "kebab-case")]
+    enum Word {
+        One,
+        TwoWords,
+    }
+    assert_eq!(misspelt::<Word>(), ["two-words"]);
+}

@@ -1,0 +1,32 @@
+//! What is not as it must be on one rank: elements of tensors, and bytes outside them.
+
+use super::comparison::ElementRef;
+
+/// Bytes outside a tensor that are not as they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// Before its first element, after its last one, between its elements.
+    pub before: usize,
+    /// After its last element.
+    pub after: usize,
+    /// Between its elements.
+    pub between: usize,
+    /// The first one: its position in the storage, what it must be, what it is.
+    pub first: Option<(usize, u8, u8)>,
+}
+
+/// What is wrong on a rank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wrong<'a> {
+    /// Elements.
+    pub spots: Vec<ElementRef<'a>>,
+    /// Bytes outside tensors.
+    pub damage: Damage,
+}
+
+impl Wrong<'_> {
+    /// Whether nothing is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spots.is_empty() && self.damage.first.is_none()
+    }
+}

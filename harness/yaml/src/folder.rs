@@ -1,0 +1,26 @@
+//! The YAML files that a path means.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// The file itself, or the `.yaml` files of a folder, sorted.
+///
+/// # Errors
+/// The path cannot be read, or is not there.
+pub fn yaml_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
