@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::program::ProgramSpec;
 use super::random::{RANDOM, RandomSpec};
@@ -189,13 +189,21 @@ impl<'de> Deserialize<'de> for Key {
                 match name {
                     SCRIPT => Ok(Key::Script),
                     RANDOM => Ok(Key::Random),
-                    op => Op::deserialize(op.into_deserializer()).map(Key::Op),
+                    op => op.parse().map(Key::Op).map_err(|_| unknown(op)),
                 }
             }
         }
 
         deserializer.deserialize_str(Name)
     }
+}
+
+/// The error that serde has for a variant of an enum, with what a step's key may be.
+fn unknown<E: de::Error>(name: &str) -> E {
+    let known = Op::ALL.iter().map(|op| op.name()).chain([SCRIPT]);
+    let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    let known = known.join(", ");
+    E::custom(format!("unknown variant `{name}`, expected one of {known}"))
 }
 
 impl JsonSchema for Step {
