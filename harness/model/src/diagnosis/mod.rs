@@ -29,6 +29,7 @@ use crate::record::RankLine;
 )]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
+#[schemars(rename = "Kind")]
 pub enum HangKind {
     /// Ranks meet at different ports of one host.
     PortMismatch,
