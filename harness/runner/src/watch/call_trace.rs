@@ -131,7 +131,7 @@ pub enum Call {
         text: String,
     },
     /// A call to join or leave the world has come back.
-    RankExit {
+    End {
         /// `init` or `destroy`.
         of: String,
         /// Whether without an error.

@@ -154,7 +154,7 @@ impl Frame {
             .iter()
             .filter(|entry| entry.epoch == self.epoch)
         {
-            if let Call::RankExit { of, ok: true } = &entry.call
+            if let Call::End { of, ok: true } = &entry.call
                 && of == "destroy"
             {
                 // It has left this world: nothing more will come in it.
@@ -287,7 +287,7 @@ impl Frame {
                 key => called(key, diary),
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
-            Call::RankExit { .. } => return Some(None),
+            Call::End { .. } => return Some(None),
         };
         let at = entry.at.clone();
         Some(Some(TraceEvent { what, at }))
