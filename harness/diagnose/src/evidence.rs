@@ -8,7 +8,7 @@ use std::time::Duration;
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 
-/// Somebody else who listens where a job wants to meet.
+/// A process that listens at the endpoint of a job and is no rank of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignListener {
     /// The port.

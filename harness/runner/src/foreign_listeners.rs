@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use allranks_diagnose::ForeignListener;
 use allranks_host::{StoreReply, describe, listeners, probe_store};
 
-/// Who listens at ports at which none of ours does. A port may have several listeners, one for each address family: if
+/// Returns the listeners at ports at which no process of the job listens. A port may have several listeners, one for each address family: if
 /// one of them is ours, that is where the job meets.
 #[must_use]
 pub fn foreign_listeners(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<ForeignListener> {
