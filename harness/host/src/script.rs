@@ -13,5 +13,6 @@ const LEASH: &str = include_str!("../leash.py");
 pub fn script(python: &Path, text: &str, question: &Value) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", &format!("{LEASH}\n{text}"), &question.to_string()]);
+    command.env("ALLRANKS_ASKER", std::process::id().to_string());
     command
 }
