@@ -182,6 +182,8 @@ pub enum EventKind {
     AwaitMessage(Message, usize),
     /// Tears a group down.
     Destroy(String),
+    /// Ends, after everything else, and needs nobody else for it.
+    Leave,
     /// Something that needs nobody else.
     Own(String),
 }
@@ -266,6 +268,7 @@ impl std::fmt::Display for EventKind {
                 }
             }
             Self::Destroy(group) => write!(f, "destroy_process_group({group})"),
+            Self::Leave => f.write_str("leaving"),
             Self::Own(what) => f.write_str(what),
         }
     }

@@ -95,7 +95,7 @@ fn conclude(
     let waits = |sight: &&RankState| {
         sight
             .now()
-            .is_some_and(|what| !matches!(what, EventKind::Own(_)))
+            .is_some_and(|what| !matches!(what, EventKind::Own(_) | EventKind::Leave))
     };
     let victims = evidence
         .ranks

@@ -24,6 +24,10 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
             waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
         }
     }
+    let leaves = |sight: &&RankState| sight.now() == Some(&EventKind::Leave);
+    for sight in evidence.ranks.iter().filter(leaves) {
+        ends.note(sight);
+    }
     ends.leaving.extend(left_alone_in_teardown(evidence));
     ends.verdict(evidence)
 }
@@ -180,7 +184,14 @@ impl Ends {
             let what = what.to_owned();
             (HangKind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
-            let what = "has not come out of tearing down".to_owned();
+            let is_out = |rank: &Rank| {
+                find(evidence, *rank).is_some_and(|sight| sight.now() == Some(&EventKind::Leave))
+            };
+            let what = match self.leaving.iter().all(is_out) {
+                true => "was told to end, and its process goes on",
+                false => "has not come out of tearing down",
+            };
+            let what = what.to_owned();
             (
                 HangKind::TeardownStuck,
                 Confidence::Likely,
@@ -357,7 +368,7 @@ impl<'a> Waits<'a> {
             EventKind::Destroy(_) => {
                 Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
             }
-            EventKind::Init(_) | EventKind::Own(_) => None,
+            EventKind::Init(_) | EventKind::Leave | EventKind::Own(_) => None,
         }
     }
 
@@ -462,7 +473,10 @@ impl Ends {
             (Process::Running | Process::Unknown, None) if has_cause(sight) => {
                 self.raised.insert(sight.rank)
             }
-            (Process::Running | Process::Unknown, Some(EventKind::Destroy(_))) => {
+            (
+                Process::Running | Process::Unknown,
+                Some(EventKind::Destroy(_) | EventKind::Leave),
+            ) => {
                 self.leaving.insert(sight.rank)
             }
             (Process::Running | Process::Unknown, Some(EventKind::Own(_))) => {

@@ -13,5 +13,55 @@ const LEASH: &str = include_str!("../leash.py");
 pub fn script(python: &Path, text: &str, question: &Value) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", &format!("{LEASH}\n{text}"), &question.to_string()]);
+    command.env("ALLRANKS_ASKER", asker());
     command
+}
+
+/// This process's id, and the namespace in which it has it.
+fn asker() -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", std::process::id(), namespace.display())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Child, Stdio};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::run_with_timeout;
+
+    /// What a script says whose environment names this asker, and which is started by a shell that goes on.
+    fn said_behind_a_shell(asker: &str) -> String {
+        let direct = script(Path::new("python3"), "print('asked')", &Value::Null);
+        let mut command = Command::new("sh");
+        command.args(["-c", "\"$@\"; true", "sh"]);
+        command.arg(direct.get_program()).args(direct.get_args());
+        command.env("ALLRANKS_ASKER", asker);
+        run_with_timeout(command, Duration::from_secs(60))
+            .unwrap()
+            .0
+    }
+
+    fn ended() -> Child {
+        Command::new("true").stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_script_goes_on_behind_a_shell_for_as_long_as_there_is_the_asker() {
+        assert_eq!(said_behind_a_shell(&asker()), "asked\n");
+        let mut child = ended();
+        let gone = asker().replacen(&std::process::id().to_string(), &child.id().to_string(), 1);
+        while crate::state(child.id()) != Some('Z') {
+            std::thread::yield_now();
+        }
+        assert_eq!(said_behind_a_shell(&gone), "", "a zombie");
+        child.wait().unwrap();
+        assert_eq!(said_behind_a_shell(&gone), "");
+        assert_eq!(
+            said_behind_a_shell("1 pid:[0]"),
+            "asked\n",
+            "another namespace"
+        );
+    }
 }

@@ -2,6 +2,7 @@
 //! terminal, and only through the streams it is handed.
 
 mod args;
+mod command_line;
 mod diagnose;
 mod doctor;
 mod environment;

@@ -10,6 +10,7 @@ use indicatif::ProgressDrawTarget;
 use tokio::sync::mpsc;
 
 use super::args::{DriverChoice, RunArguments};
+use super::command_line::without_secrets;
 use super::planning::{self, Asked, Planned};
 use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
@@ -70,7 +71,7 @@ pub fn run(
         import_patience: arguments.select.import_patience(),
         shrinking: run::SHRINKING,
         profile: planned.profile().map(str::to_owned),
-        arguments: words,
+        arguments: without_secrets(words),
         requirements: planned.sentences(),
         absent: planned.absences(),
         notices: None,

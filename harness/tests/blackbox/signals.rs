@@ -84,6 +84,7 @@ pub fn tests() -> Vec<Test> {
             "sleep 3600",
         ),
         plain("kill::while_platforms_are_looked_at", kill_looking),
+        plain("kill::while_interpreters_start", kill_starting),
         plain("interrupt::while_torch_is_imported", interrupt_importing),
         plain(
             "interrupt::while_others_have_the_devices",
@@ -149,6 +150,21 @@ fn kill_looking() {
     running.end().assert_code(1009);
     stage.assert_nothing_remains();
     assert_no_litter(&stage);
+}
+
+/// Kills a harness at many moments of its start, when interpreters have been started and have not come to their scripts.
+fn kill_starting() {
+    let stage = Stage::new("kill");
+    stage.write("lib/torch.py", "import time\ntime.sleep(3600)\n");
+    let platform = stage.write("never.yaml", NEVER);
+    for moment in 0..15 {
+        let running = stage.start_run(&[CASE, "--platforms", &platform, "--platform", "never"]);
+        stage.wait("an interpreter starts", || stage.processes().len() > 1);
+        std::thread::sleep(std::time::Duration::from_millis(moment * 4));
+        running.signal(Signal::KILL);
+        running.end().assert_code(1009);
+        stage.assert_nothing_remains();
+    }
 }
 
 /// Where ranks are forked from, the import of torch does not come back.

@@ -80,9 +80,12 @@ const SECRETS: &[&str] = &[
     "SECRET",
     "PASSWORD",
     "PASSWD",
+    "PASSPHRASE",
     "CREDENTIAL",
     "COOKIE",
 ];
+/// The same as whole words, for they begin others that do not: `TORCH_..._PASSES`.
+const SECRET_WORDS: &[&str] = &["AUTH", "PASS", "PWD"];
 /// What stands in its place.
 const REDACTED: &str = "(redacted)";
 
@@ -110,7 +113,9 @@ fn is_secret(name: &str, value: &str) -> bool {
     let carries_password = value
         .split_once("://")
         .is_some_and(|(_, rest)| rest.split('/').next().unwrap_or_default().contains('@'));
-    SECRETS.iter().any(|word| name.contains(word)) || carries_password
+    SECRETS.iter().any(|word| name.contains(word))
+        || name.split('_').any(|word| SECRET_WORDS.contains(&word))
+        || carries_password
 }
 
 #[cfg(test)]
@@ -128,6 +133,10 @@ mod tests {
             ("TORCH_PROXY", "http://me:pw@proxy:80/x"),
             ("TORCH_LOGS", "http://proxy/a@b"),
             ("MASTER_PASSWORD", "x"),
+            ("NCCL_AUTH", "x"),
+            ("TORCH_PROXY_PASS", "x"),
+            ("TORCH_STORE_PASSPHRASE", "x"),
+            ("TORCH_PASSES", "3"),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let shown = shown(&environment.into());
@@ -139,10 +148,14 @@ mod tests {
             shown,
             [
                 ("MASTER_PORT", "29500"),
+                ("NCCL_AUTH", REDACTED),
                 ("NCCL_DEBUG", "INFO"),
                 ("TORCH_HUB_TOKEN", REDACTED),
                 ("TORCH_LOGS", "http://proxy/a@b"),
+                ("TORCH_PASSES", "3"),
                 ("TORCH_PROXY", REDACTED),
+                ("TORCH_PROXY_PASS", REDACTED),
+                ("TORCH_STORE_PASSPHRASE", REDACTED),
             ]
         );
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::phase::Phase;
 use super::state::WorldState;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
@@ -138,6 +139,20 @@ impl WorldState<'_> {
     fn sight(&self, rank: Rank, pending: Option<&Pending>) -> RankState {
         let story = &self.result.ranks[rank.index()];
         let mut sight = RankState::unknown(rank);
+        if let Phase::Shutdown { leaving, .. } = &self.phase
+            && leaving.contains(&rank)
+        {
+            let leave = TraceEvent {
+                what: EventKind::Leave,
+                at: String::new(),
+            };
+            let since = self.now.saturating_sub(self.progress);
+            match story.said_bye.is_some() && story.end.is_some() {
+                true => sight.done.push(leave),
+                false => sight.doing = Some((leave, since)),
+            }
+            return sight;
+        }
         let Some(pending) = pending else {
             return sight;
         };

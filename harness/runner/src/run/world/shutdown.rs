@@ -172,6 +172,7 @@ mod tests {
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use crate::world::RankExit;
+    use allranks_model::diagnosis::HangKind;
     use allranks_suite::expectation::Expectations;
     use allranks_suite::plan::Scenario;
 
@@ -301,6 +302,16 @@ mod tests {
         let end = result.end.unwrap();
         assert_eq!(end.outcome, Outcome::Hang);
         assert_eq!(end.ranks[1].text, "said bye and has not ended");
+        let told = end.diagnosis.unwrap();
+        assert_eq!(
+            (told.kind, told.culprits.as_slice(), told.victims.as_slice()),
+            (HangKind::TeardownStuck, &[Rank(1)][..], &[][..])
+        );
+        assert_eq!(
+            told.summary,
+            "rank 1 was told to end, and its process goes on"
+        );
+        assert_eq!(told.evidence, ["rank 1 in leaving for 20.0 s"]);
         assert!(result.ranks[1].killed && !result.ranks[0].killed);
     }
 
