@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::args::ListArguments;
 use super::{Exit, Failure, planning};
 use crate::suite::Suite;
@@ -97,15 +99,12 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         .filter(|platform| !suite.on_request.contains(&platform.name))
         .flat_map(targets)
         .collect();
-    let plan = plan(&suite.cases, &targets, &Selection::default());
-    let mut checks: BTreeMap<(&RequirementId, &CaseId), usize> = BTreeMap::new();
-    for scenario in &plan.scenarios {
-        for check in &scenario.checks {
-            for id in check.covers.iter() {
-                *checks.entry((id, &scenario.case.id)).or_default() += 1;
-            }
-        }
-    }
+    // Case by case, for the checks of all of them take a gigabyte.
+    let checks: BTreeMap<&CaseId, BTreeMap<RequirementId, usize>> = suite
+        .cases
+        .par_iter()
+        .map(|case| (&case.id, covered(case, &targets)))
+        .collect();
     let mut uncovered = 0;
     for requirement in suite.requirements.iter() {
         let id = &requirement.id;
@@ -120,7 +119,7 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
             })
             .map(|case| &case.id)
             .collect();
-        let count = |case: &CaseId| checks.get(&(id, case)).copied().unwrap_or(0);
+        let count = |case: &CaseId| checks[case].get(id).copied().unwrap_or(0);
         let total: usize = cases.iter().map(|case| count(case)).sum();
         let level = match requirement.level {
             Level::Must => "MUST",
@@ -151,6 +150,20 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         "{} requirements; {uncovered} that say MUST are uncovered",
         suite.requirements.iter().count()
     )
+}
+
+/// How many checks of a case on these targets cover each requirement.
+fn covered(case: &Arc<Case>, targets: &[Target]) -> BTreeMap<RequirementId, usize> {
+    let mut counts = BTreeMap::new();
+    for target in targets {
+        let cases = std::slice::from_ref(case);
+        let plan = plan(cases, std::slice::from_ref(target), &Selection::default());
+        let checks = plan.scenarios.iter().flat_map(|scenario| &scenario.checks);
+        for id in checks.flat_map(|check| check.covers.iter()) {
+            *counts.entry(id.clone()).or_default() += 1;
+        }
+    }
+    counts
 }
 
 /// Requirements that the two checks of every scenario cover.

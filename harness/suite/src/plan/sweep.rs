@@ -3,8 +3,6 @@
 //! In: how many values each axis has. Out: for each point, which value of each axis. Nothing here knows what an
 //! axis means.
 
-use std::collections::BTreeSet;
-
 use crate::case::Sweep;
 
 /// The points of a sweep over axes with `lengths` values each, without repetition, the all-first point first.
@@ -62,55 +60,118 @@ fn pairwise(lengths: &[usize]) -> Vec<Vec<usize>> {
     if axes < 2 {
         return product(lengths);
     }
-    let mut open: BTreeSet<[usize; 4]> = BTreeSet::new();
-    for a in 0..axes {
-        for b in a + 1..axes {
-            for x in 0..lengths[a] {
-                open.extend((0..lengths[b]).map(|y| [a, x, b, y]));
-            }
-        }
-    }
+    let mut open = OpenPairs::new(lengths);
     let mut points = Vec::new();
     let mut point = vec![0; axes];
     loop {
         for a in 0..axes {
             for b in a + 1..axes {
-                open.remove(&[a, point[a], b, point[b]]);
+                open.close([a, point[a], b, point[b]]);
             }
         }
         points.push(point);
-        let Some([a, x, b, y]) = open.first().copied() else {
+        let Some([a, x, b, y]) = open.first() else {
             return points;
         };
         let mut next: Vec<Option<usize>> = vec![None; axes];
         next[a] = Some(x);
         next[b] = Some(y);
         for axis in 0..axes {
-            if next[axis].is_some() {
-                continue;
+            if next[axis].is_none() {
+                next[axis] = Some(open.best_value(&next, axis));
             }
-            let covers = |value: usize| {
-                next.iter()
-                    .enumerate()
-                    .filter_map(|(other, known)| known.map(|known| (other, known)))
-                    .filter(|(other, known)| {
-                        open.contains(&if *other < axis {
-                            [*other, *known, axis, value]
-                        } else {
-                            [axis, value, *other, *known]
-                        })
-                    })
-                    .count()
-            };
-            // The last of equals: the first value is over-represented already.
-            next[axis] = (0..lengths[axis]).max_by_key(|value| covers(*value));
         }
         point = next.into_iter().flatten().collect();
     }
 }
 
+/// The pairs of values of two axes that no point has yet: value `x` of axis `a` with value `y` of a later axis `b`,
+/// numbered in the order of `[a, x, b, y]`.
+struct OpenPairs<'a> {
+    lengths: &'a [usize],
+    /// The number of the first pair of each axis.
+    starts: Vec<usize>,
+    /// For each axis, how many values all axes before it have together.
+    offsets: Vec<usize>,
+    is_open: Vec<bool>,
+    /// No pair before this one is open.
+    cursor: usize,
+}
+
+impl<'a> OpenPairs<'a> {
+    fn new(lengths: &'a [usize]) -> Self {
+        let (mut starts, mut offsets) = (Vec::new(), Vec::new());
+        let (mut pairs, mut before) = (0, 0);
+        let values: usize = lengths.iter().sum();
+        for length in lengths {
+            starts.push(pairs);
+            offsets.push(before);
+            before += length;
+            pairs += length * (values - before);
+        }
+        Self {
+            lengths,
+            starts,
+            offsets,
+            is_open: vec![true; pairs],
+            cursor: 0,
+        }
+    }
+
+    /// How many values the axes after this one have together.
+    fn later_values(&self, axis: usize) -> usize {
+        self.lengths[axis + 1..].iter().sum()
+    }
+
+    fn number(&self, [a, x, b, y]: [usize; 4]) -> usize {
+        let first_later = self.offsets[a] + self.lengths[a];
+        self.starts[a] + x * self.later_values(a) + self.offsets[b] - first_later + y
+    }
+
+    fn close(&mut self, pair: [usize; 4]) {
+        let number = self.number(pair);
+        self.is_open[number] = false;
+    }
+
+    /// The first pair that is open; none if every pair is closed.
+    fn first(&mut self) -> Option<[usize; 4]> {
+        let ahead = self.is_open[self.cursor..].iter().position(|open| *open)?;
+        self.cursor += ahead;
+        let a = self.starts.partition_point(|start| *start <= self.cursor) - 1;
+        let within = self.cursor - self.starts[a];
+        let (x, rest) = (within / self.later_values(a), within % self.later_values(a));
+        let value = rest + self.offsets[a] + self.lengths[a];
+        let b = self.offsets.partition_point(|offset| *offset <= value) - 1;
+        Some([a, x, b, value - self.offsets[b]])
+    }
+
+    /// The value of an axis with which the values chosen so far make most open pairs; of equals the last, for the first
+    /// value is over-represented already.
+    fn best_value(&self, chosen: &[Option<usize>], axis: usize) -> usize {
+        let mut covered = vec![0_usize; self.lengths[axis]];
+        for (other, known) in chosen.iter().enumerate() {
+            let Some(known) = *known else { continue };
+            let (first, step) = match other < axis {
+                true => (self.number([other, known, axis, 0]), 1),
+                false => (
+                    self.number([axis, 0, other, known]),
+                    self.later_values(axis),
+                ),
+            };
+            let open = self.is_open[first..].iter().step_by(step);
+            for (count, is_open) in covered.iter_mut().zip(open) {
+                *count += usize::from(*is_open);
+            }
+        }
+        let best = (0..covered.len()).max_by_key(|value| covered[*value]);
+        best.unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
