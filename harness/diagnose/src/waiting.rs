@@ -476,9 +476,7 @@ impl Ends {
             (
                 Process::Running | Process::Unknown,
                 Some(EventKind::Destroy(_) | EventKind::Leave),
-            ) => {
-                self.leaving.insert(sight.rank)
-            }
+            ) => self.leaving.insert(sight.rank),
             (Process::Running | Process::Unknown, Some(EventKind::Own(_))) => {
                 self.busy.insert(sight.rank)
             }
