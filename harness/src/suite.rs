@@ -51,7 +51,7 @@ pub struct Suite {
     pub expectations: Arc<Expectations>,
     /// Where the cases come from, for people.
     pub origin: String,
-    /// Whether they are the copies in the binary, for want of a checkout in the current folder.
+    /// Whether some of them are the copies in the binary, for want of a checkout in the current folder.
     pub is_embedded: bool,
 }
 
@@ -94,8 +94,10 @@ impl Suite {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
-            (request.cases.clone(), named.join(", "))
+            let found = request.cases.iter().map(|path| case_path(path, &root));
+            (found.collect(), named.join(", "))
         };
+        let has_embedded_cases = paths.iter().any(|path| path.starts_with(scratch));
         let with_own = |own: [&str; 2], more: &[PathBuf]| -> Vec<PathBuf> {
             own.into_iter()
                 .map(|own| root.join(own))
@@ -125,7 +127,7 @@ impl Suite {
                 platforms: platforms.into_iter().map(Arc::new).collect(),
                 expectations: Arc::new(expectations),
                 origin,
-                is_embedded: !in_checkout && request.cases.is_empty(),
+                is_embedded: !in_checkout && has_embedded_cases,
             }),
             (cases, platforms, expectations, profiles) => {
                 let problems = [
@@ -146,6 +148,20 @@ impl Suite {
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)
     }
+}
+
+/// The file or folder that a case argument names: a path, or what a path or a case's id names in the suite below `root`,
+/// each with or without `.yaml`. Returns the argument itself if there is none of them.
+fn case_path(argument: &Path, root: &Path) -> PathBuf {
+    let mut with_extension = argument.as_os_str().to_owned();
+    with_extension.push(".yaml");
+    let names = [argument.to_path_buf(), PathBuf::from(with_extension)];
+    let folders = [PathBuf::new(), root.to_path_buf(), root.join("cases")];
+    let candidates = folders
+        .iter()
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    let mut existing = candidates.filter(|path| path.exists());
+    existing.next().unwrap_or_else(|| argument.to_path_buf())
 }
 
 /// Whether a folder of Python modules is that of the suite's simulated platforms.

@@ -135,7 +135,7 @@ pub enum Command {
 /// What to run.
 #[derive(Debug, Args)]
 pub struct SelectArguments {
-    /// Case files or folders; default: the suite's own, narrowed by --profile.
+    /// Case files or folders, or ids of the suite's cases; default: the suite's own, narrowed by --profile.
     #[arg(value_name = "CASE_OR_DIR")]
     pub cases: Vec<PathBuf>,
     /// Only these platforms, by their files' names. Simulated ones run only if they are named.

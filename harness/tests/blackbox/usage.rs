@@ -179,6 +179,7 @@ pub fn tests() -> Vec<Test> {
             "usage::an_embedded_suite_is_said",
             an_embedded_suite_is_said,
         ),
+        plain("usage::a_case_by_its_id", a_case_by_its_id),
         with_torch("usage::a_binary_alone", a_binary_alone),
     ]
 }
@@ -364,6 +365,26 @@ fn an_embedded_suite_is_said() {
         let here = stage.run(command);
         here.assert_code(0);
         assert!(!here.stderr.contains("embedded"), "{}", here.stderr);
+    }
+}
+
+/// A case is named by its path or its id, with or without `.yaml`, in a checkout and outside of one.
+fn a_case_by_its_id() {
+    let stage = Stage::new("named");
+    for name in [
+        "cases/collectives/all_reduce.yaml",
+        "cases/collectives/all_reduce",
+        "collectives/all_reduce",
+    ] {
+        let mut command = stage.command(&["list", name]);
+        command.current_dir(stage.path(""));
+        let outside = stage.start(command).end();
+        outside.assert_code(0).assert_says(EMBEDDED);
+        let within = stage.run(&["list", name]);
+        within.assert_code(0);
+        assert_eq!(outside.stdout, within.stdout);
+        assert!(within.stdout.contains("collectives/all_reduce"));
+        assert!(!within.stdout.contains("collectives/all_gather"));
     }
 }
 

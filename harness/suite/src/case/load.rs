@@ -135,10 +135,10 @@ fn load_file(
 fn collect(path: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>) {
     let shown = path.display().to_string();
     match fs::metadata(path) {
-        Err(error) => problems.push(Diagnostic::of_file(
-            &shown,
-            format!("there is no such case: {error}"),
-        )),
+        Err(error) => problems.push(
+            Diagnostic::of_file(&shown, format!("there is no such case: {error}"))
+                .hint("name a file, a folder or a case's id; `allranks list` prints the ids"),
+        ),
         Ok(found) if found.is_dir() => {
             let is_root = path.join(REQUIREMENTS).is_file();
             if let Err(error) = walk(path, is_root, files, problems) {
