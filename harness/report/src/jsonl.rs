@@ -92,7 +92,7 @@ pub enum ReadError {
         /// The format it says it has.
         found: u64,
     },
-    /// A whole line is not a record.
+    /// The first line is not a record.
     #[error("{}:{line}: not a record of results", .path.display())]
     DetailLine {
         /// The file.
@@ -117,7 +117,7 @@ pub enum ReadError {
 /// Reads the results of a run from its folder, or from the file itself.
 ///
 /// A last line without its newline is half a line of a killed run: it is left out, and a remark says so. A missing
-/// end leaves [`Results::end`] empty, with a remark.
+/// end leaves [`Results::end`] empty, with a remark. Any other line that is no record is left out too, with a remark.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -133,6 +133,7 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
     })?;
     let mut results: Option<Results> = None;
     let mut half = false;
+    let mut broken = Vec::new();
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let line_number = index + 1;
         let whole = line.ends_with(b"\n");
@@ -141,6 +142,12 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
             Err(_) if !whole => {
                 half = true;
                 break;
+            }
+            Err(Problem::Syntax(error)) if results.is_some() => {
+                broken.push(format!(
+                    "line {line_number} is no record and was left out: {error}"
+                ));
+                continue;
             }
             Err(problem) => return Err(problem.into_error(path, line_number)),
         };
@@ -169,6 +176,7 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
             what: "no run record: the run was cut off before it began",
         });
     };
+    results.remarks.extend(broken);
     if half {
         let remark = "the last line is cut in half and was left out";
         results.remarks.push(remark.to_owned());

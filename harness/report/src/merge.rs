@@ -24,6 +24,9 @@ use allranks_model::record::{CheckRecord, Column, Counts, EndRecord, ScenarioRec
 /// set has one.
 const SERIOUS: [u8; 7] = [2, 10, 1, 4, 5, 0, 3];
 
+/// The exit code where something was not run, or is not known to have been.
+const INCOMPLETE: u8 = 4;
+
 /// Why results could not be merged.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MergeError {
@@ -281,6 +284,9 @@ fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
         let began = late_ms(set, started);
         spans.push((began, began.saturating_add(end.duration_ms)));
         merged.exit_code = more_serious(merged.exit_code, end.exit_code);
+        if !set.is_whole() {
+            merged.exit_code = more_serious(merged.exit_code, INCOMPLETE);
+        }
         for trouble in &end.troubles {
             if !merged.troubles.contains(trouble) {
                 merged.troubles.push(trouble.clone());

@@ -128,6 +128,12 @@ impl Results {
             .collect()
     }
 
+    /// Whether nothing is known to be lacking: the run came to its end, and every line of its file is a record.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.end.is_some() && self.remarks.is_empty()
+    }
+
     /// Remarks on the records, then what the run itself reported as trouble.
     #[must_use]
     pub fn troubles(&self) -> Vec<&str> {

@@ -96,7 +96,8 @@ impl Headline {
         let failing = tally.failing();
         let total = counted(tally.total(), "check");
         let cut_off = match results.missing() {
-            _ if results.end.is_some() => None,
+            _ if results.is_whole() => None,
+            _ if results.end.is_some() => Some("some of its records cannot be read".to_owned()),
             0 => Some("the run was cut off".to_owned()),
             missing => Some(format!(
                 "the run was cut off: {} never recorded",

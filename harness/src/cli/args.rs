@@ -174,7 +174,7 @@ pub struct SelectArguments {
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
     /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
-    #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub import_patience: u64,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]

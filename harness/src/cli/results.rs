@@ -13,7 +13,15 @@ pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit,
     let results = read(&arguments.run)?;
     let folder = results.folder.clone();
     render(&folder, &results, out)?;
-    Ok(Exit::AsExpected)
+    Ok(completeness(&results))
+}
+
+/// Whether reports of these results show all that was run.
+fn completeness(results: &Results) -> Exit {
+    match results.is_whole() && results.missing() == 0 {
+        true => Exit::AsExpected,
+        false => Exit::Incomplete,
+    }
 }
 
 /// Merges runs into one.
@@ -27,7 +35,7 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
     let merged = report::merge::merge(parts, &folder)
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
     write(&merged, out)?;
-    Ok(Exit::AsExpected)
+    Ok(completeness(&merged))
 }
 
 /// Compares two runs.
@@ -61,10 +69,20 @@ pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
 
 /// Writes the reports and says where they are; if they cannot be written, says at least how the run went.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
-    let written = report::write_all(folder, results);
-    let paths = written.as_ref().map(report::Paths::all);
-    let shown = paths.as_ref().map_or(&[][..], |paths| paths);
-    report::console::summarise(out, results, shown)?;
-    written?;
+    match report::write_all(folder, results) {
+        Ok(paths) => report::console::summarise(out, results, &paths.all())?,
+        Err(error) => {
+            let mut failed = results.clone();
+            if let Some(end) = &mut failed.end {
+                end.exit_code = Exit::RunIssue as u8;
+                end.troubles
+                    .push(format!("a report could not be written: {error}"));
+            }
+            // Best effort: the error that matters is the first. Those that can be written must not say that all is well.
+            let _ = report::write_all(folder, &failed);
+            report::console::summarise(out, &failed, &[])?;
+            return Err(error.into());
+        }
+    }
     Ok(())
 }

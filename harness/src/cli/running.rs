@@ -266,9 +266,15 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Run
 pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let (Ok(mut int), Ok(mut term)) = (
+    // Under `nohup` the end of a terminal is to change nothing.
+    let hangup = match is_hangup_ignored() {
+        true => SignalKind::terminate(),
+        false => SignalKind::hangup(),
+    };
+    let (Ok(mut int), Ok(mut term), Ok(mut hup)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
+        signal(hangup),
     ) else {
         return;
     };
@@ -276,12 +282,22 @@ pub(super) async fn listen_for_signals(interrupt: Interrupt) {
         tokio::select! {
             _ = int.recv() => {}
             _ = term.recv() => {}
+            _ = hup.recv() => {}
         }
     };
     next().await;
     interrupt.set();
     next().await;
     std::process::exit(130);
+}
+
+/// Whether this process was started with SIGHUP ignored, as far as the kernel tells.
+fn is_hangup_ignored() -> bool {
+    const SIGHUP: u32 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// The last record of a run: counts, troubles that belong to no check, and the exit code these amount to.

@@ -63,7 +63,7 @@ pub enum Stacks {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
-        _ => Err("a number of seconds, 0 or more".to_owned()),
+        _ => Err("a number of seconds, 0 to 1000000000".to_owned()),
     }
 }
 

@@ -34,6 +34,9 @@ pub fn tests() -> Vec<Test> {
                 !stage.path("out/report.html").exists(),
                 "half a page is no page"
             );
+            let summary = std::fs::read_to_string(stage.path("out/summary.md")).unwrap();
+            assert!(summary.contains("exit code 10 "), "{summary}");
+            assert!(summary.contains("report.html: File too large"), "{summary}");
         }),
         plain("disk::full_where_a_log_is_cut", log_cannot_be_cut),
     ]

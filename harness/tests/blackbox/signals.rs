@@ -97,6 +97,8 @@ pub fn tests() -> Vec<Test> {
         },
         with_torch("interrupt::sigint", || interrupt(Signal::INT)),
         with_torch("interrupt::sigterm", || interrupt(Signal::TERM)),
+        with_torch("interrupt::sighup", || interrupt(Signal::HUP)),
+        with_torch("interrupt::sighup_is_ignored_under_nohup", ignore_hangup),
         with_torch("interrupt::twice", interrupt_twice),
         plain("interrupt::before_any_rank_says_hello", interrupt_silence),
     ]
@@ -243,7 +245,32 @@ fn kill_zygote(driver: &str) {
             .any(|remark| remark.contains("cut off"))
     );
     let out = stage.out().display().to_string();
-    stage.run(&["report", &out]).assert_code(0);
+    stage.run(&["report", &out]).assert_code(4);
+    let whole = stage.path("merged").display().to_string();
+    stage.run(&["merge", "--out", &whole, &out]).assert_code(4);
+}
+
+/// The end of a terminal is no signal for a run under `nohup`: the one after it is the first, and not the second.
+fn ignore_hangup() {
+    let stage = Stage::new("nohup");
+    let out = stage.out().display().to_string();
+    let run = stage.command(&[&["run"], &LONG_RUN[..], &["--out", &out]].concat());
+    let mut nohup = std::process::Command::new("bash");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "bash"]);
+    nohup.arg(run.get_program()).args(run.get_args());
+    for (name, value) in run.get_envs() {
+        nohup.env(name, value.unwrap_or_default());
+    }
+    let running = stage.start(stage.marked(nohup));
+    stage.wait("a scenario has ended", || {
+        is_ended(&stage.path("out/results.jsonl"))
+    });
+    running.signal(Signal::HUP);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
+    assert_interrupted(&stage);
 }
 
 fn interrupt(signal: Signal) {

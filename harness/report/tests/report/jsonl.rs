@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 
+use allranks_report::Headline;
 use allranks_report::jsonl::{FILE_NAME, ReadError, Writer, read};
 
 use crate::sample::{self, Shape};
@@ -67,19 +68,40 @@ fn a_file_cut_at_any_byte_keeps_every_whole_line() {
 }
 
 #[test]
-fn a_broken_line_in_the_middle_is_named() {
-    let (folder, _) = written(Shape::default());
+fn a_broken_line_in_the_middle_is_named_and_loses_only_itself() {
+    let (folder, sent) = written(Shape::default());
     let path = folder.path().join(FILE_NAME);
     let text = fs::read_to_string(&path).unwrap();
-    let broken: Vec<&str> = text
-        .lines()
-        .enumerate()
-        .map(|(index, line)| if index == 4 { "{\"type\":" } else { line })
-        .collect();
-    fs::write(&path, broken.join("\n") + "\n").unwrap();
+    for wrong in [
+        "{\"type\":",
+        "{\"format\":1,\"type\":\"check\"}",
+        "\0\u{7f}",
+    ] {
+        let broken: Vec<&str> = text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| if index == 4 { wrong } else { line })
+            .collect();
+        fs::write(&path, broken.join("\n") + "\n").unwrap();
+        let results = read(&path).unwrap();
+        assert_eq!(
+            results.checks.len() + results.scenarios.len() + 1,
+            sent.checks.len() + sent.scenarios.len()
+        );
+        assert_eq!(results.end, sent.end);
+        assert!(
+            matches!(results.remarks.as_slice(), [one] if one.starts_with("line 5 is no record and was left out: ")),
+            "{:?}",
+            results.remarks
+        );
+        assert!(!results.is_whole() && sent.is_whole());
+        assert!(!Headline::of(&results).good);
+    }
+    // Without the first line it is not known whose results these are.
+    fs::write(&path, format!("?{text}")).unwrap();
     let error = read(&path).unwrap_err();
     assert!(
-        matches!(error, ReadError::DetailLine { line: 5, .. }),
+        matches!(error, ReadError::DetailLine { line: 1, .. }),
         "{error}"
     );
 }

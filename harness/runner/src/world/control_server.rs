@@ -1,5 +1,5 @@
 //! The switchboard: the one socket all ranks of this process dial. A connection says hello with its world's token
-//! and is passed to that world; one that does not is dropped.
+//! and is passed to that world; one that does not is dropped, and so is one of another user, unread.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,21 +7,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::Arrival;
-use super::frame::{Frame, read_frame};
+use super::frame::{Frame, read_frame_within};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote};
 
-/// How long a stranger may hold a connection without a word.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a connection may say nothing, at least: a rank may dial before it imports torch.
+pub const STRANGERS_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest first frame, in bytes; it has no payload.
+const FIRST_FRAME: usize = 64 << 10;
+/// Connections that have not said hello, at a time; further ones are not accepted meanwhile.
+const STRANGERS: usize = 1024;
 
 /// The listener and who waits for whom.
 #[derive(Clone, Debug)]
 pub struct ControlServer {
     address: String,
     expected: Arc<Mutex<HashMap<String, Waiting>>>,
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -60,23 +65,33 @@ impl Drop for WorldSlot {
 
 impl ControlServer {
     /// Binds the socket and accepts until the runtime ends. On Linux its name is abstract: it has no file and so
-    /// leaves none behind, however the process ends.
+    /// leaves none behind, however the process ends. A connection must say hello within `patience`.
     ///
     /// # Errors
     /// Fails if the socket cannot be bound.
-    pub fn bind() -> io::Result<Self> {
+    pub fn bind(patience: Duration) -> io::Result<Self> {
+        Self::bind_for(patience, STRANGERS)
+    }
+
+    fn bind_for(patience: Duration, strangers: usize) -> io::Result<Self> {
         let name = format!("allranks-{}-{}", std::process::id(), token()?);
         let (listener, address) = listen(&name)?;
         let switchboard = Self {
             address,
             expected: Arc::default(),
+            patience,
         };
         let accepting = switchboard.clone();
+        let strangers = Arc::new(Semaphore::new(strangers));
         tokio::spawn(async move {
-            loop {
+            while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        tokio::spawn(accepting.clone().connect(stream));
+                        let connecting = accepting.clone().connect(stream);
+                        tokio::spawn(async move {
+                            connecting.await;
+                            drop(place);
+                        });
                     }
                     // Out of file descriptors, say: others will close some.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -120,13 +135,24 @@ impl ControlServer {
     }
 
     async fn connect(self, mut stream: UnixStream) {
-        let hello = tokio::time::timeout(PATIENCE, read_frame::<FirstFrame>(&mut stream)).await;
+        let Ok(peer) = stream.peer_cred() else {
+            return;
+        };
+        if !is_trusted(peer.uid()) {
+            return;
+        }
+        let reading = read_frame_within::<FirstFrame>(&mut stream, FIRST_FRAME, 0);
+        let hello = tokio::time::timeout(self.patience, reading).await;
         let Ok(Ok(Frame { header, .. })) = hello else {
             return;
         };
         let expected = self.expected();
         match header {
-            FirstFrame::Rank(FromRank::Hello(hello)) => {
+            FirstFrame::Rank(FromRank::Hello(mut hello)) => {
+                // What is signalled and looked at is the process at the other end, whatever it says of itself.
+                if let Some(pid) = peer.pid().filter(|pid| *pid > 0) {
+                    hello.pid = pid.cast_unsigned();
+                }
                 if let Some((token, rank)) = split(&hello.token)
                     && let Some(Waiting::World(world)) = expected.get(token)
                 {
@@ -148,6 +174,11 @@ impl ControlServer {
             FirstFrame::Rank(_) | FirstFrame::Zygote(_) => {}
         }
     }
+}
+
+/// Whether a user's processes may be ranks: this process's user, and the one who may do everything.
+fn is_trusted(user: u32) -> bool {
+    user == rustix::process::geteuid().as_raw() || user == 0
 }
 
 /// The two frames a connection may start with.
@@ -186,4 +217,130 @@ fn token() -> io::Result<String> {
         let _ = write!(text, "{byte:02x}");
         text
     }))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream as Peer};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Long enough for whatever must not happen meanwhile.
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn within<T>(body: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(body)
+    }
+
+    fn name(server: &ControlServer) -> &str {
+        server.address().strip_prefix("unix:@").unwrap()
+    }
+
+    fn dial(server: &ControlServer) -> Peer {
+        let address = SocketAddr::from_abstract_name(name(server)).unwrap();
+        let peer = Peer::connect_addr(&address).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        peer
+    }
+
+    fn frame(header: &str, payload: u64) -> Vec<u8> {
+        let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(payload.to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes
+    }
+
+    fn hello(token: &str) -> String {
+        format!(
+            r#"{{"frame":"hello","version":1,"token":"{token}","rank":0,"pid":1,"driver":"d","torch":"2","clock":"c","calls":[]}}"#
+        )
+    }
+
+    /// Whether the server closes the connection. What was not read makes that a reset.
+    fn is_closed(mut peer: &Peer) -> bool {
+        !matches!(peer.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    #[test]
+    fn a_hello_comes_with_the_process_that_sent_it() {
+        within(async {
+            let server = ControlServer::bind(LONG).unwrap();
+            let (slot, mut arrivals) = server.expect_world().unwrap();
+            let mut peer = dial(&server);
+            peer.write_all(&frame(&hello(&slot.rank_token(Rank(0))), 0))
+                .unwrap();
+            let arrival = arrivals.recv().await.unwrap();
+            assert_eq!(arrival.hello.pid, std::process::id(), "it said 1");
+        });
+    }
+
+    #[test]
+    fn a_stranger_is_not_heard_for_long_nor_at_length() {
+        within(async {
+            let server = ControlServer::bind(LONG).unwrap();
+            let (slot, mut arrivals) = server.expect_world().unwrap();
+            let hello = hello(&slot.rank_token(Rank(0)));
+            for (header, payload) in [(hello.clone(), 1), (" ".repeat(FIRST_FRAME) + &hello, 0)] {
+                let mut peer = dial(&server);
+                // It may close before all is written.
+                let _ = peer.write_all(&frame(&header, payload));
+                assert!(is_closed(&peer), "{payload}");
+            }
+            assert!(arrivals.try_recv().is_err());
+            let server = ControlServer::bind(Duration::from_millis(300)).unwrap();
+            let began = Instant::now();
+            assert!(is_closed(&dial(&server)));
+            assert!(began.elapsed() >= Duration::from_millis(300));
+        });
+    }
+
+    #[test]
+    fn no_more_strangers_than_so_many_are_heard_at_a_time() {
+        within(async {
+            let server = ControlServer::bind_for(LONG, 8).unwrap();
+            let (slot, mut arrivals) = server.expect_world().unwrap();
+            let mut silent: Vec<Peer> = (0..8).map(|_| dial(&server)).collect();
+            let mut rank = dial(&server);
+            rank.write_all(&frame(&hello(&slot.rank_token(Rank(0))), 0))
+                .unwrap();
+            let soon = Duration::from_millis(500);
+            assert!(tokio::time::timeout(soon, arrivals.recv()).await.is_err());
+            // It was only not its turn.
+            silent.pop();
+            assert_eq!(arrivals.recv().await.unwrap().rank, Rank(0));
+        });
+    }
+
+    #[test]
+    fn another_user_is_not_heard() {
+        assert!(!is_trusted(65_534) || rustix::process::geteuid().as_raw() == 65_534);
+        within(async {
+            let server = ControlServer::bind(LONG).unwrap();
+            let (slot, mut arrivals) = server.expect_world().unwrap();
+            let script = "import socket, sys\n\
+                          peer = socket.socket(socket.AF_UNIX)\n\
+                          peer.connect('\\0' + sys.argv[1])\n\
+                          peer.sendall(bytes.fromhex(sys.argv[2]))\n\
+                          print(len(peer.recv(1)))";
+            let bytes = frame(&hello(&slot.rank_token(Rank(0))), 0);
+            let hexadecimal: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut command = Command::new("/usr/bin/python3");
+            command.args(["-c", script, name(&server), &hexadecimal]);
+            // Without the right to be another user this is all that can be tried.
+            let Ok(ran) = command.uid(65_534).output() else {
+                return;
+            };
+            assert!(arrivals.try_recv().is_err(), "{ran:?}");
+        });
+    }
 }

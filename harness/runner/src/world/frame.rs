@@ -85,6 +85,18 @@ pub async fn write_frame<H: Serialize>(
 pub async fn read_frame<H: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> Result<Frame<H>, FrameError> {
+    read_frame_within(from, MAX_HEADER, MAX_PAYLOAD).await
+}
+
+/// Reads one frame of a peer that may say no more than this, in bytes.
+///
+/// # Errors
+/// As of [`read_frame`].
+pub async fn read_frame_within<H: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+    max_header: usize,
+    max_payload: u64,
+) -> Result<Frame<H>, FrameError> {
     let mut front = [0_u8; 12];
     if from.read(&mut front[..1]).await? == 0 {
         return Err(FrameError::Closed);
@@ -93,7 +105,7 @@ pub async fn read_frame<H: DeserializeOwned>(
     let (header, payload) = front.split_at(4);
     let header = u32::from_le_bytes(header.try_into().expect("four bytes")) as usize;
     let length = u64::from_le_bytes(payload.try_into().expect("eight bytes"));
-    if header > MAX_HEADER || length > MAX_PAYLOAD {
+    if header > max_header || length > max_payload {
         return Err(FrameError::TooLong {
             header: header as u64,
             payload: length,

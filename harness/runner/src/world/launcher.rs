@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::control_server::ControlServer;
+use super::control_server::{ControlServer, STRANGERS_PATIENCE};
 use super::zygote::{Zygote, ZygoteError};
 use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
 use allranks_model::names::Rank;
@@ -67,7 +67,7 @@ impl LocalLauncher {
         zygote_patience: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
-            switchboard: ControlServer::bind()?,
+            switchboard: ControlServer::bind(zygote_patience.max(STRANGERS_PATIENCE))?,
             driver,
             supervisor,
             zygote_log,

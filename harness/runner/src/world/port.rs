@@ -1,13 +1,13 @@
 //! Leases of rendezvous ports, so that two worlds never meet on one: not in this process, not in another of the
 //! same machine.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use allranks_host as host;
 
@@ -51,8 +51,40 @@ pub fn lease_port() -> io::Result<PortLease> {
 pub fn lock_folder() -> io::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let folder = std::env::temp_dir().join(format!("allranks-locks-{user}"));
-    std::fs::create_dir_all(&folder)?;
+    own_folder(&folder, user)?;
     Ok(folder)
+}
+
+/// Makes the folder, or sees that it is this user's and that no other can put anything into it: what another user has
+/// prepared there could hold every lock, or lead elsewhere.
+fn own_folder(folder: &Path, user: u32) -> io::Result<()> {
+    let refused = |what: String| {
+        let text = format!("{} {what}; remove it, or set TMPDIR", folder.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    };
+    let mut builder = DirBuilder::new();
+    match builder.mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            builder.recursive(true).create(folder)?;
+        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let found = std::fs::symlink_metadata(folder)?;
+    if !found.is_dir() {
+        return refused("is to hold locks and is no folder".to_owned());
+    }
+    if found.uid() != user {
+        return refused(format!(
+            "is to hold locks and belongs to user {}",
+            found.uid()
+        ));
+    }
+    // Made by an earlier version, or under a loose umask.
+    if found.mode() & 0o022 != 0 {
+        std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// Takes the lock, if it is free.
@@ -72,11 +104,23 @@ pub fn holders(path: &Path) -> io::Result<Vec<u32>> {
 }
 
 fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
+    // It neither follows a link nor waits for the reader of a FIFO.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(path)?;
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    if !file.metadata()?.is_file() {
+        let text = format!(
+            "{} is to be a lock and is no file; remove it",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     match flock(&file, operation) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -87,6 +131,55 @@ fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_of_locks_is_this_user_s_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        let user = rustix::process::getuid().as_raw();
+        let folder = temporary.path().join("deep/locks");
+        let mode = || folder.metadata().unwrap().mode() & 0o777;
+        own_folder(&folder, user).unwrap();
+        assert_eq!(mode(), 0o700);
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        own_folder(&folder, user).unwrap();
+        assert_eq!(mode(), 0o700);
+        let said = own_folder(&folder, user + 1).unwrap_err().to_string();
+        assert!(
+            said.contains(&format!("belongs to user {user}; remove")),
+            "{said}"
+        );
+        let link = temporary.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        let said = own_folder(&link, user).unwrap_err().to_string();
+        assert!(said.contains("is no folder"), "{said}");
+    }
+
+    #[test]
+    fn a_lock_is_a_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(try_lock(&link).is_err());
+        assert!(!target.exists(), "it made a file elsewhere");
+        // With a reader and without one, which an open for writing would wait for.
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        assert!(try_lock(&fifo).is_err());
+        let _reader = File::options().read(true).write(true).open(&fifo).unwrap();
+        let said = try_lock(&fifo).unwrap_err().to_string();
+        assert!(said.contains("is no file"), "{said}");
+        let file = folder.path().join("file");
+        let lock = try_lock(&file).unwrap().unwrap();
+        assert_eq!(lock.metadata().unwrap().mode() & 0o777, 0o600);
+        assert!(try_lock(&file).unwrap().is_none());
+    }
 
     #[test]
     fn two_leases_have_two_ports() {

@@ -207,6 +207,9 @@ pub struct GroupSpec {
     pub count: Option<u32>,
 }
 
+/// The longest time that a case may name, in seconds: eleven days, which every clock and timeout can express.
+pub(crate) const MAX_SECONDS: f64 = 1e6;
+
 fn unsaid() -> Members {
     Members::Each(Vec::new())
 }

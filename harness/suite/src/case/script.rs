@@ -14,7 +14,7 @@ use serde::{Deserialize as DeserializeDerive, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::file::Entries;
-use super::{Members, OneOrMany, Only, StepParams};
+use super::{MAX_SECONDS, Members, OneOrMany, Only, StepParams};
 use allranks_model::diagnosis::HangKind;
 use allranks_model::names::RequirementId;
 use allranks_model::op::Op;
@@ -88,9 +88,14 @@ impl Default for Within {
 impl<'de> Deserialize<'de> for Within {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let time = humantime::parse_duration(&text);
-        time.map(Self)
-            .map_err(|_| de::Error::custom(format!("`{text}` is not a time such as `5s`")))
+        let time = humantime::parse_duration(&text)
+            .map_err(|_| de::Error::custom(format!("`{text}` is not a time such as `5s`")))?;
+        match time.as_secs_f64() <= MAX_SECONDS {
+            true => Ok(Self(time)),
+            false => Err(de::Error::custom(format!(
+                "`{text}` is longer than {MAX_SECONDS} s"
+            ))),
+        }
     }
 }
 

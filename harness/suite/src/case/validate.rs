@@ -15,7 +15,7 @@ use super::validate_program::{ProgramChecker, located};
 use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
 use super::validate_step::StepChecker;
-use super::{Case, GroupSpec, Members, Requirements, StepSpec, SweepSpec};
+use super::{Case, GroupSpec, MAX_SECONDS, Members, Requirements, StepSpec, SweepSpec};
 use allranks_model::names::{CaseId, RequirementId, WorldSize};
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
 
@@ -287,10 +287,7 @@ impl Checker<'_> {
             ("timeout_s", world.timeout_s),
             ("deadline_s", world.deadline_s),
         ] {
-            if !seconds.is_finite() || seconds <= 0.0 {
-                let message = format!("`{field}` is {seconds}");
-                self.report(way!["world", field], message, "seconds, more than 0");
-            }
+            self.seconds(way!["world", field], field, seconds);
         }
         for name in world.env.keys() {
             let path = way!["world", "env", name.as_str()];
@@ -305,6 +302,15 @@ impl Checker<'_> {
                     hint,
                 );
             }
+        }
+    }
+
+    /// A time must be one that a clock can come to.
+    pub(super) fn seconds(&mut self, path: &[Segment], field: &str, seconds: f64) {
+        if !(0.0..=MAX_SECONDS).contains(&seconds) || seconds == 0.0 {
+            let message = format!("`{field}` is {seconds:?}");
+            let hint = format!("seconds, more than 0 and at most {MAX_SECONDS}");
+            self.report(path, message, hint);
         }
     }
 
@@ -335,6 +341,10 @@ impl Checker<'_> {
             } else if !is_name(name) {
                 let hint = "lower-case letters, digits, `_` and `-`";
                 self.report_key(path, format!("`{name}` is not a group's name"), hint);
+            }
+            if let Some(seconds) = group.timeout_s {
+                let path = way!["groups", name.as_str(), "timeout_s"];
+                self.seconds(path, "timeout_s", seconds);
             }
             if let Some(backend) = &group.backend
                 && !is_backend_pattern(backend)

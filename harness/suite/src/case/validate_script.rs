@@ -99,6 +99,15 @@ impl ScriptChecker<'_, '_> {
                 );
             }
         }
+        let timeout = match &one.verb {
+            Verb::Init(init) => init.timeout_s,
+            Verb::NewGroup(group) => group.timeout_s,
+            _ => None,
+        };
+        if let Some(seconds) = timeout {
+            let path = below(&[name, "timeout_s"]);
+            self.checker.seconds(&path, "timeout_s", seconds);
+        }
         match &one.verb {
             Verb::Issue(None, _) if self.script.over.is_empty() => {
                 let hint = "name the ops in `over:`";
