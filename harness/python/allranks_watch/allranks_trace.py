@@ -73,8 +73,8 @@ class LastEntries:
 class Recorder:
     """Torch's flight recorder in this process: the collectives that backends really issue.
 
-    The heartbeat looks at the counts of each group, which costs some 0.1 ms. It writes the whole record, some 20 ms when
-    it is full, to ``PID.json.recorder`` only once nothing has been issued and nothing has ended for a while.
+    The heartbeat looks at the counts of each group, which costs some 0.1 ms. It writes the whole record, some 20 ms if
+    full, to ``PID.json.recorder`` only once nothing has been issued and nothing has ended for a while.
     """
 
     #: Seconds without a change after which the record is written; how many times as long as writing took lies between
