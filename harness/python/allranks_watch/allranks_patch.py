@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from allranks_trace import CallTrace, calling_location
+from allranks_trace import CallTrace, calling_location, error_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ COLLECTIVES: dict[str, tuple[str | None, bool, str | None]] = {
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 #: Messages: whether the call sends, and the parameter that names the other side.
 MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"), "irecv": (False, "src")}
+#: Methods of stores that wait for keys.
+STORE = ("get", "wait")
 #: Calls that make and end groups.
 MANAGEMENT = ("init_process_group", "destroy_process_group", "new_group")
 
@@ -255,11 +257,50 @@ def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., A
             raise
         finally:
             try:
-                trace.leave({"what": "wait"}, error)
+                trace.leave_wait(entry, error)
             except Exception:
                 pass
 
     return wait
+
+
+def wrap_store(trace: CallTrace, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method of a store that makes the same call, and records which keys the program waits for."""
+    import functools
+
+    local = trace.local
+
+    @functools.wraps(function)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # What a library's own rendezvous does with its store is not the program's.
+        if getattr(local, "depth", 0) or not trace.epoch or not is_called_by_program():
+            return function(self, *args, **kwargs)
+        given = args[0] if args else kwargs.get("keys" if name == "wait" else "key")
+        keys = [given] if isinstance(given, str) else [key for key in given or () if isinstance(key, str)]
+        entry: Entry = {"what": "store", "keys": keys[:50], "at": "", "id": 0, "epoch": trace.epoch}
+        error = None
+        try:
+            entry["at"] = calling_location()
+            trace.enter(entry, is_new=False)
+        except Exception:
+            pass
+        try:
+            return function(self, *args, **kwargs)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            try:
+                trace.leave(entry, error)
+            except Exception:
+                pass
+
+    return method
+
+
+def is_called_by_program() -> bool:
+    """Returns whether the function that called the caller of this one is not torch's own."""
+    return "/torch/" not in sys._getframe(2).f_code.co_filename
 
 
 def patch(trace: CallTrace, module: Any) -> None:
@@ -272,6 +313,49 @@ def patch(trace: CallTrace, module: Any) -> None:
         module.Work.wait = wrap_wait(trace, module.Work.wait)
     except Exception:
         pass
+    for name in STORE:
+        try:
+            setattr(module.Store, name, wrap_store(trace, name, getattr(module.Store, name)))
+        except Exception:
+            pass
+    try:
+        hide_own_frames()
+    except Exception:
+        pass
+
+
+def hide_own_frames() -> None:
+    """Has Python's module of tracebacks leave out the frames of the wrappers."""
+    import traceback
+
+    for name in ("walk_tb", "_walk_tb_with_full_positions"):
+        walk = getattr(traceback, name, None)
+        if walk is not None:
+            setattr(traceback, name, without_own_frames(walk))
+
+
+def without_own_frames(walk: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a walk through a traceback that leaves out the frames of this file."""
+
+    def filtered(tb: TracebackType | None) -> Any:
+        for found in walk(tb):
+            if found[0].f_code.co_filename != __file__:
+                yield found
+
+    return filtered
+
+
+def cut_own_frames(tb: TracebackType | None) -> TracebackType | None:
+    """Takes the frames of this file out of a traceback that is about to be printed; returns the first that is left."""
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    step = tb
+    while step is not None and step.tb_next is not None:
+        if step.tb_next.tb_frame.f_code.co_filename == __file__:
+            step.tb_next = step.tb_next.tb_next
+        else:
+            step = step.tb_next
+    return tb
 
 
 class Finder:
@@ -329,6 +413,9 @@ def begin(folder: str) -> None:
     def excepthook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> Any:
         try:
             trace.note_error(error)
+            trace.fatal = error_text(error)
+            traceback = cut_own_frames(traceback)
+            error.__traceback__ = traceback
         except Exception:
             pass
         hook(kind, error, traceback)

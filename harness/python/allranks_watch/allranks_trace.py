@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Entry = dict[str, Any]
     #: An entry that a thread is in, and since when, in seconds since 1970.
     Inside = tuple[Entry, float]
-    #: The text of a line of the program, and its file and line number.
-    Line = tuple[str, str] | None
+    #: The text of a line of the program, its file and line number, and what it is in there (see `kind_of_place`).
+    Line = tuple[str, str, str] | None
 
 #: Version of the file.
 FORMAT = 1
@@ -35,6 +35,142 @@ KEPT = 1000
 WORKS = 4096
 #: Errors that are kept.
 ERRORS = 5
+#: Bytes of the file of the last entries, which a process that dies in a call leaves behind.
+LAST = 1 << 15
+
+
+def error_text(error: BaseException) -> str:
+    """Returns the type and the message of an error."""
+    return f"{type(error).__name__}: {error}"[:2000]
+
+
+class LastEntries:
+    """A file of the last entries, one line of JSON each, in memory that outlives the process.
+
+    A call that kills its process is there, though the heartbeat has not written it.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Makes the file."""
+        import mmap
+
+        with open(path, "wb+") as file:
+            file.truncate(LAST)
+            self.memory = mmap.mmap(file.fileno(), LAST)
+        self.end = 0
+
+    def append(self, entry: Entry) -> None:
+        """Writes an entry over the oldest ones."""
+        text = json.dumps(entry).encode() + b"\n"
+        if self.end + len(text) > LAST:
+            self.memory[self.end :] = bytes(LAST - self.end)
+            self.end = 0
+        if len(text) <= LAST:
+            self.memory[self.end : self.end + len(text)] = text
+            self.end += len(text)
+
+
+class Recorder:
+    """Torch's flight recorder in this process: the collectives that backends really issue.
+
+    The heartbeat looks at the counts of each group, which costs some 0.1 ms. It writes the whole record, some 20 ms if
+    full, to ``PID.json.recorder`` only once nothing has been issued and nothing has ended for a while.
+    """
+
+    #: Seconds without a change after which the record is written; how many times as long as writing took lies between
+    #: one time and the next, and the most seconds that may.
+    STILL = 0.7
+    PAUSE = 50
+    LONGEST = 2.0
+
+    def __init__(self) -> None:
+        """Starts without a function: torch may not be there yet."""
+        self.function: Any = None
+        self.is_known = False
+        #: The counts as they are, since when they are, and those of the record that was written last.
+        self.status: str | None = None
+        self.since = 0.0
+        self.dumped: str | None = None
+        self.not_before = 0.0
+        #: Names of the groups that are in the counts.
+        self.groups: set[str] = set()
+
+    def find(self) -> Any:
+        """Returns the function that gives the record as JSON; None as long as nothing records."""
+        library = sys.modules.get("torch._C._distributed_c10d")
+        c10d = sys.modules.get("torch.distributed.distributed_c10d")
+        if library is None or c10d is None or c10d._world.default_pg is None:
+            return self.function
+        if not self.is_known:
+            # NCCL keeps a recorder of its own; the other backends share one.
+            names = ["_dump_fr_trace_json"]
+            if any("nccl" in str(kind).lower() for kind, _ in c10d._world.pg_map.values()):
+                names.insert(0, "_dump_nccl_trace_json")
+            functions = [getattr(library, name, None) for name in names]
+            for function in functions:
+                if function is not None and self.counts(function):
+                    self.function, self.is_known = function, True
+                    break
+        return self.function
+
+    @staticmethod
+    def counts(function: Any) -> dict[str, Any]:
+        """Returns the counts of each group, by the library's number for it; empty if there is no record."""
+        text = function(False, False)
+        return (json.loads(text) if text else {}).get("pg_status") or {}
+
+    def look(self, trace: CallTrace) -> str | None:
+        """Looks at the counts; writes the record when they have not changed for a while. Returns what has changed."""
+        try:
+            function = self.find()
+            if function is None:
+                return None
+            status = json.dumps(self.counts(function), sort_keys=True)
+            now = time.monotonic()
+            if status != self.status:
+                self.status, self.since = status, now
+            elif status != self.dumped and now - self.since >= self.STILL and now >= self.not_before:
+                self.dump(trace)
+            return f"{self.status} {self.dumped}"
+        except Exception:
+            return None
+
+    def dump(self, trace: CallTrace) -> None:
+        """Writes the whole record."""
+        function = self.function
+        if function is None:
+            return
+        try:
+            before = time.monotonic()
+            status = json.dumps(self.counts(function), sort_keys=True)
+            text = function(True, False)
+            path = f"{trace.path()}.recorder"
+            with open(f"{path}.new", "wb") as file:
+                file.write(text.encode() if isinstance(text, str) else text)
+            os.replace(f"{path}.new", path)
+            self.status = self.dumped = status
+            self.name_groups(trace)
+            after = time.monotonic()
+            self.not_before = after + min(self.PAUSE * (after - before), self.LONGEST)
+        except Exception:
+            pass
+
+    def name_groups(self, trace: CallTrace) -> None:
+        """Has the trace know the members of every group of this process."""
+        c10d = sys.modules.get("torch.distributed.distributed_c10d")
+        if c10d is None:
+            return
+        world = c10d._world
+        for group, name in list(world.pg_names.items()):
+            self.groups.add(name)
+            members = sorted(world.pg_group_ranks[group])
+            trace.add_group(f"{trace.epoch}.{name}", "world" if group is world.default_pg else "", members)
+
+    def head(self) -> dict[str, Any] | None:
+        """Returns what the trace's file says of the record: the counts now, and those of the record that is written."""
+        if self.function is None or self.status is None:
+            return None
+        return {"status": json.loads(self.status), "dumped": json.loads(self.dumped) if self.dumped else None}
 
 
 class CallTrace:
@@ -69,8 +205,19 @@ class CallTrace:
         self.groups: dict[str, tuple[str, list[int]]] = {}
         #: Calls of ``init_process_group`` so far.
         self.epoch = 0
+        #: Whether the last call of ``init_process_group`` has raised: the next one is another try for the same world.
+        self.init_failed = False
         #: Errors since the last call that returned.
         self.errors: list[str] = []
+        #: Calls begun and ended since the first error after the last call that returned, and when that error came.
+        self.retries = 0
+        self.failing_since: float | None = None
+        #: The error that has ended the main thread.
+        self.fatal: str | None = None
+        #: The file of the last entries, and where the next one goes.
+        self.last: LastEntries | None = None
+        #: Torch's record of what backends really issue.
+        self.recorder = Recorder()
         #: Id of a work object -> the entry of the call that returned it, oldest first.
         self.works: collections.OrderedDict[int, Entry] = collections.OrderedDict()
         self.thread: threading.Thread | None = None
@@ -85,28 +232,49 @@ class CallTrace:
 
     def enter(self, entry: Entry, is_new: bool = True) -> None:
         """Records that this thread begins a call. The wait for an earlier call is no new entry."""
+        now = time.time()
         with self.lock:
             self.moves += 1
+            if self.retries:
+                self.retries += 1
             if is_new:
+                entry["t"], entry["end"], entry["raised"] = now, None, None
                 self.add(entry)
-            self.inside[threading.get_ident()] = (entry, time.time())
+            self.inside[threading.get_ident()] = (entry, now)
         self.start()
 
     def leave(self, entry: Entry, error: BaseException | None) -> None:
         """Records that this thread has ended a call, by an error or (None) without."""
         with self.lock:
             self.inside.pop(threading.get_ident(), None)
+            if "end" in entry:
+                entry["raised"] = None if error is None else error_text(error)
+                entry["end"] = time.time()
+            self.moves += 1
             if error is None:
                 self.errors = []  # a program that makes calls again has handled its errors
+                self.retries, self.failing_since = 0, None
             else:
                 self.note_error(error)
+                # The first call of a row counts as progress, its end by an error does not; nor do further tries.
+                self.retries += 1
+                self.failing_since = self.failing_since or time.time()
+            if entry["what"] == "init":
+                self.init_failed = error is not None
             if entry["what"] == "init" or entry.get("group") == "world":
                 end = {"what": "end", "of": entry["what"], "group": entry.get("group"), "ok": error is None, "at": ""}
-                self.add(end)
-            self.moves += 1
+                self.add({**end, "t": time.time()})
+
+    def leave_wait(self, entry: Entry, error: BaseException | None) -> None:
+        """Records that this thread has ended the wait for an earlier call."""
+        if error is not None:
+            with self.file_lock:
+                entry["raised"] = error_text(error)
+                self.written.pop(entry["id"], None)
+        self.leave({"what": "wait"}, error)
 
     def add(self, entry: Entry) -> None:
-        """Adds an entry, and numbers it."""
+        """Adds an entry, and numbers it. It is in the file of the last entries before the call is made."""
         with self.lock:
             self.added += 1
             entry["epoch"] = self.epoch
@@ -114,18 +282,21 @@ class CallTrace:
             kind = self.entries if entry["what"] in ("collective", "message") else self.rare
             self.dropped += len(kind) == KEPT
             kind.append(entry)
+            if self.last is None:
+                self.last = LastEntries(f"{self.path()}.last")
+            self.last.append(entry)
 
     def note_error(self, error: BaseException) -> None:
         """Keeps the text of an error."""
-        text = f"{type(error).__name__}: {error}"[:2000]
+        text = error_text(error)
         with self.lock:
             if text not in self.errors:
                 self.errors = [*self.errors, text][-ERRORS:]
 
     def begin_epoch(self) -> None:
-        """Counts a call of ``init_process_group``."""
+        """Counts a call of ``init_process_group``; another try after an error is for the same world."""
         with self.lock:
-            self.epoch += 1
+            self.epoch += not self.init_failed
 
     def next_number(self, key: str) -> int:
         """Counts a collective of a group; returns its number in the group, from 0."""
@@ -168,7 +339,8 @@ class CallTrace:
         while not self.ended:
             try:
                 line = current_line()
-                now = (self.moves, line, len(self.errors))
+                recorded = self.recorder.look(self)
+                now = (self.moves, line, len(self.errors), self.fatal, recorded)
                 if now == written:
                     os.utime(path)
                 else:
@@ -195,17 +367,22 @@ class CallTrace:
                 "epoch": self.epoch,
                 "dropped": self.dropped,
                 "errors": self.errors,
+                "retries": self.retries,
+                "failing_since": self.failing_since,
+                "fatal": self.fatal,
                 "ended": self.ended,
             }
         named = {entry.get("group") for entry in entries}
         head["groups"] = {
             key: {"name": name, "members": members, "count": counts.get(key, 0)}
             for key, (name, members) in groups.items()
-            if key in named or key in counts
+            if key in named or key in counts or key.split(".", 1)[1] in self.recorder.groups
         }
         call = current_call(inside)
         head["inside"] = call and {"entry": call[0], "since": call[1]}
-        head["own"] = line and {"text": line[0], "at": line[1]}
+        head["own"] = line and {"text": line[0], "at": line[1], "in": line[2]}
+        head["finished"] = not self.ended and is_finished()
+        head["recorder"] = self.recorder.head()
         head["torch"] = getattr(sys.modules.get("torch"), "__version__", None)
         texts = ", ".join(self.texts(entries))
         draft = f"{path}.new"
@@ -216,14 +393,17 @@ class CallTrace:
     def texts(self, entries: list[Entry]) -> list[str]:
         """Returns entries as JSON. Each is converted once, as long as it is kept."""
         known = self.written
-        self.written = {entry["id"]: known.get(entry["id"]) or json.dumps(entry) for entry in entries}
-        return list(self.written.values())
+        texts = {entry["id"]: known.get(entry["id"]) or json.dumps(entry) for entry in entries}
+        # What is still under way will have an end.
+        self.written = {entry["id"]: texts[entry["id"]] for entry in entries if entry.get("end", 0) is not None}
+        return list(texts.values())
 
     def end(self) -> None:
         """Writes the file for the last time, if it was ever to be written."""
         with self.file_lock:
             self.ended = True
             if self.thread is not None and os.path.isdir(self.folder):
+                self.recorder.dump(self)
                 self.write(self.path(), None)
 
 
@@ -247,24 +427,66 @@ def current_call(inside: dict[int, Inside]) -> Inside | None:
     main = threading.main_thread().ident
     if main in inside:
         return inside[main]
-    # Backward passes run on threads of their own, and the main thread waits for them.
-    frame = main_frame()
-    while frame is not None:
-        if "/torch/autograd/" in frame.f_code.co_filename and inside:
-            return min(inside.values(), key=lambda call: call[1])
-        frame = frame.f_back
+    # Backward passes run on threads of their own, and the main thread waits for them; a main thread that has ended has
+    # left its work to others.
+    if inside and (is_finished() or any("/torch/autograd/" in file for file, _ in files_of(main_frame()))):
+        return min(inside.values(), key=lambda call: call[1])
     return None
 
 
+def files_of(frame: FrameType | None) -> list[tuple[str, str]]:
+    """Returns the files and functions of a frame and of those that called it, innermost first."""
+    found = []
+    while frame is not None:
+        found.append((frame.f_code.co_filename, frame.f_code.co_name))
+        frame = frame.f_back
+    return found
+
+
+def is_finished() -> bool:
+    """Returns whether the main thread has run its program to the end, and Python only waits for other threads."""
+    files = files_of(main_frame())
+    return not files or files[-1] == (threading.__file__, "_shutdown")
+
+
+def kind_of_place(frame: FrameType | None) -> str:
+    """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
+
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``lock``, or nothing.
+    """
+    own = own_frame(frame)
+    files = files_of(frame)
+    between = files[: len(files) - len(files_of(own))] if own is not frame else []
+    names = [name.replace(os.sep, "/") for name, _ in between]
+    if any(name.endswith(("/bdb.py", "/pdb.py", "/debugpy/server/api.py")) for name in names):
+        return "breakpoint"
+    if any("/torch/utils/data/" in name for name in names):
+        return "data loader"
+    if any("/torch/autograd/" in name for name in names):
+        return "backward"
+    if names and "/torch/" in names[0]:
+        return "torch"
+    waiting = ("/threading.py", "/queue.py", "/selectors.py")
+    if any(name.endswith(waiting) or "/multiprocessing/" in name for name in names):
+        return "lock"
+    return ""
+
+
 def current_line() -> Line:
-    """Returns the innermost line of the main thread that is the program's own."""
-    frame = own_frame(main_frame())
+    """Returns the innermost line of the main thread that is the program's own, and what it is in there."""
+    first = main_frame()
+    frame = own_frame(first)
     if frame is None:
         return None
     import linecache
 
     text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return (text[:80] or frame.f_code.co_name, location(frame))
+    kind = kind_of_place(first)
+    if not kind and text.startswith("breakpoint("):
+        kind = "breakpoint"
+    if not kind and (".acquire(" in text or text.startswith("with ") and "lock" in text.lower()):
+        kind = "lock"
+    return (text[:80] or frame.f_code.co_name, location(frame), kind)
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:

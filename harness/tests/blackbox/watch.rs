@@ -13,6 +13,7 @@ use super::{Test, plain, with_torch};
 
 const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
 const JOB: &str = "fixtures/hangs/programs/job.py";
+const DDP: &str = "fixtures/hangs/programs/ddp.py";
 
 /// Programs that hang: what goes wrong, ranks, the verdict, whose fault it is, and a word that must be said.
 const HANGS: [(&str, u32, &str, &[u32], &str); 17] = [
@@ -127,6 +128,10 @@ pub fn tests() -> Vec<Test> {
         with_torch("watch::hang::forked", || without_environment("fork")),
         with_torch("watch::hang::silent_listener", silent_listener),
         with_torch("watch::hang::seen_from_outside_only", outside_only),
+        with_torch("watch::hang::ddp_uneven", || ddp_hangs("uneven")),
+        with_torch("watch::hang::ddp_nan", || ddp_hangs("nan")),
+        with_torch("watch::healthy::ddp", ddp_healthy),
+        with_torch("watch::healthy::two_worlds", two_worlds),
         with_torch("watch::healthy::under_torchrun", healthy),
         with_torch("watch::healthy::slow", slow),
         with_torch("watch::healthy::one_who_is_busy_is_not_accused", busy),
@@ -291,6 +296,46 @@ fn outside_only() {
     let options = ["--stacks", "off", "--patience", "12"];
     let (ran, record) = condemn("outside", &[LAUNCH, "3", JOB, "stopped"], &options);
     assert_verdict(&ran, &record, "peer-stopped", &[2], "likely");
+}
+
+/// What DDP's reducer issues is in no Python call: torch's flight recorder has it.
+fn ddp_hangs(what: &str) {
+    let (ran, record) = condemn(
+        &format!("ddp_{what}"),
+        &[LAUNCH, "3", DDP, what],
+        &["--patience", "12"],
+    );
+    let kind = record["kind"].as_str().unwrap_or_default();
+    assert!(kind.starts_with("collective-"), "{}", ran.stderr);
+    assert_verdict(&ran, &record, kind, &[2], "proved");
+}
+
+fn ddp_healthy() {
+    silent(
+        "ddp_healthy",
+        &[
+            "sh",
+            "-c",
+            &format!("{} {LAUNCH} 3 {DDP} healthy", python()),
+        ],
+    );
+}
+
+/// Two jobs at once, one step apart: each is a world of its own.
+fn two_worlds() {
+    let one = format!("{} {LAUNCH} 2", python());
+    let script =
+        format!("{one} {JOB} slow & {one} {DDP} healthy & wait; sleep 2; {one} {JOB} healthy");
+    silent("two_worlds", &["sh", "-c", &script]);
+}
+
+#[track_caller]
+fn silent(name: &str, program: &[&str]) {
+    let stage = Stage::new(name);
+    let ran = stage.start(watching(&stage, &[], program)).end();
+    ran.assert_code(0);
+    assert!(!ran.stderr.contains("hang:"), "{}", ran.stderr);
+    assert_gone(&stage);
 }
 
 fn healthy() {

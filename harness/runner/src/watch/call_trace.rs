@@ -8,8 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::recorder::Record;
 use allranks_model::names::Rank;
+
+/// The recorder's names for how many collectives of a group were issued, and have ended.
+const ENQUEUED: &str = "last_enqueued_collective";
+const COMPLETED: &str = "last_completed_collective";
 
 /// A diary, as it was at its last change.
 #[derive(Clone, Debug, Deserialize)]
@@ -40,6 +46,24 @@ pub struct Diary {
     /// Whether Python has come to its end.
     #[serde(default)]
     pub ended: bool,
+    /// Whether its main thread has, and other threads keep the process.
+    #[serde(default)]
+    pub finished: bool,
+    /// The error that has ended its main thread.
+    #[serde(default)]
+    pub fatal: Option<String>,
+    /// Calls begun and ended since the first error after the last call that returned.
+    #[serde(default)]
+    pub retries: u64,
+    /// When that error came, in seconds since 1970.
+    #[serde(default)]
+    pub failing_since: Option<f64>,
+    /// The counts of torch's flight recorder.
+    #[serde(default)]
+    pub recorder: Option<Counts>,
+    /// What that recorder has written.
+    #[serde(skip)]
+    pub record: Option<Arc<Record>>,
     /// The last beat.
     #[serde(skip)]
     pub(super) beat: Option<SystemTime>,
@@ -59,8 +83,34 @@ pub struct Group {
     pub count: usize,
 }
 
+/// How many collectives torch's flight recorder has seen, by its number for the group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Counts {
+    /// Now.
+    #[serde(default)]
+    pub status: Value,
+    /// When the record was written last.
+    #[serde(default)]
+    pub dumped: Value,
+}
+
+impl Counts {
+    /// How many collectives were issued, or have ended.
+    fn sum(counts: &Value, name: &str) -> u64 {
+        let number = |value: &Value| match value {
+            Value::String(text) => text.parse().unwrap_or(0),
+            other => other.as_i64().unwrap_or(0),
+        };
+        let groups = counts
+            .as_object()
+            .into_iter()
+            .flat_map(|groups| groups.values());
+        groups.map(|one| number(&one[name]).max(0) as u64).sum()
+    }
+}
+
 /// A call.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Entry {
     /// Its number among the diary's entries.
     pub id: u64,
@@ -72,9 +122,25 @@ pub struct Entry {
     /// Whether it is the wait for that call.
     #[serde(default)]
     pub waits: bool,
+    /// When it began, in seconds since 1970.
+    #[serde(default)]
+    pub t: Option<f64>,
+    /// When it ended.
+    #[serde(default)]
+    pub end: Option<f64>,
+    /// The error that ended it.
+    #[serde(default)]
+    pub raised: Option<String>,
+    /// Whether the others can meet it there: what raised before it issued anything is no part of the group's sequence.
+    #[serde(skip, default = "yes")]
+    pub is_issued: bool,
     /// What.
     #[serde(flatten)]
     pub call: Call,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What was called.
@@ -125,6 +191,11 @@ pub enum Call {
         /// `world`, or a key.
         group: String,
     },
+    /// The wait for keys of a store.
+    Store {
+        /// Which.
+        keys: Vec<String>,
+    },
     /// Something that concerns no other rank.
     Own {
         /// What.
@@ -155,6 +226,9 @@ pub struct Own {
     pub text: String,
     /// Its place.
     pub at: String,
+    /// What it is in there: `breakpoint`, `data loader`, `lock`, `torch`, `backward`, or nothing.
+    #[serde(default, rename = "in")]
+    pub kind: String,
 }
 
 impl Diary {
@@ -172,12 +246,67 @@ impl Diary {
                 ..known.clone()
             });
         }
-        let diary: Self = serde_json::from_slice(&text).ok()?;
+        let mut diary: Self = serde_json::from_slice(&text).ok()?;
+        let is_same = known.is_some_and(|known| {
+            known.recorder.as_ref().map(|one| &one.dumped)
+                == diary.recorder.as_ref().map(|one| &one.dumped)
+        });
+        diary.record = match known.filter(|_| is_same) {
+            Some(known) => known.record.clone(),
+            None => Record::read(folder, pid).map(Arc::new),
+        };
         Some(Self {
             beat,
             text: text.into(),
             ..diary
         })
+    }
+
+    /// Adds the entries that a process wrote before it died and that are not in its file yet.
+    pub fn add_last_entries(&mut self, folder: &Path, pid: u32) {
+        let Ok(text) = std::fs::read(folder.join(format!("{pid}.json.last"))) else {
+            return;
+        };
+        let known = self.entries.iter().map(|entry| entry.id).max().unwrap_or(0);
+        let lines = text.split(|byte| *byte == b'\n' || *byte == 0);
+        let mut last: Vec<Entry> = lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        last.retain(|entry| entry.id > known);
+        last.sort_by_key(|entry| entry.id);
+        for entry in last {
+            self.epoch = self.epoch.max(entry.epoch);
+            self.entries.push(entry);
+        }
+    }
+
+    /// Whether collectives were issued after the record was written.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|one| {
+            Counts::sum(&one.status, ENQUEUED) != Counts::sum(&one.dumped, ENQUEUED)
+        })
+    }
+
+    /// A number that changes with all progress: calls begun and ended, and what the recorder counts. Calls that fail again and
+    /// again are none.
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        let recorded = self
+            .recorder
+            .as_ref()
+            .filter(|_| self.retries == 0)
+            .map_or(0, |one| {
+                Counts::sum(&one.status, ENQUEUED) + Counts::sum(&one.status, COMPLETED)
+            });
+        (self.moves - self.retries.min(self.moves)) + recorded
+    }
+
+    /// For how long its calls have failed; none if the last one has not.
+    #[must_use]
+    pub fn fails(&self) -> Option<Duration> {
+        let since = self.failing_since?;
+        Some(since_1970(since))
     }
 
     /// How long ago the last beat was.
@@ -198,10 +327,15 @@ impl Inside {
     /// For how long.
     #[must_use]
     pub fn lasts(&self) -> Duration {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let seconds = now.unwrap_or_default().as_secs_f64() - self.since;
-        Duration::from_secs_f64(seconds.max(0.0))
+        since_1970(self.since)
     }
+}
+
+/// How long ago that was.
+fn since_1970(moment: f64) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = now.unwrap_or_default().as_secs_f64() - moment;
+    Duration::from_secs_f64(seconds.max(0.0))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::call_trace::{Call, Diary, Entry, Inside};
 use super::hosts::Hosts;
-use super::job::{Job, RankProcess};
+use super::job::RankProcess;
 use allranks_diagnose::ForeignListener;
 use allranks_diagnose::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
@@ -24,33 +24,71 @@ const NAMED: usize = 8;
 ///
 /// `assume_whole`: whether to take it that no more ranks will be started here.
 pub fn evidence(
-    job: &Job,
+    ranks: &[(Rank, &RankProcess)],
+    is_ours: &dyn Fn(u32) -> bool,
     hosts: &mut Hosts,
     still: Duration,
     assume_whole: bool,
 ) -> Option<HangEvidence> {
-    let ranks = job.ranks();
-    let frame = Frame::of(&ranks);
+    let frame = Frame::of(ranks);
     let mut sights = Vec::new();
-    for (rank, process) in &ranks {
+    for (rank, process) in ranks {
         sights.push(frame.sight(*rank, process, hosts)?);
     }
     let mut evidence = HangEvidence {
         ranks: sights,
-        is_whole: is_whole(&ranks, assume_whole),
+        is_whole: is_whole(ranks, assume_whole),
         strangers: Vec::new(),
         deserted: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
-    evidence.strangers = foreign_listeners(job, &evidence);
+    agree_on_natures(&mut evidence);
+    evidence.strangers = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 
+/// What only some ranks know of a collective is nothing to compare: a call that C++ code made has no reduce op.
+fn agree_on_natures(evidence: &mut HangEvidence) {
+    type Key = (String, usize, String);
+    let mut known: HashMap<Key, BTreeMap<&'static str, usize>> = HashMap::new();
+    let mut counts: HashMap<Key, usize> = HashMap::new();
+    let each = |evidence: &mut HangEvidence, act: &mut dyn FnMut(Key, &mut Collective)| {
+        for sight in &mut evidence.ranks {
+            let mut numbers: HashMap<String, usize> = HashMap::new();
+            let doing = sight.doing.as_mut().map(|(deed, _)| deed);
+            for deed in sight.done.iter_mut().chain(doing) {
+                if let EventKind::Collective(one) = &mut deed.what {
+                    let number = numbers.entry(one.group.clone()).or_default();
+                    act((one.group.clone(), *number, one.name.clone()), one);
+                    *number += 1;
+                }
+            }
+        }
+    };
+    each(evidence, &mut |key, one| {
+        *counts.entry(key.clone()).or_default() += 1;
+        let natures = known.entry(key).or_default();
+        for name in one.nature.keys() {
+            *natures.entry(name).or_default() += 1;
+        }
+    });
+    each(evidence, &mut |key, one| {
+        let all = counts[&key];
+        one.nature
+            .retain(|name, _| known[&key].get(name) == Some(&all));
+    });
+}
+
 /// The same job with what launchers told its ranks taken for what they do: for ranks that keep no diary.
-pub fn as_told(evidence: &HangEvidence, job: &Job, hosts: &mut Hosts) -> Option<HangEvidence> {
+pub fn as_told(
+    evidence: &HangEvidence,
+    ranks: &[(Rank, &RankProcess)],
+    is_ours: &dyn Fn(u32) -> bool,
+    hosts: &mut Hosts,
+) -> Option<HangEvidence> {
     let mut evidence = evidence.clone();
-    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(job.ranks()) {
+    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
         let numbers = process
             .number("RANK")
             .zip(process.number("WORLD_SIZE"))
@@ -72,7 +110,7 @@ pub fn as_told(evidence: &HangEvidence, job: &Job, hosts: &mut Hosts) -> Option<
             sight.doing = Some((deed, evidence.still));
         }
     }
-    evidence.strangers = foreign_listeners(job, &evidence);
+    evidence.strangers = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 
@@ -82,13 +120,12 @@ fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
         let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
         numbers.max().map(|number| number as usize)
     };
-    let size = largest("WORLD_SIZE");
-    let has_other_hosts = size
-        .zip(largest("LOCAL_WORLD_SIZE"))
-        .is_some_and(|(size, here)| here < size);
-    match size {
-        Some(size) => ranks.len() >= size || assume && !has_other_hosts,
-        None => assume,
+    // Other nodes may have the ranks that are not here, unless the launcher says how many are.
+    match (largest("WORLD_SIZE"), largest("LOCAL_WORLD_SIZE")) {
+        (Some(size), here) => {
+            ranks.len() >= size || assume && here.is_some_and(|here| here >= size)
+        }
+        (None, _) => assume,
     }
 }
 
@@ -160,6 +197,9 @@ impl Frame {
                 // It has left this world: nothing more will come in it.
                 sight.ahead = Remaining::Known(Vec::new());
             }
+            if !entry.is_issued {
+                continue;
+            }
             // Who waits for a collective has entered it; who waits for a message is in it.
             let is_now = inside.is_some_and(|inside| {
                 let is_entered =
@@ -192,6 +232,15 @@ impl Frame {
         let silence = diary.silence();
         if silence > SILENCE && matches!(process.activity, Some(Activity::Alive { .. })) {
             let what = "something that keeps its interpreter from answering";
+            return Some(Some((own(what, ""), silence)));
+        }
+        // Nothing more will come of a main thread that an error has ended: not where it is counts, but the error.
+        if diary.fatal.is_some() && inside.is_none() {
+            return Some(None);
+        }
+        if diary.finished && inside.is_none() {
+            let what =
+                "no code of its own: its main thread has ended, and other threads keep the process";
             return Some(Some((own(what, ""), silence)));
         }
         let deed = match inside {
@@ -287,6 +336,9 @@ impl Frame {
                 key => called(key, diary),
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
+            Call::Store { keys } => {
+                EventKind::Own(format!("a wait for `{}` of a store", keys.join("`, `")))
+            }
             Call::End { .. } => return Some(None),
         };
         let at = entry.at.clone();
@@ -350,7 +402,10 @@ fn farewell(diary: Option<&Diary>) -> String {
 }
 
 /// Others who listen where the ranks want to meet.
-fn foreign_listeners(job: &Job, evidence: &HangEvidence) -> Vec<ForeignListener> {
+fn foreign_listeners(
+    is_ours: &dyn Fn(u32) -> bool,
+    evidence: &HangEvidence,
+) -> Vec<ForeignListener> {
     let meetings = evidence.ranks.iter().filter_map(|sight| {
         let waits = matches!(sight.now(), Some(EventKind::Init(_))) || !sight.errors.is_empty();
         let last = sight.entered().last().filter(|_| waits)?;
@@ -364,5 +419,5 @@ fn foreign_listeners(job: &Job, evidence: &HangEvidence) -> Vec<ForeignListener>
     let mut ports: Vec<u16> = meetings.map(|(_, port)| port).collect();
     ports.sort_unstable();
     ports.dedup();
-    crate::foreign_listeners::foreign_listeners(&ports, |pid| job.pids.contains(&pid))
+    crate::foreign_listeners::foreign_listeners(&ports, is_ours)
 }

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::call_trace::Diary;
 use super::evidence::{as_told, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use super::recorder;
 use crate::world::Remnant;
 use allranks_diagnose::diagnose;
 use allranks_host::Activity;
@@ -29,11 +31,27 @@ pub enum Event {
     Unkilled(Vec<Remnant>),
 }
 
-/// See the module.
+/// As many times the patience of the user, a rank that the others wait for may be in a wait of its own (a lock, a data
+/// loader, a breakpoint), idle, or at work, before it is said to be behind.
+const IN_A_WAIT: u32 = 3;
+const IDLE: u32 = 5;
+const AT_WORK: u32 = 10;
+/// And no rank is said to be behind before this, however little patience the user has.
+const LEAST: Duration = Duration::from_secs(20);
+
+/// Watches over all worlds of a program, each by itself.
 #[derive(Debug)]
 pub struct HangDetector {
     patience: Duration,
     hosts: Hosts,
+    /// By the first process of each.
+    worlds: BTreeMap<u32, WorldDetector>,
+}
+
+/// What has been seen of one world.
+#[derive(Debug)]
+struct WorldDetector {
+    patience: Duration,
     /// What each rank did when it last did something else.
     last: BTreeMap<Rank, Trace>,
     /// When anything last moved, down to a line of somebody's own code.
@@ -43,6 +61,9 @@ pub struct HangDetector {
     proof: Option<(Essence, Instant)>,
     told: Option<Told>,
 }
+
+/// The ranks of one world.
+type Ranks<'a> = [(Rank, &'a RankProcess)];
 
 /// What of a rank changes when it moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +95,7 @@ impl Trace {
         let diary = process.diary.as_ref();
         Self {
             pid: process.pid,
-            moves: diary.map_or(0, |diary| diary.moves),
+            moves: diary.map_or(0, Diary::progress),
             at: diary.and_then(|diary| Some(diary.own.as_ref()?.at.clone())),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
@@ -92,6 +113,75 @@ impl HangDetector {
         Self {
             patience,
             hosts: Hosts::default(),
+            worlds: BTreeMap::new(),
+        }
+    }
+
+    /// What there is to say of the job as it is now.
+    pub fn consider(&mut self, job: &mut Job) -> Vec<Event> {
+        let mut events = Vec::new();
+        let worlds = job.worlds();
+        let is_one_of_many = worlds.len() > 1;
+        let mut kept = BTreeMap::new();
+        for ranks in &worlds {
+            // Where no rank lives, nothing hangs.
+            if !ranks.iter().any(|(_, rank)| rank.lives()) {
+                continue;
+            }
+            // Ranks may come and go: a world is that of any process that it had.
+            let known = self.worlds.iter().find_map(|(first, world)| {
+                let had = |pid: u32| world.last.values().any(|trace| trace.pid == pid);
+                ranks
+                    .iter()
+                    .any(|(_, rank)| had(rank.pid))
+                    .then_some(*first)
+            });
+            let known = known.and_then(|first| self.worlds.remove(&first));
+            let mut world = known.unwrap_or_else(|| WorldDetector::new(self.patience));
+            let is_ours = |pid: u32| job.pids.contains(&pid);
+            let mut found = world.consider(ranks, &is_ours, &mut self.hosts);
+            for event in &mut found {
+                if let Event::Verdict(one) | Event::Still(one, _) = event {
+                    one.evidence.extend(lost(ranks));
+                }
+                if let (true, Event::Verdict(one) | Event::Still(one, _)) = (is_one_of_many, event)
+                {
+                    let pids: Vec<String> =
+                        ranks.iter().map(|(_, rank)| rank.pid.to_string()).collect();
+                    one.evidence.push(format!(
+                        "of several worlds, it is that of the processes {}",
+                        pids.join(", ")
+                    ));
+                }
+            }
+            events.extend(found);
+            let first = ranks
+                .iter()
+                .map(|(_, rank)| rank.pid)
+                .min()
+                .unwrap_or_default();
+            kept.insert(first, world);
+        }
+        self.worlds = kept;
+        events
+    }
+
+    /// What can be said now, whatever it proves; none of a job without ranks.
+    pub fn diagnosis(&mut self, job: &Job) -> Option<Diagnosis> {
+        let ranks = job.ranks();
+        let first = ranks.iter().map(|(_, rank)| rank.pid).min()?;
+        let is_ours = |pid: u32| job.pids.contains(&pid);
+        match self.worlds.get_mut(&first) {
+            Some(world) => world.diagnosis(&ranks, &is_ours, &mut self.hosts),
+            None => WorldDetector::new(self.patience).diagnosis(&ranks, &is_ours, &mut self.hosts),
+        }
+    }
+}
+
+impl WorldDetector {
+    fn new(patience: Duration) -> Self {
+        Self {
+            patience,
             last: BTreeMap::new(),
             moved: Instant::now(),
             called: Instant::now(),
@@ -100,12 +190,16 @@ impl HangDetector {
         }
     }
 
-    /// What there is to say of the job as it is now.
-    pub fn consider(&mut self, job: &mut Job) -> Vec<Event> {
-        let traces: BTreeMap<Rank, Trace> = job
-            .ranks()
-            .into_iter()
-            .map(|(rank, process)| (rank, Trace::of(process)))
+    /// What there is to say of the world as it is now.
+    fn consider(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+    ) -> Vec<Event> {
+        let traces: BTreeMap<Rank, Trace> = ranks
+            .iter()
+            .map(|(rank, process)| (*rank, Trace::of(process)))
             .collect();
         let now = Instant::now();
         let calls = |trace: &Trace| (trace.calls(), trace.is_stopped, trace.is_gone);
@@ -116,7 +210,7 @@ impl HangDetector {
             self.last = traces;
             self.moved = now;
         }
-        let held: Vec<Rank> = held(job).collect();
+        let held: Vec<Rank> = held(ranks).collect();
         // As long as somebody is held up in a call, what others do by themselves is no progress.
         let since = match held.is_empty() {
             true => self.moved,
@@ -145,12 +239,16 @@ impl HangDetector {
                 self.proof = None;
                 None
             }
-            false => self.proved(job, still, now),
+            false => self.proved(ranks, is_ours, hosts, still, now),
         };
         if let Some(verdict) = proved {
             told = Some(Event::Verdict(verdict));
         } else if self.told.is_none() && still >= self.patience {
-            told = self.likely(job, still);
+            told = self.likely(ranks, is_ours, hosts, still);
+        } else if self.told.as_ref().is_some_and(|told| !told.is_verdict)
+            && still >= self.patience * IN_A_WAIT
+        {
+            told = self.escalated(ranks, is_ours, hosts, still);
         }
         if let Some(event) = told {
             self.told = Some(Told {
@@ -171,8 +269,25 @@ impl HangDetector {
     }
 
     /// A verdict that is proved and has stood for a moment.
-    fn proved(&mut self, job: &Job, still: Duration, now: Instant) -> Option<Diagnosis> {
-        let found = evidence(job, &mut self.hosts, still, false)
+    fn proved(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+        now: Instant,
+    ) -> Option<Diagnosis> {
+        // A record that is older than what a rank does now proves nothing.
+        let is_stale = |rank: &RankProcess| {
+            // A process that is stopped cannot write it, and does not issue anything either.
+            let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
+            runs && rank.diary.as_ref().is_some_and(Diary::is_stale)
+        };
+        if ranks.iter().any(|(_, rank)| is_stale(rank)) {
+            self.proof = None;
+            return None;
+        }
+        let found = evidence(ranks, is_ours, hosts, still, false)
             .map(|evidence| diagnose(&evidence))
             .filter(|verdict| verdict.confidence == Confidence::Proved);
         let Some(verdict) = found else {
@@ -196,11 +311,14 @@ impl HangDetector {
     }
 
     /// What can be said when patience is at its end.
-    fn likely(&mut self, job: &Job, still: Duration) -> Option<Event> {
-        if job.ranks().is_empty() {
-            return None;
-        }
-        let mut verdict = self.best(job, still)?;
+    fn likely(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+    ) -> Option<Event> {
+        let mut verdict = best(ranks, is_ours, hosts, still)?;
         Some(match verdict.kind {
             HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
             _ => {
@@ -210,43 +328,126 @@ impl HangDetector {
         })
     }
 
-    /// What can be said now, whatever it proves; none of a job without ranks.
-    pub fn diagnosis(&mut self, job: &Job) -> Option<Diagnosis> {
-        let since = match held(job).next() {
+    /// A rank that the others have waited for many times the patience, in its own code, is behind.
+    fn escalated(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+        still: Duration,
+    ) -> Option<Event> {
+        let verdict = best(ranks, is_ours, hosts, still)?;
+        if verdict.kind != HangKind::Slow {
+            return None;
+        }
+        let blamed: Vec<&RankProcess> = (ranks.iter())
+            .filter(|(rank, _)| verdict.culprits.contains(rank))
+            .map(|(_, process)| *process)
+            .collect();
+        // Of a rank that is not here, nothing is known.
+        if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
+            return None;
+        }
+        let kind = |process: &RankProcess| -> Option<String> {
+            Some(process.diary.as_ref()?.own.as_ref()?.kind.clone())
+        };
+        let times = blamed.iter().map(|process| match kind(process).as_deref() {
+            Some("breakpoint" | "data loader" | "lock") => IN_A_WAIT,
+            _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
+                AT_WORK
+            }
+            _ => IDLE,
+        });
+        if still < LEAST.max(self.patience * times.max()?) {
+            return None;
+        }
+        let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
+        Some(Event::Verdict(behind(verdict, &kinds)))
+    }
+
+    /// What can be said now, whatever it proves; none of a world without ranks.
+    fn diagnosis(
+        &mut self,
+        ranks: &Ranks<'_>,
+        is_ours: &dyn Fn(u32) -> bool,
+        hosts: &mut Hosts,
+    ) -> Option<Diagnosis> {
+        let since = match held(ranks).next() {
             None => self.moved,
             Some(_) => self.called,
         };
-        if job.ranks().is_empty() {
-            return None;
-        }
-        self.best(job, since.elapsed())
+        best(ranks, is_ours, hosts, since.elapsed())
     }
+}
 
-    /// The verdict that fits best.
-    fn best(&mut self, job: &Job, still: Duration) -> Option<Diagnosis> {
-        let evidence = evidence(job, &mut self.hosts, still, true)?;
-        let mut verdict = diagnose(&evidence);
-        if verdict.kind == HangKind::Unknown
-            && let Some(told) = as_told(&evidence, job, &mut self.hosts)
-        {
-            let by_claims = diagnose(&told);
-            if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {
-                // Where they are is still not known.
-                let places = verdict.places;
-                verdict = Diagnosis {
-                    places,
-                    ..by_claims
-                };
-            }
+/// What torch's flight recorders, which are rings, keep no longer.
+fn lost(ranks: &Ranks<'_>) -> Vec<String> {
+    let told = ranks.iter().filter_map(|(rank, process)| {
+        let lost = recorder::lost(process.traced.as_ref()?);
+        (lost > 0).then(|| {
+            format!("the flight recorder of rank {rank} has lost its first {lost} collectives")
+        })
+    });
+    told.collect()
+}
+
+/// The verdict that fits best.
+fn best(
+    ranks: &Ranks<'_>,
+    is_ours: &dyn Fn(u32) -> bool,
+    hosts: &mut Hosts,
+    still: Duration,
+) -> Option<Diagnosis> {
+    let evidence = evidence(ranks, is_ours, hosts, still, true)?;
+    let mut verdict = diagnose(&evidence);
+    if verdict.kind == HangKind::Unknown
+        && let Some(told) = as_told(&evidence, ranks, is_ours, hosts)
+    {
+        let by_claims = diagnose(&told);
+        if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {
+            // Where they are is still not known.
+            let places = verdict.places;
+            verdict = Diagnosis {
+                places,
+                ..by_claims
+            };
         }
-        Some(verdict)
+    }
+    Some(verdict)
+}
+
+/// The verdict on ranks that have been late for too long, with advice that fits what they are in.
+fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
+    let advice = |kind: &str| match kind {
+        "breakpoint" => "a breakpoint or a debugger holds that rank: remove it, or let it go on",
+        "data loader" => {
+            "that rank waits for its data loader: try num_workers=0; look for workers that are stuck, or for a lock that was held at fork"
+        }
+        "lock" => {
+            "that rank waits for a lock, a queue or a process of its own: look at which thread or process has it"
+        }
+        _ => "look at what that rank does there: py-spy dump --pid PID",
+    };
+    let mut lines: Vec<String> = kinds.iter().map(|kind| advice(kind).to_owned()).collect();
+    lines.dedup();
+    Diagnosis {
+        kind: HangKind::Behind,
+        confidence: Confidence::Likely,
+        advice: lines,
+        refuted_by: "the named rank goes on by itself".to_owned(),
+        ..verdict
     }
 }
 
 /// The ranks that have been in one call for a moment.
-fn held(job: &Job) -> impl Iterator<Item = Rank> {
-    job.ranks().into_iter().filter_map(|(rank, process)| {
-        let inside = process.diary.as_ref()?.inside.as_ref()?;
-        (process.lives() && inside.lasts() >= MOMENT).then_some(rank)
+fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
+    ranks.iter().filter_map(|(rank, process)| {
+        let diary = process.diary.as_ref()?;
+        let is_inside = diary
+            .inside
+            .as_ref()
+            .is_some_and(|inside| inside.lasts() >= MOMENT);
+        let fails = diary.fails().is_some_and(|since| since >= MOMENT);
+        (process.lives() && (is_inside || fails)).then_some(*rank)
     })
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::call_trace::{Call, Diary};
+use super::recorder;
 use crate::world::TOKEN;
 use allranks_host as host;
 use allranks_host::{Activity, TaggedProcess};
@@ -24,6 +25,8 @@ pub struct Job {
     inherited: ClaimedRank,
     /// By process id and start.
     known: BTreeMap<(u64, u32), RankProcess>,
+    /// Of those that are gone, the start of the newest process when that was seen.
+    gone: BTreeMap<(u64, u32), u64>,
     /// Everything that belongs to the program and lives.
     pub pids: BTreeSet<u32>,
 }
@@ -44,8 +47,10 @@ pub struct RankProcess {
     pub environment: BTreeMap<String, String>,
     /// What it does; none: nobody can tell.
     pub activity: Option<Activity>,
-    /// Its diary, if it keeps one.
+    /// Its diary, if it keeps one, with what torch's flight recorder knows.
     pub diary: Option<Diary>,
+    /// Its diary as it was read.
+    pub traced: Option<Diary>,
 }
 
 impl RankProcess {
@@ -66,12 +71,58 @@ impl RankProcess {
     /// The rank it is by its environment, or else by its last call to join a world.
     fn claimed(&self) -> Option<u32> {
         self.number("RANK").or_else(|| {
-            let entries = &self.diary.as_ref()?.entries;
+            let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
                 Call::Init { rank, .. } => rank?.try_into().ok(),
                 _ => None,
             })
         })
+    }
+}
+
+impl RankProcess {
+    /// The size of the world that it claims to be in.
+    fn world_size(&self) -> Option<u32> {
+        self.number("WORLD_SIZE").or_else(|| {
+            let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
+            entries.iter().rev().find_map(|entry| match entry.call {
+                Call::Init { world_size, .. } => world_size?.try_into().ok(),
+                _ => None,
+            })
+        })
+    }
+
+    /// What tells its world from others that run beside it: where its launcher told it to meet, or else where it means to,
+    /// and for which of the launcher's attempts.
+    fn place(&self) -> String {
+        let value = |name: &str| self.environment.get(name).cloned();
+        let told = value("MASTER_ADDR").zip(value("MASTER_PORT"));
+        let traced = self.traced.as_ref().or(self.diary.as_ref());
+        let place = match told {
+            Some((address, port)) => {
+                let address = match address.as_str() {
+                    "127.0.0.1" | "::1" | "0.0.0.0" => "localhost",
+                    other => other,
+                };
+                format!("{address}:{port}")
+            }
+            None => traced
+                .and_then(|diary| {
+                    diary
+                        .entries
+                        .iter()
+                        .rev()
+                        .find_map(|entry| match &entry.call {
+                            Call::Init { place, .. } => {
+                                Some(place.replace("127.0.0.1", "localhost"))
+                            }
+                            _ => None,
+                        })
+                })
+                .unwrap_or_default(),
+        };
+        let attempt = value("TORCHELASTIC_RESTART_COUNT").unwrap_or_default();
+        format!("{place} {attempt}")
     }
 }
 
@@ -98,6 +149,7 @@ impl Job {
             diaries: HashMap::new(),
             inherited: ClaimedRank::of(&std::env::vars().collect()),
             known: BTreeMap::new(),
+            gone: BTreeMap::new(),
             pids: BTreeSet::new(),
         }
     }
@@ -133,6 +185,7 @@ impl Job {
                 environment: BTreeMap::new(),
                 activity: None,
                 diary: None,
+                traced: None,
             });
             rank.environment.clone_from(&member.environment);
         }
@@ -146,13 +199,37 @@ impl Job {
                 false => Some(Activity::Gone),
             };
             // Its last words may have come after the last look.
-            let read = || Diary::read(&self.folder, *pid, rank.diary.as_ref());
-            if let Some(diary) = diaries.get(pid).cloned().or_else(read) {
-                rank.diary = Some(diary);
+            let read = || Diary::read(&self.folder, *pid, rank.traced.as_ref());
+            if let Some(mut diary) = diaries.get(pid).cloned().or_else(read) {
+                if !rank.lives() && !diary.ended {
+                    diary.add_last_entries(&self.folder, *pid);
+                }
+                rank.traced = Some(diary);
             }
         }
         std::mem::swap(&mut self.diaries, &mut diaries);
-        self.forget_replaced();
+        self.forget_past_worlds(&members);
+        self.merge_records();
+    }
+
+    /// Puts what the recorders know into the diaries. A group whose record is not believed on one rank is not on any.
+    fn merge_records(&mut self) {
+        let mut merged: HashMap<u32, Diary> = HashMap::new();
+        for world in self.worlds() {
+            let traced = || {
+                let all = world.iter();
+                all.filter_map(|(_, rank)| Some((rank.pid, rank.traced.as_ref()?)))
+            };
+            let distrusted: BTreeSet<String> = traced()
+                .flat_map(|(_, diary)| recorder::distrusted(diary))
+                .collect();
+            merged.extend(traced().map(|(pid, diary)| (pid, recorder::merge(diary, &distrusted))));
+        }
+        for rank in self.known.values_mut() {
+            if let Some(diary) = merged.remove(&rank.pid) {
+                rank.diary = Some(diary);
+            }
+        }
     }
 
     /// The version of torch in any diary: a process may end before it is known to be a rank.
@@ -173,45 +250,114 @@ impl Job {
         diaries.find_map(|pid| Diary::read(&self.folder, pid, None)?.torch)
     }
 
-    /// A program that starts a rank again, or does one thing after another, has several processes for it in turn: those
-    /// that are gone count no more once there is another.
-    fn forget_replaced(&mut self) {
-        let mut last: HashMap<u32, (bool, u64, u32)> = HashMap::new();
-        for ((started, pid), rank) in &self.known {
-            let here = (rank.lives(), *started, *pid);
-            if let Some(number) = rank.claimed() {
-                let best = last.entry(number).or_insert(here);
-                *best = here.max(*best);
+    /// A program that starts its ranks again, or does one thing after another, has several processes for a rank in turn:
+    /// those that are gone count no more once there is another for the same rank of the same world, or once all that live
+    /// there were started after they had gone.
+    fn forget_past_worlds(&mut self, members: &[TaggedProcess]) {
+        let newest = members
+            .iter()
+            .map(|member| member.started)
+            .max()
+            .unwrap_or(0);
+        for (key, rank) in &self.known {
+            if !rank.lives() {
+                self.gone.entry(*key).or_insert(newest);
             }
         }
-        self.known.retain(|(started, pid), rank| {
-            let best = rank.claimed().and_then(|number| last.get(&number));
-            rank.lives() || best.is_some_and(|(_, first, id)| (first, id) == (started, pid))
-        });
+        self.gone.retain(|key, _| self.known.contains_key(key));
+        let mut past = BTreeSet::new();
+        for (key, rank) in self.known.iter().filter(|(_, rank)| !rank.lives()) {
+            let place = rank.place();
+            let mut living =
+                (self.known.iter()).filter(|(_, other)| other.lives() && other.place() == place);
+            let is_replaced = (living.clone())
+                .any(|(_, other)| other.claimed() == rank.claimed() && rank.claimed().is_some());
+            let seen = self.gone.get(key).copied().unwrap_or(u64::MAX);
+            let has_living = living.clone().next().is_some();
+            let all_came_later = living.all(|((started, _), _)| *started > seen);
+            // The last process of a rank that has several, all of them gone.
+            let has_later = self.known.iter().any(|(other_key, other)| {
+                !other.lives()
+                    && other_key > key
+                    && other.claimed() == rank.claimed()
+                    && other.place() == place
+            });
+            if is_replaced || has_later || has_living && all_came_later {
+                past.insert(*key);
+            }
+        }
+        self.known.retain(|key, _| !past.contains(key));
     }
 
-    /// The ranks, in order, each with a number of its own: what its environment says, or else its diary; whoever says the
-    /// number of another gets one that nobody has.
-    pub fn ranks(&self) -> Vec<(Rank, &RankProcess)> {
-        let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
-        let mut others = Vec::new();
+    /// The worlds that the ranks are in, each with its ranks. Ranks that meet at one place are one world; so are those that
+    /// meet at different places, unless they cannot be: two places have the same rank, or one has all that its world needs.
+    pub fn worlds(&self) -> Vec<Vec<(Rank, &RankProcess)>> {
+        let mut places: BTreeMap<String, Vec<&RankProcess>> = BTreeMap::new();
         for rank in self.known.values() {
-            match rank.claimed().filter(|number| !taken.contains_key(number)) {
-                Some(number) => {
-                    taken.insert(number, rank);
-                }
-                None => others.push(rank),
+            places.entry(rank.place()).or_default().push(rank);
+        }
+        let claims = |ranks: &[&RankProcess]| -> BTreeSet<u32> {
+            ranks
+                .iter()
+                .filter(|rank| rank.lives())
+                .filter_map(|rank| rank.claimed())
+                .collect()
+        };
+        let size = |ranks: &[&RankProcess]| ranks.iter().filter_map(|rank| rank.world_size()).max();
+        let is_complete = |ranks: &[&RankProcess]| {
+            size(ranks).is_some_and(|size| size > 1 && claims(ranks).len() >= size as usize)
+        };
+        let mut worlds: Vec<Vec<&RankProcess>> = Vec::new();
+        for (_, ranks) in places {
+            let fits = |world: &&mut Vec<&RankProcess>| {
+                let shares = !claims(world).is_disjoint(&claims(&ranks));
+                let is_dead = !ranks.iter().any(|rank| rank.lives())
+                    || !world.iter().any(|rank| rank.lives());
+                !shares
+                    && !is_dead
+                    && !is_complete(world)
+                    && !is_complete(&ranks)
+                    && size(world) == size(&ranks)
+            };
+            match worlds.iter_mut().find(fits) {
+                Some(world) => world.extend(ranks),
+                None => worlds.push(ranks),
             }
         }
-        for rank in others {
-            let free = (0..).find(|number| !taken.contains_key(number));
-            taken.insert(free.unwrap_or_default(), rank);
-        }
-        taken
-            .into_iter()
-            .map(|(number, rank)| (Rank(number), rank))
-            .collect()
+        worlds.iter().map(|world| numbered(world)).collect()
     }
+
+    /// The processes of the largest world, for what speaks of one only.
+    pub fn ranks(&self) -> Vec<(Rank, &RankProcess)> {
+        let worlds = self.worlds().into_iter();
+        worlds
+            .rev()
+            .max_by_key(|world| (world.iter().any(|(_, rank)| rank.lives()), world.len()))
+            .unwrap_or_default()
+    }
+}
+
+/// Ranks in order, each with a number of its own: what its environment says, or else its diary; a process that says the
+/// number of another gets one that no other has.
+fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
+    let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
+    let mut others = Vec::new();
+    for rank in ranks {
+        match rank.claimed().filter(|number| !taken.contains_key(number)) {
+            Some(number) => {
+                taken.insert(number, rank);
+            }
+            None => others.push(rank),
+        }
+    }
+    for rank in others {
+        let free = (0..).find(|number| !taken.contains_key(number));
+        taken.insert(free.unwrap_or_default(), rank);
+    }
+    taken
+        .into_iter()
+        .map(|(number, rank)| (Rank(number), rank))
+        .collect()
 }
 
 /// The ranks among the living.
@@ -322,6 +468,7 @@ mod tests {
             environment: [("RANK".to_owned(), number.to_string())].into(),
             activity: Some(activity),
             diary: None,
+            traced: None,
         };
         let (alive, gone) = (Activity::Alive { ticks: 0 }, Activity::Gone);
         // The shell around two programs in turn is older than both.
@@ -331,7 +478,7 @@ mod tests {
             process(3, 1, gone),
             process(4, 1, gone),
         ]);
-        job.forget_replaced();
+        job.forget_past_worlds(&[]);
         let left: Vec<(u32, u32)> = job
             .ranks()
             .iter()

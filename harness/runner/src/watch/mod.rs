@@ -26,6 +26,7 @@ mod hang_detector;
 mod hosts;
 mod job;
 mod program;
+mod recorder;
 #[cfg(test)]
 mod tests;
 

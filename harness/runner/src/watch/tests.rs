@@ -37,12 +37,19 @@ fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess 
             .into(),
         activity: Some(Activity::Alive { ticks: 0 }),
         diary: serde_json::from_value(diary).unwrap(),
+        traced: None,
     }
 }
 
 fn told(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
     let job = Job::of(ranks);
-    let evidence = evidence(&job, &mut Hosts::default(), Duration::from_secs(1), false);
+    let evidence = evidence(
+        &job.ranks(),
+        &|_| false,
+        &mut Hosts::default(),
+        Duration::from_secs(1),
+        false,
+    );
     let verdict = diagnose(&evidence.unwrap());
     (verdict.kind, verdict.confidence, verdict.summary)
 }
@@ -134,13 +141,21 @@ fn environments_alone_tell_claims() {
             environment,
             activity: Some(Activity::Alive { ticks: 0 }),
             diary: None,
+            traced: None,
         }
     };
     let job = Job::of(vec![bare(0, 1), bare(1, 1), bare(2, 2)]);
     let hosts = &mut Hosts::default();
-    let seen = evidence(&job, hosts, Duration::from_secs(30), true).unwrap();
+    let seen = evidence(
+        &job.ranks(),
+        &|_| false,
+        hosts,
+        Duration::from_secs(30),
+        true,
+    )
+    .unwrap();
     assert_eq!(diagnose(&seen).kind, HangKind::Unknown);
-    let told = super::evidence::as_told(&seen, &job, hosts).unwrap();
+    let told = super::evidence::as_told(&seen, &job.ranks(), &|_| false, hosts).unwrap();
     let verdict = diagnose(&told);
     assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);

@@ -1,0 +1,449 @@
+//! Torch's flight recorder: the collectives that backends really issued on a rank, whoever asked for them, merged with the
+//! calls that its Python code made.
+//!
+//! A backend's record is believed only where it agrees with the calls that the call trace saw: [`distrusted`] names the
+//! groups in which it does not. In all others, [`merge`] puts the record's collectives in the place of the traced ones:
+//! those of DDP's reducer, of FSDP, of functional and of compiled collectives are then there too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::call_trace::{Call, Diary, Entry, Group, Inside};
+
+/// Seconds by which the clocks of the record and of the trace may differ: both are the machine's.
+const CLOCK: f64 = 0.000_01;
+/// Collectives that no recorder keeps, although they are collectives of their group.
+const UNRECORDED: [&str; 2] = ["monitored_barrier", "new_group"];
+/// Collectives whose input has not the same size, or not any dtype, on every member.
+const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
+/// Ids of entries that come from the record begin here.
+const IDS: u64 = 1 << 40;
+
+/// What torch's recorder wrote: the fields that count.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Record {
+    #[serde(default)]
+    entries: Vec<RecordEntry>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct RecordEntry {
+    collective_seq_id: u64,
+    profiling_name: String,
+    /// The library's name of the group, and its description.
+    process_group: Vec<String>,
+    #[serde(default)]
+    input_sizes: Value,
+    #[serde(default)]
+    input_dtypes: Vec<String>,
+    #[serde(default)]
+    retired: bool,
+    #[serde(default)]
+    is_p2p: bool,
+    #[serde(default)]
+    thread_name: Option<String>,
+    /// Since 1970.
+    time_created_ns: u64,
+}
+
+/// One collective of a group, of one entry or of several that were coalesced.
+#[derive(Clone, Debug)]
+struct Issued {
+    /// `EPOCH.NAME`, as in the call trace.
+    key: String,
+    /// From 0.
+    number: usize,
+    name: String,
+    nature: BTreeMap<String, String>,
+    is_over: bool,
+    /// Seconds since 1970.
+    time: f64,
+    in_backward: bool,
+    /// Whether the calling thread waits on the host for it to end, as with Gloo.
+    on_host: bool,
+}
+
+impl Record {
+    /// The record that a process has written beside its call trace; none if it has none.
+    #[must_use]
+    pub fn read(folder: &Path, pid: u32) -> Option<Self> {
+        let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Its collectives, in the order of their numbers, each group by itself.
+    fn issued(&self, diary: &Diary) -> BTreeMap<String, Vec<Issued>> {
+        // A library counts its groups anew for each world: which one it is, the time tells.
+        let inits: Vec<(f64, u32)> = (diary.entries.iter())
+            .filter(|entry| matches!(entry.call, Call::Init { .. }))
+            .filter_map(|entry| Some((entry.t?, entry.epoch)))
+            .collect();
+        let mut groups: BTreeMap<String, BTreeMap<u64, Issued>> = BTreeMap::new();
+        for entry in self.entries.iter().filter(|entry| !entry.is_p2p) {
+            let time = entry.time_created_ns as f64 / 1e9;
+            let begun = inits.iter().rev().find(|(from, _)| *from <= time + CLOCK);
+            let (Some(name), Some((_, epoch))) = (entry.process_group.first(), begun) else {
+                continue;
+            };
+            let Some(number) = entry.collective_seq_id.checked_sub(1) else {
+                continue;
+            };
+            let (backend, op) = split(&entry.profiling_name);
+            let key = format!("{epoch}.{name}");
+            let group = groups.entry(key.clone()).or_default();
+            let one = group.entry(number).or_insert_with(|| Issued {
+                key,
+                number: number as usize,
+                name: String::new(),
+                nature: BTreeMap::new(),
+                is_over: true,
+                time,
+                in_backward: false,
+                on_host: backend == "gloo",
+            });
+            let is_first = one.name.is_empty();
+            match is_first {
+                true => op.clone_into(&mut one.name),
+                false => one.name = format!("{}+{op}", one.name),
+            }
+            one.is_over &= entry.retired;
+            let thread = entry.thread_name.as_deref().unwrap_or_default();
+            one.in_backward |= thread.starts_with("pt_autograd");
+            one.nature = match is_first && !UNEVEN.iter().any(|uneven| op.contains(uneven)) {
+                true => entry.nature(op),
+                false => BTreeMap::new(),
+            };
+        }
+        let ordered = |(key, group): (String, BTreeMap<u64, Issued>)| {
+            (key, group.into_values().collect::<Vec<_>>())
+        };
+        groups.into_iter().map(ordered).collect()
+    }
+}
+
+impl RecordEntry {
+    fn nature(&self, op: &str) -> BTreeMap<String, String> {
+        let mut nature = BTreeMap::new();
+        if let [dtype, ..] = self.input_dtypes.as_slice() {
+            nature.insert("dtype".to_owned(), dtype_of(dtype));
+        }
+        // Lists of tensors may differ in how they are cut.
+        let sizes = self.input_sizes.as_array().filter(|all| all.len() == 1);
+        let shape = sizes.and_then(|all| all[0].as_array());
+        if let Some(shape) = shape.filter(|_| op != "barrier") {
+            let elements: u64 = shape.iter().filter_map(Value::as_u64).product();
+            nature.insert("elements".to_owned(), elements.to_string());
+        }
+        nature
+    }
+}
+
+/// `nccl:_all_gather_base`: the backend and the op.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or(("", name))
+}
+
+/// The name that Python has for a dtype of C++.
+fn dtype_of(name: &str) -> String {
+    match name {
+        "Float" => "float32",
+        "Double" => "float64",
+        "Half" => "float16",
+        "BFloat16" => "bfloat16",
+        "Long" => "int64",
+        "Int" => "int32",
+        "Short" => "int16",
+        "Char" => "int8",
+        "Byte" => "uint8",
+        "Bool" => "bool",
+        other => return other.to_lowercase(),
+    }
+    .to_owned()
+}
+
+fn collective(entry: &Entry) -> Option<(&str, &str)> {
+    match &entry.call {
+        Call::Collective { group, name, .. } => Some((group, name)),
+        _ => None,
+    }
+}
+
+/// Whether a collective of the record was issued within a traced call.
+fn is_within(one: &Issued, entry: &Entry) -> bool {
+    let Some(begun) = entry.t else { return false };
+    let ended = entry.end.unwrap_or(f64::INFINITY);
+    one.time >= begun - CLOCK && one.time <= ended + CLOCK
+}
+
+/// The groups, by key, of which a rank's record cannot be believed: calls that the trace saw return are not in it, or it
+/// leaves out numbers that nothing explains.
+#[must_use]
+pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
+    let issued = match &diary.record {
+        Some(record) => record.issued(diary),
+        None => BTreeMap::new(),
+    };
+    let mut bad = BTreeSet::new();
+    for entry in &diary.entries {
+        let Some((key, name)) = collective(entry) else {
+            continue;
+        };
+        if entry.waits
+            || UNRECORDED.contains(&name)
+            || entry.end.is_none()
+            || entry.raised.is_some()
+        {
+            continue;
+        }
+        let ops = issued.get(key).map(Vec::as_slice).unwrap_or_default();
+        let is_older = ops
+            .first()
+            .zip(entry.t)
+            .is_some_and(|(first, t)| t < first.time - CLOCK && first.number > 0);
+        // A record that is not the newest cannot have it yet.
+        let is_newer = diary.is_stale()
+            && ops
+                .last()
+                .is_none_or(|last| entry.t.is_some_and(|t| t > last.time));
+        let is_alone = diary
+            .groups
+            .get(key)
+            .is_some_and(|group| group.members.len() < 2);
+        if !is_older && !is_newer && !is_alone && !ops.iter().any(|one| is_within(one, entry)) {
+            bad.insert(key.to_owned());
+        }
+    }
+    for (key, ops) in &issued {
+        let gaps: usize = ops
+            .windows(2)
+            .map(|pair| pair[1].number - pair[0].number - 1)
+            .sum();
+        let unrecorded = diary.entries.iter().filter(|entry| {
+            collective(entry).is_some_and(|(own, name)| own == key && UNRECORDED.contains(&name))
+        });
+        if gaps > unrecorded.count() {
+            bad.insert(key.clone());
+        }
+    }
+    bad
+}
+
+/// How many collectives of how many groups were lost because the record is a ring; for people.
+#[must_use]
+pub fn lost(diary: &Diary) -> usize {
+    let Some(record) = &diary.record else {
+        return 0;
+    };
+    let issued = record.issued(diary);
+    issued
+        .values()
+        .filter_map(|ops| ops.first())
+        .map(|first| first.number)
+        .sum()
+}
+
+/// The call trace with the record's collectives in the place of its own, in all groups but the distrusted ones.
+#[must_use]
+pub fn merge(diary: &Diary, distrusted: &BTreeSet<String>) -> Diary {
+    let Some(record) = &diary.record else {
+        return diary.clone();
+    };
+    let mut merged = diary.clone();
+    let issued = record.issued(diary);
+    let is_recorded = |key: &str| issued.contains_key(key) && !distrusted.contains(key);
+    let tells_ends = tells_ends(diary, &issued);
+    let mut timed: Vec<(f64, Entry)> = Vec::new();
+    let mut now = 0.0_f64;
+    for entry in &diary.entries {
+        now = now.max(entry.t.unwrap_or(now));
+        let is_replaced = collective(entry).is_some_and(|(key, name)| {
+            is_recorded(key) && (!UNRECORDED.contains(&name) || entry.raised.is_some())
+        });
+        if !is_replaced {
+            timed.push((now, entry.clone()));
+        } else if entry.raised.is_some() {
+            let mut raised = entry.clone();
+            raised.is_issued = false;
+            timed.push((now, raised));
+        }
+    }
+    let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
+    let mut id = IDS;
+    for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
+        let traced: Vec<&Entry> = (diary.entries.iter())
+            .filter(|entry| collective(entry).is_some_and(|(own, _)| own == key))
+            .collect();
+        for one in ops {
+            id += 1;
+            let caller = traced.iter().rev().find(|entry| is_within(one, entry));
+            let entry = entry_of(one, id, ops, caller.copied());
+            if tells_ends && !one.is_over {
+                under_way.push((one, entry.clone()));
+            }
+            timed.push((one.time, entry));
+        }
+        let group = merged.groups.entry(key.clone()).or_insert_with(|| Group {
+            name: String::new(),
+            members: Vec::new(),
+            count: 0,
+        });
+        group.count = ops.last().map_or(0, |last| last.number + 1);
+    }
+    timed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    renumber(&mut timed, &is_recorded);
+    merged.entries = timed.into_iter().map(|(_, entry)| entry).collect();
+    merged.inside = inside(diary, &merged, &under_way, &is_recorded);
+    merged
+}
+
+/// Whether the record can be believed where it says that a collective has not ended: not where calls that the trace saw
+/// return have none that has.
+fn tells_ends(diary: &Diary, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
+    let has_ended = |one: &&Issued| {
+        let mut entries = diary.entries.iter();
+        entries.any(|entry| {
+            let is_own = collective(entry).is_some_and(|(key, _)| key == one.key);
+            is_own && entry.end.is_some() && entry.raised.is_none() && is_within(one, entry)
+        })
+    };
+    let mut ended = issued.values().flatten().filter(has_ended).peekable();
+    ended.peek().is_none() || ended.any(|one| one.is_over)
+}
+
+/// Collectives that no recorder keeps take the numbers between those that it keeps.
+fn renumber(timed: &mut [(f64, Entry)], is_recorded: &impl Fn(&str) -> bool) {
+    let mut next: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, entry) in timed {
+        let is_own = entry.id > IDS;
+        if let Call::Collective {
+            group, number: own, ..
+        } = &mut entry.call
+            && is_recorded(group)
+            && entry.is_issued
+        {
+            let number = next.entry(group.clone()).or_default();
+            if !is_own {
+                *own = *number;
+            }
+            *number = *own + 1;
+        }
+    }
+}
+
+fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> Entry {
+    let mut nature = one.nature.clone();
+    let mut at = String::new();
+    let mut raised = None;
+    if let Some(caller) = caller {
+        at.clone_from(&caller.at);
+        raised.clone_from(&caller.raised);
+        let is_alone = ops.iter().filter(|other| is_within(other, caller)).count() == 1;
+        if let Call::Collective { nature: own, .. } = &caller.call
+            && is_alone
+        {
+            for key in ["reduce op", "root"] {
+                if let Some(value) = own.get(key) {
+                    nature.insert(key.to_owned(), value.clone());
+                }
+            }
+        }
+    } else if one.in_backward {
+        "in backward".clone_into(&mut at);
+    }
+    Entry {
+        id,
+        epoch: one
+            .key
+            .split('.')
+            .next()
+            .and_then(|epoch| epoch.parse().ok())
+            .unwrap_or_default(),
+        at,
+        waits: false,
+        t: Some(one.time),
+        end: one.is_over.then_some(one.time),
+        raised,
+        is_issued: true,
+        call: Call::Collective {
+            group: one.key.clone(),
+            number: one.number,
+            name: one.name.clone(),
+            nature,
+        },
+    }
+}
+
+/// What the process is in: the record's collective that its call waits for, or that C++ code waits for.
+fn inside(
+    diary: &Diary,
+    merged: &Diary,
+    under_way: &[(&Issued, Entry)],
+    is_recorded: &impl Fn(&str) -> bool,
+) -> Option<Inside> {
+    let first = |key: Option<&str>, since: f64| {
+        let fits =
+            |one: &&Issued| key.is_none_or(|key| one.key == key) && one.time >= since - CLOCK;
+        let mut fitting: Vec<&(&Issued, Entry)> =
+            under_way.iter().filter(|(one, _)| fits(one)).collect();
+        fitting.sort_by(|one, other| one.0.time.total_cmp(&other.0.time));
+        fitting.first().copied()
+    };
+    let awaited = |one: &Issued, entry: &Entry, at: &str| {
+        let mut entry = entry.clone();
+        if !at.is_empty() {
+            at.clone_into(&mut entry.at);
+        }
+        let issued = merged.groups.get(&one.key).map_or(0, |group| group.count);
+        // Of several under way, it waits for one that is not the last.
+        entry.waits = one.number + 1 < issued;
+        Some(Inside {
+            entry,
+            since: one.time,
+        })
+    };
+    if let Some(inside) = &diary.inside {
+        let Some((key, _)) = collective(&inside.entry).filter(|(key, _)| is_recorded(key)) else {
+            return Some(inside.clone());
+        };
+        let begun = match inside.entry.waits {
+            true => inside.entry.t.unwrap_or(inside.since),
+            false => inside.since,
+        };
+        let found =
+            first(Some(key), begun).map(|(one, entry)| awaited(one, entry, &inside.entry.at));
+        return found.unwrap_or_else(|| {
+            let is_kept = merged
+                .entries
+                .iter()
+                .any(|entry| entry.id == inside.entry.id && entry.is_issued);
+            match is_kept || inside.entry.waits {
+                true => Some(Inside {
+                    entry: merged
+                        .entries
+                        .iter()
+                        .find(|entry| entry.id == inside.entry.id)?
+                        .clone(),
+                    since: inside.since,
+                }),
+                // It has issued nothing yet.
+                false => None,
+            }
+        });
+    }
+    let own = diary.own.as_ref();
+    let kind = own.map_or("", |own| own.kind.as_str());
+    let (one, entry) = first(None, 0.0)?;
+    // A device's collective is under way whatever the host does; one of the host is waited for in torch's own code.
+    if one.on_host && !matches!(kind, "torch" | "backward") {
+        return None;
+    }
+    let at = own.map(|own| match kind == "backward" || one.in_backward {
+        true => format!("{}, in backward", own.at),
+        false => own.at.clone(),
+    });
+    awaited(one, entry, &at.unwrap_or_default())
+}
