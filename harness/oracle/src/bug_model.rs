@@ -141,7 +141,7 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
 
 impl Facts {
     /// Whether a slot says for whom a block is meant: `slot = item * ranks + destination`.
-    fn slots_are_destinations(&self) -> bool {
+    pub(super) fn slots_are_destinations(&self) -> bool {
         matches!(
             self.op,
             Op::Scatter
@@ -169,7 +169,7 @@ impl Facts {
     }
 
     /// Whether blocks of several ranks arrive side by side.
-    fn gathers(&self) -> bool {
+    pub(super) fn gathers(&self) -> bool {
         matches!(
             self.op,
             Op::AllGather

@@ -139,10 +139,18 @@ impl Prepared {
         let mut meant = false;
         for rank in &self.facts.members {
             let mut meant_here = false;
-            let differs = scene.spots(*rank).any(|spot| {
-                if !self.can_differ(bend, &spot) {
-                    return false;
-                }
+            // Whole pieces are left out at once: most alternatives have no meaning for most ops.
+            let pieces = scene.pieces(*rank).map(|(buffer, piece)| ElementRef {
+                rank: *rank,
+                buffer,
+                piece,
+                index: 0,
+            });
+            let able = pieces.filter(|first| self.can_differ(bend, first));
+            let mut spots = able.flat_map(|first| {
+                (0..first.piece.len).map(move |index| ElementRef { index, ..first })
+            });
+            let differs = spots.any(|spot| {
                 let predicted = scene.predict(bend, &spot);
                 meant_here |= predicted.is_some();
                 predicted.is_some_and(|value| !scene.is_right(&spot, value.bits))
@@ -156,7 +164,7 @@ impl Prepared {
         meant && !every
     }
 
-    /// Whether any data could make a difference there.
+    /// Whether any data could make a difference in an element's piece. Depends on nothing else of the element.
     fn can_differ(&self, bend: BugModel, spot: &ElementRef<'_>) -> bool {
         let own = match spot.piece.after {
             Origin::Keep => return false,
@@ -175,7 +183,12 @@ impl Prepared {
                     && matches!(spot.piece.after, Origin::Copy { rank, .. } if rank != root)
             }
             BugModel::Reversed { .. } | BugModel::Rotated { .. } => spot.piece.len > 1,
-            BugModel::DestinationShift(_) => !self.is_one_for_all(spot),
+            BugModel::SourceShift(_) => {
+                self.facts.gathers() && matches!(spot.piece.after, Origin::Copy { .. })
+            }
+            BugModel::DestinationShift(_) => {
+                self.facts.slots_are_destinations() && !self.is_one_for_all(spot)
+            }
             _ => true,
         }
     }
