@@ -1,0 +1,203 @@
+"""Programs as users write them (fixtures/jobs), run with `allranks watch` or alone, and what was said against the labels."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import time
+
+#: Seconds without progress after which the watch must say what it has.
+PATIENCE = 8
+
+
+class Job:
+    """One labelled program."""
+
+    def __init__(self, label):
+        self.name = label["name"]
+        self.command = label["command"]
+        self.ranks = label["ranks"]
+        #: Kinds that are right; none for a healthy job.
+        self.kinds = label.get("kinds", [])
+        #: Sets of culprits that are right.
+        self.culprits = label.get("culprits", [])
+        #: What the place of a culprit must mention.
+        self.place = label.get("place")
+        #: The exit code of a healthy job.
+        self.exit = label.get("exit", 0)
+
+    @property
+    def is_healthy(self):
+        return not self.kinds
+
+
+def load(folder):
+    """The jobs of `labels.yaml`, which is YAML in the form of JSON, with comments on lines of their own."""
+    lines = (folder / "labels.yaml").read_text().splitlines()
+    return [Job(label) for label in json.loads("\n".join(line for line in lines if not line.startswith("#")))]
+
+
+def free_ports(count):
+    """Ports below the range that the kernel gives to clients, so that no connection takes them before the job does."""
+    taken = []
+    low = 20000 + os.getpid() * 7 % 9000
+    for port in range(low, 32000):
+        with socket.socket() as one:
+            try:
+                one.bind(("", port))
+            except OSError:
+                continue
+        if port not in USED:
+            USED.add(port)
+            taken.append(port)
+        if len(taken) == count:
+            return taken
+    raise OSError("there is no free port")
+
+
+USED = set()
+
+
+def descendants(root):
+    """Pids below `root`, and itself."""
+    children = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def end(child):
+    """Kills `child` and all below it; stopped first, so that nothing is started meanwhile."""
+    for sent in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in descendants(child.pid):
+            try:
+                os.kill(pid, sent)
+            except ProcessLookupError:
+                pass
+    child.wait()
+
+
+class Ran:
+    """How a job went: its exit code (None: still running at the limit), seconds, the verdict if any, and its output."""
+
+    def __init__(self, job, folder, python, out, limit, allranks=None):
+        ports = free_ports(4)
+        path = f"{pathlib.Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        env |= {"PORT" + (str(number) if number > 1 else ""): str(port) for number, port in enumerate(ports, 1)}
+        said, log = out / f"{job.name}.json", out / f"{job.name}.log"
+        said.unlink(missing_ok=True)
+        argv = ["bash", "-c", job.command]
+        if allranks:
+            argv = [allranks, "watch", "--json", said, "--kill-on-verdict", "--patience", str(PATIENCE), "--", *argv]
+        began = time.monotonic()
+        with open(log, "wb") as file:
+            child = subprocess.Popen(
+                argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            )
+            try:
+                self.code = child.wait(limit)
+            except subprocess.TimeoutExpired:
+                self.code = None
+                end(child)
+        self.seconds = time.monotonic() - began
+        self.log = log.read_text(errors="replace")
+        self.said = json.loads(said.read_text()) if said.exists() and said.stat().st_size else None
+
+    def differs(self, job):
+        """What an unwatched job did other than its label says; None if nothing."""
+        if job.is_healthy:
+            ended = "is still running" if self.code is None else f"ended with {self.code}"
+            return None if self.code == job.exit else f"{ended}, not {job.exit}"
+        return None if self.code is None else f"ended with {self.code}, and should hang"
+
+
+def outcome(job, ran):
+    """One word for a watched job: `right`, `kind` (exact culprits, other kind), `partly` (some of the culprits), `innocent`
+    (a rank accused that no label names), `unknown`, `nothing`; of a healthy job `quiet`, `accused` or `broken`."""
+    said = ran.said
+    named = sorted(said["culprits"]) if said and said["kind"] != "slow" else []
+    if job.is_healthy:
+        if named or (said and ran.code != job.exit):
+            return "accused"
+        return "quiet" if ran.code == job.exit else "broken"
+    if said is None:
+        return "nothing"
+    if set(named) - {rank for some in job.culprits for rank in some}:
+        return "innocent"
+    if named in job.culprits and said["kind"] in job.kinds:
+        return "right"
+    if not named:
+        return "unknown"
+    return "kind" if named in job.culprits else "partly"
+
+
+def share(part, whole):
+    return part / whole if whole else 0.0
+
+
+class Score:
+    """Counts over watched jobs."""
+
+    def __init__(self, ran):
+        self.rows = [(job, one, outcome(job, one)) for job, one in ran]
+        hangs = [(job, one, word) for job, one, word in self.rows if not job.is_healthy]
+        verdicts = [(job, one) for job, one, word in hangs if one.said and one.said["kind"] not in ("slow", "unknown")]
+        accusing = [(job, one) for job, one in verdicts if one.said["culprits"]]
+        kinds = sum(one.said["kind"] in job.kinds for job, one in verdicts)
+        exact = sum(sorted(one.said["culprits"]) in job.culprits for job, one in verdicts)
+        named = sum(sorted(one.said["culprits"]) in job.culprits for job, one in accusing)
+        seconds = sorted(one.said["after_s"] for _, one in verdicts if one.said.get("after_s") is not None)
+        proved = [one.said["after_s"] for _, one in verdicts if one.said["confidence"] == "proved"]
+        placed = [(job, one) for job, one, word in hangs if job.place and word == "right"]
+        self.figures = {
+            "hangs": len(hangs),
+            "healthy": len(self.rows) - len(hangs),
+            "kind_precision": share(kinds, len(verdicts)),
+            "kind_recall": share(kinds, len(hangs)),
+            "culprit_precision": share(named, len(accusing)),
+            "culprit_recall": share(exact, len(hangs)),
+            "innocent_accused": [job.name for job, _, word in self.rows if word == "innocent"],
+            "healthy_accused": [job.name for job, _, word in self.rows if word == "accused"],
+            "healthy_broken": [job.name for job, _, word in self.rows if word == "broken"],
+            "places_right": sum(job.place in json.dumps(one.said) for job, one in placed),
+            "places": len(placed),
+            "seconds_median": statistics.median(seconds) if seconds else None,
+            "seconds_p95": seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))] if seconds else None,
+            "proved_seconds_median": statistics.median(proved) if proved else None,
+        }
+
+    def table(self):
+        """A line a job, and the figures."""
+        lines = ["| job | label | said | confidence | after s | outcome |", "|---|---|---|---|---|---|"]
+        for job, one, word in self.rows:
+            label = "healthy" if job.is_healthy else f"{'/'.join(job.kinds)} of {' or '.join(map(str, job.culprits))}"
+            said = one.said or {"kind": "–", "culprits": "", "confidence": ""}
+            after = said.get("after_s")
+            cells = [job.name, label, f"{said['kind']} {said['culprits']}", said["confidence"]]
+            lines.append("| " + " | ".join([*cells, "" if after is None else f"{after:.1f}", word]) + " |")
+        lines += [""] + [
+            f"{name}: {value:.2f}" if isinstance(value, float) else f"{name}: {value}" for name, value in self.figures.items()
+        ]
+        return "\n".join(lines)
+
+    def as_json(self):
+        """The figures, and what was said of each job."""
+        jobs = [{"name": job.name, "outcome": word, "exit": one.code, "verdict": one.said} for job, one, word in self.rows]
+        return {"figures": self.figures, "jobs": jobs}
+
+
+def choose(jobs, pattern):
+    """The jobs whose names have a match of `pattern`."""
+    return [job for job in jobs if re.search(pattern, job.name)]
