@@ -400,10 +400,10 @@ fn inside(
         let issued = merged.groups.get(&one.key).map_or(0, |group| group.count);
         // Of several under way, it waits for one that is not the last.
         entry.waits = one.number + 1 < issued;
-        Some(Inside {
+        Inside {
             entry,
             since: one.time,
-        })
+        }
     };
     if let Some(inside) = &diary.inside {
         let Some((key, _)) = collective(&inside.entry).filter(|(key, _)| is_recorded(key)) else {
@@ -415,24 +415,7 @@ fn inside(
         };
         let found =
             first(Some(key), begun).map(|(one, entry)| awaited(one, entry, &inside.entry.at));
-        return found.unwrap_or_else(|| {
-            let is_kept = merged
-                .entries
-                .iter()
-                .any(|entry| entry.id == inside.entry.id && entry.is_issued);
-            match is_kept || inside.entry.waits {
-                true => Some(Inside {
-                    entry: merged
-                        .entries
-                        .iter()
-                        .find(|entry| entry.id == inside.entry.id)?
-                        .clone(),
-                    since: inside.since,
-                }),
-                // It has issued nothing yet.
-                false => None,
-            }
-        });
+        return found.or_else(|| traced_inside(inside, key, merged));
     }
     let own = diary.own.as_ref();
     let kind = own.map_or("", |own| own.kind.as_str());
@@ -445,5 +428,43 @@ fn inside(
         true => format!("{}, in backward", own.at),
         false => own.at.clone(),
     });
-    awaited(one, entry, &at.unwrap_or_default())
+    Some(awaited(one, entry, &at.unwrap_or_default()))
+}
+
+/// What a process is in where its record has nothing under way for the call that its trace is in: a group's first collective,
+/// of which no end can have been recorded, or one that has not been issued, as NCCL's that must connect first.
+fn traced_inside(inside: &Inside, key: &str, merged: &Diary) -> Option<Inside> {
+    let mut entry = inside.entry.clone();
+    let kept = merged
+        .entries
+        .iter()
+        .find(|kept| kept.id == entry.id && kept.is_issued);
+    if let Some(kept) = kept {
+        entry = kept.clone();
+    } else if entry.waits {
+        let begun = entry.t.unwrap_or(inside.since);
+        let ended = entry.end.unwrap_or(inside.since);
+        let is_awaited = |one: &&Entry| {
+            let is_within = |time: f64| time >= begun - CLOCK && time <= ended.max(begun) + CLOCK;
+            one.id > IDS
+                && collective(one).is_some_and(|(own, _)| own == key)
+                && one.t.is_some_and(is_within)
+        };
+        let awaited = merged.entries.iter().find(is_awaited)?;
+        // It is over: the wait is about to return.
+        if awaited.end.is_some() {
+            return None;
+        }
+        entry = Entry {
+            at: entry.at,
+            waits: true,
+            ..awaited.clone()
+        };
+    } else if let Call::Collective { number, .. } = &mut entry.call {
+        *number = merged.groups.get(key).map_or(0, |group| group.count);
+    }
+    Some(Inside {
+        entry,
+        since: inside.since,
+    })
 }
