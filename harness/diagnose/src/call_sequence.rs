@@ -1,4 +1,4 @@
-//! Lists that must be alike on several ranks: where they part, and who parts from the others.
+//! Lists that must be alike on several ranks: where they diverge, and which ranks differ from the others.
 
 use super::evidence::{EventKind, RankState};
 use allranks_model::names::Rank;
@@ -14,7 +14,7 @@ pub struct List<T> {
     pub is_closed: bool,
 }
 
-/// Where lists part.
+/// The first place at which lists differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence<T> {
     /// The first place at which two of them are known to differ.
@@ -23,6 +23,34 @@ pub struct Divergence<T> {
     pub common: Option<T>,
     /// Who has something else there: what, and how. Without a majority, everybody.
     pub others: Vec<(Rank, Option<T>, Change)>,
+    /// How many have the common entry.
+    pub agreeing: usize,
+}
+
+/// How far a divergence says which of the ranks is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// More than half of all ranks agree, or each is seen and no more than half agree: what is not known changes nothing.
+    Settled,
+    /// Every rank is seen, and some have not come to that place: they may yet turn a majority.
+    Open,
+    /// Too few ranks are seen: those that are not may agree with any of them.
+    Unseen,
+}
+
+impl<T> Divergence<T> {
+    /// How far it can be said who is wrong, of `size` ranks of which `seen` are seen.
+    #[must_use]
+    pub fn standing(&self, size: usize, seen: usize) -> Standing {
+        let known = self.agreeing + self.others.len();
+        if self.agreeing * 2 > size || known >= size {
+            Standing::Settled
+        } else if seen >= size {
+            Standing::Open
+        } else {
+            Standing::Unseen
+        }
+    }
 }
 
 /// How a list differs from the common one.
@@ -70,9 +98,9 @@ pub fn majority<T: PartialEq>(votes: impl Iterator<Item = T> + Clone) -> Option<
     votes.clone().find(|one| same(one) * 2 > count)
 }
 
-/// The first place at which lists part; none if all that is known agrees.
+/// The first place at which lists differ; none if all that is known agrees.
 #[must_use]
-pub fn parting<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<T>> {
+pub fn divergence<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<T>> {
     let longest = lists.iter().map(|list| list.entries.len()).max()?;
     let place = (0..longest).find(|place| {
         let mut known = lists.iter().filter_map(|list| list.at(*place));
@@ -89,7 +117,7 @@ pub fn parting<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<T>>
     let Some((model, common)) = model else {
         return Some(without_majority(place, &known));
     };
-    let others = known
+    let others: Vec<_> = known
         .iter()
         .filter(|(_, entry)| entry != common)
         .map(|(list, entry)| {
@@ -103,6 +131,7 @@ pub fn parting<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<T>>
     Some(Divergence {
         place,
         common: common.cloned(),
+        agreeing: known.len() - others.len(),
         others,
     })
 }
@@ -129,6 +158,7 @@ fn without_majority<T: Clone + PartialEq>(
         return Divergence {
             place,
             common: common.cloned(),
+            agreeing: known.len() - shorter.len(),
             others: shorter
                 .iter()
                 .map(|(list, entry)| (list.rank, entry.cloned(), Change::Skips))
@@ -149,6 +179,7 @@ fn without_majority<T: Clone + PartialEq>(
         place,
         common: None,
         others,
+        agreeing: 0,
     }
 }
 
@@ -200,10 +231,10 @@ mod tests {
     }
 
     fn told(all: &[&str]) -> Option<(usize, Vec<(u32, Change)>)> {
-        let parting = parting(&lists(all))?;
-        let others = parting.others.iter();
+        let divergence = divergence(&lists(all))?;
+        let others = divergence.others.iter();
         Some((
-            parting.place,
+            divergence.place,
             others.map(|(rank, _, how)| (rank.0, *how)).collect(),
         ))
     }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::call_sequence::{Change, Divergence, List, parting};
-use super::evidence::{Collective, EventKind, HangEvidence, RankState, list};
+use super::call_sequence::{Change, Divergence, List, Standing, divergence};
+use super::evidence::{Collective, EventKind, HangEvidence, RankState, TraceEvent, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -17,6 +17,7 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         groups.entry(&one.group).or_insert(&one.members);
     }
     groups.into_iter().find_map(|(group, members)| {
+        let size = members.len();
         let members: HashSet<Rank> = members.iter().copied().collect();
         let lists: Vec<List<Collective>> = evidence
             .ranks
@@ -24,86 +25,173 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
             .filter(|sight| members.contains(&sight.rank))
             .map(|sight| called(sight, group))
             .collect();
-        let parting = parting(&lists)?;
-        Some(told(evidence, group, &parting))
+        let divergence = divergence(&lists)?;
+        let standing = divergence.standing(size, lists.len());
+        Some(verdict(evidence, group, &divergence, standing))
     })
 }
 
-fn told(evidence: &HangEvidence, group: &str, parting: &Divergence<Collective>) -> Diagnosis {
-    let nth = evidence.forgotten.get(group).unwrap_or(&0) + parting.place + 1;
-    let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
-    let who = list(&culprits);
+fn verdict(
+    evidence: &HangEvidence,
+    group: &str,
+    divergence: &Divergence<Collective>,
+    standing: Standing,
+) -> Diagnosis {
+    let nth = evidence.forgotten.get(group).unwrap_or(&0) + divergence.place + 1;
+    let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
     // A call that is left out shifts the rest; what is called in another order is a mismatch at this place.
-    let skips = parting
+    let skips = divergence
         .others
         .iter()
         .all(|(_, entry, how)| *how == Change::Skips || entry.is_none());
+    let (kind, summary) = match (&divergence.common, skips) {
+        (Some(common), true) => (
+            HangKind::CollectiveSkipped,
+            format!(
+                "{} {} out collective number {nth} of group {group}, {common}",
+                named(&others),
+                verb(&others, "leaves", "leave")
+            ),
+        ),
+        (Some(common), false) => {
+            let theirs = divergence
+                .others
+                .iter()
+                .find_map(|(_, entry, _)| entry.as_ref());
+            let what = theirs.map_or_else(
+                || "it has none".to_owned(),
+                |theirs| {
+                    differences(common, theirs, |usual, own| {
+                        format!("{own} instead of {usual}")
+                    })
+                },
+            );
+            (
+                HangKind::CollectiveMismatch,
+                format!(
+                    "{} {} from the other members in collective number {nth} of group {group}: {what}",
+                    named(&others),
+                    verb(&others, "differs", "differ")
+                ),
+            )
+        }
+        (None, _) => (
+            HangKind::CollectiveMismatch,
+            format!(
+                "the members of group {group} do not agree on its collective number {nth}: {}",
+                disagreement(divergence)
+            ),
+        ),
+    };
+    let (confidence, culprits) = match standing {
+        Standing::Settled => (Confidence::Proved, others),
+        Standing::Open => (Confidence::Likely, others),
+        Standing::Unseen => (Confidence::Likely, Vec::new()),
+    };
+    let mut facts = call_sites(evidence, group, divergence, nth);
+    if standing == Standing::Unseen {
+        facts.push(format!(
+            "not every member of group {group} is seen: which side is in the minority is not known"
+        ));
+    }
+    conclude(evidence, kind, confidence, culprits, summary).because(facts)
+}
+
+/// What each side of a disagreement calls, and where in the program.
+fn call_sites(
+    evidence: &HangEvidence,
+    group: &str,
+    divergence: &Divergence<Collective>,
+    nth: usize,
+) -> Vec<String> {
+    let site = |rank: Rank| {
+        let sight = evidence.ranks.iter().find(|sight| sight.rank == rank)?;
+        let is_of =
+            |deed: &&TraceEvent| collective(&deed.what).is_some_and(|one| one.group == group);
+        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
+        let deed = deeds.filter(is_of).nth(divergence.place)?;
+        (!deed.at.is_empty()).then(|| format!(", called at {}", deed.at))
+    };
     let said = |entry: &Option<Collective>| match entry {
         Some(one) => with_nature(one),
         None => "no further one".to_owned(),
     };
     let mut facts = Vec::new();
-    if parting.common.is_some() {
+    if let Some(common) = &divergence.common {
+        let is_common =
+            |sight: &&RankState| called(sight, group).entries.get(divergence.place) == Some(common);
+        let one = evidence.ranks.iter().find(is_common);
         facts.push(format!(
-            "collective number {nth} of group {group} is {} on most members",
-            said(&parting.common)
+            "collective number {nth} of group {group} is {} on most members{}",
+            with_nature(common),
+            one.and_then(|sight| site(sight.rank)).unwrap_or_default()
         ));
     }
-    for (rank, entry, _) in &parting.others {
-        facts.push(format!("on rank {rank} it is {}", said(entry)));
+    for (rank, entry, _) in &divergence.others {
+        facts.push(format!(
+            "on rank {rank} it is {}{}",
+            said(entry),
+            site(*rank).unwrap_or_default()
+        ));
     }
-    let (kind, summary) = match (&parting.common, skips) {
-        (Some(common), true) => (
-            HangKind::CollectiveSkipped,
-            format!("rank {who} leaves out collective number {nth} of group {group}, {common}"),
-        ),
-        (common, _) => {
-            let first = common.as_ref().or_else(|| {
-                parting
-                    .others
-                    .first()
-                    .and_then(|(_, entry, _)| entry.as_ref())
-            });
-            let other = parting
-                .others
-                .iter()
-                .filter_map(|(_, entry, _)| entry.as_ref())
-                .find(|entry| Some(*entry) != first);
-            let what = match (first, other) {
-                (Some(first), Some(other)) => differs(first, other),
-                _ => "call".to_owned(),
-            };
-            (
-                HangKind::CollectiveMismatch,
-                format!(
-                    "rank {who} has another {what} than the rest in collective number {nth} of group {group}"
-                ),
-            )
-        }
-    };
-    conclude(evidence, kind, Confidence::Proved, culprits, summary).because(facts)
+    facts
 }
 
-/// What two calls differ in.
-fn differs(one: &Collective, other: &Collective) -> String {
+/// What members without a majority have: `elements 18640 (rank 0) against 1 (rank 1)`.
+fn disagreement(divergence: &Divergence<Collective>) -> String {
+    let mut sides: Vec<(&Collective, Vec<Rank>)> = Vec::new();
+    for (rank, entry, _) in &divergence.others {
+        let Some(entry) = entry else { continue };
+        match sides.iter_mut().find(|(known, _)| *known == entry) {
+            Some((_, ranks)) => ranks.push(*rank),
+            None => sides.push((entry, vec![*rank])),
+        }
+    }
+    match &sides[..] {
+        [(one, ours), (other, theirs)] => differences(one, other, |own, other| {
+            format!(
+                "{own} ({}) against {other} ({})",
+                named(ours),
+                named(theirs)
+            )
+        }),
+        [(one, ranks)] => format!(
+            "only {} {} {one}",
+            named(ranks),
+            verb(ranks, "calls", "call")
+        ),
+        _ => {
+            let side = |(one, ranks): &(&Collective, Vec<Rank>)| {
+                format!("{} ({})", with_nature(one), named(ranks))
+            };
+            let sides: Vec<String> = sides.iter().map(side).collect();
+            sides.join(", ")
+        }
+    }
+}
+
+/// Each thing in which two calls differ, its two values put together by `join`.
+fn differences(
+    one: &Collective,
+    other: &Collective,
+    join: impl Fn(&str, &str) -> String,
+) -> String {
     if one.name != other.name {
-        return format!("op ({}, not {})", other.name, one.name);
+        return join(&one.name, &other.name);
     }
     let keys = one.nature.keys().chain(other.nature.keys());
     let differing: BTreeSet<&str> = keys
         .filter(|key| one.nature.get(*key) != other.nature.get(*key))
         .copied()
         .collect();
-    let none = String::new();
+    let value =
+        |of: &Collective, key: &str| of.nature.get(key).map_or("none", String::as_str).to_owned();
     let parts: Vec<String> = differing
         .into_iter()
-        .map(|key| {
-            let value = |of: &Collective| of.nature.get(key).unwrap_or(&none).clone();
-            format!("{key} ({}, not {})", value(other), value(one))
-        })
+        .map(|key| format!("{key} {}", join(&value(one, key), &value(other, key))))
         .collect();
     match parts.is_empty() {
-        true => "group".to_owned(),
+        true => "members of the group".to_owned(),
         false => parts.join(" and "),
     }
 }
@@ -141,4 +229,84 @@ fn called(sight: &RankState, group: &str) -> List<Collective> {
     List::of(sight, |what| {
         collective(what).filter(|one| one.group == group)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Rank `number` of `size`, in the world's collective of so many elements.
+    fn rank(number: u32, size: u32, elements: &str) -> RankState {
+        let members: Arc<[Rank]> = (0..size).map(Rank).collect();
+        let one = Collective {
+            group: "world".into(),
+            members,
+            name: "all_reduce".into(),
+            nature: [("elements", elements.to_owned())].into(),
+        };
+        let event = TraceEvent {
+            what: EventKind::Collective(one),
+            at: format!("train.py:{number}"),
+        };
+        RankState {
+            doing: Some((event, Duration::from_secs(1))),
+            ..RankState::unknown(Rank(number))
+        }
+    }
+
+    fn told(ranks: Vec<RankState>) -> Option<Diagnosis> {
+        contradiction(&HangEvidence {
+            ranks,
+            ..HangEvidence::default()
+        })
+    }
+
+    fn blamed(ranks: Vec<RankState>) -> Option<(Vec<u32>, Confidence)> {
+        let told = told(ranks)?;
+        Some((
+            told.culprits.iter().map(|rank| rank.0).collect(),
+            told.confidence,
+        ))
+    }
+
+    #[test]
+    fn a_tie_names_both_sides_with_their_call_sites() {
+        let told = told(vec![rank(0, 2, "18640"), rank(1, 2, "1")]).unwrap();
+        assert_eq!(
+            told.summary,
+            "the members of group world do not agree on its collective number 1: elements 18640 (rank 0) against 1 (rank 1)"
+        );
+        assert_eq!(told.culprits, vec![Rank(0), Rank(1)]);
+        assert_eq!(
+            told.evidence,
+            vec![
+                "on rank 0 it is all_reduce (elements 18640), called at train.py:0",
+                "on rank 1 it is all_reduce (elements 1), called at train.py:1",
+            ]
+        );
+    }
+
+    #[test]
+    fn without_a_majority_of_the_group_no_rank_is_blamed() {
+        // Two of four are seen, as on one of two nodes.
+        let seen = vec![rank(2, 4, "8"), rank(3, 4, "1")];
+        assert_eq!(blamed(seen), Some((vec![], Confidence::Likely)));
+        // Three of eight: two agree, and the other five may agree with the third.
+        let seen = vec![rank(0, 8, "8"), rank(1, 8, "8"), rank(2, 8, "1")];
+        assert_eq!(blamed(seen), Some((vec![], Confidence::Likely)));
+        // Three of four agree, whatever the fourth does.
+        let agree = |elements| {
+            let mut ranks: Vec<_> = (0..3).map(|number| rank(number, 5, "8")).collect();
+            ranks.push(rank(3, 5, elements));
+            ranks
+        };
+        assert_eq!(blamed(agree("1")), Some((vec![3], Confidence::Proved)));
+        assert_eq!(blamed(agree("8")), None);
+        // One has not come yet: it can turn no majority, but it can end one.
+        let late = RankState::unknown(Rank(3));
+        let ranks = vec![rank(0, 4, "8"), rank(1, 4, "8"), rank(2, 4, "1"), late];
+        assert_eq!(blamed(ranks), Some((vec![2], Confidence::Likely)));
+    }
 }

@@ -180,6 +180,8 @@ pub enum EventKind {
     Message(Message),
     /// Waits for the message of this kind that it issued as number so and so, from 1.
     AwaitMessage(Message, usize),
+    /// Waits until keys of a store are set, by whichever rank does.
+    AwaitKeys(Vec<String>),
     /// Tears a group down.
     Destroy(String),
     /// Ends, after everything else, and needs nobody else for it.
@@ -267,6 +269,7 @@ impl std::fmt::Display for EventKind {
                     None => write!(f, "{verb} anybody"),
                 }
             }
+            Self::AwaitKeys(keys) => write!(f, "a wait for `{}` of a store", keys.join("`, `")),
             Self::Destroy(group) => write!(f, "destroy_process_group({group})"),
             Self::Leave => f.write_str("leaving"),
             Self::Own(what) => f.write_str(what),
@@ -291,4 +294,20 @@ pub fn first_line(text: &str) -> &str {
 pub fn list(ranks: &[Rank]) -> String {
     let texts: Vec<String> = ranks.iter().map(ToString::to_string).collect();
     texts.join(", ")
+}
+
+/// `rank 3`; `ranks 0, 1 and 5`.
+#[must_use]
+pub fn named(ranks: &[Rank]) -> String {
+    match ranks {
+        [one] => format!("rank {one}"),
+        [most @ .., last] => format!("ranks {} and {last}", list(most)),
+        [] => "no rank".to_owned(),
+    }
+}
+
+/// The form of a verb that goes with so many ranks.
+#[must_use]
+pub fn verb<'a>(ranks: &[Rank], one: &'a str, several: &'a str) -> &'a str {
+    if ranks.len() == 1 { one } else { several }
 }

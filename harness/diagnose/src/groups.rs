@@ -1,8 +1,8 @@
 //! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
 //! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
 
-use super::call_sequence::{Change, List, parting};
-use super::evidence::{EventKind, HangEvidence, RankState, list};
+use super::call_sequence::{Change, List, Standing, divergence};
+use super::evidence::{EventKind, HangEvidence, RankState, list, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -11,14 +11,14 @@ use allranks_model::names::Rank;
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let lists: Vec<List<Vec<Rank>>> = evidence.ranks.iter().map(made).collect();
-    let parting = parting(&lists)?;
-    let nth = parting.place + 1;
-    let culprits: Vec<Rank> = parting.others.iter().map(|(rank, ..)| *rank).collect();
+    let divergence = divergence(&lists)?;
+    let nth = divergence.place + 1;
+    let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
     let sights = || {
         let sights = evidence.ranks.iter();
-        sights.filter(|sight| culprits.contains(&sight.rank))
+        sights.filter(|sight| others.contains(&sight.rank))
     };
-    let (_, _, how) = parting.others.first()?;
+    let (_, _, how) = divergence.others.first()?;
     let kind = match how {
         // What it seems to leave out may be what it makes next: all that is known is that it makes another one first.
         Change::Skips if sights().any(is_making) => HangKind::GroupOrder,
@@ -26,7 +26,9 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         Change::Reorders => HangKind::GroupOrder,
         Change::Replaces => HangKind::GroupMembersDiffer,
     };
+    let standing = divergence.standing(world_size(evidence), lists.len());
     let confidence = match kind {
+        _ if standing != Standing::Settled => Confidence::Likely,
         HangKind::GroupOrder => Confidence::Proved,
         _ if sights().any(is_between) => Confidence::Likely,
         _ => Confidence::Proved,
@@ -36,35 +38,52 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         None => "none".to_owned(),
     };
     let mut facts = Vec::new();
-    if let Some(common) = &parting.common {
+    if let Some(common) = &divergence.common {
         facts.push(format!(
             "group number {nth} of the other ranks is {}",
             said(&Some(common.clone()))
         ));
     }
-    for (rank, entry, how) in &parting.others {
+    for (rank, entry, how) in &divergence.others {
         facts.push(format!("that of rank {rank} is {}", said(entry)));
         if kind == HangKind::GroupOrder && *how == Change::Skips {
             facts.push(format!(
                 "rank {rank} has not made {}, and makes another group first: whether it makes it later or never is not known",
-                said(&parting.common)
+                said(&divergence.common)
             ));
         }
     }
-    let who = list(&culprits);
+    let who = named(&others);
+    let s = verb(&others, "s", "");
     let summary = match kind {
         HangKind::GroupSkipped => format!(
-            "rank {who} does not make group number {nth}, {}, which every rank has to make, member or not",
-            said(&parting.common)
+            "{who} {} not make group number {nth}, {}, which every rank has to make, member or not",
+            verb(&others, "does", "do"),
+            said(&divergence.common)
         ),
         HangKind::GroupOrder => {
-            format!(
-                "rank {who} makes its groups in another order than the others from number {nth} on"
-            )
+            format!("{who} make{s} groups in another order than the others from number {nth} on")
         }
-        _ => format!("rank {who} makes group number {nth} with other members than the others"),
+        _ if divergence.common.is_none() => {
+            format!("{who} do not agree on the members of group number {nth}")
+        }
+        _ => format!("{who} make{s} group number {nth} with other members than the others"),
+    };
+    let culprits = match standing {
+        Standing::Settled | Standing::Open => others,
+        Standing::Unseen => Vec::new(),
     };
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
+}
+
+/// How many ranks the world has: as many as any of them says, and at least those that are seen.
+fn world_size(evidence: &HangEvidence) -> usize {
+    let said = evidence.ranks.iter().flat_map(RankState::entered);
+    let said = said.filter_map(|deed| match &deed.what {
+        EventKind::Init(meeting) => Some(meeting.world_size as usize),
+        _ => None,
+    });
+    said.max().unwrap_or(0).max(evidence.ranks.len())
 }
 
 /// Whether it is making a group, and may make more.

@@ -8,19 +8,21 @@
 //! | module | holds |
 //! |---|---|
 //! | `evidence` | what is known |
-//! //! | `rendezvous` | ranks that do not meet |
+//! | `rendezvous` | ranks that do not meet |
 //! | `groups`, `collectives` | ranks that contradict each other, by `call_sequence` |
-//! | `waiting` | who waits for whom |
+//! | `waiting` | which rank waits for which |
+//! | `cycle` | why ranks wait for each other |
 //! | `recorded` | what the backend's own records have under way |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
-//! //! | [`logs`] | evidence from what ranks have written |
+//! | [`logs`] | evidence from what ranks have written |
 //!
 //! A new kind: a variant of [`HangKind`], its lines in `advice`, and a rule that says it.
 
 mod advice;
 mod call_sequence;
 mod collectives;
+mod cycle;
 mod errors;
 mod evidence;
 mod groups;

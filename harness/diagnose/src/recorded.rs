@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::call_sequence::majority;
-use super::evidence::{EventKind, HangEvidence, RankState, list};
+use super::evidence::{EventKind, HangEvidence, RankState, named};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::flight_recorder::RecordedOp;
@@ -44,7 +44,7 @@ pub fn lines(evidence: &HangEvidence) -> Vec<String> {
         }
     }
     let said = |(line, ranks): (String, Vec<Rank>)| {
-        format!("flight recorder of rank {}: {line}", list(&ranks))
+        format!("flight recorder of {}: {line}", named(&ranks))
     };
     lines.into_iter().map(said).collect()
 }

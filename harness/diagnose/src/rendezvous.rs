@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::call_sequence::majority;
 use super::errors::{Told, told};
-use super::evidence::{EventKind, HangEvidence, Process, RankState, Rendezvous, TraceEvent, list};
+use super::evidence::{
+    EventKind, HangEvidence, Process, RankState, Rendezvous, TraceEvent, list, named, verb,
+};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -94,7 +96,7 @@ fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
     if kind == HangKind::DeviceBinding {
         ranks = with_fellows(evidence, ranks);
     }
-    let summary = format!("rank {} {what}", list(&ranks));
+    let summary = format!("{} {what}", named(&ranks));
     let quoted = |rank: &Rank| {
         let sight = evidence.ranks.iter().find(|sight| sight.rank == *rank)?;
         let error = sight
@@ -191,7 +193,13 @@ impl Participants<'_> {
             }
         }
         told.into_iter()
-            .map(|(text, ranks)| format!("rank {} means to meet by {text}", list(&ranks)))
+            .map(|(text, ranks)| {
+                format!(
+                    "{} {} to meet by {text}",
+                    named(&ranks),
+                    verb(&ranks, "means", "mean")
+                )
+            })
             .collect()
     }
 
@@ -227,7 +235,7 @@ impl Participants<'_> {
             }
         }
         let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
-        let who = list(&culprits);
+        let who = named(&culprits);
         // As many as they are, they can make their world by themselves.
         let alone = odd
             .iter()
@@ -238,11 +246,17 @@ impl Participants<'_> {
         let (kind, summary) = match alone {
             true => (
                 HangKind::SplitWorld,
-                format!("rank {who} has made a world of {sizes} without the others"),
+                format!(
+                    "{who} {} made a world of {sizes} without the others",
+                    verb(&culprits, "has", "have")
+                ),
             ),
             false => (
                 HangKind::WorldSizeDisagreement,
-                format!("rank {who} believes in a world of {sizes}"),
+                format!(
+                    "{who} {} in a world of {sizes}",
+                    verb(&culprits, "believes", "believe")
+                ),
             ),
         };
         Some(self.verdict(kind, culprits, summary))
@@ -292,7 +306,7 @@ impl Participants<'_> {
             .map(|comer| comer.meeting.place.as_str())
             .collect();
         let places: Vec<&str> = places.into_iter().collect();
-        let who = list(&culprits);
+        let who = named(&culprits);
         let elsewhere = self
             .comers
             .iter()
@@ -305,7 +319,8 @@ impl Participants<'_> {
             false => (HangKind::PlaceMismatch, "place"),
         };
         let summary = format!(
-            "rank {who} uses another {what} than the rest: it meets at {}{elsewhere}",
+            "{who} {} another {what} than the rest: {}{elsewhere}",
+            verb(&culprits, "uses", "use"),
             places.join(" and ")
         );
         Some(self.verdict(kind, culprits, summary))
@@ -406,7 +421,7 @@ impl Participants<'_> {
         let culprits: Vec<Rank> = fallen.iter().map(|comer| comer.sight.rank).collect();
         let text = fallen.first().and_then(|comer| by_itself(comer.sight))?;
         let text = text.lines().next().unwrap_or_default();
-        let summary = format!("rank {} failed in init: {text}", list(&culprits));
+        let summary = format!("{} failed in init: {text}", named(&culprits));
         Some(self.verdict(HangKind::PeerRaised, culprits, summary))
     }
 
@@ -459,15 +474,23 @@ impl Participants<'_> {
                 let mut known = self.evidence.ranks.iter();
                 known.any(|sight| sight.rank == *rank)
             }) {
-                true => "never calls init_process_group",
-                false => "has no process",
+                true => verb(
+                    &never,
+                    "never calls init_process_group",
+                    "never call init_process_group",
+                ),
+                false => verb(&never, "has no process", "have no process"),
             };
-            let summary = format!("rank {} of {size} {what}", list(&never));
+            let summary = format!("{} of {size} {what}", named(&never));
             return Some(self.verdict(HangKind::MissingRank, never, summary));
         }
         let late: Vec<Rank> = absent.into_iter().map(Rank).collect();
         (!late.is_empty()).then(|| {
-            let summary = format!("rank {} has not come yet", list(&late));
+            let summary = format!(
+                "{} {} not come yet",
+                named(&late),
+                verb(&late, "has", "have")
+            );
             conclude(
                 self.evidence,
                 HangKind::Slow,

@@ -5,10 +5,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::call_sequence::majority;
+use super::cycle;
 use super::errors::{Told, told};
 use super::evidence::{
-    EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, list,
+    EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, named,
 };
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -157,11 +157,13 @@ impl Ends {
         };
         let all = |ranks: &BTreeSet<Rank>| ranks.iter().copied().collect::<Vec<_>>();
         let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
+        let is = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "is" } else { "are" };
+        let has = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "has" } else { "have" };
         let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
-            let what = format!("is gone{}", first(&self.dead));
+            let what = format!("{} gone{}", is(&self.dead), first(&self.dead));
             (HangKind::PeerDead, Confidence::Proved, &self.dead, what)
         } else if !self.stopped.is_empty() {
-            let what = "is stopped (state T)".to_owned();
+            let what = format!("{} stopped (state T)", is(&self.stopped));
             (
                 HangKind::PeerStopped,
                 Confidence::Proved,
@@ -171,6 +173,8 @@ impl Ends {
         } else if !self.raised.is_empty() {
             let what = format!("raised an error{}", first(&self.raised));
             (HangKind::PeerRaised, Confidence::Proved, &self.raised, what)
+        } else if let Some(cause) = cycle::cause(evidence, &all(&self.circle)) {
+            return Some(cause);
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
             (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
@@ -178,20 +182,20 @@ impl Ends {
             let is_coming =
                 |rank: &Rank| find(evidence, *rank).is_some_and(|sight| sight.coming().is_some());
             let what = match self.busy.iter().all(is_coming) {
-                true => "is busy with something of its own, and on its way",
-                false => "is busy with something of its own, and the others wait for it",
+                true => "on the way",
+                false => "the others wait",
             };
-            let what = what.to_owned();
+            let what = format!("{} busy in code of its own, and {what}", is(&self.busy));
             (HangKind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
             let is_out = |rank: &Rank| {
                 find(evidence, *rank).is_some_and(|sight| sight.now() == Some(&EventKind::Leave))
             };
-            let what = match self.leaving.iter().all(is_out) {
-                true => "was told to end, and its process goes on",
-                false => "has not come out of tearing down",
+            let what = match (self.leaving.iter().all(is_out), self.leaving.len()) {
+                (true, 1) => "was told to end, and its process goes on".to_owned(),
+                (true, _) => "were told to end, and their processes go on".to_owned(),
+                (false, _) => format!("{} not come out of tearing down", has(&self.leaving)),
             };
-            let what = what.to_owned();
             (
                 HangKind::TeardownStuck,
                 Confidence::Likely,
@@ -199,7 +203,10 @@ impl Ends {
                 what,
             )
         } else if !self.inside.is_empty() {
-            let what = "has not come out of a collective that every member has entered and others have left".to_owned();
+            let what = format!(
+                "{} not come out of a collective that every member has entered and others have left",
+                has(&self.inside)
+            );
             (
                 HangKind::StuckInCall,
                 Confidence::Likely,
@@ -211,10 +218,10 @@ impl Ends {
         };
         let ranks = all(ranks);
         let blamed = match kind {
-            HangKind::CyclicWait => against_the_order(evidence, &ranks),
+            HangKind::CyclicWait => cycle::against_the_order(evidence, &ranks),
             _ => ranks.clone(),
         };
-        let summary = format!("rank {} {what}", list(&ranks));
+        let summary = format!("{} {what}", named(&ranks));
         let mut facts: Vec<String> = ranks
             .iter()
             .filter_map(|rank| find(evidence, *rank))
@@ -248,55 +255,11 @@ fn counts(evidence: &HangEvidence) -> Vec<String> {
         }
         let parts: Vec<String> = by_count
             .iter()
-            .map(|(count, ranks)| format!("{count} by rank {}", list(ranks)))
+            .map(|(count, ranks)| format!("{count} by {}", named(ranks)))
             .collect();
         (parts.len() > 1).then(|| format!("collectives called on {group}: {}", parts.join("; ")))
     });
     told.collect()
-}
-
-/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
-/// all of them if no order is.
-fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
-    let order = |sight: &RankState| -> Vec<String> {
-        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
-        deeds
-            .filter_map(|deed| match &deed.what {
-                EventKind::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
-                _ => None,
-            })
-            .collect()
-    };
-    let orders: Vec<(Rank, Vec<String>)> = evidence
-        .ranks
-        .iter()
-        .map(|sight| (sight.rank, order(sight)))
-        .collect();
-    let all = || orders.iter().map(|(_, order)| order);
-    let among_all = majority(all());
-    let is_against = |one: &Vec<String>| {
-        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
-        common.is_some_and(|common| common != one)
-    };
-    let against: Vec<Rank> = orders
-        .iter()
-        .filter(|(rank, one)| circle.contains(rank) && is_against(one))
-        .map(|(rank, _)| *rank)
-        .collect();
-    match against.is_empty() {
-        true => circle.to_vec(),
-        false => against,
-    }
-}
-
-/// Whether two lists hold the same things, in whatever order.
-fn has_same(one: &[String], other: &[String]) -> bool {
-    let sorted = |list: &[String]| {
-        let mut list = list.to_vec();
-        list.sort_unstable();
-        list
-    };
-    sorted(one) == sorted(other)
 }
 
 /// Who waits for whom.
@@ -364,6 +327,12 @@ impl<'a> Waits<'a> {
                 let late = self.evidence.ranks.iter();
                 let late = late.filter(|other| groups(other) < nth);
                 Some(late.map(|other| other.rank).collect())
+            }
+            // Any rank that does not wait for it as well may be the one to set it.
+            EventKind::AwaitKeys(_) => {
+                let others = self.evidence.ranks.iter();
+                let others = others.filter(|other| other.now() != sight.now());
+                Some(others.map(|other| other.rank).collect())
             }
             EventKind::Destroy(_) => {
                 Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
@@ -485,7 +454,7 @@ impl Ends {
     }
 }
 
-fn find(evidence: &HangEvidence, rank: Rank) -> Option<&RankState> {
+pub(crate) fn find(evidence: &HangEvidence, rank: Rank) -> Option<&RankState> {
     evidence.ranks.iter().find(|sight| sight.rank == rank)
 }
 
@@ -509,14 +478,14 @@ fn groups(sight: &RankState) -> usize {
         .count()
 }
 
-fn as_message(what: &EventKind) -> Option<&Message> {
+pub(crate) fn as_message(what: &EventKind) -> Option<&Message> {
     match what {
         EventKind::Message(message) => Some(message),
         _ => None,
     }
 }
 
-fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
+pub(crate) fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
     sight.entered().filter_map(|deed| as_message(&deed.what))
 }
 

@@ -1,6 +1,6 @@
 //! From processes and diaries to what is known of each rank.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use allranks_model::names::Rank;
 
 /// An interpreter that does not get to write for that long is not believed to be where it was last.
 const SILENCE: Duration = Duration::from_secs(2);
+/// Calls that have failed for that long are tried again and again.
+const RETRIES: Duration = Duration::from_secs(1);
 /// As many members of a group are named one by one.
 const NAMED: usize = 8;
 
@@ -122,11 +124,36 @@ fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     };
     // Other nodes may have the ranks that are not here, unless the launcher says how many are.
     match (largest("WORLD_SIZE"), largest("LOCAL_WORLD_SIZE")) {
-        (Some(size), here) => {
-            ranks.len() >= size || assume && here.is_some_and(|here| here >= size)
-        }
+        (Some(size), _) if ranks.len() >= size => true,
+        (Some(size), Some(here)) => assume && here >= size,
+        (Some(_), None) => assume && meets_on_this_host(ranks) && !is_elsewhere_here(ranks),
         (None, _) => assume,
     }
+}
+
+/// Whether all ranks meet at an address that no other host reaches.
+fn meets_on_this_host(ranks: &[(Rank, &RankProcess)]) -> bool {
+    ranks.iter().all(|(_, process)| {
+        let address = process.environment.get("MASTER_ADDR").map(String::as_str);
+        matches!(address, Some("localhost" | "127.0.0.1" | "::1"))
+    })
+}
+
+/// Whether processes of this host that are not these have the same endpoint, such as those of another launcher.
+fn is_elsewhere_here(ranks: &[(Rank, &RankProcess)]) -> bool {
+    let ports: BTreeSet<&String> = ranks
+        .iter()
+        .filter_map(|(_, process)| process.environment.get("MASTER_PORT"))
+        .collect();
+    let known: BTreeSet<Option<&String>> = ranks
+        .iter()
+        .map(|(_, process)| process.environment.get("RANK"))
+        .collect();
+    ports.iter().any(|port| {
+        let members = allranks_host::members("MASTER_PORT", port);
+        let mut others = members.iter().map(|one| one.environment.get("RANK"));
+        others.any(|rank| rank.is_some() && !known.contains(&rank))
+    })
 }
 
 /// What all diaries must be read by: which world, and from which collective of each group on.
@@ -234,6 +261,11 @@ impl Frame {
             let what = "something that keeps its interpreter from answering";
             return Some(Some((own(what, ""), silence)));
         }
+        // What it tries again and again is where it is, wherever between two attempts.
+        let fails = diary.fails().is_some_and(|since| since >= RETRIES);
+        if inside.is_none() && fails {
+            return Some(None);
+        }
         // Nothing more will come of a main thread that an error has ended: not where it is counts, but the error.
         if diary.fatal.is_some() && inside.is_none() {
             return Some(None);
@@ -336,9 +368,7 @@ impl Frame {
                 key => called(key, diary),
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
-            Call::Store { keys } => {
-                EventKind::Own(format!("a wait for `{}` of a store", keys.join("`, `")))
-            }
+            Call::Store { keys } => EventKind::AwaitKeys(keys.clone()),
             Call::End { .. } => return Some(None),
         };
         let at = entry.at.clone();

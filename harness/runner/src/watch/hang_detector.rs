@@ -353,6 +353,8 @@ impl WorldDetector {
         };
         let times = blamed.iter().map(|process| match kind(process).as_deref() {
             Some("breakpoint" | "data loader" | "lock") => IN_A_WAIT,
+            // Whatever keeps the interpreter from answering for that long is no step of a training loop.
+            _ if is_silent(process) => IDLE,
             _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
                 AT_WORK
             }
@@ -378,6 +380,12 @@ impl WorldDetector {
         };
         best(ranks, is_ours, hosts, since.elapsed())
     }
+}
+
+/// Whether its interpreter has not answered for long.
+fn is_silent(process: &RankProcess) -> bool {
+    let diary = process.diary.as_ref();
+    diary.is_some_and(|diary| diary.silence() > LEAST)
 }
 
 /// What torch's flight recorders, which are rings, keep no longer.

@@ -96,7 +96,7 @@ fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
     ];
     let (kind, _, summary) = told(other);
     assert_eq!(kind, HangKind::CollectiveMismatch);
-    assert!(summary.contains("collective number 100 "), "{summary}");
+    assert!(summary.contains("collective number 100: "), "{summary}");
 }
 
 #[test]

@@ -1,0 +1,495 @@
+//! Ranks that wait for each other in a cycle: why they do. A message whose other side went elsewhere, or a collective that one
+//! of them left out, closes a cycle as well as two orders of the same calls do.
+
+use std::collections::BTreeSet;
+
+use super::call_sequence::majority;
+use super::evidence::{EventKind, HangEvidence, Message, RankState, TraceEvent, named, verb};
+use super::waiting::{find, messages};
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// The cause of a cycle other than the order of calls; none if nothing shows one.
+#[must_use]
+pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let sights = || cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let unmatched = || sights().find_map(|sight| unmatched(evidence, sight));
+    let waits = key_not_set(evidence, cycle).or_else(|| group_left_out(evidence, cycle));
+    waits.or_else(unmatched).or_else(|| {
+        let mut skips = sights().filter_map(|sight| left_out(evidence, cycle, sight));
+        let one = skips.next()?;
+        match skips.next() {
+            None => Some(one),
+            Some(_) => None,
+        }
+    })
+}
+
+/// Ranks that wait for a key of a store, and others that wait for them in something else: only these could have set it. Nothing
+/// tells which of several should have.
+fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let sights = || cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let keys = sights().find_map(|sight| match sight.now() {
+        Some(what @ EventKind::AwaitKeys(_)) => Some(what),
+        _ => None,
+    })?;
+    let (waiting, others): (Vec<&RankState>, Vec<&RankState>) =
+        sights().partition(|sight| sight.now() == Some(keys));
+    let ranks = |sights: &[&RankState]| sights.iter().map(|one| one.rank).collect::<Vec<_>>();
+    let (waiting, others) = (ranks(&waiting), ranks(&others));
+    let summary = format!(
+        "{} {} in {keys}, which {} {} not set, and {} for them elsewhere",
+        named(&waiting),
+        verb(&waiting, "is", "are"),
+        named(&others),
+        verb(&others, "has", "have"),
+        verb(&others, "waits", "wait"),
+    );
+    let facts = (sights().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
+    let culprits = match &others[..] {
+        [one] => vec![*one],
+        _ => Vec::new(),
+    };
+    let verdict = conclude(
+        evidence,
+        HangKind::Behind,
+        Confidence::Likely,
+        culprits,
+        summary,
+    );
+    let advice = vec![
+        "compare the names of the keys that are set and waited for, and the stores (host, port, prefix) they are in".to_owned(),
+        "set the key before anything in which that rank waits for the others".to_owned(),
+    ];
+    Some(Diagnosis { advice, ..verdict }.because(facts))
+}
+
+/// A minority of ranks waits in something else than `new_group`, having made fewer groups than all others, which are in it.
+fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
+    let made = |sight: &RankState| {
+        let is_group = |event: &&TraceEvent| matches!(event.what, EventKind::NewGroup(_));
+        sight.entered().filter(is_group).count()
+    };
+    let sights = cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let (making, others): (Vec<&RankState>, Vec<&RankState>) =
+        sights.partition(|sight| matches!(sight.now(), Some(EventKind::NewGroup(_))));
+    let fewest = making.iter().map(|sight| made(sight)).min()?;
+    let leaves_out = |sight: &&RankState| sight.coming().is_none() && made(sight) < fewest;
+    if others.is_empty() || others.len() >= making.len() || !others.iter().all(leaves_out) {
+        return None;
+    }
+    let culprits: Vec<Rank> = others.iter().map(|sight| sight.rank).collect();
+    let first = others.iter().map(|sight| made(sight)).min()?;
+    let left = making
+        .first()?
+        .entered()
+        .filter_map(|event| match &event.what {
+            what @ EventKind::NewGroup(_) => Some(what),
+            _ => None,
+        });
+    let left = left.skip(first).map(ToString::to_string).next()?;
+    let summary = format!(
+        "{} {} not make group number {}, {left}, which every rank has to make, member or not",
+        named(&culprits),
+        verb(&culprits, "does", "do"),
+        first + 1
+    );
+    let facts = (others.iter().chain(&making))
+        .map(|one| format!("rank {}: {}", one.rank, one.place()))
+        .collect();
+    let verdict = conclude(
+        evidence,
+        HangKind::GroupSkipped,
+        Confidence::Likely,
+        culprits,
+        summary,
+    );
+    Some(verdict.because(facts))
+}
+
+/// A rank waits in a message, and another has issued a message to it that it has no other side for: with another tag or
+/// group, or from another rank than the one it expects.
+fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
+    let (EventKind::Message(expected) | EventKind::AwaitMessage(expected, _)) = sight.now()? else {
+        return None;
+    };
+    let peer = expected.peer?;
+    let others = evidence
+        .ranks
+        .iter()
+        .filter(|other| other.rank != sight.rank);
+    let (other, message) = others
+        // The peer itself before ranks that were not asked for.
+        .clone()
+        .filter(|other| other.rank == peer)
+        .chain(others.filter(|other| other.rank != peer))
+        .find_map(|other| Some((other, leftover(other, sight, expected)?)))?;
+    let (has, gets) = match expected.sends {
+        true => ("sends to", "receives"),
+        false => ("receives from", "sends"),
+    };
+    let summary = format!(
+        "{} {has} rank {peer} with tag {}, and rank {} {gets} with tag {}{}{}",
+        named(&[sight.rank]),
+        expected.tag,
+        other.rank,
+        message.tag,
+        match message.group == expected.group {
+            true => String::new(),
+            false => format!(" in group {}, not {}", message.group, expected.group),
+        },
+        match other.rank == peer {
+            true => "",
+            false => ", which nothing matches",
+        }
+    );
+    let mut culprits = vec![sight.rank, other.rank];
+    culprits.sort_unstable();
+    let facts = [sight, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let verdict = conclude(
+        evidence,
+        HangKind::MessageUnmatched,
+        Confidence::Likely,
+        culprits,
+        summary,
+    );
+    Some(verdict.because(facts.to_vec()))
+}
+
+/// A message between `other` and `sight`, issued by `other` and not by `sight`, that could have been what `sight` waits for.
+fn leftover<'a>(
+    other: &'a RankState,
+    sight: &RankState,
+    expected: &Message,
+) -> Option<&'a Message> {
+    let issued = || {
+        let to_it = |one: &&Message| one.sends != expected.sends && one.peer == Some(sight.rank);
+        messages(other).filter(to_it)
+    };
+    issued().find(|message| {
+        let is_same = |one: &&Message| one.tag == message.tag && one.group == message.group;
+        let matched = messages(sight).filter(|one| {
+            one.sends == expected.sends
+                && one.tag == message.tag
+                && one.group == message.group
+                && one.peer.is_none_or(|peer| peer == other.rank)
+        });
+        issued().filter(is_same).count() > matched.count()
+    })
+}
+
+/// A rank that others of the cycle wait for in a collective of a group, and that had issued one collective of that group for
+/// each of another group until, once, it issued one less: that one it has left out. Without such a habit, it may as well
+/// issue it later.
+fn left_out(evidence: &HangEvidence, cycle: &[Rank], sight: &RankState) -> Option<Diagnosis> {
+    if sight.coming().is_some() {
+        return None;
+    }
+    let here = sight.now()?;
+    let others = cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let mut missed = others.filter_map(|other| match other.now()? {
+        EventKind::Collective(one) => {
+            let is_missed = one.members.contains(&sight.rank)
+                && issued(sight, &one.group) < issued(other, &one.group);
+            is_missed.then_some(one)
+        }
+        _ => None,
+    });
+    let missed = missed.next()?;
+    let groups: BTreeSet<&str> = groups_in_order(sight).collect();
+    let (other, place) = groups
+        .into_iter()
+        .filter(|group| *group != missed.group)
+        .find_map(|group| Some((group, first_missing(sight, &missed.group, group)?)))?;
+    let before = |group: &str| evidence.forgotten.get(group).copied().unwrap_or(0);
+    let number = before(&missed.group) + place.missed + 1;
+    let summary = format!(
+        "rank {} leaves out collective number {number} of group {}, {missed}",
+        sight.rank, missed.group
+    );
+    let facts = vec![
+        format!(
+            "up to number {} of group {other}, rank {} issued both groups' collectives in turn; then it issued number {} of group {other} without one of group {} before it",
+            before(other) + place.other - 1,
+            sight.rank,
+            before(other) + place.other,
+            missed.group
+        ),
+        format!("rank {} is now in {here}", sight.rank),
+    ];
+    let verdict = conclude(
+        evidence,
+        HangKind::CollectiveSkipped,
+        Confidence::Likely,
+        vec![sight.rank],
+        summary,
+    );
+    Some(verdict.because(facts))
+}
+
+/// How many collectives of a group a rank has issued.
+fn issued(sight: &RankState, group: &str) -> usize {
+    groups_in_order(sight).filter(|own| *own == group).count()
+}
+
+/// The groups of a rank's collectives, in order.
+fn groups_in_order(sight: &RankState) -> impl Iterator<Item = &str> {
+    sight.entered().filter_map(|deed| match &deed.what {
+        EventKind::Collective(one) => Some(one.group.as_str()),
+        _ => None,
+    })
+}
+
+/// Where a rank's habit ends: how many collectives of each of two groups it has issued by then.
+struct HabitEnd {
+    missed: usize,
+    other: usize,
+}
+
+/// Where a rank, having issued a fixed number of collectives of group `missed` more or less than of group `other` whenever it
+/// issued one of `other`, went on with one less, once and for all. None if the difference changes otherwise.
+fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEnd> {
+    let (mut counts, mut leads) = (
+        HabitEnd {
+            missed: 0,
+            other: 0,
+        },
+        Vec::new(),
+    );
+    for group in groups_in_order(sight) {
+        if group == missed {
+            counts.missed += 1;
+        } else if group == other {
+            counts.other += 1;
+            leads.push((counts.missed as i64 - counts.other as i64, counts.missed));
+        }
+    }
+    let (habit, _) = *leads.first()?;
+    let kept = leads.iter().take_while(|(lead, _)| *lead == habit).count();
+    let rest = &leads[kept..];
+    let is_one_less = !rest.is_empty() && rest.iter().all(|(lead, _)| *lead == habit - 1);
+    // Of a group that had not been used, nothing is a habit.
+    let (_, issued) = *leads.get(kept.checked_sub(1)?)?;
+    (is_one_less && issued > 0).then_some(HabitEnd {
+        missed: issued,
+        other: kept + 1,
+    })
+}
+
+/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
+/// all of them if no order is.
+#[must_use]
+pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
+    let order = |sight: &RankState| -> Vec<String> {
+        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
+        deeds
+            .filter_map(|deed| match &deed.what {
+                EventKind::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
+                _ => None,
+            })
+            .collect()
+    };
+    let orders: Vec<(Rank, Vec<String>)> = evidence
+        .ranks
+        .iter()
+        .map(|sight| (sight.rank, order(sight)))
+        .collect();
+    let all = || orders.iter().map(|(_, order)| order);
+    let among_all = majority(all());
+    let is_against = |one: &Vec<String>| {
+        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
+        common.is_some_and(|common| common != one)
+    };
+    let against: Vec<Rank> = orders
+        .iter()
+        .filter(|(rank, one)| circle.contains(rank) && is_against(one))
+        .map(|(rank, _)| *rank)
+        .collect();
+    match against.is_empty() {
+        true => circle.to_vec(),
+        false => against,
+    }
+}
+
+/// Whether two lists hold the same things, in whatever order.
+fn has_same(one: &[String], other: &[String]) -> bool {
+    let sorted = |list: &[String]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    sorted(one) == sorted(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Collective, Process, TraceEvent, diagnose};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn collective(group: &str, members: &[u32]) -> EventKind {
+        EventKind::Collective(Collective {
+            group: group.into(),
+            members: members.iter().copied().map(Rank).collect::<Arc<[Rank]>>(),
+            name: "all_reduce".into(),
+            nature: BTreeMap::new(),
+        })
+    }
+
+    fn message(sends: bool, peer: u32, tag: u32) -> EventKind {
+        EventKind::Message(Message {
+            group: "world".into(),
+            sends,
+            peer: Some(Rank(peer)),
+            tag,
+        })
+    }
+
+    /// A rank that has done all of these but the last, which it is in.
+    fn rank(number: u32, events: Vec<EventKind>) -> RankState {
+        let event = |what| TraceEvent {
+            what,
+            at: String::new(),
+        };
+        let mut done: Vec<TraceEvent> = events.into_iter().map(event).collect();
+        let doing = done.pop().map(|last| (last, Duration::from_secs(1)));
+        RankState {
+            process: Process::Running,
+            done,
+            doing,
+            ..RankState::unknown(Rank(number))
+        }
+    }
+
+    fn told(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
+        let told = diagnose(&HangEvidence {
+            ranks,
+            is_whole: true,
+            ..HangEvidence::default()
+        });
+        let culprits = told.culprits.iter().map(|rank| rank.0).collect();
+        (told.kind, culprits, told.confidence)
+    }
+
+    /// A mesh of 2 by 2 that has done `steps` steps of a collective in its row and one in its column.
+    fn mesh(steps: usize, last: impl Fn(u32) -> Vec<EventKind>) -> Vec<RankState> {
+        let step = |rank: u32| vec![row(rank), column(rank)];
+        let events = |rank: u32| {
+            let mut events: Vec<EventKind> = (0..steps).flat_map(|_| step(rank)).collect();
+            events.extend(last(rank));
+            events
+        };
+        (0..4).map(|number| rank(number, events(number))).collect()
+    }
+
+    fn row(rank: u32) -> EventKind {
+        match rank / 2 {
+            0 => collective("row 0", &[0, 1]),
+            _ => collective("row 1", &[2, 3]),
+        }
+    }
+
+    fn column(rank: u32) -> EventKind {
+        match rank % 2 {
+            0 => collective("column 0", &[0, 2]),
+            _ => collective("column 1", &[1, 3]),
+        }
+    }
+
+    #[test]
+    fn a_collective_that_a_rank_has_always_issued_before_is_left_out() {
+        // Rank 3 leaves out its row, rank 2 waits for it there, and rank 0 for rank 2.
+        let last = |rank: u32| match rank {
+            3 => vec![column(3), collective("world", &[0, 1, 2, 3])],
+            1 => vec![row(1), column(1), collective("world", &[0, 1, 2, 3])],
+            2 => vec![row(2)],
+            _ => vec![row(0), column(0)],
+        };
+        let skipped = (HangKind::CollectiveSkipped, vec![3], Confidence::Likely);
+        assert_eq!(told(mesh(2, last)), skipped);
+        // It may go on for some steps in between.
+        let later = |rank: u32| match rank {
+            3 => vec![
+                column(3),
+                row(3),
+                column(3),
+                collective("world", &[0, 1, 2, 3]),
+            ],
+            1 => vec![
+                row(1),
+                column(1),
+                row(1),
+                column(1),
+                collective("world", &[0, 1, 2, 3]),
+            ],
+            2 => vec![row(2), column(2), row(2)],
+            _ => vec![row(0), column(0), row(0), column(0)],
+        };
+        assert_eq!(told(mesh(2, later)), skipped);
+        // Without steps before, it may as well have another order.
+        let (kind, ..) = told(mesh(0, last));
+        assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_key_that_only_one_rank_can_have_set_is_its_own() {
+        let barrier = || rank(0, vec![collective("world", &[0, 1, 2])]);
+        let waits = |number, key: &str| rank(number, vec![EventKind::AwaitKeys(vec![key.into()])]);
+        let behind = |culprits| (HangKind::Behind, culprits, Confidence::Likely);
+        let one = vec![barrier(), waits(1, "run"), waits(2, "run")];
+        assert_eq!(told(one), behind(vec![0]));
+        let two = vec![barrier(), waits(1, "run"), waits(2, "walk")];
+        assert_eq!(told(two), behind(vec![]));
+        // Who is at work may set it yet.
+        let busy = rank(0, vec![EventKind::Own("its own code".into())]);
+        let (kind, culprits, _) = told(vec![busy, waits(1, "run"), waits(2, "run")]);
+        assert_eq!((kind, culprits), (HangKind::Slow, vec![0]));
+    }
+
+    #[test]
+    fn a_rank_that_makes_no_groups_while_the_others_do_leaves_them_out() {
+        let group =
+            |members: &[u32]| EventKind::NewGroup(members.iter().copied().map(Rank).collect());
+        let world = || collective("world", &[0, 1, 2, 3]);
+        let (a, b) = (|| group(&[0, 1]), || group(&[2, 3]));
+        let ranks = vec![
+            rank(0, vec![a()]),
+            rank(1, vec![a()]),
+            rank(2, vec![a(), b()]),
+            rank(3, vec![world()]),
+        ];
+        let skipped = (HangKind::GroupSkipped, vec![3], Confidence::Likely);
+        assert_eq!(told(ranks), skipped);
+        // Of two, either may be the one with another order.
+        let (kind, ..) = told(vec![
+            rank(0, vec![group(&[0, 1])]),
+            rank(1, vec![collective("world", &[0, 1])]),
+        ]);
+        assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_message_with_another_tag_or_from_another_rank_is_unmatched() {
+        let barrier = || collective("world", &[0, 1, 2]);
+        let unmatched = (HangKind::MessageUnmatched, vec![1, 2], Confidence::Likely);
+        let ranks = |sent: Vec<EventKind>, received: Vec<EventKind>| {
+            let mut sender = sent;
+            sender.push(barrier());
+            vec![rank(0, vec![barrier()]), rank(1, sender), rank(2, received)]
+        };
+        let tags = ranks(
+            vec![message(true, 2, 1), message(true, 2, 1)],
+            vec![message(false, 1, 1), message(false, 1, 2)],
+        );
+        assert_eq!(told(tags), unmatched);
+        let peers = ranks(vec![message(true, 2, 0)], vec![message(false, 0, 0)]);
+        assert_eq!(told(peers), unmatched);
+        // Nothing was sent to it: what it waits for may come after the barrier.
+        let late = ranks(vec![], vec![message(false, 1, 0)]);
+        let (kind, ..) = told(late);
+        assert_eq!(kind, HangKind::CyclicWait);
+    }
+}
