@@ -62,7 +62,7 @@ fn verdict(
                 || "it has none".to_owned(),
                 |theirs| {
                     differences(common, theirs, |usual, own| {
-                        format!("{own} instead of {usual}")
+                        format!("{own}, not {usual}")
                     })
                 },
             );
