@@ -27,6 +27,8 @@ class Job:
         self.culprits = label.get("culprits", [])
         #: What the place of a culprit must mention.
         self.place = label.get("place")
+        #: The device that it needs; None if it runs on CPU.
+        self.device = label.get("device")
         #: The exit code of a healthy job.
         self.exit = label.get("exit", 0)
 
@@ -198,6 +200,6 @@ class Score:
         return {"figures": self.figures, "jobs": jobs}
 
 
-def choose(jobs, pattern):
-    """The jobs whose names have a match of `pattern`."""
-    return [job for job in jobs if re.search(pattern, job.name)]
+def choose(jobs, pattern, device):
+    """The jobs for that device (None: CPU) whose names have a match of `pattern`."""
+    return [job for job in jobs if job.device == device and re.search(pattern, job.name)]
