@@ -72,6 +72,8 @@ pub enum Class {
     NonRootWritten,
     /// A rank outside the group was written to.
     BystanderWritten,
+    /// A call raised, and yet a tensor it was given is not as it was.
+    RefusedAndWritten,
     /// Ranks outside the group took part.
     GotWorldInsteadOfGroup,
     /// As exact as sums in this narrower type.
@@ -160,6 +162,7 @@ impl Class {
             Self::InputModified,
             Self::NonRootWritten,
             Self::BystanderWritten,
+            Self::RefusedAndWritten,
             Self::GotWorldInsteadOfGroup,
             Self::LowPrecisionAccumulation("bfloat16"),
             Self::CompressedInputs("bfloat16"),
@@ -229,6 +232,7 @@ impl Class {
             Self::InputModified => "input-modified",
             Self::NonRootWritten => "non-root-written",
             Self::BystanderWritten => "bystander-written",
+            Self::RefusedAndWritten => "refused-and-written",
             Self::GotWorldInsteadOfGroup => "got-world-instead-of-group",
             Self::LowPrecisionAccumulation(_) => "low-precision-accumulation",
             Self::CompressedInputs(_) => "compressed-inputs",
@@ -324,6 +328,7 @@ impl Class {
             Self::InputModified => "an input was modified",
             Self::NonRootWritten => "a rank that is not the root had its tensor written to",
             Self::BystanderWritten => "a rank outside the group had its memory written to",
+            Self::RefusedAndWritten => "the call was refused, and yet memory was written to",
             Self::GotWorldInsteadOfGroup => {
                 "the result is that of the whole world, not of the group"
             }

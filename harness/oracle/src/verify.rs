@@ -28,6 +28,25 @@ impl Prepared {
         Ok(self.checked())
     }
 
+    /// Compares what every rank holds after a call that raised with what it was sent: a call that is refused writes nothing.
+    /// Gives the first difference; none if there is none, or if an answer has not the form of the step.
+    #[must_use]
+    pub fn written(&self, replies: &[RankReply]) -> Option<Mismatch> {
+        self.is_well_formed(replies).ok()?;
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
+        let written: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
+            .map(|rank| written_on(scene, rank))
+            .collect();
+        if written.iter().all(Wrong::is_empty) {
+            return None;
+        }
+        let class = Class::RefusedAndWritten;
+        Some(*self.mismatch(scene, &written, class, String::new()))
+    }
+
     fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
         if self.facts.overlaps {
@@ -232,7 +251,7 @@ impl Prepared {
         })
     }
 
-    /// What an element is held against: where ranks disagree, the first rank's.
+    /// What an element is held against: where ranks disagree, the first rank's; after a refusal, what it was.
     fn reference(&self, scene: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
         let first = self.facts.members[0];
         match class {
@@ -240,6 +259,7 @@ impl Prepared {
                 .spots(first)
                 .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
                 .map_or_else(|| scene.expected(spot), |other| scene.got(&other)),
+            Class::RefusedAndWritten => scene.before(spot),
             _ => scene.expected(spot),
         }
     }
@@ -253,7 +273,6 @@ impl Prepared {
 /// Every wrong element of a rank, and the damage around its tensors.
 fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
     let reply = &scene.replies[rank as usize].payload;
-    let sent = &scene.prepared.steps[rank as usize].payload;
     if scene.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
@@ -261,6 +280,31 @@ fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
         .spots(rank)
         .filter(|spot| !scene.is_right(spot, scene.got(spot)))
         .collect();
+    Wrong {
+        spots,
+        damage: damage_on(scene, rank),
+    }
+}
+
+/// Every element of a rank that is not as it was sent, and the damage around its tensors.
+fn written_on(scene: Comparison<'_>, rank: u32) -> Wrong<'_> {
+    let reply = &scene.replies[rank as usize].payload;
+    if *reply == scene.prepared.steps[rank as usize].payload {
+        return Wrong::default();
+    }
+    Wrong {
+        spots: scene
+            .spots(rank)
+            .filter(|spot| scene.got(spot) != scene.before(spot))
+            .collect(),
+        damage: damage_on(scene, rank),
+    }
+}
+
+/// The bytes of a rank outside its tensors that are not as they were.
+fn damage_on(scene: Comparison<'_>, rank: u32) -> Damage {
+    let reply = &scene.replies[rank as usize].payload;
+    let sent = &scene.prepared.steps[rank as usize].payload;
     let mut damage = Damage::default();
     for buffer in &scene.prepared.works[rank as usize].buffers {
         let (start, len) = buffer.storage;
@@ -287,7 +331,7 @@ fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
             damage.first = damage.first.or(Some(bytes));
         }
     }
-    Wrong { spots, damage }
+    damage
 }
 
 /// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.

@@ -7,7 +7,7 @@ use allranks_model::capability::Declared;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::{Difference, RankLine};
 use allranks_oracle::{Mismatch, Observations, Prepared, RankReply};
-use allranks_protocol::{CallResult, CallStatus};
+use allranks_protocol::{Call, CallResult, CallStatus};
 use allranks_suite::plan::Check;
 
 use allranks_model::names::Rank;
@@ -77,7 +77,13 @@ impl CheckResult {
                 ..finding
             }
         } else {
-            Self::of_errors(check, raised)
+            let finding = Self::of_errors(check, raised);
+            match finding.outcome {
+                Outcome::Unsupported | Outcome::Error if is_refusal(prepared, replies) => {
+                    finding.unless_written(prepared, replies)
+                }
+                _ => finding,
+            }
         };
         Self {
             duration_us: duration_us(replies.iter()),
@@ -135,6 +141,27 @@ impl CheckResult {
         }
     }
 
+    /// A refusal after which a tensor of some rank is not as it was is no refusal; another error on every rank is named so.
+    fn unless_written(self, prepared: &Prepared, replies: &[RankReply]) -> Self {
+        let Some(written) = prepared.written(replies) else {
+            return self;
+        };
+        let summary = format!("{}; {}", self.summary, written.sentence);
+        if self.outcome == Outcome::Unsupported {
+            return Self {
+                ranks: self.ranks,
+                summary,
+                ..Self::of_mismatch(written)
+            };
+        }
+        Self {
+            class: Some("raised-and-written".to_owned()),
+            difference: written.difference,
+            summary,
+            ..self
+        }
+    }
+
     /// What a verified refusal becomes if the group did not survive it.
     #[must_use]
     pub fn after_probe(self, probe: &Self) -> Self {
@@ -155,6 +182,27 @@ impl CheckResult {
             _ => self,
         }
     }
+}
+
+/// Whether every rank with calls raised in the first one that has tensors, or in the wait for its work: nothing that was
+/// carried out before may have written to them.
+fn is_refusal(prepared: &Prepared, replies: &[RankReply]) -> bool {
+    prepared.steps().iter().zip(replies).all(|(sent, reply)| {
+        let calls = &sent.step.calls;
+        let results = &reply.result.calls;
+        let failed = results
+            .iter()
+            .position(|call| call.status != CallStatus::Ok);
+        let has_tensors = |call: &Call| !call.clone().tensors_mut().is_empty();
+        let Some(failed) = failed.filter(|failed| *failed < calls.len()) else {
+            return !calls.iter().any(has_tensors);
+        };
+        let mut before = calls[..failed].iter().enumerate();
+        before.all(|(index, call)| {
+            let awaited = matches!(&calls[failed], Call::Wait { work, .. } if *work == index);
+            awaited || !has_tensors(call)
+        })
+    })
 }
 
 /// One line for each rank on which a call raised.

@@ -1,6 +1,8 @@
 //! Right answers verify, on every rank, with something compared.
 
 use super::*;
+use crate::RankReply;
+use allranks_protocol::{CallResult, CallStatus, StepResult};
 
 /// Verifies a right answer and sees to it that every rank votes.
 fn passes(check: &OpCheck, world: u32) {
@@ -267,6 +269,58 @@ fn every_pair_and_object() {
                     },
                     ranks,
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_refused_call_wrote_is_found_on_every_rank_and_around_its_tensors() {
+    let raised = CallResult {
+        status: CallStatus::Error,
+        enter: 0,
+        leave: 0,
+        value: serde_json::Value::Null,
+        error: None,
+    };
+    for (op, layout) in [
+        (Op::AllReduce, Layout::Strided),
+        (Op::Scatter, Layout::Contiguous),
+        (Op::AllGather, Layout::Offset),
+    ] {
+        let check = OpCheck {
+            layout,
+            ..check(op, 3)
+        };
+        let prepared = Prepared::new(&check, WorldSize(4), 42).unwrap();
+        let sent: Vec<RankReply> = prepared
+            .steps()
+            .iter()
+            .map(|own| RankReply {
+                result: StepResult {
+                    step: 0,
+                    calls: vec![raised.clone(); own.step.calls.len()],
+                    storages: own.step.storages.clone(),
+                },
+                payload: own.payload.clone(),
+            })
+            .collect();
+        assert_eq!(prepared.written(&sent), None, "{op:?}");
+        for rank in 0..4 {
+            for byte in [
+                0,
+                sent[rank].payload.len() / 2,
+                sent[rank].payload.len() - 1,
+            ] {
+                let mut replies = sent.clone();
+                replies[rank].payload[byte] ^= 1;
+                let written = prepared.written(&replies);
+                let written = written.unwrap_or_else(|| panic!("{op:?}, rank {rank}, {byte}"));
+                assert_eq!(written.class, "refused-and-written");
+                let difference = written.difference.unwrap();
+                assert_eq!(difference.ranks, [Rank(rank as u32)]);
+                assert_eq!(difference.wrong, 1);
+                assert_ne!(difference.expected, difference.actual);
             }
         }
     }
