@@ -57,6 +57,8 @@ pub enum Class {
     OnlyDensePartWritten,
     /// An output several of whose elements are one in memory was not refused.
     OverlappingOutputAccepted,
+    /// An output several of whose elements are one in memory was not refused, and holds what no order of writes gives.
+    OverlappingOutputGarbled,
     /// Bytes around a tensor were written to: so many before it, after it, between its elements.
     GuardOverwritten {
         /// Before its first element.
@@ -70,6 +72,8 @@ pub enum Class {
     InputModified,
     /// A tensor was written to on a rank that is not the root.
     NonRootWritten,
+    /// The same, with what is no sum of contributions.
+    NonRootGarbled,
     /// A rank outside the group was written to.
     BystanderWritten,
     /// A call raised, and yet a tensor it was given is not as it was.
@@ -154,6 +158,7 @@ impl Class {
             Self::StridedOutputLost,
             Self::OnlyDensePartWritten,
             Self::OverlappingOutputAccepted,
+            Self::OverlappingOutputGarbled,
             Self::GuardOverwritten {
                 before: 0,
                 after: 1,
@@ -161,6 +166,7 @@ impl Class {
             },
             Self::InputModified,
             Self::NonRootWritten,
+            Self::NonRootGarbled,
             Self::BystanderWritten,
             Self::RefusedAndWritten,
             Self::GotWorldInsteadOfGroup,
@@ -228,9 +234,11 @@ impl Class {
             Self::StridedOutputLost => "strided-output-lost",
             Self::OnlyDensePartWritten => "only-dense-part-written",
             Self::OverlappingOutputAccepted => "overlapping-output-accepted",
+            Self::OverlappingOutputGarbled => "overlapping-output-garbled",
             Self::GuardOverwritten { .. } => "guard-overwritten",
             Self::InputModified => "input-modified",
             Self::NonRootWritten => "non-root-written",
+            Self::NonRootGarbled => "non-root-garbled",
             Self::BystanderWritten => "bystander-written",
             Self::RefusedAndWritten => "refused-and-written",
             Self::GotWorldInsteadOfGroup => "got-world-instead-of-group",
@@ -305,6 +313,9 @@ impl Class {
             Self::OverlappingOutputAccepted => {
                 "an output several of whose elements are one in memory was not refused"
             }
+            Self::OverlappingOutputGarbled => {
+                "an output several of whose elements are one in memory was not refused, and holds what no order of writes gives"
+            }
             Self::GuardOverwritten {
                 before,
                 after,
@@ -327,6 +338,9 @@ impl Class {
             }
             Self::InputModified => "an input was modified",
             Self::NonRootWritten => "a rank that is not the root had its tensor written to",
+            Self::NonRootGarbled => {
+                "a rank that is not the root had its tensor written to, with what is no partial result"
+            }
             Self::BystanderWritten => "a rank outside the group had its memory written to",
             Self::RefusedAndWritten => "the call was refused, and yet memory was written to",
             Self::GotWorldInsteadOfGroup => {

@@ -9,6 +9,7 @@ use super::bug_model::{BugModel, hypotheses};
 use super::comparison::{Comparison, ElementRef, Value};
 use super::format::precision;
 use super::ignored_strides::ignored_strides;
+use super::partial::combines_some;
 use super::rank_plan::{Fill, Origin, Role, Segment};
 use super::special_values::lost;
 use super::wrong::Wrong;
@@ -121,7 +122,11 @@ impl<'a> Case<'a> {
             .iter()
             .all(|spot| spot.buffer.role == Role::NonRoot)
         {
-            return (Class::NonRootWritten, String::new());
+            let class = match self.all(|spot| self.is_partial(spot)) {
+                true => Class::NonRootWritten,
+                false => Class::NonRootGarbled,
+            };
+            return (class, String::new());
         }
         let hypotheses = hypotheses(facts, self.scene.prepared.steps.len() as u32);
         let explains = |bend: BugModel| self.on_wrong(bend) && self.on_all(bend);
@@ -159,6 +164,19 @@ impl<'a> Case<'a> {
             }
             None if self.all(is_last) => (Class::LastElement, String::new()),
             None => (Class::Unclassified, String::new()),
+        }
+    }
+
+    /// Whether an element of a rank that is not the root is a partial result.
+    fn is_partial(&self, spot: &ElementRef<'a>) -> bool {
+        let op = self.scene.prepared.facts.purpose.reduce;
+        match (spot.piece.before, op) {
+            (Fill::Own(slot), Some(ReduceOp::Avg)) => {
+                combines_some(self.scene, spot, slot, ReduceOp::Sum)
+                    || combines_some(self.scene, spot, slot, ReduceOp::Avg)
+            }
+            (Fill::Own(slot), Some(op)) => combines_some(self.scene, spot, slot, op),
+            _ => false,
         }
     }
 

@@ -36,6 +36,7 @@ mod inputs;
 mod number;
 mod observe;
 mod ops;
+mod partial;
 mod payload;
 mod rank_plan;
 mod special_values;

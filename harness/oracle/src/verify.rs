@@ -1,10 +1,13 @@
 //! The comparison of every rank's answer with what must have come of the check.
 
+use super::bug_model::BugModel;
 use super::classify::classify;
 use super::combine::Source;
 use super::comparison::{Comparison, ElementRef};
 use super::format::show;
 use super::geometry::TensorGeometry;
+use super::ignored_strides::is_written_in_some_order;
+use super::partial::combines_some;
 use super::payload::source;
 use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
 use super::wrong::{Damage, Wrong};
@@ -44,23 +47,69 @@ impl Prepared {
             return None;
         }
         let class = Class::RefusedAndWritten;
-        Some(*self.mismatch(scene, &written, class, String::new()))
+        let note = self.what_was_written(scene, &written);
+        Some(*self.mismatch(scene, &written, class, note.to_owned()))
+    }
+
+    /// What the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
+    /// ranks without a result.
+    fn what_was_written(&self, scene: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
+        let results = || {
+            let spots = written.iter().flat_map(|wrong| &wrong.spots);
+            spots.filter(|spot| matches!(spot.piece.after, Origin::Reduce { .. }))
+        };
+        let is_damaged = written.iter().any(|wrong| wrong.damage.first.is_some());
+        let others = written.iter().flat_map(|wrong| &wrong.spots).any(|spot| {
+            !matches!(spot.piece.after, Origin::Reduce { .. })
+                && !matches!(spot.buffer.role, Role::NonRoot | Role::Unspecified)
+        });
+        if is_damaged || others || results().next().is_none() {
+            return "";
+        }
+        let own = |spot: &ElementRef<'_>| match spot.piece.after {
+            Origin::Reduce { slot } => {
+                scene.block(spot.rank, slot, spot.index) == Some(scene.got(spot))
+            }
+            Origin::Keep | Origin::Copy { .. } => false,
+        };
+        let sum = BugModel::Operator(ReduceOp::Sum, 1);
+        let summed = |spot: &ElementRef<'_>| {
+            scene
+                .predict(sum, spot)
+                .is_some_and(|value| scene.is(scene.got(spot), value))
+        };
+        let partial = |spot: &ElementRef<'_>| match spot.piece.after {
+            Origin::Reduce { slot } => combines_some(scene, spot, slot, ReduceOp::Sum),
+            Origin::Keep | Origin::Copy { .. } => false,
+        };
+        if results().all(own) {
+            "; outputs hold the rank's own contribution"
+        } else if results().all(summed) {
+            "; outputs hold the sum"
+        } else if results().all(partial) {
+            "; outputs hold partial sums"
+        } else {
+            ""
+        }
     }
 
     fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
         if self.facts.overlaps {
-            let class = Class::OverlappingOutputAccepted;
+            let class = match is_written_in_some_order(scene) {
+                true => Class::OverlappingOutputAccepted,
+                false => Class::OverlappingOutputGarbled,
+            };
             return Err(Box::new(Mismatch {
                 class: class.name().to_owned(),
                 sentence: class.sentence(),
                 difference: None,
             }));
         }
-        let scene = Comparison {
-            prepared: self,
-            replies,
-        };
         if !(0..)
             .zip(replies)
             .all(|(rank, reply)| self.agrees(rank, &reply.payload))
@@ -183,6 +232,14 @@ impl Prepared {
             });
         }
         let (class, note) = classify(scene, &wrong);
+        // Whichever of the numbers came out, it came out for every rank.
+        if class == Class::NanDependsOnRank
+            && let Some(spot) = disagreement(scene)
+        {
+            let mut wrong = vec![Wrong::default(); wrong.len()];
+            wrong[spot.rank as usize].spots.push(spot);
+            return Err(self.mismatch(scene, &wrong, Class::RanksDisagree, String::new()));
+        }
         Err(self.mismatch(scene, &wrong, class, note))
     }
 
