@@ -39,6 +39,7 @@ mod ops;
 mod partial;
 mod payload;
 mod rank_plan;
+mod search;
 mod special_values;
 #[cfg(test)]
 mod tests;

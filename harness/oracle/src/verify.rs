@@ -10,6 +10,7 @@ use super::ignored_strides::is_written_in_some_order;
 use super::partial::combines_some;
 use super::payload::source;
 use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
+use super::search::{crosses, holds_data_of};
 use super::wrong::{Damage, Wrong};
 use super::{Class, CompareMode, Mismatch, Prepared, RankReply};
 use allranks_model::dtype::ReduceOp;
@@ -49,6 +50,48 @@ impl Prepared {
         let class = Class::RefusedAndWritten;
         let note = self.what_was_written(scene, &written);
         Some(*self.mismatch(scene, &written, class, note.to_owned()))
+    }
+
+    /// Looks for the data of a mismatch that has no name in other calls, each with words for it; what has a name keeps it.
+    #[must_use]
+    pub fn named_by_others<'o>(
+        &self,
+        mismatch: Mismatch,
+        replies: &[RankReply],
+        others: impl IntoIterator<Item = (String, &'o Self)>,
+    ) -> Mismatch {
+        if mismatch.class != Class::Unclassified.name() || self.is_well_formed(replies).is_err() {
+            return mismatch;
+        }
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
+        let spots: Vec<ElementRef<'_>> = (0..self.steps.len() as u32)
+            .flat_map(|rank| wrong_on(scene, rank).spots)
+            .collect();
+        let class_of = |other: &Self| {
+            let other = Comparison {
+                prepared: other,
+                replies: &[],
+            };
+            if holds_data_of(scene, &spots, other) {
+                Some(Class::DataOfAnotherCall)
+            } else {
+                crosses(scene, &spots, other).then_some(Class::CallsCrossed)
+            }
+        };
+        let mut named = others
+            .into_iter()
+            .filter_map(|(which, other)| Some((class_of(other)?, which)));
+        match named.next() {
+            None => mismatch,
+            Some((class, which)) => Mismatch {
+                class: class.name().to_owned(),
+                sentence: format!("{}: {which}", class.sentence()),
+                ..mismatch
+            },
+        }
     }
 
     /// What the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of

@@ -13,6 +13,9 @@ use allranks_suite::plan::Check;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 
+/// The class of a mismatch without a name.
+const UNCLASSIFIED: &str = "unclassified";
+
 /// What happened in one check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckResult {
@@ -62,14 +65,25 @@ impl CheckResult {
         }
     }
 
-    /// Judges the answers of every rank of the world to one exchange.
+    /// Judges the answers of every rank of the world to one exchange. `others` makes the exchanges around it ready, each with words
+    /// for it: data without a name are looked for there.
     #[must_use]
-    pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
+    pub fn of_answers(
+        check: &Check,
+        prepared: &Prepared,
+        replies: &[RankReply],
+        others: impl FnOnce() -> Vec<(String, Prepared)>,
+    ) -> Self {
         let raised = raised(replies);
         let finding = if raised.is_empty() {
             let observations = prepared.observe(replies);
             let finding = match prepared.verify(replies) {
                 Ok(checked) => Self::passed(checked),
+                Err(mismatch) if mismatch.class == UNCLASSIFIED => {
+                    let others = others();
+                    let others = others.iter().map(|(words, other)| (words.clone(), other));
+                    Self::of_mismatch(prepared.named_by_others(mismatch, replies, others))
+                }
                 Err(mismatch) => Self::of_mismatch(mismatch),
             };
             Self {

@@ -325,3 +325,29 @@ fn what_a_refused_call_wrote_is_found_on_every_rank_and_around_its_tensors() {
         }
     }
 }
+
+#[test]
+fn a_few_elements_that_fit_a_bug_by_chance_do_not_prove_it() {
+    let check = check(Op::AllReduce, 3);
+    let prepared = Prepared::new(&check, WorldSize(3), 42).unwrap();
+    let right = world::run(prepared.steps(), &check.group, Bug::None);
+    let tensor = &prepared.steps()[1].step.tensors[0];
+    let at = |index: u64| {
+        let first = (tensor.offset + index) as usize * 4;
+        first..first + 4
+    };
+    // One element of 33 that holds what lies at its place if the order were reversed.
+    let mut replies = right;
+    let mirrored = replies[1].payload[at(30)].to_vec();
+    replies[1].payload[at(2)].copy_from_slice(&mirrored);
+    let mismatch = prepared.verify(&replies).unwrap_err();
+    assert_eq!(mismatch.class, "elements-permuted", "{}", mismatch.sentence);
+    let told = "element 2 of tensor on rank 1 holds what belongs to block 0, index 30";
+    assert!(mismatch.sentence.contains(told), "{}", mismatch.sentence);
+    // What belongs nowhere has no name, but a place.
+    replies[1].payload[at(2)].copy_from_slice(&1.25_f32.to_le_bytes());
+    let mismatch = prepared.verify(&replies).unwrap_err();
+    assert_eq!(mismatch.class, "unclassified");
+    let told = "1 of 33 elements; on rank 1 in tensor: 2";
+    assert!(mismatch.sentence.contains(told), "{}", mismatch.sentence);
+}
