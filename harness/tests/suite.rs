@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use allranks_model::capability::Declared;
 use allranks_model::names::RequirementId;
+use allranks_model::outcome::Outcome;
 use allranks_oracle::vacuous;
 use allranks_suite::case;
 use allranks_suite::case::{Level, StepSpec};
@@ -165,6 +166,43 @@ fn no_expectation_is_stale() {
         .map(|entry| entry.at.as_str())
         .collect();
     assert_eq!(stale, [""; 0]);
+}
+
+/// In place of each known failure a worse one of the same outcome: other values, an error of another kind that leaves tensors
+/// changed, another signal. A world that hangs has nothing worse, and a failure that must not come twice may be written
+/// down with less.
+#[test]
+fn no_expectation_of_the_host_hides_a_worse_failure() {
+    let files = ["gloo.yaml", "torch.yaml"];
+    let files = files.map(|file| checkout("fixtures/expectations").join(file));
+    let expectations = Expectations::load(&files).unwrap();
+    let worse = [
+        (Outcome::Mismatch, "unclassified", "the values are wrong"),
+        (
+            Outcome::Mismatch,
+            "refused-and-written",
+            "the call was refused",
+        ),
+        (Outcome::Mismatch, "raised", "raised MemoryError: no"),
+        (Outcome::Error, "raised-on-every-rank", "MemoryError: no"),
+        (Outcome::Error, "raised-on-some-ranks", "MemoryError: no"),
+        (Outcome::Error, "raised-and-written", "raised in all_reduce"),
+        (
+            Outcome::Crash,
+            "crash",
+            "its process ended: signal 4 (SIGILL)",
+        ),
+        (Outcome::InitFailed, "init-failed", "rank 0 has not come"),
+    ];
+    let mut hidden = Vec::new();
+    for entry in expectations.iter().filter(|entry| !entry.intermittent) {
+        for (outcome, class, summary) in worse {
+            if entry.describes(outcome, Some(class), summary) {
+                hidden.push(format!("{}: {outcome} {class}: {summary}", entry.at));
+            }
+        }
+    }
+    assert_eq!(hidden, [""; 0]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) enum BugModel {
     Without(u32),
     /// A member, by position, contributes twice.
     Twice(u32),
+    /// The first member's factor counts for all.
+    FirstFactor,
     /// Blocks come from the member so many positions further on.
     SourceShift(u32),
     /// Blocks are those meant for the member so many positions further on.
@@ -103,6 +105,9 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
     let name = |position: u32| facts.members[position as usize];
     list.extend((0..ranks).map(|rank| (Class::RankDropped(name(rank)), BugModel::Without(rank))));
     list.extend((0..ranks).map(|rank| (Class::RankDoubled(name(rank)), BugModel::Twice(rank))));
+    if facts.purpose.reduce == Some(ReduceOp::PremulSum) {
+        list.push((Class::FactorOfAnotherRank, BugModel::FirstFactor));
+    }
     list.push((Class::AllPeersGotSlice0, BugModel::DestinationFirst));
     list.extend((1..ranks).map(|by| (Class::ChunkShifted(by), BugModel::SourceShift(by))));
     list.extend((1..ranks).map(|by| (Class::ChunkShifted(by), BugModel::DestinationShift(by))));
@@ -206,6 +211,7 @@ impl<'a> Comparison<'a> {
             | BugModel::Operator(..)
             | BugModel::Without(_)
             | BugModel::Twice(_)
+            | BugModel::FirstFactor
             | BugModel::SourceShift(_)
             | BugModel::DestinationShift(_)
             | BugModel::DestinationPair
@@ -299,6 +305,14 @@ impl<'a> Comparison<'a> {
                 let mut elements = all(slot)?;
                 elements.remove(dropped as usize);
                 usual(&elements, exact)
+            }
+            BugModel::FirstFactor => {
+                let mut elements = all(slot)?;
+                let factor = elements.first()?.factor;
+                elements
+                    .iter_mut()
+                    .for_each(|element| element.factor = factor);
+                usual(&elements, false)
             }
             BugModel::Twice(doubled) => {
                 let mut elements = all(slot)?;

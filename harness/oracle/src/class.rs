@@ -57,6 +57,8 @@ pub enum Class {
     OnlyDensePartWritten,
     /// An output several of whose elements are one in memory was not refused.
     OverlappingOutputAccepted,
+    /// An output several of whose elements are one in memory was not refused, and holds what no order of writes gives.
+    OverlappingOutputGarbled,
     /// Bytes around a tensor were written to: so many before it, after it, between its elements.
     GuardOverwritten {
         /// Before its first element.
@@ -70,8 +72,12 @@ pub enum Class {
     InputModified,
     /// A tensor was written to on a rank that is not the root.
     NonRootWritten,
+    /// The same, with what is no sum of contributions.
+    NonRootGarbled,
     /// A rank outside the group was written to.
     BystanderWritten,
+    /// A call raised, and yet a tensor it was given is not as it was.
+    RefusedAndWritten,
     /// Ranks outside the group took part.
     GotWorldInsteadOfGroup,
     /// As exact as sums in this narrower type.
@@ -116,6 +122,38 @@ pub enum Class {
     ZeroOutput,
     /// Wrong elements are all NaN.
     NanOutput,
+    /// Complex numbers came out conjugated.
+    Conjugated,
+    /// Imaginary parts came out zero, or as they were.
+    ImaginaryPartLost,
+    /// The bytes of each element lie in reverse order.
+    BytesSwapped,
+    /// A bool came out as neither 0 nor 1.
+    BoolOutOfRange,
+    /// Integers were rounded as a floating-point type rounds them.
+    ThroughFloat,
+    /// MIN or MAX compared signed integers as unsigned ones, or the other way round.
+    ComparedWithOtherSign,
+    /// A bitwise operator was applied to truth values.
+    LogicalInsteadOfBitwise,
+    /// Only bits of the upper half of each element are wrong.
+    HighBitsWrong,
+    /// Every wrong element belongs elsewhere in the same block.
+    ElementsPermuted,
+    /// Every wrong element belongs somewhere in another block of the same call.
+    BlocksMixed,
+    /// Integers kept only so many of their low bits.
+    Narrowed(u32),
+    /// Each element is what lies this many bytes from the one that should have been moved.
+    AddressShifted(i64),
+    /// The factor of the first rank was applied to all contributions.
+    FactorOfAnotherRank,
+    /// The lowest bits of elements that were only moved are zero.
+    LowBitsLost,
+    /// Some ranks' contributions are those of another call.
+    CallsCrossed,
+    /// Every wrong element belongs to another call.
+    DataOfAnotherCall,
     /// The answer has not the form of the step.
     MalformedReply,
     /// None of the above.
@@ -152,6 +190,7 @@ impl Class {
             Self::StridedOutputLost,
             Self::OnlyDensePartWritten,
             Self::OverlappingOutputAccepted,
+            Self::OverlappingOutputGarbled,
             Self::GuardOverwritten {
                 before: 0,
                 after: 1,
@@ -159,7 +198,9 @@ impl Class {
             },
             Self::InputModified,
             Self::NonRootWritten,
+            Self::NonRootGarbled,
             Self::BystanderWritten,
+            Self::RefusedAndWritten,
             Self::GotWorldInsteadOfGroup,
             Self::LowPrecisionAccumulation("bfloat16"),
             Self::CompressedInputs("bfloat16"),
@@ -182,6 +223,22 @@ impl Class {
             Self::WrongObject,
             Self::ZeroOutput,
             Self::NanOutput,
+            Self::Conjugated,
+            Self::ImaginaryPartLost,
+            Self::BytesSwapped,
+            Self::BoolOutOfRange,
+            Self::ThroughFloat,
+            Self::ComparedWithOtherSign,
+            Self::LogicalInsteadOfBitwise,
+            Self::HighBitsWrong,
+            Self::ElementsPermuted,
+            Self::BlocksMixed,
+            Self::Narrowed(8),
+            Self::AddressShifted(1),
+            Self::FactorOfAnotherRank,
+            Self::LowBitsLost,
+            Self::CallsCrossed,
+            Self::DataOfAnotherCall,
             Self::MalformedReply,
             Self::Unclassified,
         ];
@@ -225,10 +282,13 @@ impl Class {
             Self::StridedOutputLost => "strided-output-lost",
             Self::OnlyDensePartWritten => "only-dense-part-written",
             Self::OverlappingOutputAccepted => "overlapping-output-accepted",
+            Self::OverlappingOutputGarbled => "overlapping-output-garbled",
             Self::GuardOverwritten { .. } => "guard-overwritten",
             Self::InputModified => "input-modified",
             Self::NonRootWritten => "non-root-written",
+            Self::NonRootGarbled => "non-root-garbled",
             Self::BystanderWritten => "bystander-written",
+            Self::RefusedAndWritten => "refused-and-written",
             Self::GotWorldInsteadOfGroup => "got-world-instead-of-group",
             Self::LowPrecisionAccumulation(_) => "low-precision-accumulation",
             Self::CompressedInputs(_) => "compressed-inputs",
@@ -251,6 +311,22 @@ impl Class {
             Self::WrongObject => "wrong-object",
             Self::ZeroOutput => "zero-output",
             Self::NanOutput => "nan-output",
+            Self::Conjugated => "conjugated",
+            Self::ImaginaryPartLost => "imaginary-part-lost",
+            Self::BytesSwapped => "bytes-swapped",
+            Self::BoolOutOfRange => "bool-out-of-range",
+            Self::ThroughFloat => "through-float",
+            Self::ComparedWithOtherSign => "compared-with-other-sign",
+            Self::LogicalInsteadOfBitwise => "logical-instead-of-bitwise",
+            Self::HighBitsWrong => "high-bits-wrong",
+            Self::ElementsPermuted => "elements-permuted",
+            Self::BlocksMixed => "blocks-mixed",
+            Self::Narrowed(_) => "narrowed",
+            Self::AddressShifted(_) => "address-shifted",
+            Self::FactorOfAnotherRank => "factor-of-another-rank",
+            Self::LowBitsLost => "low-bits-lost",
+            Self::CallsCrossed => "calls-crossed",
+            Self::DataOfAnotherCall => "data-of-another-call",
             Self::MalformedReply => "malformed-reply",
             Self::Unclassified => "unclassified",
         }
@@ -301,6 +377,9 @@ impl Class {
             Self::OverlappingOutputAccepted => {
                 "an output several of whose elements are one in memory was not refused"
             }
+            Self::OverlappingOutputGarbled => {
+                "an output several of whose elements are one in memory was not refused, and holds what no order of writes gives"
+            }
             Self::GuardOverwritten {
                 before,
                 after,
@@ -323,7 +402,11 @@ impl Class {
             }
             Self::InputModified => "an input was modified",
             Self::NonRootWritten => "a rank that is not the root had its tensor written to",
+            Self::NonRootGarbled => {
+                "a rank that is not the root had its tensor written to, with what is no partial result"
+            }
             Self::BystanderWritten => "a rank outside the group had its memory written to",
+            Self::RefusedAndWritten => "the call was refused, and yet memory was written to",
             Self::GotWorldInsteadOfGroup => {
                 "the result is that of the whole world, not of the group"
             }
@@ -363,6 +446,38 @@ impl Class {
             Self::WrongObject => "a rank received another object than was sent",
             Self::ZeroOutput => "wrong elements are all zero",
             Self::NanOutput => "wrong elements are all NaN",
+            Self::Conjugated => "complex numbers came out conjugated",
+            Self::ImaginaryPartLost => "imaginary parts came out as zero, or as they were",
+            Self::BytesSwapped => "the bytes of each element lie in reverse order",
+            Self::BoolOutOfRange => "a bool came out as neither 0 nor 1",
+            Self::ThroughFloat => {
+                "integers came out rounded, as if carried in a floating-point type"
+            }
+            Self::ComparedWithOtherSign => {
+                "signed integers were compared as unsigned ones, or unsigned as signed"
+            }
+            Self::LogicalInsteadOfBitwise => {
+                "a bitwise operator was applied to truth values, not to bits"
+            }
+            Self::HighBitsWrong => "only bits of the upper half of each element are wrong",
+            Self::ElementsPermuted => "elements of the right block lie at other places",
+            Self::BlocksMixed => "elements of other blocks lie among the right ones",
+            Self::Narrowed(bits) => {
+                return format!("integers kept only their low {bits} bits");
+            }
+            Self::AddressShifted(by) => {
+                return format!(
+                    "each element is what lies {by:+} bytes from where it was to be read"
+                );
+            }
+            Self::FactorOfAnotherRank => {
+                "the factor of the group's first rank was applied to every contribution"
+            }
+            Self::LowBitsLost => {
+                "the lowest bits of elements that were only moved came out as zero"
+            }
+            Self::CallsCrossed => "some ranks' contributions are those of another call",
+            Self::DataOfAnotherCall => "wrong elements belong to another call",
             Self::MalformedReply => "the answer does not have the form of the step",
             Self::Unclassified => "the values are wrong in a way allranks has no name for",
         };

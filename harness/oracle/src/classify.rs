@@ -9,7 +9,9 @@ use super::bug_model::{BugModel, hypotheses};
 use super::comparison::{Comparison, ElementRef, Value};
 use super::format::precision;
 use super::ignored_strides::ignored_strides;
+use super::partial::combines_some;
 use super::rank_plan::{Fill, Origin, Role, Segment};
+use super::search::found;
 use super::special_values::lost;
 use super::wrong::Wrong;
 use allranks_model::axes::Values;
@@ -121,7 +123,11 @@ impl<'a> Case<'a> {
             .iter()
             .all(|spot| spot.buffer.role == Role::NonRoot)
         {
-            return (Class::NonRootWritten, String::new());
+            let class = match self.all(|spot| self.is_partial(spot)) {
+                true => Class::NonRootWritten,
+                false => Class::NonRootGarbled,
+            };
+            return (class, String::new());
         }
         let hypotheses = hypotheses(facts, self.scene.prepared.steps.len() as u32);
         let explains = |bend: BugModel| self.on_wrong(bend) && self.on_all(bend);
@@ -147,18 +153,78 @@ impl<'a> Case<'a> {
         if let Some(class) = class {
             return (class, String::new());
         }
-        match hypotheses.iter().find(|(_, bend)| self.on_wrong(*bend)) {
-            Some((class, _)) => {
-                let of: usize = self
-                    .ranks
-                    .iter()
-                    .map(|rank| self.targets(*rank).count())
-                    .sum();
-                let note = format!(" (on {} of {of} elements)", self.spots.len());
-                (self.refined(*class), note)
+        let of: usize = self
+            .ranks
+            .iter()
+            .map(|rank| self.targets(*rank).count())
+            .sum();
+        let loose = hypotheses
+            .iter()
+            .find(|(_, bend)| self.on_wrong(*bend))
+            .filter(|(_, bend)| self.is_most(*bend));
+        if let Some((class, _)) = loose {
+            let note = format!(" (on {} of {of} elements)", self.spots.len());
+            return (self.refined(*class), note);
+        }
+        if self.all(is_last) {
+            return (Class::LastElement, String::new());
+        }
+        found(scene, &self.spots).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
+    }
+
+    /// Whether a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
+    /// that it fits by chance are no proof of it.
+    fn is_most(&self, bend: BugModel) -> bool {
+        let (mut predicted, mut all) = (0_usize, 0_usize);
+        let mut last: Option<ElementRef<'a>> = None;
+        for first in &self.spots {
+            let is_same = last.is_some_and(|last| {
+                last.rank == first.rank && std::ptr::eq::<Segment>(last.piece, first.piece)
+            });
+            if is_same {
+                continue;
             }
-            None if self.all(is_last) => (Class::LastElement, String::new()),
-            None => (Class::Unclassified, String::new()),
+            last = Some(*first);
+            all += first.piece.len;
+            let block = (0..first.piece.len).map(|index| ElementRef { index, ..*first });
+            predicted += block.filter(|spot| self.predicts(bend, spot)).count();
+        }
+        2 * predicted > all
+    }
+
+    /// Where the first wrong elements are, for people.
+    fn places(&self, of: usize) -> String {
+        const SHOWN: usize = 8;
+        let Some(first) = self.spots.first() else {
+            return String::new();
+        };
+        let here = self
+            .spots
+            .iter()
+            .filter(|spot| spot.rank == first.rank && std::ptr::eq(spot.buffer, first.buffer));
+        let places: Vec<String> = here
+            .take(SHOWN)
+            .map(|spot| (spot.piece.start + spot.index).to_string())
+            .collect();
+        format!(
+            " ({} of {of} elements; on rank {} in {}: {})",
+            self.spots.len(),
+            first.rank,
+            first.buffer.label(),
+            places.join(", ")
+        )
+    }
+
+    /// Whether an element of a rank that is not the root is a partial result.
+    fn is_partial(&self, spot: &ElementRef<'a>) -> bool {
+        let op = self.scene.prepared.facts.purpose.reduce;
+        match (spot.piece.before, op) {
+            (Fill::Own(slot), Some(ReduceOp::Avg)) => {
+                combines_some(self.scene, spot, slot, ReduceOp::Sum)
+                    || combines_some(self.scene, spot, slot, ReduceOp::Avg)
+            }
+            (Fill::Own(slot), Some(op)) => combines_some(self.scene, spot, slot, op),
+            _ => false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Class;
 use super::comparison::{Comparison, Contribution, Value, word};
-use super::rank_plan::Origin;
+use super::rank_plan::{Origin, Role};
 
 /// The class of an answer that ignoring strides explains on every one of these ranks.
 pub(super) fn ignored_strides(scene: Comparison<'_>, ranks: &[u32]) -> Option<Class> {
@@ -31,8 +31,38 @@ pub(super) fn ignored_strides(scene: Comparison<'_>, ranks: &[u32]) -> Option<Cl
         (explains(false) || explains(true)).then_some(Class::NonContiguousReadAsDense)
     })
     .or_else(|| {
+        let added = ranks.iter().all(|rank| added_in_memory_order(scene, *rank));
+        added.then_some(Class::OnlyDensePartWritten)
+    })
+    .or_else(|| {
         let spilled = ranks.iter().all(|rank| spilled(scene, *rank));
         spilled.then_some(Class::OnlyDensePartWritten)
+    })
+}
+
+/// Whether what ranks hold is what comes of writing every element of an output that overlaps itself, with strides or without.
+pub(super) fn is_written_in_some_order(scene: Comparison<'_>) -> bool {
+    let ranks = 0..scene.prepared.steps.len() as u32;
+    ranks.clone().all(|rank| {
+        let ways = [(false, false), (false, true), (true, false), (true, true)];
+        ways.into_iter()
+            .any(|(reads, writes)| explains(scene, rank, reads, writes).unwrap_or(false))
+            || added_in_memory_order(scene, rank)
+            || is_leftover(scene, rank)
+    })
+}
+
+/// Whether a rank has no result, and nothing was written beyond where its tensors, if they were dense, would lie.
+fn is_leftover(scene: Comparison<'_>, rank: u32) -> bool {
+    let sent = &scene.prepared.steps[rank as usize].payload;
+    let reply = &scene.replies[rank as usize].payload;
+    let buffers = &scene.prepared.works[rank as usize].buffers;
+    buffers.iter().all(|buffer| {
+        let (start, len) = buffer.storage;
+        let dense = buffer.place.ignoring_strides();
+        let inside = dense.range(0).start..dense.range(buffer.len).start;
+        matches!(buffer.role, Role::NonRoot | Role::Unspecified)
+            && (start..start + len).all(|at| inside.contains(&at) || sent[at] == reply[at])
     })
 }
 
@@ -105,6 +135,69 @@ fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> O
         }
     }
     Some(any)
+}
+
+/// Whether a rank's payload is its own contribution, copied to the output with strides, and then the others' combined with
+/// what lies where a dense output would, gaps included; the others may have been read with strides or without.
+fn added_in_memory_order(scene: Comparison<'_>, rank: u32) -> bool {
+    [true, false]
+        .into_iter()
+        .any(|reads| others_added(scene, rank, reads).unwrap_or(false))
+}
+
+/// The same for one way of reading the others' contributions, without strides if `reads`; none if there is no such output.
+fn others_added(scene: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
+    let prepared = scene.prepared;
+    let facts = &prepared.facts;
+    let op = facts.purpose.reduce?;
+    let mut base = prepared.steps[rank as usize].payload.clone();
+    let outputs = || {
+        scene
+            .pieces(rank)
+            .filter_map(|(buffer, piece)| match piece.after {
+                Origin::Reduce { slot } => Some((buffer.place.from(piece.start), piece.len, slot)),
+                Origin::Keep | Origin::Copy { .. } => None,
+            })
+    };
+    for (place, len, slot) in outputs() {
+        for index in 0..len {
+            let own = scene.block(rank, slot, index)?.to_le_bytes();
+            base.get_mut(place.range(index))?
+                .copy_from_slice(&own[..scene.size()]);
+        }
+    }
+    let reply = &scene.replies[rank as usize].payload;
+    let mut any = false;
+    for (place, len, slot) in outputs() {
+        let dense = place.ignoring_strides();
+        for index in 0..len {
+            let range = dense.range(index);
+            let mut elements = Vec::new();
+            for (member, position) in facts.members.iter().zip(0..) {
+                let bits = if *member == rank {
+                    word(base.get(range.clone())?)
+                } else if reads {
+                    let home = (*prepared.homes.get(*member as usize)?.get(slot as usize)?)?;
+                    in_memory_order(scene, *member, slot, home.start + index)?
+                } else {
+                    scene.block(*member, slot, index)?
+                };
+                elements.push(Contribution {
+                    bits,
+                    factor: facts.purpose.factor.of(position),
+                });
+            }
+            let value = scene.combined(op, facts.members.len() as u64, &elements, false)?;
+            let got = reply.get(range.clone())?;
+            let both_nan = scene.is_nan(word(got)) && scene.is_nan(value.bits);
+            if !scene.is(word(got), value) && !both_nan {
+                return Some(false);
+            }
+            base[range].copy_from_slice(got);
+            any = true;
+        }
+    }
+    Some(any && base == *reply)
 }
 
 /// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.

@@ -36,8 +36,10 @@ mod inputs;
 mod number;
 mod observe;
 mod ops;
+mod partial;
 mod payload;
 mod rank_plan;
+mod search;
 mod special_values;
 #[cfg(test)]
 mod tests;

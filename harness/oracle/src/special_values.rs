@@ -31,11 +31,14 @@ pub(super) fn lost(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Cl
         DTypeKind::Float
             if each(&|expected, got| !moves && scene.is_nan(expected) && !scene.is_nan(got)) =>
         {
-            Some(match facts.purpose.reduce {
-                // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
-                Some(ReduceOp::Min | ReduceOp::Max) => Class::NanDependsOnRank,
-                _ => Class::NanDropped,
-            })
+            let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
+            // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
+            Some(
+                match compares && spots.iter().all(|spot| is_a_number_of(scene, spot)) {
+                    true => Class::NanDependsOnRank,
+                    false => Class::NanDropped,
+                },
+            )
         }
         DTypeKind::Float
             if each(&|expected, got| number(expected).is_infinite() && number(got).is_finite()) =>
@@ -55,6 +58,18 @@ pub(super) fn lost(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Cl
         })
         .then_some(Class::DenormalFlushed),
     }
+}
+
+/// Whether what came out is one of the numbers that ranks contributed.
+fn is_a_number_of(scene: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
+    let Origin::Reduce { slot } = spot.piece.after else {
+        return false;
+    };
+    let (got, _) = scene.numbers(scene.got(spot));
+    let contributed = scene.contributions(slot, spot.index).unwrap_or_default();
+    contributed
+        .iter()
+        .any(|element| scene.numbers(element.bits).0 == got)
 }
 
 fn smallest_normal(dtype: DType) -> f64 {

@@ -1,12 +1,16 @@
 //! The comparison of every rank's answer with what must have come of the check.
 
+use super::bug_model::BugModel;
 use super::classify::classify;
 use super::combine::Source;
 use super::comparison::{Comparison, ElementRef};
 use super::format::show;
 use super::geometry::TensorGeometry;
+use super::ignored_strides::is_written_in_some_order;
+use super::partial::combines_some;
 use super::payload::source;
 use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
+use super::search::{crosses, holds_data_of};
 use super::wrong::{Damage, Wrong};
 use super::{Class, CompareMode, Mismatch, Prepared, RankReply};
 use allranks_model::dtype::ReduceOp;
@@ -28,20 +32,127 @@ impl Prepared {
         Ok(self.checked())
     }
 
+    /// Compares what every rank holds after a call that raised with what it was sent: a call that is refused writes nothing.
+    /// Gives the first difference; none if there is none, or if an answer has not the form of the step.
+    #[must_use]
+    pub fn written(&self, replies: &[RankReply]) -> Option<Mismatch> {
+        self.is_well_formed(replies).ok()?;
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
+        let written: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
+            .map(|rank| written_on(scene, rank))
+            .collect();
+        if written.iter().all(Wrong::is_empty) {
+            return None;
+        }
+        let class = Class::RefusedAndWritten;
+        let note = self.what_was_written(scene, &written);
+        Some(*self.mismatch(scene, &written, class, note.to_owned()))
+    }
+
+    /// Looks for the data of a mismatch that has no name in other calls, each with words for it; what has a name keeps it.
+    #[must_use]
+    pub fn named_by_others<'o>(
+        &self,
+        mismatch: Mismatch,
+        replies: &[RankReply],
+        others: impl IntoIterator<Item = (String, &'o Self)>,
+    ) -> Mismatch {
+        if mismatch.class != Class::Unclassified.name() || self.is_well_formed(replies).is_err() {
+            return mismatch;
+        }
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
+        let spots: Vec<ElementRef<'_>> = (0..self.steps.len() as u32)
+            .flat_map(|rank| wrong_on(scene, rank).spots)
+            .collect();
+        let class_of = |other: &Self| {
+            let other = Comparison {
+                prepared: other,
+                replies: &[],
+            };
+            if holds_data_of(scene, &spots, other) {
+                Some(Class::DataOfAnotherCall)
+            } else {
+                crosses(scene, &spots, other).then_some(Class::CallsCrossed)
+            }
+        };
+        let mut named = others
+            .into_iter()
+            .filter_map(|(which, other)| Some((class_of(other)?, which)));
+        match named.next() {
+            None => mismatch,
+            Some((class, which)) => Mismatch {
+                class: class.name().to_owned(),
+                sentence: format!("{}: {which}", class.sentence()),
+                ..mismatch
+            },
+        }
+    }
+
+    /// What the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
+    /// ranks without a result.
+    fn what_was_written(&self, scene: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
+        let results = || {
+            let spots = written.iter().flat_map(|wrong| &wrong.spots);
+            spots.filter(|spot| matches!(spot.piece.after, Origin::Reduce { .. }))
+        };
+        let is_damaged = written.iter().any(|wrong| wrong.damage.first.is_some());
+        let others = written.iter().flat_map(|wrong| &wrong.spots).any(|spot| {
+            !matches!(spot.piece.after, Origin::Reduce { .. })
+                && !matches!(spot.buffer.role, Role::NonRoot | Role::Unspecified)
+        });
+        if is_damaged || others || results().next().is_none() {
+            return "";
+        }
+        let own = |spot: &ElementRef<'_>| match spot.piece.after {
+            Origin::Reduce { slot } => {
+                scene.block(spot.rank, slot, spot.index) == Some(scene.got(spot))
+            }
+            Origin::Keep | Origin::Copy { .. } => false,
+        };
+        let sum = BugModel::Operator(ReduceOp::Sum, 1);
+        let summed = |spot: &ElementRef<'_>| {
+            scene
+                .predict(sum, spot)
+                .is_some_and(|value| scene.is(scene.got(spot), value))
+        };
+        let partial = |spot: &ElementRef<'_>| match spot.piece.after {
+            Origin::Reduce { slot } => combines_some(scene, spot, slot, ReduceOp::Sum),
+            Origin::Keep | Origin::Copy { .. } => false,
+        };
+        if results().all(own) {
+            "; outputs hold the rank's own contribution"
+        } else if results().all(summed) {
+            "; outputs hold the sum"
+        } else if results().all(partial) {
+            "; outputs hold partial sums"
+        } else {
+            ""
+        }
+    }
+
     fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
+        let scene = Comparison {
+            prepared: self,
+            replies,
+        };
         if self.facts.overlaps {
-            let class = Class::OverlappingOutputAccepted;
+            let class = match is_written_in_some_order(scene) {
+                true => Class::OverlappingOutputAccepted,
+                false => Class::OverlappingOutputGarbled,
+            };
             return Err(Box::new(Mismatch {
                 class: class.name().to_owned(),
                 sentence: class.sentence(),
                 difference: None,
             }));
         }
-        let scene = Comparison {
-            prepared: self,
-            replies,
-        };
         if !(0..)
             .zip(replies)
             .all(|(rank, reply)| self.agrees(rank, &reply.payload))
@@ -164,6 +275,14 @@ impl Prepared {
             });
         }
         let (class, note) = classify(scene, &wrong);
+        // Whichever of the numbers came out, it came out for every rank.
+        if class == Class::NanDependsOnRank
+            && let Some(spot) = disagreement(scene)
+        {
+            let mut wrong = vec![Wrong::default(); wrong.len()];
+            wrong[spot.rank as usize].spots.push(spot);
+            return Err(self.mismatch(scene, &wrong, Class::RanksDisagree, String::new()));
+        }
         Err(self.mismatch(scene, &wrong, class, note))
     }
 
@@ -232,7 +351,7 @@ impl Prepared {
         })
     }
 
-    /// What an element is held against: where ranks disagree, the first rank's.
+    /// What an element is held against: where ranks disagree, the first rank's; after a refusal, what it was.
     fn reference(&self, scene: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
         let first = self.facts.members[0];
         match class {
@@ -240,6 +359,7 @@ impl Prepared {
                 .spots(first)
                 .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
                 .map_or_else(|| scene.expected(spot), |other| scene.got(&other)),
+            Class::RefusedAndWritten => scene.before(spot),
             _ => scene.expected(spot),
         }
     }
@@ -253,7 +373,6 @@ impl Prepared {
 /// Every wrong element of a rank, and the damage around its tensors.
 fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
     let reply = &scene.replies[rank as usize].payload;
-    let sent = &scene.prepared.steps[rank as usize].payload;
     if scene.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
@@ -261,6 +380,31 @@ fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
         .spots(rank)
         .filter(|spot| !scene.is_right(spot, scene.got(spot)))
         .collect();
+    Wrong {
+        spots,
+        damage: damage_on(scene, rank),
+    }
+}
+
+/// Every element of a rank that is not as it was sent, and the damage around its tensors.
+fn written_on(scene: Comparison<'_>, rank: u32) -> Wrong<'_> {
+    let reply = &scene.replies[rank as usize].payload;
+    if *reply == scene.prepared.steps[rank as usize].payload {
+        return Wrong::default();
+    }
+    Wrong {
+        spots: scene
+            .spots(rank)
+            .filter(|spot| scene.got(spot) != scene.before(spot))
+            .collect(),
+        damage: damage_on(scene, rank),
+    }
+}
+
+/// The bytes of a rank outside its tensors that are not as they were.
+fn damage_on(scene: Comparison<'_>, rank: u32) -> Damage {
+    let reply = &scene.replies[rank as usize].payload;
+    let sent = &scene.prepared.steps[rank as usize].payload;
     let mut damage = Damage::default();
     for buffer in &scene.prepared.works[rank as usize].buffers {
         let (start, len) = buffer.storage;
@@ -287,7 +431,7 @@ fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
             damage.first = damage.first.or(Some(bytes));
         }
     }
-    Wrong { spots, damage }
+    damage
 }
 
 /// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.

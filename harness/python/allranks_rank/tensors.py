@@ -131,7 +131,7 @@ class Storages:
                 continue
             held = tensor.detach().cpu()
             target, before = (self._on_host(place, block) for block in (self._block, sent))
-            if held.shape == target.shape and not torch.equal(_raw(held), _raw(before)):
+            if held.shape == target.shape and not torch.equal(raw_bytes(held), raw_bytes(before)):
                 target.copy_(held)
 
     def _on_host(self, place: Place, block: bytearray) -> torch.Tensor:
@@ -141,6 +141,6 @@ class Storages:
         return base.view(place.dtype).as_strided(*place.view)
 
 
-def _raw(tensor: torch.Tensor) -> torch.Tensor:
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor's bytes, as a tensor of ``uint8``."""
     return tensor.contiguous().reshape(-1).view(torch.uint8)

@@ -74,6 +74,31 @@ class ScriptsTest(unittest.TestCase):
         me = {"rank": 0, "size": 1, "backend": "gloo"}
         self.assertEqual(returned, {"raised": None, "value": me})
 
+    def test_an_attempt_tells_which_argument_a_refused_call_has_written_to(self):
+        world = self.world(1)
+        refuse = "def refuse(tensors, *, other):\n    {}\n    raise ValueError('no')\n"
+        call = "t = [torch.arange(4.0)[1:], torch.tensor([True])]\nrefuse(t, other=t[1])"
+
+        def attempt(source):
+            return {"call": "attempt", "inner": {"call": "python", "source": source}}
+
+        # Functions of the statements' own are not looked at, functions of modules are.
+        own = attempt(refuse.format("tensors[0].zero_()") + call)
+        module = "import sys, types\nm = types.ModuleType('m')\nexec(compile({!r}, 'm.py', 'exec'), m.__dict__)\n"
+        inner = [refuse.format(what) for what in ("pass", "tensors[0][1] = 7", "other.logical_not_()")]
+        calls = [attempt(module.format(each) + call.replace("refuse(", "m.refuse(")) for each in inner]
+        ((told, *others),) = world.calls(own, *calls)
+        self.assertEqual(told["raised"]["type"], "ValueError")
+        self.assertNotIn("written", told)
+        self.assertEqual(
+            [each.get("written") for each in others],
+            [
+                None,
+                "element 1 of a tensor given to refuse was 2.0 and is 7.0",
+                "element 0 of a tensor given to refuse was True and is False",
+            ],
+        )
+
     def test_threads_have_works_of_their_own_and_end_at_their_first_error(self):
         world = self.world(1)
         good = [barrier(async_op=True), {"call": "wait", "work": 0}]

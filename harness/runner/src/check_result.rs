@@ -7,11 +7,14 @@ use allranks_model::capability::Declared;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::{Difference, RankLine};
 use allranks_oracle::{Mismatch, Observations, Prepared, RankReply};
-use allranks_protocol::{CallResult, CallStatus};
+use allranks_protocol::{Call, CallResult, CallStatus};
 use allranks_suite::plan::Check;
 
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
+
+/// The class of a mismatch without a name.
+const UNCLASSIFIED: &str = "unclassified";
 
 /// What happened in one check.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,14 +65,25 @@ impl CheckResult {
         }
     }
 
-    /// Judges the answers of every rank of the world to one exchange.
+    /// Judges the answers of every rank of the world to one exchange. `others` makes the exchanges around it ready, each with words
+    /// for it: data without a name are looked for there.
     #[must_use]
-    pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
+    pub fn of_answers(
+        check: &Check,
+        prepared: &Prepared,
+        replies: &[RankReply],
+        others: impl FnOnce() -> Vec<(String, Prepared)>,
+    ) -> Self {
         let raised = raised(replies);
         let finding = if raised.is_empty() {
             let observations = prepared.observe(replies);
             let finding = match prepared.verify(replies) {
                 Ok(checked) => Self::passed(checked),
+                Err(mismatch) if mismatch.class == UNCLASSIFIED => {
+                    let others = others();
+                    let others = others.iter().map(|(words, other)| (words.clone(), other));
+                    Self::of_mismatch(prepared.named_by_others(mismatch, replies, others))
+                }
                 Err(mismatch) => Self::of_mismatch(mismatch),
             };
             Self {
@@ -77,7 +91,13 @@ impl CheckResult {
                 ..finding
             }
         } else {
-            Self::of_errors(check, raised)
+            let finding = Self::of_errors(check, raised);
+            match finding.outcome {
+                Outcome::Unsupported | Outcome::Error if is_refusal(prepared, replies) => {
+                    finding.unless_written(prepared, replies)
+                }
+                _ => finding,
+            }
         };
         Self {
             duration_us: duration_us(replies.iter()),
@@ -135,6 +155,27 @@ impl CheckResult {
         }
     }
 
+    /// A refusal after which a tensor of some rank is not as it was is no refusal; another error on every rank is named so.
+    fn unless_written(self, prepared: &Prepared, replies: &[RankReply]) -> Self {
+        let Some(written) = prepared.written(replies) else {
+            return self;
+        };
+        let summary = format!("{}; {}", self.summary, written.sentence);
+        if self.outcome == Outcome::Unsupported {
+            return Self {
+                ranks: self.ranks,
+                summary,
+                ..Self::of_mismatch(written)
+            };
+        }
+        Self {
+            class: Some("raised-and-written".to_owned()),
+            difference: written.difference,
+            summary,
+            ..self
+        }
+    }
+
     /// What a verified refusal becomes if the group did not survive it.
     #[must_use]
     pub fn after_probe(self, probe: &Self) -> Self {
@@ -155,6 +196,27 @@ impl CheckResult {
             _ => self,
         }
     }
+}
+
+/// Whether every rank with calls raised in the first one that has tensors, or in the wait for its work: nothing that was
+/// carried out before may have written to them.
+fn is_refusal(prepared: &Prepared, replies: &[RankReply]) -> bool {
+    prepared.steps().iter().zip(replies).all(|(sent, reply)| {
+        let calls = &sent.step.calls;
+        let results = &reply.result.calls;
+        let failed = results
+            .iter()
+            .position(|call| call.status != CallStatus::Ok);
+        let has_tensors = |call: &Call| !call.clone().tensors_mut().is_empty();
+        let Some(failed) = failed.filter(|failed| *failed < calls.len()) else {
+            return !calls.iter().any(has_tensors);
+        };
+        let mut before = calls[..failed].iter().enumerate();
+        before.all(|(index, call)| {
+            let awaited = matches!(&calls[failed], Call::Wait { work, .. } if *work == index);
+            awaited || !has_tensors(call)
+        })
+    })
 }
 
 /// One line for each rank on which a call raised.

@@ -11,6 +11,7 @@ use super::{Exit, Failure, locate, results};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
+use allranks_model::outcome::Outcome;
 use allranks_model::record::CheckRecord;
 use allranks_report::summary_line;
 use allranks_runner::probe;
@@ -351,7 +352,11 @@ fn elements(check: &Check) -> String {
 
 /// What a known failure's file is called, but for its ending.
 fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
-    let kind = entry.class.as_deref().unwrap_or(entry.outcomes[0].name());
+    let class = match entry.outcomes[0] {
+        Outcome::Mismatch => entry.classes.first(),
+        _ => None,
+    };
+    let kind = class.map_or(entry.outcomes[0].name(), String::as_str);
     if let Some(op) = check.op() {
         return format!("{}.{kind}", op.op.name());
     }
@@ -385,10 +390,10 @@ fn known(notes: &mut Notes, entry: &Entry) {
         .iter()
         .map(|outcome| outcome.name())
         .collect();
-    let class = entry
-        .class
-        .as_ref()
-        .map_or_else(String::new, |class| format!(" ({class})"));
+    let class = match (entry.outcomes[0], &*entry.classes) {
+        (Outcome::Mismatch, [_, ..]) => format!(" ({})", entry.classes.join(" or ")),
+        _ => String::new(),
+    };
     notes.observed = format!("{}{class}: {}", outcomes.join(" or "), entry.reason);
     notes.url = entry.url.clone().unwrap_or_default();
 }

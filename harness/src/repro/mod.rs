@@ -54,6 +54,8 @@ const TIMES: &str = include_str!("template/times.py");
 const TEXT: &str = include_str!("template/text.py");
 const CALLING: &str = include_str!("template/calling.py");
 const REFUSED: &str = include_str!("template/refused.py");
+/// What a refused call has left of the tensors.
+const UNTOUCHED: &str = include_str!("template/untouched.py");
 const PLACE: &str = "storages, t = {}, {}\nfor name in TENSORS[rank]:\n    storages[name], t[name] = place(*TENSORS[rank][name][:2])\n\n";
 const COMPARE: &str = "if not problems:\n    for name in TENSORS[rank]:\n        compare(name)\n";
 const CLOSING: &str = include_str!("template/closing.py");
@@ -505,6 +507,9 @@ fn body(out: &mut String, scenario: &Scenario, check: &Check, codes: &[Code], ha
             .replace("SUM", &format!("{sum}.0"))
             .replace(", group=group", &group);
         out.push_str(&probe);
+        if has_tensors {
+            out.push_str(UNTOUCHED);
+        }
         return;
     }
     out.push_str(

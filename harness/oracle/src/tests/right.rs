@@ -1,6 +1,8 @@
 //! Right answers verify, on every rank, with something compared.
 
 use super::*;
+use crate::RankReply;
+use allranks_protocol::{CallResult, CallStatus, StepResult};
 
 /// Verifies a right answer and sees to it that every rank votes.
 fn passes(check: &OpCheck, world: u32) {
@@ -270,4 +272,82 @@ fn every_pair_and_object() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_refused_call_wrote_is_found_on_every_rank_and_around_its_tensors() {
+    let raised = CallResult {
+        status: CallStatus::Error,
+        enter: 0,
+        leave: 0,
+        value: serde_json::Value::Null,
+        error: None,
+    };
+    for (op, layout) in [
+        (Op::AllReduce, Layout::Strided),
+        (Op::Scatter, Layout::Contiguous),
+        (Op::AllGather, Layout::Offset),
+    ] {
+        let check = OpCheck {
+            layout,
+            ..check(op, 3)
+        };
+        let prepared = Prepared::new(&check, WorldSize(4), 42).unwrap();
+        let sent: Vec<RankReply> = prepared
+            .steps()
+            .iter()
+            .map(|own| RankReply {
+                result: StepResult {
+                    step: 0,
+                    calls: vec![raised.clone(); own.step.calls.len()],
+                    storages: own.step.storages.clone(),
+                },
+                payload: own.payload.clone(),
+            })
+            .collect();
+        assert_eq!(prepared.written(&sent), None, "{op:?}");
+        for rank in 0..4 {
+            for byte in [
+                0,
+                sent[rank].payload.len() / 2,
+                sent[rank].payload.len() - 1,
+            ] {
+                let mut replies = sent.clone();
+                replies[rank].payload[byte] ^= 1;
+                let written = prepared.written(&replies);
+                let written = written.unwrap_or_else(|| panic!("{op:?}, rank {rank}, {byte}"));
+                assert_eq!(written.class, "refused-and-written");
+                let difference = written.difference.unwrap();
+                assert_eq!(difference.ranks, [Rank(rank as u32)]);
+                assert_eq!(difference.wrong, 1);
+                assert_ne!(difference.expected, difference.actual);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_few_elements_that_fit_a_bug_by_chance_do_not_prove_it() {
+    let check = check(Op::AllReduce, 3);
+    let prepared = Prepared::new(&check, WorldSize(3), 42).unwrap();
+    let right = world::run(prepared.steps(), &check.group, Bug::None);
+    let tensor = &prepared.steps()[1].step.tensors[0];
+    let at = |index: u64| {
+        let first = (tensor.offset + index) as usize * 4;
+        first..first + 4
+    };
+    // One element of 33 that holds what lies at its place if the order were reversed.
+    let mut replies = right;
+    let mirrored = replies[1].payload[at(30)].to_vec();
+    replies[1].payload[at(2)].copy_from_slice(&mirrored);
+    let mismatch = prepared.verify(&replies).unwrap_err();
+    assert_eq!(mismatch.class, "elements-permuted", "{}", mismatch.sentence);
+    let told = "element 2 of tensor on rank 1 holds what belongs to block 0, index 30";
+    assert!(mismatch.sentence.contains(told), "{}", mismatch.sentence);
+    // What belongs nowhere has no name, but a place.
+    replies[1].payload[at(2)].copy_from_slice(&1.25_f32.to_le_bytes());
+    let mismatch = prepared.verify(&replies).unwrap_err();
+    assert_eq!(mismatch.class, "unclassified");
+    let told = "1 of 33 elements; on rank 1 in tensor: 2";
+    assert!(mismatch.sentence.contains(told), "{}", mismatch.sentence);
 }

@@ -2,11 +2,13 @@
 
 import copy
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import torch.distributed as dist
 
 from ..errors import describe
+from ..snapshots import ArgumentSnapshots
 from .registry import CALLS, Fields, Index, make, protocol_call
 from .state import CallState
 
@@ -42,15 +44,19 @@ def attempt(state: CallState, fields: Fields, index: Index) -> Fields:
         inner (call): the call. A work that it makes is kept under the index of the ``attempt``.
 
     Value:
-        dict: ``{"raised": null, "value": ...}``, or ``{"raised": {"type": str, "message": str}}``.
+        dict: ``{"raised": null, "value": ...}``, or ``{"raised": {"type": str, "message": str}}``. If statements of a
+        ``python`` raised, and a tensor that they have given to a function is not what it was then, ``written`` says so.
     """
     inner = fields["inner"]
+    snapshots = ArgumentSnapshots()
     try:
-        return {"raised": None, "value": CALLS[inner["call"]](state, inner, index)}
+        with snapshots if inner["call"] == "python" else nullcontext():
+            return {"raised": None, "value": CALLS[inner["call"]](state, inner, index)}
     except Exception as error:
         if inner["call"] == "new_group":
             state.errors.append(error)
-        return {"raised": describe(error)}
+        written = snapshots.written()
+        return {"raised": describe(error), **({"written": written} if written else {})}
 
 
 @protocol_call("together")

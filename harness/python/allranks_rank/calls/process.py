@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ..census import take_census
+from ..snapshots import STATEMENTS
 from .registry import Fields, Index, protocol_call
 from .state import CallState
 
@@ -128,5 +129,5 @@ def python(state: CallState, fields: Fields, _index: Index) -> Any:
         "result": None,
     }
     with state.device or nullcontext():
-        exec(fields["source"], names)
+        exec(compile(fields["source"], STATEMENTS, "exec"), names)
     return names["result"]

@@ -1,5 +1,6 @@
 //! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::check_result::CheckResult;
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_model::outcome::Outcome;
 use allranks_suite::case::Starts;
-use allranks_suite::expectation::{NO_WORLD, Point};
+use allranks_suite::expectation::{FAILED_TWICE, NO_WORLD, Point};
 use allranks_suite::plan::Scenario;
 
 /// Bytes kept of the beginning of a rank's log, and of its end.
@@ -29,6 +30,8 @@ pub struct ScenarioRun {
     pub init: CheckResult,
     /// One for each check, in order; none until a world has got to it.
     pub checks: Vec<Option<CheckResult>>,
+    /// Failures that come and go, each of which its check is tried again for, by place.
+    first_failures: BTreeMap<usize, CheckResult>,
     /// Of the teardown.
     pub end: CheckResult,
     /// Why worlds were lost, or why it did not run.
@@ -55,6 +58,7 @@ impl ScenarioRun {
         Self {
             init: not_run("it was not started"),
             checks: vec![None; scenario.checks.len()],
+            first_failures: BTreeMap::new(),
             end: not_run("it was not started"),
             trouble: None,
             issues: Vec::new(),
@@ -118,6 +122,7 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
             run.lost += 1;
         }
         absorb(&mut run, result, &mut initialised);
+        try_again(shared, scenario, &mut run);
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
                 _ if interrupted => "the run was interrupted".to_owned(),
@@ -134,6 +139,57 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
     shrink_failures(shared, scenario, round, &mut run).await;
     run.ended = Instant::now();
     run
+}
+
+/// A failure of which an expectation says that it comes and goes is put aside, and its check is left to the next world. What
+/// came of the second try decides: a failure that came twice is none that comes and goes.
+fn try_again(shared: &Shared, scenario: &Scenario, run: &mut ScenarioRun) {
+    let torch = torch_of(scenario, &run.ranks).to_owned();
+    for (index, check) in scenario.checks.iter().enumerate() {
+        let Some(finding) = run.checks[index].take() else {
+            continue;
+        };
+        let point = Point::of(scenario, &torch, Some(check));
+        let comes_and_goes = shared.expectations.find(&point).is_some_and(|entry| {
+            let class = finding.class.as_deref();
+            entry.wants_another_try(finding.outcome, class, &finding.summary)
+        });
+        let first = run.first_failures.get(&index);
+        run.checks[index] = match (first, comes_and_goes) {
+            (None, true) => {
+                run.first_failures.insert(index, finding);
+                None
+            }
+            (None, false) => Some(finding),
+            (Some(first), _) => Some(second_try(first, finding)),
+        };
+    }
+}
+
+/// What a failure and the second try of its check come to.
+fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
+    match second.outcome {
+        Outcome::Pass => CheckResult {
+            summary: format!("{}; the second time it passed", first.summary),
+            ..first.clone()
+        },
+        // Nothing is known of the second time.
+        Outcome::NotRun => first.clone(),
+        Outcome::Mismatch
+        | Outcome::Error
+        | Outcome::Hang
+        | Outcome::Crash
+        | Outcome::InitFailed
+        | Outcome::Unsupported
+        | Outcome::HarnessError => CheckResult {
+            summary: format!(
+                "failed in two worlds, one after the other: {}",
+                second.summary
+            ),
+            class: Some(FAILED_TWICE.to_owned()),
+            ..second
+        },
+    }
 }
 
 /// Random sequences that failed, and are not known to, are cut down.
@@ -191,8 +247,9 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
 /// Everything without a finding is not run.
 pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
-    for check in &mut run.checks {
-        check.get_or_insert_with(|| not_run(why));
+    for (index, check) in run.checks.iter_mut().enumerate() {
+        let first = run.first_failures.get(&index);
+        check.get_or_insert_with(|| first.cloned().unwrap_or_else(|| not_run(why)));
     }
     for finding in [&mut run.init, &mut run.end] {
         if finding.outcome == Outcome::NotRun {
@@ -324,4 +381,26 @@ fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
         name.push_str(&format!(".round{}", round + 1));
     }
     PathBuf::from("logs").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_comes_twice_is_none_that_comes_and_goes() {
+        let first = CheckResult::bare(Outcome::Crash, Some("crash"), "SIGABRT");
+        let second = |outcome| second_try(&first, CheckResult::bare(outcome, Some("c"), "again"));
+        let passed = second(Outcome::Pass);
+        assert_eq!(passed.outcome, Outcome::Crash);
+        assert_eq!(passed.class.as_deref(), Some("crash"));
+        assert_eq!(passed.summary, "SIGABRT; the second time it passed");
+        for outcome in [Outcome::Crash, Outcome::Mismatch, Outcome::Hang] {
+            let failed = second(outcome);
+            assert_eq!(failed.outcome, outcome);
+            assert_eq!(failed.class.as_deref(), Some(FAILED_TWICE));
+            assert!(failed.summary.ends_with("again"), "{}", failed.summary);
+        }
+        assert_eq!(second(Outcome::NotRun), first);
+    }
 }

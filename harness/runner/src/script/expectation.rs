@@ -22,6 +22,8 @@ pub(super) enum ExpectationKind {
         patterns: Vec<String>,
         /// Whether one rank that raises is enough.
         somewhere: bool,
+        /// Whether the tensors that the statements gave to functions must be as they were.
+        untouched: bool,
         times: Times,
     },
     /// It comes back.
@@ -63,6 +65,7 @@ impl ExpectationKind {
                 return Self::Raises {
                     patterns: patterns.as_slice().to_vec(),
                     somewhere: expect.somewhere,
+                    untouched: expect.untouched,
                     times,
                 };
             }
@@ -122,7 +125,10 @@ impl ExpectationKind {
                 times.check(result)
             }
             Self::Raises {
-                patterns, times, ..
+                patterns,
+                untouched,
+                times,
+                ..
             } => {
                 let Some(raised) = raised else {
                     return Err(broken(
@@ -143,6 +149,14 @@ impl ExpectationKind {
                             format!("raised {raised}; it must say `{pattern}`"),
                         ));
                     }
+                }
+                if *untouched
+                    && let Some(written) = result.value.get("written").and_then(Value::as_str)
+                {
+                    return Err(broken(
+                        "refused-and-written",
+                        format!("raised {raised}, and yet {written}"),
+                    ));
                 }
                 times.check(result)
             }
@@ -312,6 +326,28 @@ mod tests {
         ] {
             assert_eq!(class(&kind, &answer, true), said, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn a_refusal_leaves_the_arguments_as_they_were() {
+        let asked = |untouched| ExpectSpec {
+            raises: Some(OneOrMany::One(".".into())),
+            untouched,
+            ..ExpectSpec::default()
+        };
+        let answer = |written: Option<&str>| {
+            let raised = json!({"type": "ValueError", "message": "no"});
+            match written {
+                Some(written) => result(1.0, json!({"raised": raised, "written": written})),
+                None => result(1.0, json!({"raised": raised})),
+            }
+        };
+        let changed = answer(Some("element 0 was 1.0 and is 0.0"));
+        let untouched = kind(&Act::Sleep(1), asked(true));
+        assert_eq!(class(&untouched, &answer(None), true), "kept");
+        assert_eq!(class(&untouched, &changed, true), "refused-and-written");
+        let anything = kind(&Act::Sleep(1), asked(false));
+        assert_eq!(class(&anything, &changed, true), "kept");
     }
 
     #[test]

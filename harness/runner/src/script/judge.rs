@@ -166,9 +166,21 @@ impl CompiledScript {
 
     /// Data the oracle does not agree with.
     fn data(&self, answers: &[Answer]) -> Option<CheckResult> {
-        let parts = self.parts.iter().zip(&self.script.checks);
-        for (part, check) in parts.filter(|(part, _)| part.judged) {
-            if let Err(mismatch) = part.prepared.verify(&part.replies(answers)) {
+        let parts = || self.parts.iter().zip(&self.script.checks);
+        for (part, check) in parts().filter(|(part, _)| part.judged) {
+            let replies = part.replies(answers);
+            if let Err(mismatch) = part.prepared.verify(&replies) {
+                let others = (1..)
+                    .zip(parts())
+                    .filter(|(_, (other, _))| !std::ptr::eq(*other, part))
+                    .map(|(number, (other, check))| {
+                        let op = check.op.name();
+                        (
+                            format!("to op {number} of the script, {op}"),
+                            &other.prepared,
+                        )
+                    });
+                let mismatch = part.prepared.named_by_others(mismatch, &replies, others);
                 let finding = CheckResult::of_mismatch(mismatch);
                 return Some(CheckResult {
                     summary: format!("{}: {}", check.op.name(), finding.summary),

@@ -446,6 +446,8 @@ pub struct ExpectSpec {
     pub raises: Option<OneOrMany<String>>,
     /// It is enough if one of the ranks raises; the others may return.
     pub somewhere: bool,
+    /// For `python` that raises: the tensors that it gave to functions are as they were.
+    pub untouched: bool,
     /// It may raise or return.
     pub either: bool,
     /// Its value (`who_am_i`, `python`).

@@ -90,6 +90,15 @@ impl ScriptChecker<'_, '_> {
                     hint,
                 );
             }
+            let is_python = matches!(one.verb, Verb::Python(_));
+            if expect.untouched && (expect.raises.is_none() || !is_python) {
+                let hint = "it is about the arguments of `python` statements that raise";
+                self.checker.report(
+                    &below(&["expect", "untouched"]),
+                    "`untouched` where no statements must raise",
+                    hint,
+                );
+            }
             if expect.somewhere && expect.raises.is_none() {
                 let hint = "say what is raised: `raises: \".\"`";
                 self.checker.report(

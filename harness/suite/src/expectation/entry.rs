@@ -39,18 +39,20 @@ pub struct Entry {
     pub torch: Option<semver::VersionReq>,
     /// What happens; more than one if it is not always the same.
     pub outcomes: Vec<Outcome>,
-    /// The class of mismatch it must be.
-    pub class: Option<String>,
-    /// Text that the summary must hold.
-    pub message: Option<String>,
+    /// Classes, one of which it must be; empty: any.
+    pub classes: Vec<String>,
+    /// Texts, one of which the summary must hold; empty: anything.
+    pub messages: Vec<String>,
     /// Why, one sentence.
     pub reason: String,
     /// The public issue; none only if the entry says why there is none.
     pub url: Option<String>,
     /// Accepted for good, rather than awaiting a fix.
     pub waived: bool,
-    /// It may also pass.
+    /// It comes and goes: a failure is tried again in a new world, and must not come twice.
     pub intermittent: bool,
+    /// Which of the checks it matches pass, in words; none if every one fails.
+    pub also_passes: Option<String>,
 }
 
 /// The fields of `match:`; those left out match anything. A field that a check has no use for (the dtype of a

@@ -21,9 +21,9 @@ struct Written {
     when: When,
     outcome: OneOrMany<Outcome>,
     #[serde(default)]
-    class: Option<String>,
+    class: Option<OneOrMany<String>>,
     #[serde(default)]
-    message: Option<String>,
+    message: Option<OneOrMany<String>>,
     reason: String,
     #[serde(default)]
     url: Option<String>,
@@ -33,6 +33,8 @@ struct Written {
     waived: bool,
     #[serde(default)]
     intermittent: bool,
+    #[serde(default)]
+    also_passes: Option<String>,
 }
 
 /// Conditions.
@@ -141,30 +143,46 @@ impl Checker<'_> {
         if outcomes.contains(&Outcome::InitFailed) {
             self.about_init(index, &written);
         }
-        if written.class.is_some() && !outcomes.contains(&Outcome::Mismatch) {
+        let told = [Outcome::Mismatch, Outcome::Error];
+        if written.class.is_some() && !outcomes.iter().any(|outcome| told.contains(outcome)) {
             self.report(
                 way![index, "class"],
-                "only a mismatch has a class",
+                "only a mismatch or an error has a class",
                 "pin the text with `message:`",
             );
         }
-        if written.class.as_ref().is_some_and(|class| !is_name(class)) {
+        let listed = |list: &Option<OneOrMany<String>>| {
+            list.as_ref()
+                .map_or_else(Vec::new, |list| list.as_slice().to_vec())
+        };
+        let (classes, messages) = (listed(&written.class), listed(&written.message));
+        if classes.iter().any(|class| !is_name(class)) {
             self.report(
                 way![index, "class"],
                 "not a class of mismatch",
                 "as in the report: `avg-divided-twice`",
             );
         }
-        if written
-            .message
-            .as_ref()
-            .is_some_and(|message| message.trim().is_empty())
-        {
+        if messages.iter().any(|message| message.trim().is_empty()) {
             self.report(
                 way![index, "message"],
                 "an empty message pins nothing",
                 "a part of the summary, or leave it out",
             );
+        }
+        if let Some(why) = &written.also_passes {
+            let message = match (why.trim().is_empty(), written.intermittent) {
+                (true, _) => "no word on which checks pass",
+                (false, true) => "`also_passes` beside `intermittent`",
+                (false, false) => "",
+            };
+            if !message.is_empty() {
+                self.report(
+                    way![index, "also_passes"],
+                    message,
+                    "`also_passes` says which of the checks pass; `intermittent` that none always fails",
+                );
+            }
         }
         self.narrow(index, &written.matches);
         self.sizes(index, &written.matches);
@@ -220,12 +238,13 @@ impl Checker<'_> {
             outcomes: outcomes.to_vec(),
             torch,
             matches: written.matches,
-            class: written.class,
-            message: written.message,
+            classes,
+            messages,
             reason: written.reason,
             url: written.url,
             waived: written.waived,
             intermittent: written.intermittent,
+            also_passes: written.also_passes,
         })
     }
 

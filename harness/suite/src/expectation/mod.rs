@@ -9,4 +9,4 @@ mod verdict;
 
 pub use entry::{Entry, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
-pub use verdict::NO_WORLD;
+pub use verdict::{FAILED_TWICE, NO_WORLD};

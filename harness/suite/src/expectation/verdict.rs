@@ -7,6 +7,9 @@ use allranks_model::outcome::{Outcome, Verdict};
 /// Why checks are not run whose world did not initialise.
 pub const NO_WORLD: &str = "its world did not initialise";
 
+/// The class of a failure that an entry says comes and goes, and that came again in a world of its own.
+pub const FAILED_TWICE: &str = "failed-twice";
+
 /// What an outcome means, and one line why where that is not plain from the outcome.
 ///
 /// | outcome | declared | no entry | entry pins it | entry pins something else |
@@ -19,7 +22,8 @@ pub const NO_WORLD: &str = "its world did not initialise";
 /// | harness error | either | regression | regression | regression |
 /// | not run | either | not run | not run (³) | not run |
 ///
-/// (¹) expected, if the entry is `intermittent`: it says that the failure comes and goes.
+/// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure comes and goes, or is not everybody's.
+/// An `intermittent` failure that came twice is a regression.
 /// (²) waived, if the entry is a waiver.
 /// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
@@ -81,6 +85,10 @@ fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
         let reason = format!("this time; {} says that it fails now and then", entry.at);
         return (Verdict::Expected, Some(reason));
     }
+    if let Some(which) = &entry.also_passes {
+        let reason = format!("{} says which checks pass: {which}", entry.at);
+        return (Verdict::Expected, Some(reason));
+    }
     let reason = format!("{} says that it fails: remove the entry", entry.at);
     (Verdict::UnexpectedPass, Some(reason))
 }
@@ -120,20 +128,32 @@ fn difference(
             pinned.join(" or ")
         ));
     }
-    if let Some(pinned) = entry
-        .class
-        .as_deref()
-        .filter(|_| outcome == Outcome::Mismatch)
-        && class != Some(pinned)
-    {
+    if entry.intermittent && class == Some(FAILED_TWICE) {
+        return Some("it comes and goes, and this came twice".to_owned());
+    }
+    let has_class = matches!(outcome, Outcome::Mismatch | Outcome::Error);
+    let is_pinned = |class: &str| entry.classes.iter().any(|pinned| pinned == class);
+    if has_class && !entry.classes.is_empty() && !class.is_some_and(is_pinned) {
+        let pinned = entry.classes.join(" or ");
         let class = class.unwrap_or("of no class");
         return Some(format!("it pins class {pinned}, and this is {class}"));
     }
-    match &entry.message {
-        Some(pinned) if !summary.contains(pinned.as_str()) => {
-            Some(format!("it pins the text `{pinned}`"))
-        }
-        Some(_) | None => None,
+    let mut messages = entry.messages.iter();
+    let differs = !entry.messages.is_empty() && !messages.any(|text| summary.contains(text));
+    differs.then(|| format!("it pins the text `{}`", entry.messages.join("` or `")))
+}
+
+impl Entry {
+    /// Whether a failure is exactly the one that this entry describes.
+    #[must_use]
+    pub fn describes(&self, outcome: Outcome, class: Option<&str>, summary: &str) -> bool {
+        difference(outcome, class, summary, self).is_none()
+    }
+
+    /// Whether a failure is one that this entry says comes and goes, and that has come once.
+    #[must_use]
+    pub fn wants_another_try(&self, outcome: Outcome, class: Option<&str>, summary: &str) -> bool {
+        self.intermittent && self.describes(outcome, class, summary)
     }
 }
 
@@ -299,5 +319,56 @@ mod tests {
             verdict(Outcome::Hang, Some(&now_and_then), &Declared::Supported),
             Verdict::Regression
         );
+        let twice = judge(
+            Outcome::Crash,
+            Some(FAILED_TWICE),
+            "SIGABRT",
+            Some(&now_and_then),
+            &Declared::Supported,
+        );
+        assert_eq!(twice.0, Verdict::Regression);
+        assert!(now_and_then.wants_another_try(Outcome::Crash, Some("crash"), ""));
+        assert!(!now_and_then.wants_another_try(Outcome::Hang, None, ""));
+        let partly = entry("outcome: crash, also_passes: Where nothing is sent.");
+        assert_eq!(
+            verdict(Outcome::Pass, Some(&partly), &Declared::Supported),
+            Verdict::Expected
+        );
+        assert!(!partly.wants_another_try(Outcome::Crash, Some("crash"), ""));
+    }
+
+    #[test]
+    fn several_classes_and_texts_may_be_pinned_and_errors_have_classes_too() {
+        let pinned = entry(
+            "outcome: [mismatch, error], class: [no-op, raised-on-every-rank], message: [closed, Timed out]",
+        );
+        let judged = |outcome, class, summary| {
+            judge(
+                outcome,
+                Some(class),
+                summary,
+                Some(&pinned),
+                &Declared::Supported,
+            )
+            .0
+        };
+        use Outcome::{Error, Mismatch};
+        for (outcome, class, summary, verdict) in [
+            (Mismatch, "no-op", "Timed out", Verdict::KnownFailure),
+            (
+                Error,
+                "raised-on-every-rank",
+                "closed",
+                Verdict::KnownFailure,
+            ),
+            (Error, "raised-and-written", "closed", Verdict::Regression),
+            (Mismatch, "no-op", "other", Verdict::Regression),
+        ] {
+            assert_eq!(
+                judged(outcome, class, summary),
+                verdict,
+                "{class} {summary}"
+            );
+        }
     }
 }

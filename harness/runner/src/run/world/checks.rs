@@ -212,6 +212,34 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_wrote_to_a_tensor_is_a_mismatch_and_an_error_that_did_is_named_so() {
+        let scenario = planned(
+            TWO,
+            "  - all_gather: {numel: 3}\n  - all_reduce: {numel: 3}\n",
+        );
+        let known = Expectations::default();
+        for (refused, outcome, class) in [
+            (0, Outcome::Mismatch, "refused-and-written"),
+            (1, Outcome::Error, "raised-and-written"),
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            if refused == 1 {
+                (0..2).for_each(|rank| world.raise(rank, "not supported"));
+                world.answer_sum();
+            }
+            world.spoil(1);
+            (0..2).for_each(|rank| world.raise(rank, "not supported"));
+            if refused == 0 {
+                world.answer_sum();
+            }
+            let finding = &world.state.result.checks[&refused];
+            assert_eq!(finding.outcome, outcome, "{finding:?}");
+            assert_eq!(finding.class.as_deref(), Some(class), "{finding:?}");
+            assert_eq!(finding.difference.as_ref().unwrap().rank.0, 1);
+        }
+    }
+
+    #[test]
     fn large_tensors_are_sent_only_if_there_is_memory_for_them() {
         let large = OpCheck::LARGE;
         let steps = format!("  - all_reduce: {{numel: {large}}}\n  - barrier: {{}}\n");

@@ -1,5 +1,6 @@
 //! From a step that every rank has answered, or left in, to a finding, and what that means for the world.
 
+use super::checks::short;
 use super::phase::Stop;
 use super::phase::Wanted;
 use super::shutdown::judge_closing;
@@ -9,17 +10,40 @@ use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::probe::probe_after;
+use crate::run::steps::prepare;
 use crate::script::Answer;
 use crate::script::CompiledScript;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::outcome::Outcome;
-use allranks_oracle::RankReply;
+use allranks_oracle::{Prepared, RankReply};
 use allranks_suite::case::Starts;
 
 /// How a check ends a world although every rank answered: what follows could be poisoned.
 const POISONED: &str = "a check failed in a way that may poison the group";
 
+/// How many checks before and after a check its data are looked for in.
+const NEIGHBOURS: usize = 8;
+
 impl WorldState<'_> {
+    /// The ops around a check, made ready, with their ids: those of its element type whose tensors are not large.
+    fn neighbours(&self, index: usize) -> Vec<(String, Prepared)> {
+        let checks = &self.plan.scenario.checks;
+        let dtype = checks[index].op().map(|op| op.dtype);
+        let around = index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(checks.len());
+        around
+            .filter(|other| *other != index)
+            .filter(|other| {
+                let op = checks[*other].op();
+                op.is_some_and(|op| Some(op.dtype) == dtype && !op.is_large())
+            })
+            .filter_map(|other| {
+                let check = &checks[other];
+                let prepared = prepare(check, self.size(), self.plan.seed).ok()?;
+                Some((format!("to {}", short(check)), prepared))
+            })
+            .collect()
+    }
+
     /// Judges a step, or asks the host first, if it is a script that says which verdict must come.
     pub(super) fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
         match pending.script().and_then(CompiledScript::hang) {
@@ -51,14 +75,16 @@ impl WorldState<'_> {
             }
             Purpose::Check(index, prepared) => {
                 let check = &self.plan.scenario.checks[index];
-                let finding = CheckResult::of_answers(check, &prepared, &replies(answers));
+                let others = || self.neighbours(index);
+                let finding = CheckResult::of_answers(check, &prepared, &replies(answers), others);
                 self.decide(index, finding)
             }
             Purpose::Probe(index, prepared) => {
                 let Some(check) = probe_after(&self.plan.scenario.checks[index]) else {
                     return Ok(());
                 };
-                let probed = CheckResult::of_answers(&check, &prepared, &replies(answers));
+                let probed =
+                    CheckResult::of_answers(&check, &prepared, &replies(answers), Vec::new);
                 match self.result.checks.remove(&index) {
                     Some(refused) => self.decide(index, refused.after_probe(&probed)),
                     None => Ok(()),

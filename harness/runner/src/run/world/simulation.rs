@@ -268,6 +268,11 @@ impl<'a> Simulation<'a> {
         });
     }
 
+    /// A rank changes the last byte of the storages of its next step.
+    pub fn spoil(&mut self, rank: usize) {
+        *self.inbox[rank][0].1.last_mut().unwrap() ^= 1;
+    }
+
     /// A rank enters calls of its step until it has entered so many, and answers with what came of each. Its storages are as
     /// they were.
     fn answer_with(

@@ -1,0 +1,281 @@
+//! What wrong elements hold, looked for: a transformed copy of what they must hold, data that belong elsewhere in the same
+//! call or to another call, or what lies beside the right place in memory.
+//!
+//! In: the wrong elements of results. Out: the class that explains **every** one of them; none if there is no such class.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Class;
+use super::comparison::{Comparison, ElementRef, word};
+use super::rank_plan::Origin;
+use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
+
+/// How many bytes beside the right place are looked at.
+const BESIDE: i64 = 160;
+/// Elements of fewer bytes are alike by chance too often to be looked for among all others.
+const TELLING: usize = 4;
+
+/// The class of elements whose data were found.
+pub(super) fn found(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
+    transformed(scene, spots)
+        .or_else(|| beside(scene, spots))
+        .map(|class| (class, String::new()))
+        .or_else(|| elsewhere(scene, spots))
+}
+
+/// Every element is what it must be, but changed in one way.
+fn transformed(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &scene.prepared.facts;
+    let dtype = facts.purpose.dtype;
+    let each = |made: &dyn Fn(u128, u128) -> bool| {
+        spots.iter().all(|spot| {
+            spot.piece.after != Origin::Keep && made(scene.expected(spot), scene.got(spot))
+        })
+    };
+    let bits = 8 * scene.size() as u32;
+    let swapped = |bits_of: u128| {
+        let mut bytes = bits_of.to_le_bytes();
+        bytes[..scene.size()].reverse();
+        u128::from_le_bytes(bytes)
+    };
+    if scene.size() > 1 && each(&|expected, got| got == swapped(expected)) {
+        return Some(Class::BytesSwapped);
+    }
+    let is_moved = !facts.op.reduces();
+    let cut = |lost: u32| {
+        is_moved && each(&|expected, got| got == expected >> lost << lost && got != expected)
+    };
+    if dtype.kind() != DTypeKind::Bool && (1..=bits / 2).any(cut) {
+        return Some(Class::LowBitsLost);
+    }
+    match dtype.kind() {
+        DTypeKind::Bool => each(&|_, got| got > 1).then_some(Class::BoolOutOfRange),
+        DTypeKind::Complex => {
+            let half = bits / 2;
+            let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
+            let sign = 1_u128 << (half - 1);
+            let lost = spots.iter().all(|spot| {
+                let (expected, got) = (parts(scene.expected(spot)), parts(scene.got(spot)));
+                let kept = parts(scene.before(spot)).1;
+                expected.0 == got.0 && (got.1 == 0 || got.1 == kept)
+            });
+            let conjugated = |expected, got| {
+                parts(got).0 == parts(expected).0 && parts(got).1 == parts(expected).1 ^ sign
+            };
+            if lost {
+                Some(Class::ImaginaryPartLost)
+            } else {
+                each(&conjugated).then_some(Class::Conjugated)
+            }
+        }
+        DTypeKind::Signed | DTypeKind::Unsigned => whole_numbers(scene, spots),
+        DTypeKind::Float => None,
+    }
+}
+
+/// The same for integers.
+fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &scene.prepared.facts;
+    let bits = 8 * scene.size() as u32;
+    let each = |made: &dyn Fn(&ElementRef<'_>, i128) -> bool| {
+        spots.iter().all(|spot| {
+            spot.piece.after != Origin::Keep && made(spot, scene.whole(scene.got(spot)))
+        })
+    };
+    let expected = |spot: &ElementRef<'_>| scene.whole(scene.expected(spot));
+    for held in [8, 16, 32].into_iter().filter(|held| *held < bits) {
+        let unused = 128 - held;
+        let narrow = |spot: &ElementRef<'_>, got| {
+            let low = scene.expected(spot) << unused;
+            got == (low as i128 >> unused) || got == (low >> unused) as i128
+        };
+        if each(&narrow) {
+            return Some(Class::Narrowed(held));
+        }
+    }
+    let rounded = |spot: &ElementRef<'_>, got: i128| {
+        let value = expected(spot);
+        got == value as f64 as i128 || got == value as f32 as i128
+    };
+    if bits == 64 && each(&rounded) {
+        return Some(Class::ThroughFloat);
+    }
+    let contributions = |spot: &ElementRef<'_>| match spot.piece.after {
+        Origin::Reduce { slot } => scene.contributions(slot, spot.index).unwrap_or_default(),
+        Origin::Keep | Origin::Copy { .. } => Vec::new(),
+    };
+    match facts.purpose.reduce? {
+        op @ (ReduceOp::Min | ReduceOp::Max) => {
+            // Ordered as if the sign bit were turned.
+            let turned = 1_u128 << (bits - 1);
+            let is_signed = facts.purpose.dtype.kind() == DTypeKind::Signed;
+            let key = |bits: u128| if is_signed { bits } else { bits ^ turned };
+            let other = |spot: &ElementRef<'_>, _| {
+                let all = contributions(spot);
+                let values = all.iter().map(|element| element.bits);
+                let extreme = match op {
+                    ReduceOp::Min => values.min_by_key(|bits| key(*bits)),
+                    _ => values.max_by_key(|bits| key(*bits)),
+                };
+                extreme == Some(scene.got(spot))
+            };
+            each(&other).then_some(Class::ComparedWithOtherSign)
+        }
+        op @ (ReduceOp::Band | ReduceOp::Bor | ReduceOp::Bxor) => {
+            let logical = |spot: &ElementRef<'_>, got| {
+                let truths = contributions(spot);
+                let count = truths.iter().filter(|element| element.bits != 0).count();
+                let truth = match op {
+                    ReduceOp::Band => count == truths.len(),
+                    ReduceOp::Bor => count > 0,
+                    _ => count % 2 == 1,
+                };
+                got == i128::from(truth)
+            };
+            let low = (1_u128 << (bits / 2)) - 1;
+            let high =
+                |spot: &ElementRef<'_>, _| (scene.got(spot) ^ scene.expected(spot)) & low == 0;
+            if each(&logical) {
+                Some(Class::LogicalInsteadOfBitwise)
+            } else {
+                (bits > 8 && each(&high)).then_some(Class::HighBitsWrong)
+            }
+        }
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Product | ReduceOp::PremulSum => None,
+    }
+}
+
+/// Every element is what lies so many bytes from the element that should have been moved.
+fn beside(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let prepared = scene.prepared;
+    let source = |spot: &ElementRef<'_>, by: i64| {
+        let Origin::Copy { rank, slot } = spot.piece.after else {
+            return None;
+        };
+        let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
+        let at = home.place().range(spot.index).start as i64 + by;
+        let payload = &prepared.steps[rank as usize].payload;
+        let at = usize::try_from(at).ok()?;
+        payload.get(at..at + scene.size()).map(word)
+    };
+    let explains = |by: i64| {
+        spots
+            .iter()
+            .all(|spot| source(spot, by) == Some(scene.got(spot)))
+    };
+    // Of few elements, or of elements of one byte, some are alike by chance.
+    (spots.len() * scene.size() >= 16)
+        .then(|| {
+            (1..=BESIDE)
+                .flat_map(|by| [-by, by])
+                .find(|by| explains(*by))
+        })
+        .flatten()
+        .map(Class::AddressShifted)
+}
+
+/// Every element belongs somewhere else in the same call.
+fn elsewhere(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
+    if scene.size() < TELLING || scene.prepared.facts.purpose.dtype == DType::Bool {
+        return None;
+    }
+    let ranks = 0..scene.prepared.steps.len() as u32;
+    let mut belongs: HashMap<u128, (Origin, usize)> = HashMap::new();
+    for spot in ranks.flat_map(|rank| scene.spots(rank)) {
+        if spot.piece.after != Origin::Keep {
+            belongs
+                .entry(scene.expected(&spot))
+                .or_insert((spot.piece.after, spot.index));
+        }
+    }
+    let mut moved = Vec::new();
+    for spot in spots {
+        let (origin, index) = belongs.get(&scene.got(spot))?;
+        moved.push((spot, *origin, *index));
+    }
+    let inside = moved
+        .iter()
+        .all(|(spot, origin, _)| *origin == spot.piece.after);
+    let (spot, origin, index) = moved.first()?;
+    let whose = match origin {
+        Origin::Copy { rank, .. } => format!("rank {rank}, "),
+        Origin::Reduce { slot } => format!("block {slot}, "),
+        Origin::Keep => String::new(),
+    };
+    let note = format!(
+        ": element {} of {} on rank {} holds what belongs to {whose}index {index}",
+        spot.piece.start + spot.index,
+        spot.buffer.label(),
+        spot.rank
+    );
+    Some(match inside {
+        true => (Class::ElementsPermuted, note),
+        false => (Class::BlocksMixed, note),
+    })
+}
+
+/// Whether every wrong element combines what some ranks contributed to this call with what the others contributed to another.
+pub(super) fn crosses(
+    scene: Comparison<'_>,
+    spots: &[ElementRef<'_>],
+    other: Comparison<'_>,
+) -> bool {
+    const RANKS: usize = 8;
+    let facts = &scene.prepared.facts;
+    let same = facts.purpose.dtype == other.prepared.facts.purpose.dtype;
+    let members = &facts.members;
+    let Some(op) = facts
+        .purpose
+        .reduce
+        .filter(|_| same && members.len() <= RANKS)
+    else {
+        return false;
+    };
+    let predicted = |spot: &ElementRef<'_>, mask: u32| {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            return None;
+        };
+        let mut elements = scene.contributions(slot, spot.index)?;
+        for (position, (element, rank)) in (0..).zip(elements.iter_mut().zip(members)) {
+            if mask & (1 << position) != 0 {
+                element.bits = other.block(*rank, slot, spot.index)?;
+            }
+        }
+        scene.combined(op, members.len() as u64, &elements, false)
+    };
+    let explains = |rank: u32, mask: u32| {
+        let mut own = spots.iter().filter(|spot| spot.rank == rank);
+        own.all(|spot| predicted(spot, mask).is_some_and(|value| scene.is(scene.got(spot), value)))
+    };
+    // Of few elements, or of elements of one byte, some are alike by chance.
+    spots.len() * scene.size() >= 16
+        && members
+            .iter()
+            .all(|rank| (1..1 << members.len()).any(|mask| explains(*rank, mask)))
+}
+
+/// Whether every wrong element belongs to another call, by the data of which `other` was made ready: one of its results, or of
+/// what ranks contributed to it.
+pub(super) fn holds_data_of(
+    scene: Comparison<'_>,
+    spots: &[ElementRef<'_>],
+    other: Comparison<'_>,
+) -> bool {
+    let same = scene.prepared.facts.purpose.dtype == other.prepared.facts.purpose.dtype;
+    if !same || scene.size() < TELLING || spots.is_empty() {
+        return false;
+    }
+    let mut theirs: HashSet<u128> = HashSet::new();
+    for rank in 0..other.prepared.steps.len() as u32 {
+        for spot in other.spots(rank) {
+            if spot.piece.after != Origin::Keep {
+                theirs.insert(other.expected(&spot));
+            }
+        }
+        let slots = other.prepared.homes.get(rank as usize).map_or(0, Vec::len);
+        for slot in 0..slots as u32 {
+            theirs.extend((0..).map_while(|index| other.block(rank, slot, index)));
+        }
+    }
+    spots.iter().all(|spot| theirs.contains(&scene.got(spot)))
+}
