@@ -18,6 +18,8 @@
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
 //! | `format` | elements for people |
 //! | `expected_tensors` | a check told tensor by tensor |
+//! | `stack` | layers above c10d, with inputs, expected bytes and classes of their own |
+//! | `prepared_check` | a check of either kind |
 
 mod answers;
 mod bug_model;
@@ -37,8 +39,10 @@ mod number;
 mod observe;
 mod ops;
 mod payload;
+mod prepared_check;
 mod rank_plan;
 mod special_values;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod unpreparable;
@@ -49,6 +53,8 @@ mod wrong;
 pub use class::Class;
 pub use expected_tensors::{After, Answer, Exhibit};
 pub use observe::Observations;
+pub use prepared_check::PreparedCheck;
+pub use stack::{StackPrepared, vacuous_stack};
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 

@@ -6,7 +6,7 @@
 use allranks_model::capability::Declared;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::{Difference, RankLine};
-use allranks_oracle::{Mismatch, Observations, Prepared, RankReply};
+use allranks_oracle::{Mismatch, Observations, PreparedCheck, RankReply};
 use allranks_protocol::{CallResult, CallStatus};
 use allranks_suite::plan::Check;
 
@@ -64,7 +64,7 @@ impl CheckResult {
 
     /// Judges the answers of every rank of the world to one exchange.
     #[must_use]
-    pub fn of_answers(check: &Check, prepared: &Prepared, replies: &[RankReply]) -> Self {
+    pub fn of_answers(check: &Check, prepared: &PreparedCheck, replies: &[RankReply]) -> Self {
         let raised = raised(replies);
         let finding = if raised.is_empty() {
             let observations = prepared.observe(replies);

@@ -235,6 +235,7 @@ impl Library {
             | Call::MonitoredBarrier { .. } => self.collective(call, index).map(|()| Value::Null),
             Call::SplitGroup { .. }
             | Call::Python { .. }
+            | Call::Stack { .. }
             | Call::AllGatherObject { .. }
             | Call::GatherObject { .. }
             | Call::BroadcastObjectList { .. }

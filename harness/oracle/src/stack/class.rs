@@ -1,0 +1,99 @@
+//! The classes of wrong answers above c10d: what a vendor reads first. Names are stable; sentences are for people.
+
+/// What an answer looks like, and so which bug to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum StackClass {
+    /// Bytes around a tensor were written to.
+    GuardOverwritten,
+    /// A tensor that is only read was written to.
+    InputModified,
+    /// Each rank has its own contribution in place of what all ranks' come to.
+    NotReduced,
+    /// The same from some element on.
+    TailNotReduced,
+    /// What an earlier call or step must give.
+    Stale,
+    /// The sum in place of the average.
+    AvgDidSum,
+    /// The average, divided by the number of ranks once more.
+    AvgDividedTwice,
+    /// The first rank's contribution is missing.
+    FirstRankDropped,
+    /// The last rank's contribution is missing.
+    LastRankDropped,
+    /// A later tensor of a call has what belongs to its first.
+    KthIsFirst,
+    /// Blocks are joined along another dimension.
+    Interleaved,
+    /// Each rank has its own data in place of what others sent it.
+    NotPermuted,
+    /// Blocks are those of other ranks.
+    BlocksShifted,
+    /// The average in place of a rank's own gradient, which was not to be reduced yet.
+    ReducedEarly,
+    /// What a rank had before it was to receive the first rank's.
+    OwnKept,
+    /// Parameters that no rank used have a gradient, or those that some used have none.
+    UnusedMistaken,
+    /// Outputs are as they were before the call.
+    StaleSentinel,
+    /// Outputs are all zero.
+    ZeroOutput,
+    /// None of the above.
+    Unclassified,
+}
+
+impl StackClass {
+    /// The stable name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::GuardOverwritten => "guard-overwritten",
+            Self::InputModified => "input-modified",
+            Self::NotReduced => "not-reduced",
+            Self::TailNotReduced => "tail-not-reduced",
+            Self::Stale => "stale",
+            Self::AvgDidSum => "avg-did-sum",
+            Self::AvgDividedTwice => "avg-divided-twice",
+            Self::FirstRankDropped | Self::LastRankDropped => "rank-dropped",
+            Self::KthIsFirst => "kth-is-first",
+            Self::Interleaved => "interleaved",
+            Self::NotPermuted => "not-permuted",
+            Self::BlocksShifted => "chunk-shifted",
+            Self::ReducedEarly => "reduced-early",
+            Self::OwnKept => "own-kept",
+            Self::UnusedMistaken => "unused-mistaken",
+            Self::StaleSentinel => "stale-sentinel",
+            Self::ZeroOutput => "zero-output",
+            Self::Unclassified => "unclassified",
+        }
+    }
+
+    /// One line for people.
+    pub(super) fn sentence(self) -> &'static str {
+        match self {
+            Self::GuardOverwritten => "bytes around a tensor were written to",
+            Self::InputModified => "a tensor that is only read was written to",
+            Self::NotReduced => "each rank has its own contribution: nothing was reduced",
+            Self::TailNotReduced => {
+                "from some element on, each rank has its own contribution: the tail was not reduced"
+            }
+            Self::Stale => "the result is that of an earlier call or step",
+            Self::AvgDidSum => "the sum in place of the average",
+            Self::AvgDividedTwice => "the average was divided by the number of ranks twice",
+            Self::FirstRankDropped => "the first rank's contribution is missing",
+            Self::LastRankDropped => "the last rank's contribution is missing",
+            Self::KthIsFirst => "a later tensor of the call has what belongs to its first",
+            Self::Interleaved => "blocks are joined along another dimension than asked for",
+            Self::NotPermuted => "each rank has its own data in place of what others sent it",
+            Self::BlocksShifted => "blocks are those of the next rank",
+            Self::ReducedEarly => "a gradient was reduced that was only to be accumulated",
+            Self::OwnKept => "a rank has what it had before, in place of the first rank's",
+            Self::UnusedMistaken => {
+                "a parameter that ranks left out has a gradient that is not its own"
+            }
+            Self::StaleSentinel => "outputs are as they were before the call",
+            Self::ZeroOutput => "outputs are all zero",
+            Self::Unclassified => "wrong bytes that no known bug explains",
+        }
+    }
+}
