@@ -54,7 +54,7 @@ pub use class::Class;
 pub use expected_tensors::{After, Answer, Exhibit};
 pub use observe::Observations;
 pub use prepared_check::PreparedCheck;
-pub use stack::{StackPrepared, vacuous_stack};
+pub use stack::{StackPrepared, stack_classes, vacuous_stack};
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 

@@ -1,7 +1,7 @@
 //! The classes of wrong answers above c10d: what a vendor reads first. Names are stable; sentences are for people.
 
 /// What an answer looks like, and so which bug to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub(super) enum StackClass {
     /// Bytes around a tensor were written to.
     GuardOverwritten,
@@ -31,6 +31,8 @@ pub(super) enum StackClass {
     BlocksShifted,
     /// The average in place of a rank's own gradient, which was not to be reduced yet.
     ReducedEarly,
+    /// The data of the first rank, which is not the root.
+    WrongRoot,
     /// What a rank had before it was to receive the first rank's.
     OwnKept,
     /// Parameters that no rank used have a gradient, or those that some used have none.
@@ -60,6 +62,7 @@ impl StackClass {
             Self::NotPermuted => "not-permuted",
             Self::BlocksShifted => "chunk-shifted",
             Self::ReducedEarly => "reduced-early",
+            Self::WrongRoot => "wrong-root",
             Self::OwnKept => "own-kept",
             Self::UnusedMistaken => "unused-mistaken",
             Self::StaleSentinel => "stale-sentinel",
@@ -87,6 +90,7 @@ impl StackClass {
             Self::NotPermuted => "each rank has its own data in place of what others sent it",
             Self::BlocksShifted => "blocks are those of the next rank",
             Self::ReducedEarly => "a gradient was reduced that was only to be accumulated",
+            Self::WrongRoot => "the data are those of the first rank, which is not the root",
             Self::OwnKept => "a rank has what it had before, in place of the first rank's",
             Self::UnusedMistaken => {
                 "a parameter that ranks left out has a gradient that is not its own"

@@ -271,7 +271,10 @@ impl Calls {
                 guesses
             }
             Collective::AllToAllSingle => self.same_length(Class::NotPermuted, own, rank),
-            Collective::Broadcast => vec![(Class::OwnKept, own.clone())],
+            Collective::Broadcast => vec![
+                (Class::OwnKept, own.clone()),
+                (Class::WrongRoot, inputs[0].clone()),
+            ],
         }
     }
 

@@ -21,6 +21,7 @@ mod tests;
 mod verify;
 
 use self::bytes::{Placed, placed};
+use self::class::StackClass;
 use self::data::{RankData, World};
 use crate::hash::Key;
 use crate::{RankStep, Unpreparable};
@@ -28,6 +29,7 @@ use allranks_model::dtype::DType;
 use allranks_model::names::WorldSize;
 use allranks_model::stack::{Layer, StackCheck};
 use allranks_protocol::{Call, Step};
+use strum::VariantArray as _;
 
 /// A check of a layer made ready: what each rank does, and what must come of it.
 #[derive(Debug)]
@@ -93,6 +95,11 @@ impl StackPrepared {
     pub fn steps(&self) -> &[RankStep] {
         &self.steps
     }
+}
+
+/// The names of the classes that wrong answers of layers are given.
+pub fn stack_classes() -> impl Iterator<Item = &'static str> {
+    StackClass::VARIANTS.iter().map(|class| class.name())
 }
 
 /// Why a check of a layer proves nothing, if so: which known bug its data do not tell from the right result.
