@@ -144,6 +144,21 @@ fn class_of(prepared: &StackPrepared, replies: &[RankReply]) -> String {
     prepared.verify(replies).unwrap_err().class
 }
 
+/// What ranks answer that have a known bug.
+fn spoilt(prepared: &StackPrepared, class: StackClass) -> Vec<RankReply> {
+    let mut replies = right(prepared);
+    for (reply, tensors) in replies.iter_mut().zip(&prepared.ranks) {
+        for placed in tensors {
+            let mut guesses = placed.entry.guesses.iter();
+            if let Some((_, numbers)) = guesses.find(|(own, _)| *own == class) {
+                reply.payload[placed.range.clone()]
+                    .copy_from_slice(&encoded(prepared.dtype, numbers));
+            }
+        }
+    }
+    replies
+}
+
 #[test]
 fn right_answers_pass_and_every_rank_has_something_to_check() {
     for (name, prepared) in prepared() {
@@ -160,19 +175,16 @@ fn every_known_bug_is_called_by_its_name() {
         let classes: BTreeSet<StackClass> = entries()
             .flat_map(|entry| entry.guesses.iter().map(|(class, _)| *class))
             .collect();
+        let mut earlier: Vec<(StackClass, Vec<Vec<u8>>)> = Vec::new();
         for class in classes {
-            let mut replies = right(&prepared);
-            for (reply, tensors) in replies.iter_mut().zip(&prepared.ranks) {
-                for placed in tensors {
-                    let mut guesses = placed.entry.guesses.iter();
-                    if let Some((_, numbers)) = guesses.find(|(own, _)| *own == class) {
-                        reply.payload[placed.range.clone()]
-                            .copy_from_slice(&encoded(prepared.dtype, numbers));
-                    }
-                }
-            }
-            assert_eq!(class_of(&prepared, &replies), class.name(), "{name}");
-            seen.insert(class.name());
+            let replies = spoilt(&prepared, class);
+            let bytes: Vec<_> = replies.iter().map(|reply| reply.payload.clone()).collect();
+            // In a world of two some bugs leave the very same: which it was no one can tell.
+            let same = earlier.iter().find(|(_, other)| *other == bytes);
+            let meant = same.map_or(class, |(class, _)| *class);
+            assert_eq!(class_of(&prepared, &replies), meant.name(), "{name}");
+            seen.insert(meant.name());
+            earlier.push((class, bytes));
         }
     }
     assert!(seen.len() >= 12, "{seen:?}");
