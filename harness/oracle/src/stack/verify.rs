@@ -172,6 +172,30 @@ impl StackPrepared {
                 guesses.any(|bytes| bytes == tensor.got)
             })
         };
+        // Of bugs that explain what is wrong, one that leaves right what is right comes first.
+        let spares = |class: &StackClass| {
+            let tensors = (0..)
+                .zip(&self.ranks)
+                .flat_map(|(rank, tensors)| tensors.iter().map(move |placed| (rank, placed)));
+            let is_wrong = |rank: u32, placed: &Placed| {
+                let mut wrong = wrong.iter();
+                wrong.any(|tensor| tensor.rank == rank && std::ptr::eq(tensor.placed, placed))
+            };
+            let mut right = tensors.filter(|(rank, placed)| !is_wrong(*rank, placed));
+            right.all(|(_, placed)| {
+                let entry = &placed.entry;
+                let mut guesses = entry
+                    .guesses
+                    .iter()
+                    .filter(|(own, _)| own == class)
+                    .peekable();
+                guesses.peek().is_none()
+                    || guesses.any(|(_, numbers)| entry.after.as_ref() == Some(numbers))
+            })
+        };
+        if let Some(class) = classes().find(|class| is_whole(class) && spares(class)) {
+            return (class, true);
+        }
         if let Some(class) = classes().find(is_whole) {
             return (class, true);
         }
