@@ -114,6 +114,29 @@ class StackTest(unittest.TestCase):
             self.assertEqual(entry["status"], "ok", entry)
             self.assertEqual(held["gradient.0.0"] + held["gradient.0.1"], [2, 9])
 
+    def test_shards_are_those_of_chunk_and_all_together_the_whole(self):
+        options = {"parameters": 1, "mesh": [2], "steps": 1, "reshard": True, "rate": 0.5, "sleep_ms": 0}
+        before = {
+            "input.0.0": [0, 0, 0],
+            "gathered.0.0": [9, 9, 9],
+            "returned.0.0": [9, 9, 9],
+            "full.0.0": [9, 9, 9],
+        }
+        of_rank = lambda r: {  # noqa: E731
+            **before,
+            "parameter.0": [10 + r, 20 + r, 30 + r],
+            "input.0.0": [4 * r, 8, 12 * r],
+            "gradient.0.0": [9] * (2 - r),
+            "shard.0.0": [9] * (2 - r),
+        }
+        for rank, (entry, held) in enumerate(self.use("fsdp2", lambda r: options, of_rank)):
+            self.assertEqual(entry["status"], "ok", entry)
+            self.assertEqual(held["gathered.0.0"], [10, 20, 31])
+            self.assertEqual(held["returned.0.0"], [10, 20, 31])
+            self.assertEqual(held["gradient.0.0"], [[2, 8], [6]][rank])
+            self.assertEqual(held["shard.0.0"], [[9, 16], [28]][rank])
+            self.assertEqual(held["full.0.0"], [9, 16, 28])
+
     def test_a_layer_that_there_is_not_is_an_error(self):
         for entry, _ in self.use("nothing", lambda r: {}, lambda r: {"x": [1]}):
             self.assertEqual(entry["error"]["type"], "LookupError")

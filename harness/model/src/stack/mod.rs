@@ -5,9 +5,11 @@
 //! and of the protocol.
 
 mod ddp;
+mod fsdp2;
 mod functional;
 
 pub use ddp::{Buckets, Ddp, Hook};
+pub use fsdp2::{Fsdp2, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
 
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use crate::group::Group;
 pub const MODULES: &[&str] = &[
     "torch._dynamo",
     "torch.distributed.algorithms.ddp_comm_hooks",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
 ];
 
 /// A layer at one point of its axes.
@@ -37,6 +41,8 @@ pub enum Layer {
     Functional(Functional),
     /// `DistributedDataParallel`.
     Ddp(Ddp),
+    /// `fully_shard`.
+    Fsdp2(Fsdp2),
 }
 
 impl Layer {
@@ -52,6 +58,7 @@ impl Layer {
         match self {
             Self::Functional(point) => point.dtype,
             Self::Ddp(point) => point.dtype,
+            Self::Fsdp2(point) => point.dtype,
         }
     }
 }
@@ -72,15 +79,17 @@ impl Layer {
         match self {
             Self::Functional(point) => point.invalid(),
             Self::Ddp(point) => point.invalid(),
+            Self::Fsdp2(point) => point.invalid(),
         }
     }
 
-    /// Why the point has no meaning, or is that of another one, if so.
+    /// Why the point has no meaning on so many ranks, or is that of another one, if so.
     #[must_use]
-    pub fn meaningless(&self) -> Option<String> {
+    pub fn meaningless(&self, ranks: u32) -> Option<String> {
         match self {
             Self::Functional(point) => point.meaningless(),
             Self::Ddp(point) => point.meaningless(),
+            Self::Fsdp2(point) => point.meaningless(ranks),
         }
     }
 }

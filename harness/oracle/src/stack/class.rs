@@ -37,6 +37,8 @@ pub(super) enum StackClass {
     OwnKept,
     /// Parameters that no rank used have a gradient, or those that some used have none.
     UnusedMistaken,
+    /// The last block is zero.
+    TailZero,
     /// Outputs are as they were before the call.
     StaleSentinel,
     /// Outputs are all zero.
@@ -65,6 +67,7 @@ impl StackClass {
             Self::WrongRoot => "wrong-root",
             Self::OwnKept => "own-kept",
             Self::UnusedMistaken => "unused-mistaken",
+            Self::TailZero => "tail-zero",
             Self::StaleSentinel => "stale-sentinel",
             Self::ZeroOutput => "zero-output",
             Self::Unclassified => "unclassified",
@@ -95,6 +98,7 @@ impl StackClass {
             Self::UnusedMistaken => {
                 "a parameter that ranks left out has a gradient that is not its own"
             }
+            Self::TailZero => "the last block is zero",
             Self::StaleSentinel => "outputs are as they were before the call",
             Self::ZeroOutput => "outputs are all zero",
             Self::Unclassified => "wrong bytes that no known bug explains",

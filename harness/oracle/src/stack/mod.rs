@@ -9,12 +9,13 @@
 //! | `data` | numbers, and tensors made of them |
 //! | `bytes` | storages, with guard bands and sentinels |
 //! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
-//! | `functional`, `ddp` | a layer each |
+//! | `functional`, `ddp`, `fsdp2` | a layer each |
 
 mod bytes;
 mod class;
 mod data;
 mod ddp;
+mod fsdp2;
 mod functional;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ impl StackPrepared {
         let data = match &check.layer {
             Layer::Functional(point) => functional::ranks(*point, world),
             Layer::Ddp(point) => ddp::ranks(*point, world),
+            Layer::Fsdp2(point) => fsdp2::ranks(*point, world),
         };
         let mut steps = Vec::new();
         let mut ranks = Vec::new();

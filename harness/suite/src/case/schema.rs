@@ -5,7 +5,9 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::file::CaseFile;
-use super::{DdpSpec, FunctionalSpec, RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams};
+use super::{
+    DdpSpec, Fsdp2Spec, FunctionalSpec, RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams,
+};
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
 
@@ -51,6 +53,7 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         let parameters = match layer {
             LayerName::Functional => generator.subschema_for::<FunctionalSpec>(),
             LayerName::Ddp => generator.subschema_for::<DdpSpec>(),
+            LayerName::Fsdp2 => generator.subschema_for::<Fsdp2Spec>(),
         };
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }

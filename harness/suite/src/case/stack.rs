@@ -9,7 +9,7 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Functional, Hook, Layer, LayerName, Splits, Wait,
+    Buckets, Collective, Ddp, Fsdp2, Functional, Hook, Layer, LayerName, Sharding, Splits, Wait,
 };
 
 /// One point of a layer's sweep.
@@ -136,6 +136,22 @@ layer! {
     }
 }
 
+layer! {
+    /// Training steps of a model under `fully_shard`, with SGD.
+    Fsdp2Spec, Fsdp2 {
+        /// Element types of parameters; absent: float32.
+        dtype: DType,
+        /// How parameters are laid out; absent: one shard for each rank.
+        sharding: Sharding,
+        /// Training steps; absent: 3.
+        steps: u32,
+        /// `reshard_after_forward`; absent: yes.
+        reshard: bool,
+        /// Whether the last rank is 0.1 s late in every step; absent: no.
+        late: bool,
+    }
+}
+
 /// The parameters of a step that is about a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
@@ -143,6 +159,8 @@ pub enum StackSpec {
     Functional(FunctionalSpec),
     /// `DistributedDataParallel`.
     Ddp(DdpSpec),
+    /// `fully_shard`.
+    Fsdp2(Fsdp2Spec),
 }
 
 /// Calls the same on the parameters of each layer.
@@ -151,6 +169,7 @@ macro_rules! each {
         match $spec {
             StackSpec::Functional($own) => $value,
             StackSpec::Ddp($own) => $value,
+            StackSpec::Fsdp2($own) => $value,
         }
     };
 }
@@ -164,6 +183,7 @@ impl StackSpec {
         Ok(match layer {
             LayerName::Functional => Self::Functional(map.next_value()?),
             LayerName::Ddp => Self::Ddp(map.next_value()?),
+            LayerName::Fsdp2 => Self::Fsdp2(map.next_value()?),
         })
     }
 
@@ -173,6 +193,7 @@ impl StackSpec {
         match self {
             Self::Functional(_) => LayerName::Functional,
             Self::Ddp(_) => LayerName::Ddp,
+            Self::Fsdp2(_) => LayerName::Fsdp2,
         }
     }
 

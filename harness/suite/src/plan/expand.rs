@@ -371,7 +371,7 @@ fn layered(
             leave_out("a layer on one rank communicates with none".to_owned());
             continue;
         }
-        if let Some(reason) = layer.meaningless() {
+        if let Some(reason) = layer.meaningless(group.size() as u32) {
             leave_out(reason);
             continue;
         }
