@@ -137,6 +137,20 @@ class StackTest(unittest.TestCase):
             self.assertEqual(held["shard.0.0"], [[9, 16], [28]][rank])
             self.assertEqual(held["full.0.0"], [9, 16, 28])
 
+    def test_groups_of_a_mesh_are_its_rows_and_columns(self):
+        names = ("outer", "inner", "slice", "flat")
+
+        def tensors(r):
+            sizes = {"outer": 1, "inner": 2, "slice": 2, "flat": 2}
+            inputs = {f"input.{name}": [10 + r] for name in names}
+            sums = {f"sum.{name}": [0] for name in names}
+            return inputs | sums | {f"members.{name}": [9] * size for name, size in sizes.items()}
+
+        for rank, (entry, held) in enumerate(self.use("mesh", lambda r: {"mesh": [1, 2]}, tensors)):
+            self.assertEqual(entry["status"], "ok", entry)
+            self.assertEqual([held[f"sum.{name}"] for name in names], [[10 + rank], [21], [21], [21]])
+            self.assertEqual([held[f"members.{name}"] for name in names], [[rank], [0, 1], [0, 1], [0, 1]])
+
     def test_a_layer_that_there_is_not_is_an_error(self):
         for entry, _ in self.use("nothing", lambda r: {}, lambda r: {"x": [1]}):
             self.assertEqual(entry["error"]["type"], "LookupError")

@@ -5,12 +5,16 @@
 //! and of the protocol.
 
 mod ddp;
+mod dtensor;
 mod fsdp2;
 mod functional;
+mod mesh;
 
 pub use ddp::{Buckets, Ddp, Hook};
+pub use dtensor::{Dtensor, Placement};
 pub use fsdp2::{Fsdp2, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
+pub use mesh::Mesh;
 
 use std::sync::Arc;
 
@@ -43,6 +47,10 @@ pub enum Layer {
     Ddp(Ddp),
     /// `fully_shard`.
     Fsdp2(Fsdp2),
+    /// `DeviceMesh`.
+    Mesh(Mesh),
+    /// `DTensor`.
+    Dtensor(Dtensor),
 }
 
 impl Layer {
@@ -59,6 +67,8 @@ impl Layer {
             Self::Functional(point) => point.dtype,
             Self::Ddp(point) => point.dtype,
             Self::Fsdp2(point) => point.dtype,
+            Self::Mesh(point) => point.dtype,
+            Self::Dtensor(point) => point.dtype,
         }
     }
 }
@@ -80,6 +90,8 @@ impl Layer {
             Self::Functional(point) => point.invalid(),
             Self::Ddp(point) => point.invalid(),
             Self::Fsdp2(point) => point.invalid(),
+            Self::Mesh(point) => point.invalid(),
+            Self::Dtensor(point) => point.invalid(),
         }
     }
 
@@ -90,6 +102,8 @@ impl Layer {
             Self::Functional(point) => point.meaningless(),
             Self::Ddp(point) => point.meaningless(),
             Self::Fsdp2(point) => point.meaningless(ranks),
+            Self::Mesh(point) => point.meaningless(ranks),
+            Self::Dtensor(point) => point.meaningless(),
         }
     }
 }

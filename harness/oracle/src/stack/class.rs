@@ -37,6 +37,14 @@ pub(super) enum StackClass {
     OwnKept,
     /// Parameters that no rank used have a gradient, or those that some used have none.
     UnusedMistaken,
+    /// The sum counts twice, or once for each rank.
+    ReducedTwice,
+    /// The sum over another group of the mesh.
+    WrongGroup,
+    /// The sum over all ranks in place of a group's.
+    WholeWorld,
+    /// Elements lie in reverse order.
+    Reversed,
     /// The last block is zero.
     TailZero,
     /// Outputs are as they were before the call.
@@ -67,6 +75,10 @@ impl StackClass {
             Self::WrongRoot => "wrong-root",
             Self::OwnKept => "own-kept",
             Self::UnusedMistaken => "unused-mistaken",
+            Self::ReducedTwice => "reduced-twice",
+            Self::WrongGroup => "wrong-group",
+            Self::WholeWorld => "got-world-instead-of-group",
+            Self::Reversed => "order-reversed",
             Self::TailZero => "tail-zero",
             Self::StaleSentinel => "stale-sentinel",
             Self::ZeroOutput => "zero-output",
@@ -98,6 +110,10 @@ impl StackClass {
             Self::UnusedMistaken => {
                 "a parameter that ranks left out has a gradient that is not its own"
             }
+            Self::ReducedTwice => "what was reduced already was reduced again",
+            Self::WrongGroup => "the ranks are those of another group of the mesh",
+            Self::WholeWorld => "ranks outside the group took part",
+            Self::Reversed => "elements lie in reverse order",
             Self::TailZero => "the last block is zero",
             Self::StaleSentinel => "outputs are as they were before the call",
             Self::ZeroOutput => "outputs are all zero",

@@ -9,14 +9,16 @@
 //! | `data` | numbers, and tensors made of them |
 //! | `bytes` | storages, with guard bands and sentinels |
 //! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
-//! | `functional`, `ddp`, `fsdp2` | a layer each |
+//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor` | a layer each |
 
 mod bytes;
 mod class;
 mod data;
 mod ddp;
+mod dtensor;
 mod fsdp2;
 mod functional;
+mod mesh;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -59,6 +61,8 @@ impl StackPrepared {
             Layer::Functional(point) => functional::ranks(*point, world),
             Layer::Ddp(point) => ddp::ranks(*point, world),
             Layer::Fsdp2(point) => fsdp2::ranks(*point, world),
+            Layer::Mesh(point) => mesh::ranks(*point, world),
+            Layer::Dtensor(point) => dtensor::ranks(*point, world),
         };
         let mut steps = Vec::new();
         let mut ranks = Vec::new();

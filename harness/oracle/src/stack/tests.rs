@@ -11,7 +11,8 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Fsdp2, Functional, Hook, Layer, Sharding, Splits, StackCheck, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Placement, Sharding,
+    Splits, StackCheck, Wait,
 };
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 
@@ -89,6 +90,24 @@ fn layers() -> Vec<Layer> {
             late: true,
             ..Ddp::default()
         }));
+    }
+    for outer in [1, 2, 3, 4, 5] {
+        layers.push(Layer::Mesh(Mesh {
+            outer,
+            ..Mesh::default()
+        }));
+    }
+    let placements = [Placement::Rows, Placement::Columns, Placement::Replicate];
+    for to in placements {
+        for from in placements.into_iter().chain([Placement::Partial]) {
+            let dtype = DType::Bfloat16;
+            layers.push(Layer::Dtensor(Dtensor {
+                dtype,
+                from,
+                to,
+                late: true,
+            }));
+        }
     }
     for (dtype, sharding) in [
         (DType::Float32, Sharding::Full),

@@ -38,7 +38,7 @@ pub use script::{
     Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
-pub use stack::{DdpSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, StackSpec};
+pub use stack::{DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, StackSpec};
 pub(crate) use validate::{filled, is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::file::CaseFile;
 use super::{
-    DdpSpec, Fsdp2Spec, FunctionalSpec, RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams,
+    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, RANDOM, RandomSpec, SCRIPT,
+    ScriptSpec, StepParams,
 };
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
@@ -54,6 +55,8 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
             LayerName::Functional => generator.subschema_for::<FunctionalSpec>(),
             LayerName::Ddp => generator.subschema_for::<DdpSpec>(),
             LayerName::Fsdp2 => generator.subschema_for::<Fsdp2Spec>(),
+            LayerName::Mesh => generator.subschema_for::<MeshSpec>(),
+            LayerName::Dtensor => generator.subschema_for::<DtensorSpec>(),
         };
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }

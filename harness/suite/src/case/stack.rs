@@ -9,7 +9,8 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Fsdp2, Functional, Hook, Layer, LayerName, Sharding, Splits, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Placement,
+    Sharding, Splits, Wait,
 };
 
 /// One point of a layer's sweep.
@@ -152,6 +153,30 @@ layer! {
     }
 }
 
+layer! {
+    /// A `DeviceMesh` of two dimensions: its groups, its slices and its flattening.
+    MeshSpec, Mesh {
+        /// Element types of what is summed over its groups; absent: float32.
+        dtype: DType,
+        /// Sizes of its first dimension, of those that the number of ranks divides by; absent: 2.
+        outer: u32,
+    }
+}
+
+layer! {
+    /// A `DTensor` of one placement made one of another, and back.
+    DtensorSpec, Dtensor {
+        /// Element types; absent: float32.
+        dtype: DType,
+        /// Placements before; absent: rows.
+        from: Placement,
+        /// Placements after; absent: replicate.
+        to: Placement,
+        /// Whether the last rank is 0.1 s late; absent: no.
+        late: bool,
+    }
+}
+
 /// The parameters of a step that is about a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
@@ -161,6 +186,10 @@ pub enum StackSpec {
     Ddp(DdpSpec),
     /// `fully_shard`.
     Fsdp2(Fsdp2Spec),
+    /// `DeviceMesh`.
+    Mesh(MeshSpec),
+    /// `DTensor`.
+    Dtensor(DtensorSpec),
 }
 
 /// Calls the same on the parameters of each layer.
@@ -170,6 +199,8 @@ macro_rules! each {
             StackSpec::Functional($own) => $value,
             StackSpec::Ddp($own) => $value,
             StackSpec::Fsdp2($own) => $value,
+            StackSpec::Mesh($own) => $value,
+            StackSpec::Dtensor($own) => $value,
         }
     };
 }
@@ -184,6 +215,8 @@ impl StackSpec {
             LayerName::Functional => Self::Functional(map.next_value()?),
             LayerName::Ddp => Self::Ddp(map.next_value()?),
             LayerName::Fsdp2 => Self::Fsdp2(map.next_value()?),
+            LayerName::Mesh => Self::Mesh(map.next_value()?),
+            LayerName::Dtensor => Self::Dtensor(map.next_value()?),
         })
     }
 
@@ -194,6 +227,8 @@ impl StackSpec {
             Self::Functional(_) => LayerName::Functional,
             Self::Ddp(_) => LayerName::Ddp,
             Self::Fsdp2(_) => LayerName::Fsdp2,
+            Self::Mesh(_) => LayerName::Mesh,
+            Self::Dtensor(_) => LayerName::Dtensor,
         }
     }
 
