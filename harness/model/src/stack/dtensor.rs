@@ -9,7 +9,7 @@ use crate::dtype::DType;
 /// How a matrix of 7 rows and 5 columns lies on the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Placement {
+pub enum TensorPlacement {
     /// `Shard(0)`: rows, as `torch.chunk` has them.
     Rows,
     /// `Shard(1)`: columns.
@@ -26,9 +26,9 @@ pub struct Dtensor {
     /// Element type.
     pub dtype: DType,
     /// Placement before.
-    pub from: Placement,
+    pub from: TensorPlacement,
     /// Placement after.
-    pub to: Placement,
+    pub to: TensorPlacement,
     /// Whether the last rank is late.
     pub late: bool,
 }
@@ -37,8 +37,8 @@ impl Default for Dtensor {
     fn default() -> Self {
         Self {
             dtype: DType::Float32,
-            from: Placement::Rows,
-            to: Placement::Replicate,
+            from: TensorPlacement::Rows,
+            to: TensorPlacement::Replicate,
             late: false,
         }
     }
@@ -46,7 +46,7 @@ impl Default for Dtensor {
 
 impl Dtensor {
     pub(super) fn invalid(&self) -> Option<InvalidParameter> {
-        (self.to == Placement::Partial).then(|| {
+        (self.to == TensorPlacement::Partial).then(|| {
             let message = "a DTensor is not made partial".into();
             ("to", message, "rows, columns or replicate")
         })

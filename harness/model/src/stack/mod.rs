@@ -11,7 +11,7 @@ mod functional;
 mod mesh;
 
 pub use ddp::{Buckets, Ddp, Hook};
-pub use dtensor::{Dtensor, Placement};
+pub use dtensor::{Dtensor, TensorPlacement};
 pub use fsdp2::{Fsdp2, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
 pub use mesh::Mesh;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::class::StackClass as Class;
 use super::data::{RankData, World, sum, times};
-use allranks_model::stack::{Dtensor, Placement};
+use allranks_model::stack::{Dtensor, TensorPlacement};
 
 /// The matrix: neither side divides by any number of ranks, and the columns are fewer than some worlds have ranks.
 const ROWS: usize = 7;
@@ -46,26 +46,26 @@ impl Redistribution {
     }
 
     /// A rank's part of a matrix.
-    fn part(self, placement: Placement, whole: &[f64], rank: u32) -> Vec<f64> {
+    fn part(self, placement: TensorPlacement, whole: &[f64], rank: u32) -> Vec<f64> {
         match placement {
-            Placement::Rows => {
+            TensorPlacement::Rows => {
                 let rows = self.range(rank, ROWS);
                 whole[rows.start * COLUMNS..rows.end * COLUMNS].to_vec()
             }
-            Placement::Columns => {
+            TensorPlacement::Columns => {
                 let columns = self.range(rank, COLUMNS);
                 let rows = whole.chunks_exact(COLUMNS);
                 rows.flat_map(|row| row[columns.clone()].to_vec()).collect()
             }
-            Placement::Replicate | Placement::Partial => whole.to_vec(),
+            TensorPlacement::Replicate | TensorPlacement::Partial => whole.to_vec(),
         }
     }
 
-    fn shape(self, placement: Placement, rank: u32) -> [u64; 2] {
+    fn shape(self, placement: TensorPlacement, rank: u32) -> [u64; 2] {
         let (rows, columns) = match placement {
-            Placement::Rows => (self.range(rank, ROWS).len(), COLUMNS),
-            Placement::Columns => (ROWS, self.range(rank, COLUMNS).len()),
-            Placement::Replicate | Placement::Partial => (ROWS, COLUMNS),
+            TensorPlacement::Rows => (self.range(rank, ROWS).len(), COLUMNS),
+            TensorPlacement::Columns => (ROWS, self.range(rank, COLUMNS).len()),
+            TensorPlacement::Replicate | TensorPlacement::Partial => (ROWS, COLUMNS),
         };
         [rows as u64, columns as u64]
     }
@@ -73,19 +73,23 @@ impl Redistribution {
     /// What a rank's part of the matrix is made from: its own summand, or the matrix.
     fn summand(self, rank: u32) -> Vec<f64> {
         match self.point.from {
-            Placement::Partial => self.draw(rank, MATRIX),
-            Placement::Rows | Placement::Columns | Placement::Replicate => self.draw(0, MATRIX),
+            TensorPlacement::Partial => self.draw(rank, MATRIX),
+            TensorPlacement::Rows | TensorPlacement::Columns | TensorPlacement::Replicate => {
+                self.draw(0, MATRIX)
+            }
         }
     }
 
     fn matrix(self) -> Vec<f64> {
         match self.point.from {
-            Placement::Partial => sum(&self
+            TensorPlacement::Partial => sum(&self
                 .world
                 .ranks()
                 .map(|rank| self.summand(rank))
                 .collect::<Vec<_>>()),
-            Placement::Rows | Placement::Columns | Placement::Replicate => self.draw(0, MATRIX),
+            TensorPlacement::Rows | TensorPlacement::Columns | TensorPlacement::Replicate => {
+                self.draw(0, MATRIX)
+            }
         }
     }
 
@@ -93,7 +97,7 @@ impl Redistribution {
     fn wrong(self, rank: u32) -> Vec<(Class, Vec<f64>)> {
         let matrix = self.matrix();
         match self.point.from {
-            Placement::Partial => {
+            TensorPlacement::Partial => {
                 let without = |which: u32| {
                     let others = self.world.ranks().filter(|other| *other != which);
                     sum(&others.map(|other| self.summand(other)).collect::<Vec<_>>())
@@ -105,13 +109,13 @@ impl Redistribution {
                     (Class::LastRankDropped, without(self.world.size - 1)),
                 ]
             }
-            Placement::Rows => {
+            TensorPlacement::Rows => {
                 let last = self.last(ROWS);
                 let mut lost = matrix;
                 lost[last.start * COLUMNS..last.end * COLUMNS].fill(0.0);
                 vec![(Class::TailZero, lost)]
             }
-            Placement::Columns => {
+            TensorPlacement::Columns => {
                 let last = self.last(COLUMNS);
                 let mut lost = matrix;
                 for row in lost.chunks_exact_mut(COLUMNS) {
@@ -119,7 +123,7 @@ impl Redistribution {
                 }
                 vec![(Class::TailZero, lost)]
             }
-            Placement::Replicate => {
+            TensorPlacement::Replicate => {
                 let elements = matrix.iter().rev().copied();
                 vec![(Class::Reversed, elements.collect())]
             }
@@ -128,9 +132,8 @@ impl Redistribution {
 
     /// The last part that is not empty.
     fn last(self, len: usize) -> std::ops::Range<usize> {
-        let parts = self.world.ranks().map(|rank| self.range(rank, len));
-        let last = parts.filter(|part| !part.is_empty()).next_back();
-        last.unwrap_or(0..0)
+        let mut parts = self.world.ranks().map(|rank| self.range(rank, len));
+        parts.rfind(|part| !part.is_empty()).unwrap_or(0..0)
     }
 
     fn of_rank(self, rank: u32) -> RankData {
@@ -141,7 +144,7 @@ impl Redistribution {
         };
         let whole = [ROWS as u64, COLUMNS as u64];
         let (before, after) = (self.shape(from, rank), self.shape(to, rank));
-        if from != Placement::Partial {
+        if from != TensorPlacement::Partial {
             let own = self.draw(rank, WHOLE);
             let kept = self.part(from, &own, rank);
             let first = self.part(from, &self.draw(0, WHOLE), rank);
@@ -163,7 +166,7 @@ impl Redistribution {
         data.gives("result".to_owned(), &after, result, parts.collect());
         let full = match (from, to) {
             // Each rank's part is its own; all ranks gather the same parts.
-            (Placement::Partial, Placement::Rows | Placement::Columns) => wrong
+            (TensorPlacement::Partial, TensorPlacement::Rows | TensorPlacement::Columns) => wrong
                 .into_iter()
                 .filter(|(class, _)| *class != Class::NotReduced)
                 .chain([(Class::NotReduced, self.gathered_summands())])
@@ -180,20 +183,20 @@ impl Redistribution {
         let gradient = self.part(from, &cotangent, rank);
         let mut lost = cotangent.clone();
         match to {
-            Placement::Rows => {
+            TensorPlacement::Rows => {
                 let last = self.last(ROWS);
                 lost[last.start * COLUMNS..last.end * COLUMNS].fill(0.0);
             }
-            Placement::Columns => {
+            TensorPlacement::Columns => {
                 let last = self.last(COLUMNS);
                 for row in lost.chunks_exact_mut(COLUMNS) {
                     row[last.clone()].fill(0.0);
                 }
             }
-            Placement::Replicate | Placement::Partial => {}
+            TensorPlacement::Replicate | TensorPlacement::Partial => {}
         }
         let mut guesses = Vec::new();
-        if matches!(to, Placement::Rows | Placement::Columns) {
+        if matches!(to, TensorPlacement::Rows | TensorPlacement::Columns) {
             guesses.push((Class::TailZero, self.part(from, &lost, rank)));
         }
         let size = f64::from(self.world.size);
@@ -208,7 +211,7 @@ impl Redistribution {
         for (index, number) in matrix.iter_mut().enumerate() {
             let (row, column) = (index / COLUMNS, index % COLUMNS);
             let has = |rank: &u32| match self.point.to {
-                Placement::Columns => self.range(*rank, COLUMNS).contains(&column),
+                TensorPlacement::Columns => self.range(*rank, COLUMNS).contains(&column),
                 _ => self.range(*rank, ROWS).contains(&row),
             };
             if let Some(rank) = self.world.ranks().find(has) {

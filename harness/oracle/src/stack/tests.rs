@@ -11,8 +11,8 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Placement, Sharding,
-    Splits, StackCheck, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Sharding, Splits,
+    StackCheck, TensorPlacement, Wait,
 };
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 
@@ -97,9 +97,13 @@ fn layers() -> Vec<Layer> {
             ..Mesh::default()
         }));
     }
-    let placements = [Placement::Rows, Placement::Columns, Placement::Replicate];
+    let placements = [
+        TensorPlacement::Rows,
+        TensorPlacement::Columns,
+        TensorPlacement::Replicate,
+    ];
     for to in placements {
-        for from in placements.into_iter().chain([Placement::Partial]) {
+        for from in placements.into_iter().chain([TensorPlacement::Partial]) {
             let dtype = DType::Bfloat16;
             layers.push(Layer::Dtensor(Dtensor {
                 dtype,

@@ -9,8 +9,8 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Placement,
-    Sharding, Splits, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Sharding,
+    Splits, TensorPlacement, Wait,
 };
 
 /// One point of a layer's sweep.
@@ -169,9 +169,9 @@ layer! {
         /// Element types; absent: float32.
         dtype: DType,
         /// Placements before; absent: rows.
-        from: Placement,
+        from: TensorPlacement,
         /// Placements after; absent: replicate.
-        to: Placement,
+        to: TensorPlacement,
         /// Whether the last rank is 0.1 s late; absent: no.
         late: bool,
     }
