@@ -151,6 +151,22 @@ class StackTest(unittest.TestCase):
             self.assertEqual([held[f"sum.{name}"] for name in names], [[10 + rank], [21], [21], [21]])
             self.assertEqual([held[f"members.{name}"] for name in names], [[rank], [0, 1], [0, 1], [0, 1]])
 
+    def test_a_pipeline_is_the_product_of_its_stages(self):
+        options = {"schedule": "gpipe", "microbatches": 2, "steps": 1, "sleep_ms": 0}
+
+        def tensors(r):
+            ends = {"input.0": [1, 2]} if r == 0 else {"target.0": [10, 100], "output.0": [0, 0]}
+            return {"weight": [2 + r], "bias": [5 - r], "gradient.0.weight": [0], "gradient.0.bias": [0]} | ends
+
+        answers = self.use("pipeline", lambda r: options, tensors)
+        for entry, _ in answers:
+            self.assertEqual(entry["status"], "ok", entry)
+        (_, first), (_, last) = answers
+        # (x * 2 + 5) * 3 + 4
+        self.assertEqual(last["output.0"], [25, 31])
+        self.assertEqual(last["gradient.0.weight"] + last["gradient.0.bias"], [7 * 10 + 9 * 100, 110])
+        self.assertEqual(first["gradient.0.weight"] + first["gradient.0.bias"], [3 * (10 + 200), 3 * 110])
+
     def test_a_layer_that_there_is_not_is_an_error(self):
         for entry, _ in self.use("nothing", lambda r: {}, lambda r: {"x": [1]}):
             self.assertEqual(entry["error"]["type"], "LookupError")

@@ -9,12 +9,14 @@ mod dtensor;
 mod fsdp2;
 mod functional;
 mod mesh;
+mod pipeline;
 
 pub use ddp::{Buckets, Ddp, Hook};
 pub use dtensor::{Dtensor, TensorPlacement};
 pub use fsdp2::{Fsdp2, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
 pub use mesh::Mesh;
+pub use pipeline::{Pipeline, Schedule};
 
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ pub const MODULES: &[&str] = &[
     "torch._dynamo",
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
     "torch.distributed.tensor",
 ];
 
@@ -51,6 +54,8 @@ pub enum Layer {
     Mesh(Mesh),
     /// `DTensor`.
     Dtensor(Dtensor),
+    /// A pipeline.
+    Pipeline(Pipeline),
 }
 
 impl Layer {
@@ -69,6 +74,7 @@ impl Layer {
             Self::Fsdp2(point) => point.dtype,
             Self::Mesh(point) => point.dtype,
             Self::Dtensor(point) => point.dtype,
+            Self::Pipeline(point) => point.dtype,
         }
     }
 }
@@ -92,6 +98,7 @@ impl Layer {
             Self::Fsdp2(point) => point.invalid(),
             Self::Mesh(point) => point.invalid(),
             Self::Dtensor(point) => point.invalid(),
+            Self::Pipeline(point) => point.invalid(),
         }
     }
 
@@ -104,6 +111,7 @@ impl Layer {
             Self::Fsdp2(point) => point.meaningless(ranks),
             Self::Mesh(point) => point.meaningless(ranks),
             Self::Dtensor(point) => point.meaningless(),
+            Self::Pipeline(point) => point.meaningless(ranks),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | `data` | numbers, and tensors made of them |
 //! | `bytes` | storages, with guard bands and sentinels |
 //! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
-//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor` | a layer each |
+//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline` | a layer each |
 
 mod bytes;
 mod class;
@@ -19,6 +19,7 @@ mod dtensor;
 mod fsdp2;
 mod functional;
 mod mesh;
+mod pipeline;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -63,6 +64,7 @@ impl StackPrepared {
             Layer::Fsdp2(point) => fsdp2::ranks(*point, world),
             Layer::Mesh(point) => mesh::ranks(*point, world),
             Layer::Dtensor(point) => dtensor::ranks(*point, world),
+            Layer::Pipeline(point) => pipeline::ranks(*point, world),
         };
         let mut steps = Vec::new();
         let mut ranks = Vec::new();

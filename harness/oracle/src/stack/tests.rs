@@ -11,8 +11,8 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Sharding, Splits,
-    StackCheck, TensorPlacement, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Pipeline, Sharding,
+    Splits, StackCheck, TensorPlacement, Wait,
 };
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 
@@ -91,6 +91,12 @@ fn layers() -> Vec<Layer> {
             ..Ddp::default()
         }));
     }
+    layers.push(Layer::Pipeline(Pipeline::default()));
+    layers.push(Layer::Pipeline(Pipeline {
+        dtype: DType::Float64,
+        microbatches: 8,
+        ..Pipeline::default()
+    }));
     for outer in [1, 2, 3, 4, 5] {
         layers.push(Layer::Mesh(Mesh {
             outer,

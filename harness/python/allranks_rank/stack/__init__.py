@@ -57,4 +57,4 @@ def run(layer: str, call: StackCall) -> None:
 
 
 #: The layers of this driver.
-LAYERS = ("functional", "ddp", "fsdp2", "mesh", "dtensor")
+LAYERS = ("functional", "ddp", "fsdp2", "mesh", "dtensor", "pipeline")

@@ -38,7 +38,9 @@ pub use script::{
     Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
-pub use stack::{DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, StackSpec};
+pub use stack::{
+    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, StackSpec,
+};
 pub(crate) use validate::{filled, is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;

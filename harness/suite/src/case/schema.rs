@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::file::CaseFile;
 use super::{
-    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, RANDOM, RandomSpec, SCRIPT,
-    ScriptSpec, StepParams,
+    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, PipelineSpec, RANDOM, RandomSpec,
+    SCRIPT, ScriptSpec, StepParams,
 };
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
@@ -57,6 +57,7 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
             LayerName::Fsdp2 => generator.subschema_for::<Fsdp2Spec>(),
             LayerName::Mesh => generator.subschema_for::<MeshSpec>(),
             LayerName::Dtensor => generator.subschema_for::<DtensorSpec>(),
+            LayerName::Pipeline => generator.subschema_for::<PipelineSpec>(),
         };
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }

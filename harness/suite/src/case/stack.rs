@@ -9,8 +9,8 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Sharding,
-    Splits, TensorPlacement, Wait,
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Pipeline,
+    Schedule, Sharding, Splits, TensorPlacement, Wait,
 };
 
 /// One point of a layer's sweep.
@@ -177,6 +177,22 @@ layer! {
     }
 }
 
+layer! {
+    /// A pipeline of one stage on each rank, which multiplies by its weight and adds its bias.
+    PipelineSpec, Pipeline {
+        /// Element types, float32 or float64; absent: float32.
+        dtype: DType,
+        /// The order in which stages work through their microbatches; absent: `gpipe`.
+        schedule: Schedule,
+        /// Microbatches of a step; absent: 4.
+        microbatches: u32,
+        /// Steps; absent: 2.
+        steps: u32,
+        /// Whether the last rank is 0.1 s late in every step; absent: no.
+        late: bool,
+    }
+}
+
 /// The parameters of a step that is about a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
@@ -190,6 +206,8 @@ pub enum StackSpec {
     Mesh(MeshSpec),
     /// `DTensor`.
     Dtensor(DtensorSpec),
+    /// A pipeline.
+    Pipeline(PipelineSpec),
 }
 
 /// Calls the same on the parameters of each layer.
@@ -201,6 +219,7 @@ macro_rules! each {
             StackSpec::Fsdp2($own) => $value,
             StackSpec::Mesh($own) => $value,
             StackSpec::Dtensor($own) => $value,
+            StackSpec::Pipeline($own) => $value,
         }
     };
 }
@@ -217,6 +236,7 @@ impl StackSpec {
             LayerName::Fsdp2 => Self::Fsdp2(map.next_value()?),
             LayerName::Mesh => Self::Mesh(map.next_value()?),
             LayerName::Dtensor => Self::Dtensor(map.next_value()?),
+            LayerName::Pipeline => Self::Pipeline(map.next_value()?),
         })
     }
 
@@ -229,6 +249,7 @@ impl StackSpec {
             Self::Fsdp2(_) => LayerName::Fsdp2,
             Self::Mesh(_) => LayerName::Mesh,
             Self::Dtensor(_) => LayerName::Dtensor,
+            Self::Pipeline(_) => LayerName::Pipeline,
         }
     }
 
