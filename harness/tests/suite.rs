@@ -8,7 +8,7 @@ use std::sync::Arc;
 use allranks_model::capability::Declared;
 use allranks_model::names::RequirementId;
 use allranks_model::outcome::Outcome;
-use allranks_oracle::vacuous;
+use allranks_oracle::{vacuous, vacuous_stack};
 use allranks_suite::case;
 use allranks_suite::case::{Level, StepSpec};
 use allranks_suite::expectation::{Expectations, Point};
@@ -227,6 +227,10 @@ fn no_check_of_a_small_world_is_vacuous_whatever_the_seed() {
             for check in &scenario.checks {
                 for op in check.ops() {
                     let why = vacuous(op, scenario.world_size, seed);
+                    assert_eq!(why, None, "{}", check.id);
+                }
+                if let Some(stack) = check.stack() {
+                    let why = vacuous_stack(stack, scenario.world_size, seed);
                     assert_eq!(why, None, "{}", check.id);
                 }
             }

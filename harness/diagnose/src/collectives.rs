@@ -60,11 +60,7 @@ fn verdict(
                 .find_map(|(_, entry, _)| entry.as_ref());
             let what = theirs.map_or_else(
                 || "it has none".to_owned(),
-                |theirs| {
-                    differences(common, theirs, |usual, own| {
-                        format!("{own}, not {usual}")
-                    })
-                },
+                |theirs| differences(common, theirs, |usual, own| format!("{own}, not {usual}")),
             );
             (
                 HangKind::CollectiveMismatch,

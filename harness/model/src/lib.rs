@@ -18,6 +18,7 @@
 //! | [`outcome`]         | what happened ([`outcome::Outcome`]) and what it means ([`outcome::Verdict`])   |
 //! | [`diagnosis`]       | the verdict on a hang, its text, and sets of ranks for people                  |
 //! | [`flight_recorder`] | an op as the backend's own records have it                                     |
+//! | [`stack`]         | what runs above c10d: layers, each at one point of its axes                     |
 //! | [`status`]        | outcome and verdict in one word for people                                      |
 //! | [`record`]          | the lines of `results.jsonl`                                                   |
 //! | [`version`]         | versions of torch                                                              |
@@ -39,6 +40,7 @@ pub mod recipe;
 pub mod record;
 #[cfg(test)]
 mod spelling;
+pub mod stack;
 pub mod status;
 pub mod store;
 pub mod version;

@@ -18,6 +18,8 @@
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
 //! | `format` | elements for people |
 //! | `expected_tensors` | a check told tensor by tensor |
+//! | `stack` | layers above c10d, with inputs, expected bytes and classes of their own |
+//! | `prepared_check` | a check of either kind |
 
 mod answers;
 mod bug_model;
@@ -38,9 +40,11 @@ mod observe;
 mod ops;
 mod partial;
 mod payload;
+mod prepared_check;
 mod rank_plan;
 mod search;
 mod special_values;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod unpreparable;
@@ -51,6 +55,8 @@ mod wrong;
 pub use class::Class;
 pub use expected_tensors::{After, Answer, Exhibit};
 pub use observe::Observations;
+pub use prepared_check::PreparedCheck;
+pub use stack::{StackPrepared, stack_classes, vacuous_stack};
 pub use unpreparable::Unpreparable;
 pub use vacuity::vacuous;
 

@@ -43,6 +43,9 @@ pub enum Unpreparable {
     /// A split matrix says what each rank sends to each, and the op does not exchange pairwise.
     #[error("{0:?} takes no split matrix")]
     NoMatrix(Op),
+    /// What runs above c10d is for all ranks of a world, and at least two.
+    #[error("a layer needs all ranks of a world of at least two, not group {0}")]
+    NotTheWorld(String),
     /// The op reads its input while it writes its output.
     #[error("{0:?} has no in-place form")]
     NotInPlace(Op),

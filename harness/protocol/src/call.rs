@@ -4,6 +4,8 @@
 //! Tensors are indices into the step's tensors. Groups are names: `world` is the default group, others come from
 //! `new_group`. Roots and peers say whether they are global or group ranks ([`RankRef`]).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use allranks_model::axes::TensorKind;
@@ -277,6 +279,17 @@ pub enum Call {
         #[serde(skip)]
         unnoticed: bool,
     },
+    /// Python drivers only: uses a layer above c10d, whose own code issues the collectives. The tensors that a layer takes and
+    /// fills in are named; [`allranks_model::stack`] has the layers and their options.
+    Stack {
+        group: String,
+        /// A layer's name, `ddp`.
+        layer: String,
+        /// The step's tensors by the names that the layer has for them.
+        tensors: BTreeMap<String, usize>,
+        /// What the layer is asked for, on this rank.
+        options: serde_json::Value,
+    },
     /// `all_reduce(tensors[tensor], op)`.
     AllReduce {
         group: String,
@@ -528,6 +541,7 @@ impl Call {
             Self::Grow { tensor, .. } => vec![tensor],
             Self::Windows { tensor, output, .. } => vec![tensor, output],
             Self::TensorsAs { tensors, .. } => tensors.iter_mut().collect(),
+            Self::Stack { tensors, .. } => tensors.values_mut().collect(),
             Self::AllReduceSparse { values, output, .. } => vec![values, output],
             Self::Attempt { inner } => inner.tensors_mut(),
             Self::Together { threads } => threads

@@ -1,4 +1,6 @@
-"""Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote``.
+"""Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote [MODULE...]``.
+
+The modules are imported besides torch, where they are there: what ranks would each take seconds to import.
 
 Receives ``fork`` and ``kill`` frames. Sends ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and
 ``exited``. A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one
@@ -6,6 +8,7 @@ thread and has touched no device, so every fork looks first and is refused other
 """
 
 import gc
+import importlib
 import io
 import os
 import selectors
@@ -13,7 +16,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 # Before torch is imported: a thread pool made here would not exist in the ranks, and they would wait for it for ever.
@@ -29,8 +33,12 @@ TOKEN = "ALLRANKS_TOKEN"
 PATIENCE = 5.0
 
 
-def import_torch() -> str:
-    """Imports everything that each rank would import by itself; returns torch's version."""
+def import_torch(modules: Sequence[str] = ()) -> str:
+    """Imports everything that each rank would import by itself; returns torch's version.
+
+    Args:
+        modules: others that ranks will import. One that is not there is theirs to miss.
+    """
     import encodings.idna  # noqa: F401  the lookup of host names needs it
 
     import torch
@@ -39,6 +47,9 @@ def import_torch() -> str:
     from . import calls, tensors  # noqa: F401
 
     dist.distributed_c10d  # noqa: B018  with everything it imports
+    for module in modules:
+        with suppress(ImportError):
+            importlib.import_module(module)
     return str(torch.__version__)
 
 
@@ -299,7 +310,7 @@ def run() -> int:
     """Runs the zygote, and in each process that it forks a rank; returns the exit code."""
     wire = dial()
     control(PR_SET_CHILD_SUBREAPER, 1)
-    torch_version = import_torch()
+    torch_version = import_torch(sys.argv[1:])
     zygote = Zygote(wire)
     gc.collect()
     gc.freeze()  # so that collections in the ranks do not copy every page of it

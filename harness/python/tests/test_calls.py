@@ -209,6 +209,29 @@ def exchanges(size):
             lambda r: [[r + 1, 2], [0, 0, 0, 0]],
             lambda r: [[r + 1, 2], [2 * size, total, total, 2 * size]],
         ),
+        "stack": both(
+            [
+                on_group(
+                    "stack",
+                    layer="functional",
+                    tensors={"input.0.0": 0, "result.0.0": 1},
+                    options={
+                        "collective": "all_reduce",
+                        "op": "sum",
+                        "dim": 0,
+                        "root": 0,
+                        "splits": None,
+                        "wait": False,
+                        "backward": False,
+                        "calls": 1,
+                        "tensors": 1,
+                        "sleep_ms": 0,
+                    },
+                )
+            ],
+            lambda r: [[r + 1, 10 * (r + 1)], [0, 0]],
+            lambda r: [[r + 1, 10 * (r + 1)], [total, 10 * total]],
+        ),
         "objects": both(
             lambda r: [
                 on_group("all_gather_object", object={"rank": r, "π": None}),

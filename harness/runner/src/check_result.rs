@@ -6,7 +6,7 @@
 use allranks_model::capability::Declared;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::{Difference, RankLine};
-use allranks_oracle::{Mismatch, Observations, Prepared, RankReply};
+use allranks_oracle::{Mismatch, Observations, PreparedCheck, RankReply};
 use allranks_protocol::{Call, CallResult, CallStatus};
 use allranks_suite::plan::Check;
 
@@ -70,9 +70,9 @@ impl CheckResult {
     #[must_use]
     pub fn of_answers(
         check: &Check,
-        prepared: &Prepared,
+        prepared: &PreparedCheck,
         replies: &[RankReply],
-        others: impl FnOnce() -> Vec<(String, Prepared)>,
+        others: impl FnOnce() -> Vec<(String, PreparedCheck)>,
     ) -> Self {
         let raised = raised(replies);
         let finding = if raised.is_empty() {
@@ -156,7 +156,7 @@ impl CheckResult {
     }
 
     /// A refusal after which a tensor of some rank is not as it was is no refusal; another error on every rank is named so.
-    fn unless_written(self, prepared: &Prepared, replies: &[RankReply]) -> Self {
+    fn unless_written(self, prepared: &PreparedCheck, replies: &[RankReply]) -> Self {
         let Some(written) = prepared.written(replies) else {
             return self;
         };
@@ -200,7 +200,7 @@ impl CheckResult {
 
 /// Whether every rank with calls raised in the first one that has tensors, or in the wait for its work: nothing that was
 /// carried out before may have written to them.
-fn is_refusal(prepared: &Prepared, replies: &[RankReply]) -> bool {
+fn is_refusal(prepared: &PreparedCheck, replies: &[RankReply]) -> bool {
     prepared.steps().iter().zip(replies).all(|(sent, reply)| {
         let calls = &sent.step.calls;
         let results = &reply.result.calls;

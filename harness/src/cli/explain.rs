@@ -121,7 +121,7 @@ fn write_scenario(
     } else {
         let driver = self::driver(driver, python);
         let how = match scenario.platform.start {
-            Start::Fork if driver.zygote().is_some() => {
+            Start::Fork if driver.zygote(&[]).is_some() => {
                 ", forked from a process that has loaded torch"
             }
             Start::Fork | Start::Fresh => "",

@@ -370,7 +370,9 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
         .flat_map_iter(|scenario| {
             scenario.checks.iter().filter_map(|check| {
                 let mut ops = check.ops().iter();
+                let of_layer = |stack| oracle::vacuous_stack(stack, scenario.world_size, seed);
                 ops.find_map(|op| oracle::vacuous(op, scenario.world_size, seed))
+                    .or_else(|| check.stack().and_then(of_layer))
                     .map(|why| format!("{}: {why}", check.id))
             })
         })

@@ -203,7 +203,8 @@ impl ReproContext {
         });
         let mut smallest: HashMap<&str, (&Scenario, &Check)> = HashMap::new();
         // A program is its own reproduction.
-        for found in checks.filter(|(_, check)| check.demand().is_none()) {
+        let has_script = |check: &Check| check.demand().is_none() && check.stack().is_none();
+        for found in checks.filter(|(_, check)| has_script(check)) {
             if let Some(entry) = self.entry(found.0, found.1, &self.torch) {
                 let least = smallest.entry(&entry.at).or_insert(found);
                 if size(&found) < size(least) {
@@ -329,7 +330,7 @@ impl ReproContext {
         script(subject, notes).map_err(|error| match error {
             ReproError::Unpreparable(error) => Failure::RunIssue(error.to_string()),
             ReproError::Unstaged(error) => Failure::RunIssue(error),
-            ReproError::Program => Failure::RunIssue(error.to_string()),
+            ReproError::Program | ReproError::Stack => Failure::RunIssue(error.to_string()),
             ReproError::Grown => Failure::Usage(
                 error.to_string(),
                 "run it by itself with `allranks run --filter id=...`".to_owned(),

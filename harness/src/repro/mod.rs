@@ -103,6 +103,9 @@ pub enum ReproError {
     /// Its ranks run a program of the user's.
     #[error("the program itself is the reproduction")]
     Program,
+    /// It is about a layer above c10d, which the Python driver uses.
+    #[error("a layer's check has no script yet; `allranks run` with its id repeats it")]
+    Stack,
     /// Its tensors are made large while it runs.
     #[error("its tensors are too large for a script")]
     Grown,
@@ -123,6 +126,9 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
     } = *subject;
     if scenario.case.program.is_some() {
         return Err(ReproError::Program);
+    }
+    if check.is_some_and(|check| check.stack().is_some()) {
+        return Err(ReproError::Stack);
     }
     if let Some((check, script)) = check.and_then(|check| Some((check, check.script()?))) {
         let written = play::play(scenario, check, script, seed, |play, parts, passed| {
@@ -299,7 +305,7 @@ fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &
     let is_of_tensors = |check: &Check| match &check.kind {
         CheckKind::Op(op) => op.op.has_tensors(),
         CheckKind::Script(_) => true,
-        CheckKind::Program(_) => false,
+        CheckKind::Program(_) | CheckKind::Stack(_) => false,
     };
     if check.is_some_and(is_of_tensors) {
         let kind = &platform.device_type;

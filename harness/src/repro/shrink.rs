@@ -16,7 +16,7 @@ pub fn with_numel(check: &Check, numel: u64) -> Option<Check> {
     let kind = match &check.kind {
         CheckKind::Op(op) => CheckKind::Op(op_with_numel(op, numel)?),
         CheckKind::Script(script) => CheckKind::Script(Arc::new(script_with_numel(script, numel)?)),
-        CheckKind::Program(_) => return None,
+        CheckKind::Program(_) | CheckKind::Stack(_) => return None,
     };
     Some(Check {
         kind,

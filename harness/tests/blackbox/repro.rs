@@ -320,7 +320,8 @@ fn every_kind() {
                 ),
                 scenario.init.method,
             );
-            if !kinds.insert(kind) {
+            // Layers above c10d have no script yet.
+            if check.stack().is_some() || !kinds.insert(kind) {
                 continue;
             }
             let subject = Subject {

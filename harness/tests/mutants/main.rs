@@ -17,7 +17,7 @@ use allranks::cli;
 use allranks::prove::{Index, Mutant, MutantOutcome, Plan, Proof, SHRINKING, SharedChecks};
 use allranks::suite;
 use allranks::suite::{Request, Suite};
-use allranks_oracle::Class;
+use allranks_oracle::{Class, stack_classes};
 use allranks_runner::probe::IMPORT_PATIENCE;
 use allranks_runner::run;
 use allranks_runner::run::{Interrupt, Session, Settings};
@@ -159,7 +159,9 @@ fn every_class_has_a_mutant() -> Result<(), Failed> {
         .filter_map(|mutant| mutant.class)
         .collect();
     let excused: BTreeSet<&str> = WITHOUT_A_MUTANT.iter().map(|(name, _)| *name).collect();
-    let names: BTreeSet<&str> = Class::every().iter().map(Class::name).collect();
+    let of_ops = Class::every();
+    let of_ops = of_ops.iter().map(Class::name);
+    let names: BTreeSet<&str> = of_ops.chain(stack_classes()).collect();
     let mut wrong: Vec<String> = names
         .iter()
         .filter(|name| !given.contains(**name) && !excused.contains(*name))

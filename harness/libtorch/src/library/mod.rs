@@ -27,7 +27,7 @@ use crate::c10d::{Error, InferenceMode, Kind, ReduceOp, Result, Work};
 use crate::clock;
 use groups::{Groups, Place};
 
-/// The calls this driver can make; `hello` says so. Not among them: what is Python's alone (`python`, and collectives on
+/// The calls this driver can make; `hello` says so. Not among them: what is Python's alone (`python`, `stack`, and collectives on
 /// pickled objects), and `split_group`, which needs a device's backend.
 pub const CALLS: &[&str] = &[
     "prepare",
@@ -235,6 +235,7 @@ impl Library {
             | Call::MonitoredBarrier { .. } => self.collective(call, index).map(|()| Value::Null),
             Call::SplitGroup { .. }
             | Call::Python { .. }
+            | Call::Stack { .. }
             | Call::AllGatherObject { .. }
             | Call::GatherObject { .. }
             | Call::BroadcastObjectList { .. }

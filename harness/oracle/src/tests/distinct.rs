@@ -198,7 +198,7 @@ fn planned() -> Vec<(CheckId, OpCheck)> {
     checks
         .filter_map(|check| match check.kind {
             CheckKind::Op(op) => Some((check.id, op)),
-            CheckKind::Script(_) | CheckKind::Program(_) => None,
+            CheckKind::Script(_) | CheckKind::Program(_) | CheckKind::Stack(_) => None,
         })
         .filter(|(_, check)| check.op.has_tensors())
         .map(|(id, check)| {

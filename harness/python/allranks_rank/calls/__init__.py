@@ -22,7 +22,7 @@ A field that the protocol requires and that is not there raises KeyError. The va
 otherwise.
 """
 
-from . import collectives, composite, device, groups, messages, objects, process, tensors, works  # noqa: F401
+from . import collectives, composite, device, groups, messages, objects, process, stack, tensors, works  # noqa: F401
 from .registry import CALLS, make
 from .state import CallState
 

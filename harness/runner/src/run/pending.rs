@@ -2,7 +2,7 @@
 
 use crate::script::{Answer, CompiledScript};
 use allranks_model::names::Rank;
-use allranks_oracle::{Prepared, RankReply};
+use allranks_oracle::{PreparedCheck, RankReply};
 use allranks_protocol::{CallStatus, StepResult};
 
 /// What a step of a world is for.
@@ -13,11 +13,11 @@ pub enum Purpose {
     /// Init, groups.
     Opening,
     /// The check at that place of the scenario.
-    Check(usize, Prepared),
+    Check(usize, PreparedCheck),
     /// The script at that place of the scenario.
     Script(usize, Box<CompiledScript>),
     /// After a refusal: is the group still usable?
-    Probe(usize, Prepared),
+    Probe(usize, PreparedCheck),
     /// Teardown.
     Closing,
 }

@@ -302,6 +302,10 @@ pub(super) async fn world(
     }
     let order = LaunchSpec {
         start: scenario.platform.start,
+        modules: match scenario.checks.iter().any(|check| check.stack().is_some()) {
+            true => allranks_model::stack::MODULES,
+            false => &[],
+        },
         ranks: size
             .ranks()
             .map(|rank| RankLaunchSpec {

@@ -4,7 +4,7 @@ use super::probe::probe_after;
 use super::setup::{Beginning, Endpoint, closing, device};
 use crate::script::CompiledScript;
 use allranks_model::names::WorldSize;
-use allranks_oracle::{Prepared, Unpreparable};
+use allranks_oracle::{Prepared, PreparedCheck, StackPrepared, Unpreparable};
 use allranks_protocol::Step;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::{Check, CheckKind, Scenario};
@@ -63,7 +63,7 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
 /// It has no expected value, or contradicts itself or the world.
 pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Step>, StepsError> {
     let steps = match &check.kind {
-        CheckKind::Op(_) | CheckKind::Program(_) => {
+        CheckKind::Op(_) | CheckKind::Stack(_) | CheckKind::Program(_) => {
             prepare(check, scenario.world_size, seed)?.steps().to_vec()
         }
         CheckKind::Script(script) => {
@@ -76,13 +76,17 @@ pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Ste
     Ok(steps.into_iter().map(|step| step.step).collect())
 }
 
-/// The inputs and expectations of a check of an op.
+/// The inputs and expectations of a check of an op or of a layer.
 ///
 /// # Errors
 /// It has no expected value, or contradicts itself or the world; it is a script or a program.
-pub fn prepare(check: &Check, size: WorldSize, seed: u64) -> Result<Prepared, StepsError> {
+pub fn prepare(check: &Check, size: WorldSize, seed: u64) -> Result<PreparedCheck, StepsError> {
     match &check.kind {
-        CheckKind::Op(op) => Ok(Prepared::new(op, size, seed)?),
+        CheckKind::Op(op) => Ok(PreparedCheck::Op(Prepared::new(op, size, seed)?)),
+        CheckKind::Stack(stack) => {
+            let prepared = StackPrepared::new(stack, size, seed)?;
+            Ok(PreparedCheck::Stack(prepared))
+        }
         CheckKind::Script(_) => Err(StepsError::Script(
             "a script has no data of its own".to_owned(),
         )),

@@ -67,7 +67,11 @@ impl RankStory {
         let mut names = step.calls.iter().flat_map(Call::names);
         let name = names.find(|name| !hello.calls.iter().any(|known| known == name))?;
         let driver = &hello.driver;
-        Some(format!("the {driver} driver has no call `{name}`"))
+        let why = match name {
+            "stack" => ": what runs above c10d is PyTorch's Python code",
+            _ => "",
+        };
+        Some(format!("the {driver} driver has no call `{name}`{why}"))
     }
 
     /// Its version of torch, if it is known.

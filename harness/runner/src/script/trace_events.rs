@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
             Call::Python { source, unnoticed } if *unnoticed || !touches_groups(source) => {
                 EventKind::Own("statements".to_owned())
             }
-            Call::Python { .. } | Call::Together { .. } => {
+            Call::Python { .. } | Call::Stack { .. } | Call::Together { .. } => {
                 self.is_opaque = true;
                 own(call)
             }

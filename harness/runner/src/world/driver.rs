@@ -52,14 +52,15 @@ impl Driver {
         }
     }
 
-    /// The same for its zygote, if it has one.
+    /// The same for its zygote, if it has one; the Python driver's imports these modules besides torch.
     #[must_use]
-    pub fn zygote(&self) -> Option<(Vec<String>, Option<&Path>)> {
+    pub fn zygote(&self, modules: &[&str]) -> Option<(Vec<String>, Option<&Path>)> {
         match self {
-            Self::Python { python, package } => Some((
-                words([&python.to_string_lossy(), "-m", "allranks_rank.zygote"]),
-                Some(package),
-            )),
+            Self::Python { python, package } => {
+                let mut argv = words([&python.to_string_lossy(), "-m", "allranks_rank.zygote"]);
+                argv.extend(modules.iter().map(|&module| module.to_owned()));
+                Some((argv, Some(package)))
+            }
             Self::Libtorch(program) => Some((words([&program.to_string_lossy(), "zygote"]), None)),
             Self::Command(_) => None,
         }

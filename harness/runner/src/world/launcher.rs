@@ -19,6 +19,8 @@ use allranks_suite::platform::Start;
 pub struct LaunchSpec {
     /// How its processes come to be.
     pub start: Start,
+    /// Python modules besides torch that take its ranks long to import: they are forked from a process that has them.
+    pub modules: &'static [&'static str],
     /// One for each rank, in rank order.
     pub ranks: Vec<RankLaunchSpec>,
 }
@@ -51,8 +53,12 @@ pub struct LocalLauncher {
     supervisor: Option<PathBuf>,
     zygote_log: PathBuf,
     zygote_patience: Duration,
-    zygote: Mutex<Option<Arc<Zygote>>>,
+    /// One for each list of modules that a world asked for.
+    zygotes: Mutex<BTreeMap<&'static [&'static str], Arc<Slot>>>,
 }
+
+/// The place of a zygote, which is started when the first world needs it, and again when it has died.
+type Slot = Mutex<Option<Arc<Zygote>>>;
 
 impl LocalLauncher {
     /// A launcher for one driver. `supervisor` is the allranks binary (see [`super::supervise`]); `zygote_log` is
@@ -72,7 +78,7 @@ impl LocalLauncher {
             supervisor,
             zygote_log,
             zygote_patience,
-            zygote: Mutex::new(None),
+            zygotes: Mutex::default(),
         })
     }
 
@@ -97,11 +103,11 @@ impl LocalLauncher {
         }
         let size = order.ranks.len();
         let zygote = match order.start {
-            Start::Fork => self.driver.zygote(),
+            Start::Fork => self.driver.zygote(order.modules),
             Start::Fresh => None,
         };
         let processes: Box<dyn Processes> = if let Some((argv, path)) = zygote {
-            let zygote = self.zygote(&argv, path).await?;
+            let zygote = self.zygote(order.modules, &argv, path).await?;
             Box::new(Zygote::fork(&zygote, order.ranks, &sender))
         } else {
             let (argv, path) = self.driver.rank();
@@ -130,13 +136,16 @@ impl LocalLauncher {
         })
     }
 
-    /// The zygote, started if there is none that lives.
+    /// The zygote with these modules, started if there is none that lives.
     async fn zygote(
         &self,
+        modules: &'static [&'static str],
         argv: &[String],
         path: Option<&Path>,
     ) -> Result<Arc<Zygote>, LaunchError> {
-        let mut zygote = self.zygote.lock().await;
+        // A zygote that is being started holds up no world that needs another one.
+        let slot = Arc::clone(self.zygotes.lock().await.entry(modules).or_default());
+        let mut zygote = slot.lock().await;
         if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.lives()) {
             return Ok(Arc::clone(zygote));
         }

@@ -10,9 +10,11 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::program::ProgramSpec;
 use super::random::{RANDOM, RandomSpec};
 use super::script::{SCRIPT, ScriptSpec};
+use super::stack::StackSpec;
 use super::{Expected, GroupSpec, LayoutSpec, Only, StepParams, WorldSpec};
 use allranks_model::names::{CaseId, RequirementId};
 use allranks_model::op::Op;
+use allranks_model::stack::LayerName;
 
 /// The whole file.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
@@ -99,7 +101,7 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
     }
 }
 
-/// `OP: {PARAMETERS}`, `script: {...}` or `random: {...}`.
+/// `OP: {PARAMETERS}`, `script: {...}`, `random: {...}` or `LAYER: {PARAMETERS}`.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -109,6 +111,7 @@ pub(super) enum Step {
     Sweep(Sweep),
     Script(Box<ScriptSpec>),
     Random(Box<RandomSpec>),
+    Stack(Box<StackSpec>),
 }
 
 impl Step {
@@ -118,6 +121,7 @@ impl Step {
             Self::Sweep(sweep) => sweep.op.name(),
             Self::Script(_) => SCRIPT,
             Self::Random(_) => RANDOM,
+            Self::Stack(stack) => stack.name().name(),
         }
     }
 }
@@ -151,6 +155,7 @@ impl<'de> Deserialize<'de> for Step {
                     }),
                     Key::Script => Step::Script(map.next_value()?),
                     Key::Random => Step::Random(map.next_value()?),
+                    Key::Layer(layer) => Step::Stack(Box::new(StackSpec::read(layer, &mut map)?)),
                 };
                 match map.next_key::<String>()? {
                     None => Ok(step),
@@ -172,6 +177,7 @@ enum Key {
     Op(Op),
     Script,
     Random,
+    Layer(LayerName),
 }
 
 impl<'de> Deserialize<'de> for Key {
@@ -189,7 +195,12 @@ impl<'de> Deserialize<'de> for Key {
                 match name {
                     SCRIPT => Ok(Key::Script),
                     RANDOM => Ok(Key::Random),
-                    op => op.parse().map(Key::Op).map_err(|_| unknown(op)),
+                    name => {
+                        let layer = name.parse().map(Key::Layer);
+                        layer
+                            .or_else(|_| name.parse().map(Key::Op))
+                            .map_err(|_| unknown(name))
+                    }
                 }
             }
         }
@@ -200,7 +211,9 @@ impl<'de> Deserialize<'de> for Key {
 
 /// The error that serde has for a variant of an enum, with what a step's key may be.
 fn unknown<E: de::Error>(name: &str) -> E {
-    let known = Op::ALL.iter().map(|op| op.name()).chain([SCRIPT]);
+    let layers = LayerName::ALL.iter().map(|layer| layer.name());
+    let ops = Op::ALL.iter().map(|op| op.name());
+    let known = ops.chain([SCRIPT]).chain(layers);
     let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
     let known = known.join(", ");
     E::custom(format!("unknown variant `{name}`, expected one of {known}"))

@@ -238,7 +238,7 @@ mod tests {
             .iter()
             .map(|step| match step {
                 StepSpec::Sweep(sweep) => sweep,
-                StepSpec::Script { .. } | StepSpec::Random { .. } => {
+                StepSpec::Script { .. } | StepSpec::Random { .. } | StepSpec::Stack { .. } => {
                     panic!("no script is written there")
                 }
             })

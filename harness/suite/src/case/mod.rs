@@ -15,10 +15,12 @@ mod recipe;
 mod requirement;
 mod schema;
 mod script;
+mod stack;
 mod validate;
 mod validate_program;
 mod validate_random;
 mod validate_script;
+mod validate_stack;
 mod validate_step;
 mod values;
 
@@ -35,6 +37,9 @@ pub(crate) use schema::tests as schema_tests;
 pub use script::{
     Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
+};
+pub use stack::{
+    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, StackSpec,
 };
 pub(crate) use validate::{filled, is_backend_string, is_env_name, is_name};
 
@@ -307,7 +312,7 @@ impl Members {
     }
 }
 
-/// One step. In YAML a map with one key, an op's name, `script` or `random`.
+/// One step. In YAML a map with one key: an op's name, `script`, `random`, or a layer's name.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -330,6 +335,13 @@ pub enum StepSpec {
         /// Line in the file, from 1.
         line: usize,
     },
+    /// A layer above c10d and the sweep of its parameters.
+    Stack {
+        /// The layer and its parameters.
+        spec: Arc<StackSpec>,
+        /// Line in the file, from 1.
+        line: usize,
+    },
 }
 
 impl StepSpec {
@@ -338,7 +350,9 @@ impl StepSpec {
     pub fn line(&self) -> usize {
         match self {
             Self::Sweep(step) => step.line,
-            Self::Script { line, .. } | Self::Random { line, .. } => *line,
+            Self::Script { line, .. } | Self::Random { line, .. } | Self::Stack { line, .. } => {
+                *line
+            }
         }
     }
 
@@ -349,6 +363,7 @@ impl StepSpec {
             Self::Sweep(step) => step.params.profile,
             Self::Script { spec, .. } => spec.profile,
             Self::Random { spec, .. } => spec.profile,
+            Self::Stack { spec, .. } => spec.profile(),
         }
     }
 
@@ -359,6 +374,7 @@ impl StepSpec {
             Self::Sweep(step) => &step.params.covers,
             Self::Script { spec, .. } => &spec.covers,
             Self::Random { spec, .. } => &spec.covers,
+            Self::Stack { spec, .. } => spec.covers(),
         }
     }
 }

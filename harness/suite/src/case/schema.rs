@@ -5,8 +5,12 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::file::CaseFile;
-use super::{RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams};
+use super::{
+    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, PipelineSpec, RANDOM, RandomSpec,
+    SCRIPT, ScriptSpec, StepParams,
+};
 use allranks_model::op::Op;
+use allranks_model::stack::LayerName;
 
 /// The schema of case files, JSON Schema draft 2020-12.
 #[must_use]
@@ -46,8 +50,19 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         RANDOM.to_owned(),
         generator.subschema_for::<RandomSpec>().to_value(),
     );
+    for layer in LayerName::ALL {
+        let parameters = match layer {
+            LayerName::Functional => generator.subschema_for::<FunctionalSpec>(),
+            LayerName::Ddp => generator.subschema_for::<DdpSpec>(),
+            LayerName::Fsdp2 => generator.subschema_for::<Fsdp2Spec>(),
+            LayerName::Mesh => generator.subschema_for::<MeshSpec>(),
+            LayerName::Dtensor => generator.subschema_for::<DtensorSpec>(),
+            LayerName::Pipeline => generator.subschema_for::<PipelineSpec>(),
+        };
+        steps.insert(layer.name().to_owned(), parameters.to_value());
+    }
     json_schema!({
-        "description": "One op and the sweep of its parameters, a script, or random sequences.",
+        "description": "One op and the sweep of its parameters, a script, random sequences, or a layer above c10d and the sweep of its parameters.",
         "type": "object",
         "properties": steps,
         "additionalProperties": false,

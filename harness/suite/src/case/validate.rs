@@ -14,6 +14,7 @@ use super::requirement::is_well_formed;
 use super::validate_program::{ProgramChecker, located};
 use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
+use super::validate_stack::StackChecker;
 use super::validate_step::StepChecker;
 use super::{Case, GroupSpec, MAX_SECONDS, Members, Requirements, StepSpec, SweepSpec};
 use allranks_model::names::{CaseId, RequirementId, WorldSize};
@@ -89,6 +90,10 @@ pub(super) fn case(
                     line,
                 },
                 Step::Random(spec) => StepSpec::Random {
+                    spec: Arc::new(*spec),
+                    line,
+                },
+                Step::Stack(spec) => StepSpec::Stack {
                     spec: Arc::new(*spec),
                     line,
                 },
@@ -516,6 +521,12 @@ impl Checker<'_> {
                 Step::Random(random) => RandomChecker {
                     index,
                     random,
+                    checker: self,
+                }
+                .check(),
+                Step::Stack(stack) => StackChecker {
+                    index,
+                    stack,
                     checker: self,
                 }
                 .check(),

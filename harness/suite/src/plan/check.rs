@@ -9,6 +9,7 @@ use allranks_model::capability::Declared;
 use allranks_model::group::Group;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::op_check::OpCheck;
+use allranks_model::stack::StackCheck;
 
 /// One assertion: an op at one point of its step's sweep, a script, or one thing that is asked of a program.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub enum CheckKind {
     Script(Arc<Script>),
     /// What is asked of a program that the ranks run.
     Program(ProgramCheck),
+    /// That a layer above c10d, at one point of a step's sweep, is right on every rank.
+    Stack(StackCheck),
 }
 
 impl Check {
@@ -48,7 +51,7 @@ impl Check {
     pub fn op(&self) -> Option<&OpCheck> {
         match &self.kind {
             CheckKind::Op(op) => Some(op),
-            CheckKind::Script(_) | CheckKind::Program(_) => None,
+            CheckKind::Script(_) | CheckKind::Program(_) | CheckKind::Stack(_) => None,
         }
     }
 
@@ -57,7 +60,7 @@ impl Check {
     pub fn script(&self) -> Option<&Arc<Script>> {
         match &self.kind {
             CheckKind::Script(script) => Some(script),
-            CheckKind::Op(_) | CheckKind::Program(_) => None,
+            CheckKind::Op(_) | CheckKind::Program(_) | CheckKind::Stack(_) => None,
         }
     }
 
@@ -66,7 +69,16 @@ impl Check {
     pub fn demand(&self) -> Option<ProgramCheck> {
         match &self.kind {
             CheckKind::Program(demand) => Some(*demand),
-            CheckKind::Op(_) | CheckKind::Script(_) => None,
+            CheckKind::Op(_) | CheckKind::Script(_) | CheckKind::Stack(_) => None,
+        }
+    }
+
+    /// The layer, if it is a point of a layer's sweep.
+    #[must_use]
+    pub fn stack(&self) -> Option<&StackCheck> {
+        match &self.kind {
+            CheckKind::Stack(stack) => Some(stack),
+            CheckKind::Op(_) | CheckKind::Script(_) | CheckKind::Program(_) => None,
         }
     }
 
@@ -76,7 +88,7 @@ impl Check {
         match &self.kind {
             CheckKind::Op(op) => slice::from_ref(op),
             CheckKind::Script(script) => &script.checks,
-            CheckKind::Program(_) => &[],
+            CheckKind::Program(_) | CheckKind::Stack(_) => &[],
         }
     }
 }

@@ -9,8 +9,8 @@ use super::script::script;
 use super::sweep::points;
 use super::{Check, CheckKind, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
-    Case, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec, StepSpec,
-    SweepSpec, filled,
+    Case, LayerPoint, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec,
+    StackSpec, StepSpec, SweepSpec, filled,
 };
 use crate::platform::{Backend, Platform};
 use allranks_model::axes::{
@@ -23,6 +23,7 @@ use allranks_model::group::{Creation, Group};
 use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
+use allranks_model::stack::StackCheck;
 
 /// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
 /// one): nobody creates it and its steps have no checks.
@@ -324,6 +325,7 @@ pub fn expand(
                 }
             }
         }
+        StepSpec::Stack { spec, line } => layered(place, number, spec, *line, checks, left_out),
         StepSpec::Random { spec, line } => {
             for nth in 0..spec.count {
                 match drawn(place, number, spec, *line, nth, checks.len() as u32) {
@@ -337,6 +339,67 @@ pub fn expand(
                 }
             }
         }
+    }
+}
+
+/// Appends the checks of a step about a layer.
+fn layered(
+    place: &ScenarioContext<'_>,
+    number: usize,
+    spec: &StackSpec,
+    line: usize,
+    checks: &mut Vec<Check>,
+    left_out: &mut Vec<Excluded>,
+) {
+    let group = &place.groups[0];
+    let mut leave_out = |reason: String| match left_out.last_mut() {
+        Some(last)
+            if last.scenario == *place.scenario && last.step == number && last.reason == reason =>
+        {
+            last.points += 1;
+        }
+        _ => left_out.push(Excluded {
+            scenario: place.scenario.clone(),
+            step: number,
+            reason,
+            points: 1,
+        }),
+    };
+    for at in points(spec.sweep(), &spec.lengths()) {
+        let LayerPoint { layer, params } = spec.point(&at);
+        if group.size() < 2 {
+            leave_out("a layer on one rank communicates with none".to_owned());
+            continue;
+        }
+        if let Some(reason) = layer.meaningless(group.size() as u32) {
+            leave_out(reason);
+            continue;
+        }
+        let whole = Whole {
+            word: layer.name(),
+            covers: spec.covers(),
+            line,
+            index: checks.len() as u32,
+        };
+        let stack = StackCheck {
+            index: whole.index,
+            group: Arc::clone(group),
+            layer,
+        };
+        let mut check = whole.check(place, CheckKind::Stack(stack));
+        check.params.extend(params);
+        let words: Vec<Cow<'_, str>> = check
+            .params
+            .iter()
+            .map(|(axis, value)| match value.as_bytes() {
+                b"yes" | b"no" => Cow::from(format!("{axis}-{value}")),
+                [first, ..] if first.is_ascii_digit() => Cow::from(format!("{axis}-{value}")),
+                _ => Cow::from(value),
+            })
+            .collect();
+        let id = format!("{}#{number}.{}", place.scenario, words.join("."));
+        check.id = CheckId(id);
+        checks.push(check);
     }
 }
 

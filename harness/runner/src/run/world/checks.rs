@@ -293,6 +293,28 @@ mod tests {
     }
 
     #[test]
+    fn a_driver_without_layers_says_why_and_passes_none() {
+        let scenario = planned(TWO, "  - ddp: {steps: 1}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::new(&scenario, &known);
+        let calls = [
+            "prepare",
+            "init_process_group",
+            "destroy_process_group",
+            "barrier",
+        ];
+        (0..2).for_each(|rank| world.hello_of(rank, "libtorch", &calls));
+        world.open();
+        assert_eq!(world.calls(0), ["barrier"]);
+        let finding = &world.state.result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::NotRun);
+        assert_eq!(
+            finding.summary,
+            "the libtorch driver has no call `stack`: what runs above c10d is PyTorch's Python code"
+        );
+    }
+
+    #[test]
     fn a_script_is_alone() {
         let script = "  - script: {name: s, moves: [{sleep: {ms: 1}}]}\n";
         let steps = format!("  - barrier: {{}}\n{script}  - barrier: {{}}\n");

@@ -15,7 +15,7 @@ use crate::script::Answer;
 use crate::script::CompiledScript;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::outcome::Outcome;
-use allranks_oracle::{Prepared, RankReply};
+use allranks_oracle::{PreparedCheck, RankReply};
 use allranks_suite::case::Starts;
 
 /// How a check ends a world although every rank answered: what follows could be poisoned.
@@ -26,7 +26,7 @@ const NEIGHBOURS: usize = 8;
 
 impl WorldState<'_> {
     /// The ops around a check, made ready, with their ids: those of its element type whose tensors are not large.
-    fn neighbours(&self, index: usize) -> Vec<(String, Prepared)> {
+    fn neighbours(&self, index: usize) -> Vec<(String, PreparedCheck)> {
         let checks = &self.plan.scenario.checks;
         let dtype = checks[index].op().map(|op| op.dtype);
         let around = index.saturating_sub(NEIGHBOURS)..(index + NEIGHBOURS + 1).min(checks.len());

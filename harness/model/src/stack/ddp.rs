@@ -1,0 +1,90 @@
+//! `torch.nn.parallel.DistributedDataParallel`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::InvalidParameter;
+use crate::dtype::DType;
+
+/// The most steps, and passes of one: each has data of its own, and sums of passes must stay exact.
+const MAX_STEPS: u32 = 20;
+const MAX_PASSES: u32 = 4;
+
+/// How gradients are put together for their reduction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Buckets {
+    /// All in one.
+    #[default]
+    One,
+    /// In one for each parameter or two.
+    Many,
+}
+
+/// A communication hook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Hook {
+    /// None: DDP's own reduction.
+    #[default]
+    None,
+    /// `allreduce_hook`.
+    Allreduce,
+    /// `fp16_compress_hook`.
+    Fp16,
+    /// `bf16_compress_hook`.
+    Bf16,
+}
+
+/// Training steps of a model under DDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ddp {
+    /// Element type of parameters and buffers.
+    pub dtype: DType,
+    /// How gradients are put together.
+    pub buckets: Buckets,
+    /// Training steps, each with data of its own.
+    pub steps: u32,
+    /// Backward passes of a step; all but the last are made under `no_sync`.
+    pub passes: u32,
+    /// Whether some ranks, and all of them, leave parameters out (`find_unused_parameters`).
+    pub unused: bool,
+    /// `gradient_as_bucket_view`.
+    pub view: bool,
+    /// The communication hook.
+    pub hook: Hook,
+    /// Whether the last rank is late in every backward pass.
+    pub late: bool,
+}
+
+impl Default for Ddp {
+    fn default() -> Self {
+        Self {
+            dtype: DType::Float32,
+            buckets: Buckets::default(),
+            steps: 3,
+            passes: 1,
+            unused: false,
+            view: false,
+            hook: Hook::default(),
+            late: false,
+        }
+    }
+}
+
+impl Ddp {
+    pub(super) fn invalid(&self) -> Option<InvalidParameter> {
+        match (self.steps, self.passes) {
+            (1..=MAX_STEPS, 1..=MAX_PASSES) => None,
+            (1..=MAX_STEPS, passes) => Some(("passes", format!("{passes} passes"), "1 to 4")),
+            (steps, _) => Some(("steps", format!("{steps} steps"), "1 to 20")),
+        }
+    }
+
+    /// Why the point has no meaning, or is that of another one, if so.
+    pub(super) fn meaningless(&self) -> Option<String> {
+        let is_compressed = matches!(self.hook, Hook::Fp16 | Hook::Bf16);
+        let is_narrow = matches!(self.dtype, DType::Float16 | DType::Bfloat16);
+        (is_compressed && is_narrow).then(|| "there is nothing to be compressed".into())
+    }
+}

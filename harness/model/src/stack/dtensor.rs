@@ -1,0 +1,58 @@
+//! `torch.distributed.tensor.DTensor`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::InvalidParameter;
+use crate::dtype::DType;
+
+/// How a matrix of 7 rows and 5 columns lies on the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TensorPlacement {
+    /// `Shard(0)`: rows, as `torch.chunk` has them.
+    Rows,
+    /// `Shard(1)`: columns.
+    Columns,
+    /// `Replicate()`.
+    Replicate,
+    /// `Partial()`: the matrix is the sum of the ranks'.
+    Partial,
+}
+
+/// A DTensor of one placement made one of another, there and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dtensor {
+    /// Element type.
+    pub dtype: DType,
+    /// Placement before.
+    pub from: TensorPlacement,
+    /// Placement after.
+    pub to: TensorPlacement,
+    /// Whether the last rank is late.
+    pub late: bool,
+}
+
+impl Default for Dtensor {
+    fn default() -> Self {
+        Self {
+            dtype: DType::Float32,
+            from: TensorPlacement::Rows,
+            to: TensorPlacement::Replicate,
+            late: false,
+        }
+    }
+}
+
+impl Dtensor {
+    pub(super) fn invalid(&self) -> Option<InvalidParameter> {
+        (self.to == TensorPlacement::Partial).then(|| {
+            let message = "a DTensor is not made partial".into();
+            ("to", message, "rows, columns or replicate")
+        })
+    }
+
+    pub(super) fn meaningless(&self) -> Option<String> {
+        (self.from == self.to).then(|| "nothing has to be moved".into())
+    }
+}

@@ -1,0 +1,35 @@
+//! `torch.distributed.device_mesh.DeviceMesh`.
+
+use serde::{Deserialize, Serialize};
+
+use super::InvalidParameter;
+use crate::dtype::DType;
+
+/// A mesh of two dimensions over all ranks, its slices and its flattening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mesh {
+    /// Element type of what is summed along its dimensions.
+    pub dtype: DType,
+    /// Size of its first dimension; that of the second follows.
+    pub outer: u32,
+}
+
+impl Default for Mesh {
+    fn default() -> Self {
+        Self {
+            dtype: DType::Float32,
+            outer: 2,
+        }
+    }
+}
+
+impl Mesh {
+    pub(super) fn invalid(&self) -> Option<InvalidParameter> {
+        (self.outer == 0).then(|| ("outer", "a dimension of size 0".into(), "1 or more"))
+    }
+
+    pub(super) fn meaningless(&self, ranks: u32) -> Option<String> {
+        (!ranks.is_multiple_of(self.outer))
+            .then(|| format!("{ranks} ranks do not divide by {}", self.outer))
+    }
+}

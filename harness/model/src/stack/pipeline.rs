@@ -1,0 +1,76 @@
+//! `torch.distributed.pipelining`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::InvalidParameter;
+use crate::dtype::DType;
+
+/// The most steps and microbatches: what they add up to must stay exact.
+const MOST: u32 = 8;
+/// The most stages whose products are exact in float32.
+const MOST_STAGES: u32 = 7;
+
+/// In which order stages work through their microbatches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Schedule {
+    /// `ScheduleGPipe`: all forwards, then all backwards.
+    #[default]
+    #[serde(rename = "gpipe")]
+    GPipe,
+    /// `Schedule1F1B`: one forward, one backward.
+    #[serde(rename = "1f1b")]
+    OneForwardOneBackward,
+}
+
+/// A pipeline of one affine stage on each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pipeline {
+    /// Element type.
+    pub dtype: DType,
+    /// The order of the work.
+    pub schedule: Schedule,
+    /// Microbatches of a step.
+    pub microbatches: u32,
+    /// Steps, each with data of its own.
+    pub steps: u32,
+    /// Whether the last rank is late in every step.
+    pub late: bool,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Self {
+            dtype: DType::Float32,
+            schedule: Schedule::default(),
+            microbatches: 4,
+            steps: 2,
+            late: false,
+        }
+    }
+}
+
+impl Pipeline {
+    pub(super) fn invalid(&self) -> Option<InvalidParameter> {
+        match (self.dtype, self.microbatches, self.steps) {
+            (DType::Float16 | DType::Bfloat16, ..) => {
+                let message = format!("{} has no room for products", self.dtype);
+                Some(("dtype", message, "float32 or float64"))
+            }
+            (_, 2..=MOST, 1..=MOST) => None,
+            (_, 2..=MOST, steps) => Some(("steps", format!("{steps} steps"), "1 to 8")),
+            (_, microbatches, _) => {
+                let message = format!("{microbatches} microbatches");
+                Some(("microbatches", message, "2 to 8"))
+            }
+        }
+    }
+
+    pub(super) fn meaningless(&self, ranks: u32) -> Option<String> {
+        if self.microbatches < ranks {
+            return Some("some versions of torch want as many microbatches as stages".into());
+        }
+        (ranks > MOST_STAGES && self.dtype == DType::Float32)
+            .then(|| "products of so many stages are not exact".into())
+    }
+}

@@ -1,0 +1,77 @@
+//! A check whose data the oracle has made: of an op, or of a layer above c10d.
+
+use super::{Mismatch, Observations, Prepared, RankReply, RankStep, StackPrepared};
+
+/// A check made ready.
+#[derive(Debug)]
+pub enum PreparedCheck {
+    /// Of an op.
+    Op(Prepared),
+    /// Of a layer above c10d.
+    Stack(StackPrepared),
+}
+
+impl PreparedCheck {
+    /// One step for each rank of the world, in rank order.
+    #[must_use]
+    pub fn steps(&self) -> &[RankStep] {
+        match self {
+            Self::Op(prepared) => prepared.steps(),
+            Self::Stack(prepared) => prepared.steps(),
+        }
+    }
+
+    /// Compares every rank's answer, all of whose calls returned, with what must have come of it. Gives the number of elements
+    /// checked on each rank.
+    ///
+    /// # Errors
+    /// The mismatch, classified.
+    #[expect(
+        clippy::result_large_err,
+        reason = "callers take the mismatch apart at once"
+    )]
+    pub fn verify(&self, replies: &[RankReply]) -> Result<Vec<u64>, Mismatch> {
+        match self {
+            Self::Op(prepared) => prepared.verify(replies),
+            Self::Stack(prepared) => prepared.verify(replies),
+        }
+    }
+
+    /// Compares what every rank holds after a call of an op that raised with what it was sent. A layer above c10d makes tensors of
+    /// its own, and of these nothing is said.
+    #[must_use]
+    pub fn written(&self, replies: &[RankReply]) -> Option<Mismatch> {
+        match self {
+            Self::Op(prepared) => prepared.written(replies),
+            Self::Stack(_) => None,
+        }
+    }
+
+    /// Looks for the data of a mismatch that has no name in other calls of ops, each with words for it; what has a name keeps it.
+    #[must_use]
+    pub fn named_by_others<'o>(
+        &self,
+        mismatch: Mismatch,
+        replies: &[RankReply],
+        others: impl IntoIterator<Item = (String, &'o Self)>,
+    ) -> Mismatch {
+        let Self::Op(prepared) = self else {
+            return mismatch;
+        };
+        let ops = others.into_iter().filter_map(|(words, other)| match other {
+            Self::Op(other) => Some((words, other)),
+            Self::Stack(_) => None,
+        });
+        prepared.named_by_others(mismatch, replies, ops)
+    }
+
+    /// What the answers show of the backend's arithmetic.
+    #[must_use]
+    pub fn observe(&self, replies: &[RankReply]) -> Observations {
+        match self {
+            Self::Op(prepared) => prepared.observe(replies),
+            // Its numbers are exact whatever the order.
+            Self::Stack(_) => Observations::new(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The classes of wrong answers above c10d: what a vendor reads first. Names are stable; sentences are for people.
+
+/// What an answer looks like, and so which bug to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
+pub(super) enum StackClass {
+    /// Bytes around a tensor were written to.
+    GuardOverwritten,
+    /// A tensor that is only read was written to.
+    InputModified,
+    /// Each rank has its own contribution in place of what all ranks' come to.
+    NotReduced,
+    /// The same from some element on.
+    TailNotReduced,
+    /// What an earlier call or step must give.
+    Stale,
+    /// The sum in place of the average.
+    AvgDidSum,
+    /// The average, divided by the number of ranks once more.
+    AvgDividedTwice,
+    /// The first rank's contribution is missing.
+    FirstRankDropped,
+    /// The last rank's contribution is missing.
+    LastRankDropped,
+    /// A later tensor of a call has what belongs to its first.
+    KthIsFirst,
+    /// Blocks are joined along another dimension.
+    Interleaved,
+    /// Each rank has its own data in place of what others sent it.
+    NotPermuted,
+    /// Blocks are those of other ranks.
+    BlocksShifted,
+    /// The average in place of a rank's own gradient, which was not to be reduced yet.
+    ReducedEarly,
+    /// The data of the first rank, which is not the root.
+    WrongRoot,
+    /// What a rank had before it was to receive the first rank's.
+    OwnKept,
+    /// Parameters that no rank used have a gradient, or those that some used have none.
+    UnusedMistaken,
+    /// The sum counts twice, or once for each rank.
+    ReducedTwice,
+    /// The sum over another group of the mesh.
+    WrongGroup,
+    /// The sum over all ranks in place of a group's.
+    WholeWorld,
+    /// Elements lie in reverse order.
+    Reversed,
+    /// The last block is zero.
+    TailZero,
+    /// Outputs are as they were before the call.
+    StaleSentinel,
+    /// Outputs are all zero.
+    ZeroOutput,
+    /// None of the above.
+    Unclassified,
+}
+
+impl StackClass {
+    /// The stable name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::GuardOverwritten => "guard-overwritten",
+            Self::InputModified => "input-modified",
+            Self::NotReduced => "not-reduced",
+            Self::TailNotReduced => "tail-not-reduced",
+            Self::Stale => "stale",
+            Self::AvgDidSum => "avg-did-sum",
+            Self::AvgDividedTwice => "avg-divided-twice",
+            Self::FirstRankDropped | Self::LastRankDropped => "rank-dropped",
+            Self::KthIsFirst => "kth-is-first",
+            Self::Interleaved => "interleaved",
+            Self::NotPermuted => "not-permuted",
+            Self::BlocksShifted => "chunk-shifted",
+            Self::ReducedEarly => "reduced-early",
+            Self::WrongRoot => "wrong-root",
+            Self::OwnKept => "own-kept",
+            Self::UnusedMistaken => "unused-mistaken",
+            Self::ReducedTwice => "reduced-twice",
+            Self::WrongGroup => "wrong-group",
+            Self::WholeWorld => "got-world-instead-of-group",
+            Self::Reversed => "order-reversed",
+            Self::TailZero => "tail-zero",
+            Self::StaleSentinel => "stale-sentinel",
+            Self::ZeroOutput => "zero-output",
+            Self::Unclassified => "unclassified",
+        }
+    }
+
+    /// One line for people.
+    pub(super) fn sentence(self) -> &'static str {
+        match self {
+            Self::GuardOverwritten => "bytes around a tensor were written to",
+            Self::InputModified => "a tensor that is only read was written to",
+            Self::NotReduced => "each rank has its own contribution: nothing was reduced",
+            Self::TailNotReduced => {
+                "from some element on, each rank has its own contribution: the tail was not reduced"
+            }
+            Self::Stale => "the result is that of an earlier call or step",
+            Self::AvgDidSum => "the sum in place of the average",
+            Self::AvgDividedTwice => "the average was divided by the number of ranks twice",
+            Self::FirstRankDropped => "the first rank's contribution is missing",
+            Self::LastRankDropped => "the last rank's contribution is missing",
+            Self::KthIsFirst => "a later tensor of the call has what belongs to its first",
+            Self::Interleaved => "blocks are joined along another dimension than asked for",
+            Self::NotPermuted => "each rank has its own data in place of what others sent it",
+            Self::BlocksShifted => "blocks are those of the next rank",
+            Self::ReducedEarly => "a gradient was reduced that was only to be accumulated",
+            Self::WrongRoot => "the data are those of the first rank, which is not the root",
+            Self::OwnKept => "a rank has what it had before, in place of the first rank's",
+            Self::UnusedMistaken => {
+                "a parameter that ranks left out has a gradient that is not its own"
+            }
+            Self::ReducedTwice => "what was reduced already was reduced again",
+            Self::WrongGroup => "the ranks are those of another group of the mesh",
+            Self::WholeWorld => "ranks outside the group took part",
+            Self::Reversed => "elements lie in reverse order",
+            Self::TailZero => "the last block is zero",
+            Self::StaleSentinel => "outputs are as they were before the call",
+            Self::ZeroOutput => "outputs are all zero",
+            Self::Unclassified => "wrong bytes that no known bug explains",
+        }
+    }
+}

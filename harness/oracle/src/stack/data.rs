@@ -1,0 +1,167 @@
+//! What a layer is given and must give back, as numbers.
+//!
+//! All numbers are integers times the number of ranks, so small that every sum in any order, its division by the number of
+//! ranks before or after, and a step of an optimiser with rate 1/2 are exact in the element type: tolerance is 0 everywhere.
+//! A gradient of `Σ w·x` is `x` itself: expected gradients are drawn numbers and no outcome of any kernel.
+
+use serde_json::Value;
+
+use super::class::StackClass;
+use crate::format::precision;
+use crate::hash::{Key, Stream, below};
+use allranks_model::dtype::DType;
+
+/// The largest drawn number, before it is multiplied by the number of ranks.
+const LARGEST: u64 = 1000;
+
+/// The ranks that use a layer, and their data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct World {
+    /// The key of the check's data.
+    pub key: Key,
+    /// Number of ranks.
+    pub size: u32,
+}
+
+impl World {
+    /// Every rank.
+    pub(super) fn ranks(self) -> std::ops::Range<u32> {
+        0..self.size
+    }
+
+    /// Draws numbers of a rank. `slot` tells its tensors apart; `terms` is how many of its numbers are added up besides those of
+    /// the other ranks.
+    pub(super) fn draw(
+        self,
+        dtype: DType,
+        terms: u32,
+        rank: u32,
+        slot: u32,
+        len: usize,
+    ) -> Vec<f64> {
+        let size = u64::from(self.size);
+        let room = 1_u64 << precision(dtype).unwrap_or(8).min(40);
+        let largest = (room / (size * size * u64::from(terms))).clamp(1, LARGEST);
+        let words = self.key.stream(Stream::Block, rank, slot);
+        (0..len as u64)
+            .map(|index| {
+                // None is zero: a zero adds nothing that could be missed.
+                let number = below(words.word(index), 2 * largest) as i64 - largest as i64;
+                let number = if number >= 0 { number + 1 } else { number };
+                (number * size as i64) as f64
+            })
+            .collect()
+    }
+}
+
+/// A tensor of a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// What the layer calls it.
+    pub name: String,
+    /// Its sizes.
+    pub shape: Vec<u64>,
+    /// What it holds before; `None`: bytes that are no result.
+    pub before: Option<Vec<f64>>,
+    /// What it must hold after; `None`: what it held before, whatever that was.
+    pub after: Option<Vec<f64>>,
+    /// What it holds after a known bug.
+    pub guesses: Vec<(StackClass, Vec<f64>)>,
+}
+
+impl Entry {
+    /// Elements.
+    pub(super) fn len(&self) -> usize {
+        self.shape.iter().product::<u64>() as usize
+    }
+}
+
+/// What one rank is given and must give back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RankData {
+    /// Its tensors.
+    pub entries: Vec<Entry>,
+    /// What the layer is asked for on this rank.
+    pub options: Value,
+}
+
+impl RankData {
+    /// A tensor that is only read.
+    pub(super) fn reads(&mut self, name: String, shape: &[u64], numbers: Vec<f64>) {
+        self.entries.push(Entry {
+            name,
+            shape: shape.to_vec(),
+            before: Some(numbers),
+            after: None,
+            guesses: Vec::new(),
+        });
+    }
+
+    /// A tensor that is read and written to.
+    pub(super) fn changes(
+        &mut self,
+        name: String,
+        shape: &[u64],
+        before: Vec<f64>,
+        after: Vec<f64>,
+        guesses: Vec<(StackClass, Vec<f64>)>,
+    ) {
+        self.entries.push(Entry {
+            name,
+            shape: shape.to_vec(),
+            before: Some(before),
+            after: Some(after),
+            guesses,
+        });
+    }
+
+    /// A tensor that is only written to.
+    pub(super) fn gives(
+        &mut self,
+        name: String,
+        shape: &[u64],
+        after: Vec<f64>,
+        guesses: Vec<(StackClass, Vec<f64>)>,
+    ) {
+        self.entries.push(Entry {
+            name,
+            shape: shape.to_vec(),
+            before: None,
+            after: Some(after),
+            guesses,
+        });
+    }
+
+    /// A tensor that must not be written to although a result could be: there is none.
+    pub(super) fn leaves(
+        &mut self,
+        name: String,
+        shape: &[u64],
+        guesses: Vec<(StackClass, Vec<f64>)>,
+    ) {
+        self.entries.push(Entry {
+            name,
+            shape: shape.to_vec(),
+            before: None,
+            after: None,
+            guesses,
+        });
+    }
+}
+
+/// The sum of blocks, element by element.
+pub(super) fn sum<'a>(blocks: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
+    let mut blocks = blocks.into_iter();
+    let mut total = blocks.next().cloned().unwrap_or_default();
+    for block in blocks {
+        for (total, number) in total.iter_mut().zip(block) {
+            *total += number;
+        }
+    }
+    total
+}
+
+/// Every number times a factor. Zero keeps no sign.
+pub(super) fn times(block: &[f64], factor: f64) -> Vec<f64> {
+    block.iter().map(|number| number * factor + 0.0).collect()
+}

@@ -1,0 +1,120 @@
+//! Layers above c10d: what each rank is given, and the bytes that must come of it.
+//!
+//! In: a [`StackCheck`]. Out: one step for each rank, with one call; and, when the ranks have answered, how many elements were
+//! compared on each or a classified [`Mismatch`]. A layer is a function from its options to the numbers that each rank is given
+//! and must give back, together with the numbers that known bugs would leave; nothing else is known of it here.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `data` | numbers, and tensors made of them |
+//! | `bytes` | storages, with guard bands and sentinels |
+//! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
+//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline` | a layer each |
+
+mod bytes;
+mod class;
+mod data;
+mod ddp;
+mod dtensor;
+mod fsdp2;
+mod functional;
+mod mesh;
+mod pipeline;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use self::bytes::{Placed, placed};
+use self::class::StackClass;
+use self::data::{RankData, World};
+use crate::hash::Key;
+use crate::{RankStep, Unpreparable};
+use allranks_model::dtype::DType;
+use allranks_model::names::WorldSize;
+use allranks_model::stack::{Layer, StackCheck};
+use allranks_protocol::{Call, Step};
+use strum::VariantArray as _;
+
+/// A check of a layer made ready: what each rank does, and what must come of it.
+#[derive(Debug)]
+pub struct StackPrepared {
+    dtype: DType,
+    steps: Vec<RankStep>,
+    ranks: Vec<Vec<Placed>>,
+}
+
+impl StackPrepared {
+    /// Inputs and expectations for every rank of the world.
+    ///
+    /// # Errors
+    /// The check's group is not the world, or has fewer than two ranks.
+    pub fn new(check: &StackCheck, world_size: WorldSize, seed: u64) -> Result<Self, Unpreparable> {
+        let size = world_size.0;
+        if check.group.size() as u32 != size || size < 2 {
+            return Err(Unpreparable::NotTheWorld(check.group.name.clone()));
+        }
+        let world = World {
+            key: Key::of_check(seed, check.index, 0),
+            size,
+        };
+        let dtype = check.layer.dtype();
+        let data = match &check.layer {
+            Layer::Functional(point) => functional::ranks(*point, world),
+            Layer::Ddp(point) => ddp::ranks(*point, world),
+            Layer::Fsdp2(point) => fsdp2::ranks(*point, world),
+            Layer::Mesh(point) => mesh::ranks(*point, world),
+            Layer::Dtensor(point) => dtensor::ranks(*point, world),
+            Layer::Pipeline(point) => pipeline::ranks(*point, world),
+        };
+        let mut steps = Vec::new();
+        let mut ranks = Vec::new();
+        for (rank, RankData { entries, options }) in (0..).zip(data) {
+            let (tensors, payload) = placed(dtype, world, rank, entries);
+            let names = (0..).zip(&tensors);
+            let call = Call::Stack {
+                group: check.group.name.clone(),
+                layer: check.layer.name().to_owned(),
+                tensors: names
+                    .map(|(index, placed)| (placed.entry.name.clone(), index))
+                    .collect(),
+                options,
+            };
+            let step = Step {
+                step: 0,
+                storages: tensors.iter().map(Placed::bytes).collect(),
+                tensors: (0..)
+                    .zip(&tensors)
+                    .map(|(storage, placed)| placed.tensor(storage, dtype))
+                    .collect(),
+                calls: vec![call],
+            };
+            steps.push(RankStep { step, payload });
+            ranks.push(tensors);
+        }
+        Ok(Self {
+            dtype,
+            steps,
+            ranks,
+        })
+    }
+
+    /// One step for each rank of the world, in rank order.
+    #[must_use]
+    pub fn steps(&self) -> &[RankStep] {
+        &self.steps
+    }
+}
+
+/// The names of the classes that wrong answers of layers are given.
+pub fn stack_classes() -> impl Iterator<Item = &'static str> {
+    StackClass::VARIANTS.iter().map(|class| class.name())
+}
+
+/// Why a check of a layer proves nothing, if so: which known bug its data do not tell from the right result.
+#[must_use]
+pub fn vacuous_stack(check: &StackCheck, world_size: WorldSize, seed: u64) -> Option<String> {
+    match StackPrepared::new(check, world_size, seed) {
+        Ok(prepared) => prepared.indistinct(),
+        Err(reason) => Some(reason.to_string()),
+    }
+}

@@ -1,0 +1,191 @@
+//! Pipelines: one stage on each rank, which multiplies by its weight and adds its bias.
+//!
+//! Tensors: `weight` and `bias`; for step S on the first rank `input.S`, on the last one `target.S`, what the output is multiplied
+//! with before it is summed, and `output.S`; on every rank `gradient.S.weight` and `gradient.S.bias`.
+
+use serde_json::json;
+
+use super::class::StackClass as Class;
+use super::data::{RankData, World};
+use crate::hash::{Stream, below};
+use allranks_model::stack::Pipeline;
+
+/// Rows of a microbatch, and columns.
+const ROWS: usize = 2;
+const COLUMNS: usize = 5;
+/// Numbers are at most so large: products of all stages stay exact in float32 up to seven ranks.
+const LARGEST: u64 = 5;
+/// How long the late rank sleeps before each step, milliseconds.
+const LATE_MS: u64 = 100;
+/// Slots: weights, biases, and from here on inputs and targets.
+const WEIGHT: u32 = 0;
+const BIAS: u32 = 1;
+const DATA: u32 = 10;
+
+/// What every rank is given and must give back.
+pub(super) fn ranks(point: Pipeline, world: World) -> Vec<RankData> {
+    let pipe = Pipe { point, world };
+    world.ranks().map(|rank| pipe.of_rank(rank)).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Pipe {
+    point: Pipeline,
+    world: World,
+}
+
+/// How a step goes: right, or by a known bug.
+#[derive(Clone, Copy, PartialEq)]
+enum Course {
+    Right,
+    /// Every microbatch has the first one's activations after the first stage.
+    FirstActivations,
+    /// Every microbatch has the first one's gradients before the last stage.
+    FirstGradients,
+}
+
+/// What a stage ends a step with.
+struct StageResult {
+    output: Vec<f64>,
+    weight: Vec<f64>,
+    bias: Vec<f64>,
+}
+
+impl Pipe {
+    /// Integers of 1 to `largest` with either sign; none is zero.
+    fn draw(self, rank: u32, slot: u32, largest: u64, len: usize) -> Vec<f64> {
+        let words = self.world.key.stream(Stream::Block, rank, slot);
+        (0..len as u64)
+            .map(|index| {
+                let word = words.word(index);
+                let number = 1 + below(word, largest) as i64;
+                // `below` hardly looks at the low bits, so one word makes both choices.
+                (if word & 1 == 0 { number } else { -number }) as f64
+            })
+            .collect()
+    }
+
+    fn weight(self, rank: u32) -> Vec<f64> {
+        self.draw(rank, WEIGHT, 2, COLUMNS)
+    }
+
+    fn bias(self, rank: u32) -> Vec<f64> {
+        self.draw(rank, BIAS, LARGEST, COLUMNS)
+    }
+
+    fn rows(self) -> usize {
+        self.point.microbatches as usize * ROWS
+    }
+
+    fn input(self, step: u32) -> Vec<f64> {
+        self.draw(0, DATA + 2 * step, LARGEST, self.rows() * COLUMNS)
+    }
+
+    fn target(self, step: u32) -> Vec<f64> {
+        self.draw(0, DATA + 2 * step + 1, LARGEST, self.rows() * COLUMNS)
+    }
+
+    /// Every microbatch the first one.
+    fn first(self, whole: &[f64]) -> Vec<f64> {
+        whole[..ROWS * COLUMNS].repeat(self.point.microbatches as usize)
+    }
+
+    /// What each stage ends a step with.
+    fn stages(self, step: u32, course: Course) -> Vec<StageResult> {
+        let size = self.world.size;
+        let mut inputs = vec![self.input(step)];
+        for rank in self.world.ranks() {
+            let (weight, bias) = (self.weight(rank), self.bias(rank));
+            let given = &inputs[rank as usize];
+            let columns = || weight.iter().zip(&bias).cycle();
+            let output: Vec<f64> = given
+                .iter()
+                .zip(columns())
+                .map(|(x, (w, b))| x * w + b)
+                .collect();
+            let is_sent = rank + 1 < size && course == Course::FirstActivations;
+            inputs.push(if is_sent { self.first(&output) } else { output });
+        }
+        let mut gradient = self.target(step);
+        let mut results = Vec::new();
+        for rank in self.world.ranks().rev() {
+            let weight = self.weight(rank);
+            let given = &inputs[rank as usize];
+            let mut result = StageResult {
+                output: inputs[rank as usize + 1].clone(),
+                weight: vec![0.0; COLUMNS],
+                bias: vec![0.0; COLUMNS],
+            };
+            for (index, (gradient, given)) in gradient.iter().zip(given).enumerate() {
+                result.weight[index % COLUMNS] += gradient * given;
+                result.bias[index % COLUMNS] += gradient;
+            }
+            results.push(result);
+            let back = gradient.iter().zip(weight.iter().cycle());
+            gradient = back.map(|(gradient, weight)| gradient * weight).collect();
+            if course == Course::FirstGradients {
+                gradient = self.first(&gradient);
+            }
+        }
+        results.reverse();
+        results
+    }
+
+    fn of_rank(self, rank: u32) -> RankData {
+        let is_last = rank + 1 == self.world.size;
+        let Pipeline {
+            dtype: _,
+            schedule,
+            microbatches,
+            steps,
+            late,
+        } = self.point;
+        let mut data = RankData {
+            options: json!({
+                "schedule": schedule,
+                "microbatches": microbatches,
+                "steps": steps,
+                "sleep_ms": if late && is_last { LATE_MS } else { 0 },
+            }),
+            ..RankData::default()
+        };
+        let (whole, row) = ([self.rows() as u64, COLUMNS as u64], [COLUMNS as u64]);
+        data.reads("weight".to_owned(), &row, self.weight(rank));
+        data.reads("bias".to_owned(), &row, self.bias(rank));
+        for step in 0..steps {
+            let of = |step, course| self.stages(step, course).swap_remove(rank as usize);
+            let right = of(step, Course::Right);
+            let mut wrong = vec![
+                (Class::KthIsFirst, of(step, Course::FirstActivations)),
+                (Class::KthIsFirst, of(step, Course::FirstGradients)),
+            ];
+            if step > 0 {
+                wrong.push((Class::Stale, of(step - 1, Course::Right)));
+            }
+            let guesses = |part: fn(&StageResult) -> &Vec<f64>| -> Vec<(Class, Vec<f64>)> {
+                wrong
+                    .iter()
+                    .map(|(class, result)| (*class, part(result).clone()))
+                    .collect()
+            };
+            if rank == 0 {
+                data.reads(format!("input.{step}"), &whole, self.input(step));
+            }
+            if is_last {
+                data.reads(format!("target.{step}"), &whole, self.target(step));
+                let guesses = guesses(|result| &result.output);
+                data.gives(format!("output.{step}"), &whole, right.output, guesses);
+            }
+            let of_weight = guesses(|result| &result.weight);
+            data.gives(
+                format!("gradient.{step}.weight"),
+                &row,
+                right.weight,
+                of_weight,
+            );
+            let of_bias = guesses(|result| &result.bias);
+            data.gives(format!("gradient.{step}.bias"), &row, right.bias, of_bias);
+        }
+        data
+    }
+}

@@ -1,0 +1,330 @@
+//! That right answers pass, and that what known bugs leave is found and called by its name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::bytes::encoded;
+use super::class::StackClass;
+use super::{StackPrepared, vacuous_stack};
+use crate::RankReply;
+use allranks_model::dtype::{DType, ReduceOp};
+use allranks_model::group::{Creation, Group};
+use allranks_model::names::{Rank, WorldSize};
+use allranks_model::stack::{
+    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Pipeline, Sharding,
+    Splits, StackCheck, TensorPlacement, Wait,
+};
+use allranks_protocol::{CallResult, CallStatus, StepResult};
+
+const SIZES: [u32; 4] = [2, 3, 4, 5];
+
+fn check(layer: Layer, size: u32) -> StackCheck {
+    StackCheck {
+        index: 3,
+        group: Arc::new(Group {
+            name: "world".to_owned(),
+            ranks: (0..size).map(Rank).collect(),
+            backend: None,
+            on_host: false,
+            how: Creation::default(),
+        }),
+        layer,
+    }
+}
+
+/// Points of every layer, with every value of each parameter.
+fn layers() -> Vec<Layer> {
+    let collectives = [
+        Collective::AllReduce,
+        Collective::AllGatherTensor,
+        Collective::ReduceScatterTensor,
+        Collective::AllToAllSingle,
+        Collective::Broadcast,
+        Collective::AllReduceCoalesced,
+        Collective::AllGatherIntoTensorCoalesced,
+        Collective::ReduceScatterTensorCoalesced,
+    ];
+    let plain = Functional::default();
+    let mut layers = Vec::new();
+    for collective in collectives {
+        for (op, dim, splits, backward) in [
+            (ReduceOp::Sum, 0, Splits::Even, false),
+            (ReduceOp::Avg, 0, Splits::Even, false),
+            (ReduceOp::Sum, 1, Splits::Even, true),
+            (ReduceOp::Sum, 0, Splits::Uneven, true),
+            (ReduceOp::Sum, 0, Splits::Even, true),
+        ] {
+            layers.push(Layer::Functional(Functional {
+                collective,
+                op,
+                dim,
+                splits,
+                backward,
+                ..plain
+            }));
+        }
+    }
+    for dtype in [DType::Float64, DType::Float16, DType::Bfloat16] {
+        layers.push(Layer::Functional(Functional {
+            dtype,
+            wait: Wait::Explicit,
+            ..plain
+        }));
+        layers.push(Layer::Ddp(Ddp {
+            dtype,
+            passes: 2,
+            ..Ddp::default()
+        }));
+    }
+    for (passes, unused, hook) in [
+        (1, false, Hook::None),
+        (3, false, Hook::Fp16),
+        (1, true, Hook::Bf16),
+        (2, true, Hook::Allreduce),
+    ] {
+        layers.push(Layer::Ddp(Ddp {
+            passes,
+            unused,
+            hook,
+            buckets: Buckets::Many,
+            late: true,
+            ..Ddp::default()
+        }));
+    }
+    layers.push(Layer::Pipeline(Pipeline::default()));
+    layers.push(Layer::Pipeline(Pipeline {
+        dtype: DType::Float64,
+        microbatches: 8,
+        ..Pipeline::default()
+    }));
+    for outer in [1, 2, 3, 4, 5] {
+        layers.push(Layer::Mesh(Mesh {
+            outer,
+            ..Mesh::default()
+        }));
+    }
+    let placements = [
+        TensorPlacement::Rows,
+        TensorPlacement::Columns,
+        TensorPlacement::Replicate,
+    ];
+    for to in placements {
+        for from in placements.into_iter().chain([TensorPlacement::Partial]) {
+            let dtype = DType::Bfloat16;
+            layers.push(Layer::Dtensor(Dtensor {
+                dtype,
+                from,
+                to,
+                late: true,
+            }));
+        }
+    }
+    for (dtype, sharding) in [
+        (DType::Float32, Sharding::Full),
+        (DType::Bfloat16, Sharding::Full),
+        (DType::Float64, Sharding::Hybrid),
+    ] {
+        layers.push(Layer::Fsdp2(Fsdp2 {
+            dtype,
+            sharding,
+            ..Fsdp2::default()
+        }));
+    }
+    layers
+}
+
+/// The worlds in which a layer has a meaning.
+fn sizes(layer: &Layer) -> impl Iterator<Item = u32> {
+    SIZES
+        .into_iter()
+        .filter(|size| layer.meaningless(*size).is_none())
+}
+
+/// Every layer in every world, made ready.
+fn prepared() -> Vec<(String, StackPrepared)> {
+    let mut all = Vec::new();
+    for layer in layers() {
+        for size in sizes(&layer) {
+            let name = format!("{layer:?} in a world of {size}");
+            let check = check(layer.clone(), size);
+            all.push((
+                name,
+                StackPrepared::new(&check, WorldSize(size), 1).unwrap(),
+            ));
+        }
+    }
+    all
+}
+
+/// What ranks answer that do everything right.
+fn right(prepared: &StackPrepared) -> Vec<RankReply> {
+    let ranks = prepared.steps.iter().zip(&prepared.ranks);
+    ranks
+        .map(|(step, tensors)| {
+            let mut payload = step.payload.clone();
+            for placed in tensors {
+                if let Some(numbers) = &placed.entry.after {
+                    payload[placed.range.clone()]
+                        .copy_from_slice(&encoded(prepared.dtype, numbers));
+                }
+            }
+            RankReply {
+                result: StepResult {
+                    step: 0,
+                    calls: vec![CallResult {
+                        status: CallStatus::Ok,
+                        enter: 1,
+                        leave: 2,
+                        value: serde_json::Value::Null,
+                        error: None,
+                    }],
+                    storages: step.step.storages.clone(),
+                },
+                payload,
+            }
+        })
+        .collect()
+}
+
+fn class_of(prepared: &StackPrepared, replies: &[RankReply]) -> String {
+    prepared.verify(replies).unwrap_err().class
+}
+
+/// What ranks answer that have a known bug.
+fn spoilt(prepared: &StackPrepared, class: StackClass) -> Vec<RankReply> {
+    let mut replies = right(prepared);
+    for (reply, tensors) in replies.iter_mut().zip(&prepared.ranks) {
+        for placed in tensors {
+            let mut guesses = placed.entry.guesses.iter();
+            if let Some((_, numbers)) = guesses.find(|(own, _)| *own == class) {
+                reply.payload[placed.range.clone()]
+                    .copy_from_slice(&encoded(prepared.dtype, numbers));
+            }
+        }
+    }
+    replies
+}
+
+#[test]
+fn right_answers_pass_and_every_rank_has_something_to_check() {
+    for (name, prepared) in prepared() {
+        let checked = prepared.verify(&right(&prepared)).unwrap();
+        assert!(checked.iter().all(|elements| *elements > 0), "{name}");
+    }
+}
+
+#[test]
+fn every_known_bug_is_called_by_its_name() {
+    let mut seen = BTreeSet::new();
+    for (name, prepared) in prepared() {
+        let entries = || prepared.ranks.iter().flatten().map(|placed| &placed.entry);
+        let classes: BTreeSet<StackClass> = entries()
+            .flat_map(|entry| entry.guesses.iter().map(|(class, _)| *class))
+            .collect();
+        let mut earlier: Vec<(StackClass, Vec<Vec<u8>>)> = Vec::new();
+        for class in classes {
+            let replies = spoilt(&prepared, class);
+            let bytes: Vec<_> = replies.iter().map(|reply| reply.payload.clone()).collect();
+            // In a world of two some bugs leave the very same: which it was no one can tell.
+            let same = earlier.iter().find(|(_, other)| *other == bytes);
+            let meant = same.map_or(class, |(class, _)| *class);
+            assert_eq!(class_of(&prepared, &replies), meant.name(), "{name}");
+            seen.insert(meant.name());
+            earlier.push((class, bytes));
+        }
+    }
+    assert!(seen.len() >= 12, "{seen:?}");
+}
+
+#[test]
+fn a_tail_that_is_not_reduced_is_told_from_a_whole_that_is_not() {
+    let check = check(Layer::Ddp(Ddp::default()), 3);
+    let prepared = StackPrepared::new(&check, WorldSize(3), 1).unwrap();
+    let mut replies = right(&prepared);
+    for (reply, tensors) in replies.iter_mut().zip(&prepared.ranks) {
+        let placed = tensors
+            .iter()
+            .find(|placed| placed.entry.name == "gradient.1.0");
+        let placed = placed.unwrap();
+        let (_, own) = &placed.entry.guesses[0];
+        let bytes = encoded(prepared.dtype, own);
+        let last = bytes.len() - 8;
+        let from = placed.range.start + last;
+        reply.payload[from..placed.range.end].copy_from_slice(&bytes[last..]);
+    }
+    let mismatch = prepared.verify(&replies).unwrap_err();
+    assert_eq!(mismatch.class, "tail-not-reduced");
+    let difference = mismatch.difference.unwrap();
+    assert_eq!(difference.buffer, "gradient.1.0");
+    assert_eq!(difference.index, 31);
+    assert_eq!(difference.wrong, 6);
+}
+
+#[test]
+fn inputs_guards_and_untouched_outputs_are_compared() {
+    let point = Functional::default();
+    let check = check(Layer::Functional(point), 2);
+    let prepared = StackPrepared::new(&check, WorldSize(2), 1).unwrap();
+    let of = |name: &str| {
+        let placed = prepared.ranks[1]
+            .iter()
+            .find(|placed| placed.entry.name == name);
+        placed.unwrap()
+    };
+    for (at, class) in [
+        (of("input.1.0").range.start, "input-modified"),
+        (of("result.0.0").range.end, "guard-overwritten"),
+        (of("result.0.0").range.start - 1, "guard-overwritten"),
+        (of("result.0.0").range.start, "unclassified"),
+    ] {
+        let mut replies = right(&prepared);
+        replies[1].payload[at] ^= 1;
+        assert_eq!(class_of(&prepared, &replies), class);
+    }
+    let mut replies = right(&prepared);
+    for (reply, step) in replies.iter_mut().zip(&prepared.steps) {
+        reply.payload.clone_from(&step.payload);
+    }
+    assert_eq!(class_of(&prepared, &replies), "stale-sentinel");
+}
+
+#[test]
+fn a_parameter_that_all_ranks_left_out_must_have_no_gradient() {
+    let point = Ddp {
+        unused: true,
+        ..Ddp::default()
+    };
+    let check = check(Layer::Ddp(point), 3);
+    let prepared = StackPrepared::new(&check, WorldSize(3), 1).unwrap();
+    let mut replies = right(&prepared);
+    let placed = prepared.ranks[0].iter();
+    let unused: Vec<_> = placed
+        .filter(|placed| placed.entry.name.starts_with("gradient.0.2"))
+        .collect();
+    assert_eq!(unused.len(), 1);
+    replies[0].payload[unused[0].range.clone()].fill(0);
+    assert_eq!(class_of(&prepared, &replies), "unused-mistaken");
+}
+
+#[test]
+fn no_seed_makes_data_that_hide_a_known_bug() {
+    for layer in layers() {
+        for size in sizes(&layer) {
+            for seed in [1, 7] {
+                let check = check(layer.clone(), size);
+                assert_eq!(
+                    vacuous_stack(&check, WorldSize(size), seed),
+                    None,
+                    "{layer:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_layer_is_for_all_ranks_of_a_world_of_two_at_least() {
+    let layer = Layer::Ddp(Ddp::default());
+    assert!(vacuous_stack(&check(layer.clone(), 1), WorldSize(1), 1).is_some());
+    assert!(vacuous_stack(&check(layer, 2), WorldSize(3), 1).is_some());
+}

@@ -1,0 +1,84 @@
+"""``DistributedDataParallel``: training steps of a model whose loss is the sum of its parameters times their inputs.
+
+Tensors: ``parameter.P``, whose memory the model's parameters are; for step S ``buffer.S``, what the model's buffer
+holds before it, ``synced.S``, what it holds after the first forward, ``input.S.M.P`` of pass M, ``local.S.P``, the
+gradient before the last pass of a step with several, and ``gradient.S.P``, the one after it. What has no gradient is
+left as it is.
+
+Options: ``parameters`` (how many), ``used`` (those that this rank uses), ``find_unused``, ``bucket_mb`` (null: DDP's
+own), ``steps``, ``passes``, ``view`` (``gradient_as_bucket_view``), ``hook``, ``sleep_ms`` (before each forward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from . import StackCall
+
+#: Option -> communication hook.
+HOOKS = {
+    "allreduce": default_hooks.allreduce_hook,
+    "fp16": default_hooks.fp16_compress_hook,
+    "bf16": default_hooks.bf16_compress_hook,
+}
+
+
+class Model(torch.nn.Module):
+    """The sum of some parameters times inputs, and a buffer."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor], buffer: torch.Tensor, used: Sequence[int]) -> None:
+        """Takes the tensors as parameters, as they are."""
+        super().__init__()
+        self.weights = torch.nn.ParameterList([torch.nn.Parameter(tensor) for tensor in parameters])
+        self.register_buffer("buffer", buffer)
+        self.used = used
+
+    def forward(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Returns the loss."""
+        return torch.stack([(self.weights[place] * inputs[place]).sum() for place in self.used]).sum()
+
+
+def run(call: StackCall) -> None:
+    """Makes the training steps and gives back gradients and buffers."""
+    options, tensors = call.options, call.tensors
+    places = range(options["parameters"])
+    parameters = [tensors[f"parameter.{place}"] for place in places]
+    model = Model(parameters, tensors["buffer.0"].clone(), options["used"])
+    bucket = {} if options["bucket_mb"] is None else {"bucket_cap_mb": options["bucket_mb"]}
+    parallel = DistributedDataParallel(
+        model,
+        process_group=call.group,
+        find_unused_parameters=options["find_unused"],
+        gradient_as_bucket_view=options["view"],
+        **bucket,
+    )
+    if options["hook"] != "none":
+        parallel.register_comm_hook(call.group, HOOKS[options["hook"]])
+    for step in range(options["steps"]):
+        for weight in model.weights:
+            weight.grad = None
+        with torch.no_grad():
+            model.buffer.copy_(tensors[f"buffer.{step}"])
+        for number in range(options["passes"]):
+            is_last = number + 1 == options["passes"]
+            if is_last and number > 0:
+                give_gradients(call, model, f"local.{step}")
+            call.sleep()
+            with nullcontext() if is_last else parallel.no_sync():
+                loss = parallel([tensors[f"input.{step}.{number}.{place}"] for place in places])
+                if number == 0:
+                    call.give(f"synced.{step}", model.buffer)
+                loss.backward()
+        give_gradients(call, model, f"gradient.{step}")
+
+
+def give_gradients(call: StackCall, model: Model, name: str) -> None:
+    """Gives the gradients that there are."""
+    for place, weight in enumerate(model.weights):
+        if weight.grad is not None and f"{name}.{place}" in call.tensors:
+            call.give(f"{name}.{place}", weight.grad)

@@ -1,0 +1,81 @@
+"""``fully_shard``: training steps of a model whose loss is the sum of its sharded parameters times their inputs.
+
+Tensors: ``parameter.P``, the parameter in full, of which the rank keeps its shard; for step S ``input.S.P``,
+``gathered.S.P`` (the parameter as the forward has it), ``returned.S.P`` (the input's gradient: the parameter as the
+backward has it), ``gradient.S.P`` (the rank's shard of it), ``shard.S.P`` (its
+shard of the parameter after the optimiser's step) and ``full.S.P`` (all shards together).
+
+Options: ``parameters`` (how many), ``mesh`` (sizes of the device mesh: one to shard along, or one to replicate along
+and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``rate`` (of SGD), ``sleep_ms`` (before
+each forward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from . import StackCall
+
+
+class Model(torch.nn.Module):
+    """The sum of some parameters times inputs."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Copies the tensors."""
+        super().__init__()
+        self.weights = torch.nn.ParameterList([torch.nn.Parameter(tensor.clone()) for tensor in parameters])
+        #: What the latest forward was made with.
+        self.gathered: list[torch.Tensor] = []
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """Returns the loss."""
+        self.gathered = [weight.detach().clone() for weight in self.weights]
+        products = [(weight * given).sum() for weight, given in zip(self.weights, inputs, strict=True)]
+        return torch.stack(products).sum()
+
+
+def run(call: StackCall) -> None:
+    """Makes the training steps and gives back gradients and parameters."""
+    options, tensors = call.options, call.tensors
+    places = range(options["parameters"])
+    model = Model([tensors[f"parameter.{place}"] for place in places])
+    names = ("replicate", "shard")[-len(options["mesh"]) :]
+    mesh = init_device_mesh(call.device.type, tuple(options["mesh"]), mesh_dim_names=names)
+    fully_shard(model, mesh=mesh, reshard_after_forward=options["reshard"])
+    optimiser = torch.optim.SGD(model.parameters(), lr=options["rate"])
+    for step in range(options["steps"]):
+        call.sleep()
+        # Without a gradient of its own no input has a backward hook, and the reduction comes after backward.
+        inputs = [tensors[f"input.{step}.{place}"].clone().requires_grad_() for place in places]
+        model(*inputs).backward()
+        for place, weight in enumerate(model.weights):
+            call.give(f"gathered.{step}.{place}", model.gathered[place])
+            if (returned := inputs[place].grad) is not None:
+                call.give(f"returned.{step}.{place}", returned)
+            call.give(f"gradient.{step}.{place}", local(weight.grad))
+        optimiser.step()
+        optimiser.zero_grad()
+        for place, weight in enumerate(model.weights):
+            call.give(f"shard.{step}.{place}", local(weight))
+            call.give(f"full.{step}.{place}", sharded(weight).full_tensor())
+
+
+def sharded(tensor: torch.Tensor | None) -> DTensor:
+    """Returns the tensor, which must be a DTensor.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(tensor, DTensor):
+        raise TypeError(f"a {type(tensor).__name__} in place of a DTensor")
+    return tensor
+
+
+def local(tensor: torch.Tensor | None) -> torch.Tensor:
+    """Returns the shard that this rank has."""
+    return sharded(tensor).to_local()
