@@ -192,6 +192,34 @@ fn diff() {
     stage
         .run(&["diff", &folders[1], &folders[0]])
         .assert_code(0);
+    // Without its last line the run was cut off, whatever its checks say.
+    let lines = std::fs::read_to_string(stage.path("pretend").join("results.jsonl")).unwrap();
+    let (before_end, _) = lines.trim_end().rsplit_once('\n').unwrap();
+    let cut = stage.write("cut.jsonl", &format!("{before_end}\n"));
+    let partial = stage.run(&["diff", &folders[0], &cut]);
+    partial.assert_code(4);
+    assert!(
+        partial.stdout.starts_with("incomplete  new run: "),
+        "{}",
+        partial.stdout
+    );
+    // A failure that is not run the next time is not mended, and the merged run is not whole.
+    let not_run = lines.replace(
+        r#""outcome":"pass","verdict":"expected""#,
+        r#""outcome":"not-run","verdict":"not-run""#,
+    );
+    assert_ne!(not_run, lines);
+    let not_run = stage.write("not-run.jsonl", &not_run);
+    let lost = stage.run(&["diff", &folders[1], &not_run]);
+    lost.assert_code(4);
+    for words in ["   not run  ", " 0 mended"] {
+        assert!(lost.stdout.contains(words), "{}", lost.stdout);
+    }
+    let merged = stage.path("merged").display().to_string();
+    stage
+        .run(&["merge", &not_run, "--out", &merged])
+        .assert_code(4);
+    stage.run(&["diff", &cut, "/no/such/run"]).assert_code(2);
 }
 
 /// An entry that is added makes a failure known, and what was recorded then is enough to take that back; cases that are
