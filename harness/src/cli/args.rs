@@ -180,6 +180,9 @@ pub struct SelectArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
+    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub waivers: Vec<PathBuf>,
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
@@ -216,6 +219,7 @@ impl SelectArguments {
             cases: self.cases.clone(),
             platforms: self.platforms.clone(),
             expectations: self.expectations.clone(),
+            waivers: self.waivers.clone(),
         }
     }
 }
@@ -349,6 +353,9 @@ pub struct SuiteArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
+    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub waivers: Vec<PathBuf>,
 }
 
 impl SuiteArguments {
@@ -359,6 +366,7 @@ impl SuiteArguments {
             cases: self.cases.clone(),
             platforms: self.platforms.clone(),
             expectations: self.expectations.clone(),
+            waivers: self.waivers.clone(),
         }
     }
 }

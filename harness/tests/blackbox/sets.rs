@@ -254,6 +254,34 @@ fn judged_again() {
     assert_eq!(sum.verdict, Verdict::KnownFailure);
     assert!(sum.expectation.is_some());
 
+    // What is waived fails all the same; when its day is over, so does the run.
+    let waiver = |requirement: &str, expiry: &str| {
+        let text = format!(
+            "- requirement: {requirement}\n  match: {{backend: gloo, case: drivers/case}}\n  outcome: mismatch\n  \
+             reason: It lies.\n  url: https://example.org/1\n  expiry: {expiry}\n  approver: the tests\n"
+        );
+        stage.write(&format!("waiver-{expiry}.yaml"), &text)
+    };
+    let requirement = check(&stage.results("out"), "all_reduce.float32.sum.33").covers[0].clone();
+    for (expiry, code, verdict) in [
+        ("9998-12-31", 0, Verdict::Waived),
+        ("2001-01-01", 1, Verdict::Regression),
+    ] {
+        let waivers = waiver(requirement.as_str(), expiry);
+        let judged = judge(
+            "out",
+            expiry,
+            &[&cases[..], &["--waivers", &waivers]].concat(),
+        );
+        let results = stage.results(expiry);
+        let sum = check(&results, "all_reduce.float32.sum.33");
+        assert_eq!(sum.verdict, verdict, "{}", judged.stdout);
+        let reason = sum.expectation.as_ref().unwrap();
+        assert!(reason.text.contains(expiry), "{}", reason.text);
+        judged.assert_code(code);
+        assert!(stage.path(expiry).join("summary.md").is_file());
+    }
+
     judge("right", "again", &cases).assert_code(1);
     let (mut before, after) = (stage.results("out"), stage.results("again"));
     before.checks.sort_by(|one, two| one.id.cmp(&two.id));
