@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use include_dir::{Dir, include_dir};
 
@@ -31,6 +32,8 @@ pub struct Request {
     pub platforms: Vec<PathBuf>,
     /// Expectation files and folders; they come on top of the suite's.
     pub expectations: Vec<PathBuf>,
+    /// Files of waivers, and folders of them; the suite has none.
+    pub waivers: Vec<PathBuf>,
 }
 
 /// Everything a plan is made from.
@@ -109,6 +112,10 @@ impl Suite {
         let platforms = platform::load(&with_own(own, &request.platforms));
         let own = ["fixtures/expectations", "fixtures/sim/expectations"];
         let expectations = Expectations::load(&with_own(own, &request.expectations));
+        let expectations = expectations.and_then(|mut all| {
+            all.load_waivers(&request.waivers, SystemTime::now())?;
+            Ok(all)
+        });
         let profiles = case::load_profiles(&own_cases.join("profiles"));
         match (cases, platforms, expectations, profiles) {
             (Ok(library), Ok(platforms), Ok(expectations), Ok(profiles)) => Ok(Self {

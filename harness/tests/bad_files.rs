@@ -6,6 +6,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use allranks_suite::case;
 use allranks_suite::case::Requirements;
@@ -87,5 +88,14 @@ fn requirements() {
 fn expectations() {
     check("expectations", |file| {
         Expectations::load(&[file.to_path_buf()]).map(drop)
+    });
+}
+
+/// As of a day on which none of them has expired.
+#[test]
+fn waivers() {
+    check("waivers", |file| {
+        let now = SystemTime::UNIX_EPOCH;
+        Expectations::default().load_waivers(&[file.to_path_buf()], now)
     });
 }

@@ -1,6 +1,9 @@
 //! What changed between two runs: checks with another outcome or verdict, new ones, and ones that are gone.
+//!
+//! Only what ran and is as it must be is an improvement. A failure that was not run the next time, is refused as declared,
+//! known or waived stands in a list of its own, and a run that is not whole never compares well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use super::details::summary_line;
@@ -58,24 +61,52 @@ pub struct Change {
 pub struct Diff {
     /// Failing now, and not before.
     pub broken: Vec<Change>,
-    /// Failing before, and not now.
-    pub mended: Vec<Change>,
-    /// Other changes of outcome or verdict.
+    /// Not run now, whatever it was before: neither better nor known to be worse.
+    pub lost: Vec<Change>,
+    /// Refused as declared now, and not before: a skip, and no pass.
+    pub skipped: Vec<Change>,
+    /// Failing now as an expectation or a waiver says, and not known to before.
+    pub excused: Vec<Change>,
+    /// Failing before in another way.
     pub changed: Vec<Change>,
+    /// Failing, known to fail or waived before; ran now, and is as it must be.
+    pub mended: Vec<Change>,
+    /// Not run or refused before; ran now, and is as it must be.
+    pub ran: Vec<Change>,
     /// Only in the new run.
     pub added: Vec<(CheckId, Side)>,
     /// Only in the old run.
     pub gone: Vec<(CheckId, Side)>,
-    /// Checks with the same outcome and verdict in both.
+    /// Checks with the same outcome and verdict in both that ran.
     pub same: u64,
+    /// Checks that were run in neither.
+    pub never_run: u64,
+    /// Why one of the runs is not whole, one line each, beginning with which: `new run: ...`.
+    pub incomplete: Vec<String>,
 }
 
 impl Diff {
-    /// Whether nothing got worse: nothing broke, nothing failing was added, nothing is gone.
+    /// Whether something got worse: a check broke or is gone, or a failing one was added.
+    #[must_use]
+    pub fn is_worse(&self) -> bool {
+        let fails = |(_, side): &(CheckId, Side)| side.status().is_failing();
+        !self.broken.is_empty() || !self.gone.is_empty() || self.added.iter().any(fails)
+    }
+
+    /// Whether both runs are whole, and every check of the new one was run: otherwise nobody can tell that nothing got worse.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let not_run = |(_, side): &(CheckId, Side)| side.status() == Status::NotRun;
+        self.incomplete.is_empty()
+            && self.lost.is_empty()
+            && self.never_run == 0
+            && !self.added.iter().any(not_run)
+    }
+
+    /// Whether nothing got worse, as far as both runs tell, and both tell everything.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        let fails = |(_, side): &(CheckId, Side)| side.status().is_failing();
-        self.broken.is_empty() && self.gone.is_empty() && !self.added.iter().any(fails)
+        !self.is_worse() && self.is_complete()
     }
 
     /// Writes the lists as plain lines, worst first, then the counts.
@@ -83,17 +114,24 @@ impl Diff {
     /// # Errors
     /// The stream could not be written to.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        for line in &self.incomplete {
+            writeln!(out, "incomplete  {}", one_line(line))?;
+        }
         let changes = [
             ("broken", &self.broken),
+            ("not run", &self.lost),
+            ("skipped", &self.skipped),
+            ("excused", &self.excused),
             ("changed", &self.changed),
             ("mended", &self.mended),
+            ("ran", &self.ran),
         ];
         for (word, changes) in changes {
             for change in changes {
                 let (old, new) = (&change.old, &change.new);
                 write!(
                     out,
-                    "{word:>8}  {}  {} → {}",
+                    "{word:>10}  {}  {} → {}",
                     one_line(change.id.as_str()),
                     phrase(old),
                     phrase(new)
@@ -105,57 +143,151 @@ impl Diff {
             for (id, side) in checks {
                 write!(
                     out,
-                    "{word:>8}  {}  {}",
+                    "{word:>10}  {}  {}",
                     one_line(id.as_str()),
                     phrase(side)
                 )?;
                 write_sentence(out, side)?;
             }
         }
-        let count = |list: usize| grouped(list as u64);
-        writeln!(
-            out,
-            "{} broken, {} changed, {} mended, {} gone, {} added, {} as before",
-            count(self.broken.len()),
-            count(self.changed.len()),
-            count(self.mended.len()),
-            count(self.gone.len()),
-            count(self.added.len()),
-            counted(self.same, "check")
-        )
+        let counts = [
+            (self.broken.len(), "broken"),
+            (self.lost.len(), "not run any more"),
+            (self.skipped.len(), "skipped"),
+            (self.excused.len(), "excused"),
+            (self.changed.len(), "changed"),
+            (self.mended.len(), "mended"),
+            (self.ran.len(), "ran again"),
+            (self.gone.len(), "gone"),
+            (self.added.len(), "added"),
+        ];
+        for (count, word) in counts {
+            write!(out, "{} {word}, ", grouped(count as u64))?;
+        }
+        write!(out, "{} as before", counted(self.same, "check"))?;
+        if self.never_run > 0 {
+            write!(out, ", {} run in neither", grouped(self.never_run))?;
+        }
+        writeln!(out)
     }
 }
 
-/// Compares two runs check by check.
+/// Compares two runs check by check. Where a run holds several results of one check (it was merged of versions of torch,
+/// drivers or launchers), each is compared with that of the same.
 #[must_use]
 pub fn diff(old: &Results, new: &Results) -> Diff {
-    let by_id = |results: &Results| -> BTreeMap<CheckId, Side> {
+    let ambiguous: BTreeSet<&CheckId> = repeated(old).chain(repeated(new)).collect();
+    let keyed = |results: &Results| -> BTreeMap<(CheckId, String), Side> {
         let checks = results.checks.iter();
         checks
-            .map(|check| (check.id.clone(), Side::of(check)))
+            .map(|check| {
+                let column = &check.column;
+                let ran = match ambiguous.contains(&check.id) {
+                    true => format!("{} {} {}", column.driver, column.launcher, column.torch),
+                    false => String::new(),
+                };
+                ((check.id.clone(), ran), Side::of(check))
+            })
             .collect()
     };
-    let mut before = by_id(old);
-    let mut diff = Diff::default();
-    for (id, new) in by_id(new) {
-        let Some(old) = before.remove(&id) else {
+    let mut before = keyed(old);
+    let mut diff = Diff {
+        incomplete: lacks("old run", old)
+            .into_iter()
+            .chain(lacks("new run", new))
+            .collect(),
+        ..Diff::default()
+    };
+    for ((id, ran), new) in keyed(new) {
+        let Some(old) = before.remove(&(id.clone(), ran)) else {
             diff.added.push((id, new));
             continue;
         };
         if (old.outcome, old.verdict) == (new.outcome, new.verdict) {
-            diff.same += 1;
+            match new.status() {
+                Status::NotRun => diff.never_run += 1,
+                _ => diff.same += 1,
+            }
             continue;
         }
-        let fails = (old.status().is_failing(), new.status().is_failing());
-        let list = match fails {
-            (false, true) => &mut diff.broken,
-            (true, false) => &mut diff.mended,
-            (true, true) | (false, false) => &mut diff.changed,
-        };
+        let list = diff.list(old.status(), new.status());
         list.push(Change { id, old, new });
     }
-    diff.gone = before.into_iter().collect();
+    diff.gone = before
+        .into_iter()
+        .map(|((id, _), side)| (id, side))
+        .collect();
     diff
+}
+
+impl Diff {
+    /// The list that a change belongs in.
+    fn list(&mut self, old: Status, new: Status) -> &mut Vec<Change> {
+        match new {
+            Status::Regression | Status::Trouble | Status::UnexpectedPass if old.is_failing() => {
+                &mut self.changed
+            }
+            Status::Regression | Status::Trouble | Status::UnexpectedPass => &mut self.broken,
+            Status::NotRun if old == Status::NotRun => &mut self.changed,
+            Status::NotRun => &mut self.lost,
+            Status::Refused if old == Status::Refused => &mut self.changed,
+            Status::Refused => &mut self.skipped,
+            Status::Waived | Status::KnownFailure => match old {
+                Status::Waived | Status::KnownFailure => &mut self.changed,
+                Status::Regression
+                | Status::Trouble
+                | Status::UnexpectedPass
+                | Status::NotRun
+                | Status::Refused
+                | Status::Passed => &mut self.excused,
+            },
+            Status::Passed => match old {
+                Status::Passed => &mut self.changed,
+                Status::NotRun | Status::Refused => &mut self.ran,
+                Status::Regression
+                | Status::Trouble
+                | Status::UnexpectedPass
+                | Status::Waived
+                | Status::KnownFailure => &mut self.mended,
+            },
+        }
+    }
+}
+
+/// Checks that a run holds several results of.
+fn repeated(results: &Results) -> impl Iterator<Item = &CheckId> {
+    let mut seen = BTreeSet::new();
+    let ids = results.checks.iter().map(|check| &check.id);
+    ids.filter(move |id| !seen.insert(*id))
+}
+
+/// Why a run is not whole.
+fn lacks(which: &str, results: &Results) -> Vec<String> {
+    let mut reasons = results.remarks.clone();
+    if results.end.is_none() && reasons.is_empty() {
+        reasons.push("it was cut off: its results have no end record".to_owned());
+    }
+    if results.missing() > 0 {
+        let missing = counted(results.missing(), "planned check");
+        reasons.push(format!("{missing} left no record"));
+    }
+    if let Some(end) = &results.end
+        && !matches!(end.exit_code, 0 | 1)
+        && !results
+            .checks
+            .iter()
+            .any(|check| check.status() == Status::NotRun)
+    {
+        let why = match end.troubles.is_empty() {
+            true => String::new(),
+            false => format!(": {}", end.troubles.join("; ")),
+        };
+        reasons.push(format!("it ended with exit code {}{why}", end.exit_code));
+    }
+    reasons
+        .into_iter()
+        .map(|reason| format!("{which}: {reason}"))
+        .collect()
 }
 
 fn phrase(side: &Side) -> String {
@@ -166,5 +298,5 @@ fn write_sentence(out: &mut impl Write, side: &Side) -> io::Result<()> {
     if side.sentence.is_empty() {
         return writeln!(out);
     }
-    writeln!(out, "\n{:>8}  {}", "", side.sentence)
+    writeln!(out, "\n{:>10}  {}", "", side.sentence)
 }

@@ -40,6 +40,22 @@ Examples:
   allranks diagnose logs/                          a folder, also torchrun's --log-dir
   kubectl logs -l job=train --prefix=false | allranks diagnose -";
 
+const DIFF_EXIT_CODES: &str = "\
+Exit codes:
+  0   nothing got worse, both runs are whole, and every check of the new one ran
+  1   worse: a check broke or is gone, or a failing one was added
+  2   usage, or results that cannot be read
+  4   incomplete: not worse as far as it ran, but a run is not whole, or a check was not run
+
+A check that was not run is never an improvement, whatever it was before; nor is a skip, or a failure that is known or
+waived now: each is in a list of its own.";
+
+const MERGE_EXIT_CODES: &str = "\
+Exit codes:
+  0   merged, and whole: what failed is in the reports
+  2   usage, results that cannot be read, or two different results of one check
+  4   merged, but incomplete: a run was cut off or left no record of a planned check, or a check was not run by any";
+
 const DOCTOR_EXIT_CODES: &str = "\
 Exit codes:
   0   no fault; there may be warnings and notes
@@ -104,6 +120,7 @@ pub enum Command {
     /// Render the reports of a run again from its results.jsonl.
     Report(ReportArguments),
     /// Merge the results of several runs (shards, nextest processes) into one folder, and report.
+    #[command(after_help = MERGE_EXIT_CODES)]
     Merge(MergeArguments),
     /// Judge the results of a run again, by the expectations and platform files of today; nothing runs.
     ///
@@ -111,6 +128,7 @@ pub enum Command {
     /// happened then. Exit codes are those of `run`.
     Judge(JudgeArguments),
     /// Compare two runs: what changed, what is new, what is gone.
+    #[command(after_help = DIFF_EXIT_CODES)]
     Diff(DiffArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
     ///
@@ -162,6 +180,9 @@ pub struct SelectArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
+    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub waivers: Vec<PathBuf>,
     /// The Python that has torch. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
@@ -198,6 +219,7 @@ impl SelectArguments {
             cases: self.cases.clone(),
             platforms: self.platforms.clone(),
             expectations: self.expectations.clone(),
+            waivers: self.waivers.clone(),
         }
     }
 }
@@ -331,6 +353,9 @@ pub struct SuiteArguments {
     /// More expectation files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub expectations: Vec<PathBuf>,
+    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub waivers: Vec<PathBuf>,
 }
 
 impl SuiteArguments {
@@ -341,6 +366,7 @@ impl SuiteArguments {
             cases: self.cases.clone(),
             platforms: self.platforms.clone(),
             expectations: self.expectations.clone(),
+            waivers: self.waivers.clone(),
         }
     }
 }

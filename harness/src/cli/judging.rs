@@ -25,6 +25,7 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     let kept = again(&mut judged, &suite);
     let recorded = judged.end.iter().flat_map(|end| &end.troubles);
     let mut troubles: Vec<RunIssue> = recorded.cloned().map(RunIssue::Recorded).collect();
+    troubles.extend(RunIssue::expired(&suite.expectations));
     if kept > 0 {
         troubles.push(RunIssue::Kept(kept));
     }

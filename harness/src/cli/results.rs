@@ -5,6 +5,8 @@ use std::path::Path;
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::{Exit, Failure, planning};
+use allranks_model::record::CheckRecord;
+use allranks_model::status::Status;
 use allranks_report as report;
 use allranks_report::Results;
 
@@ -35,17 +37,21 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
     let merged = report::merge::merge(parts, &folder)
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
     write(&merged, out)?;
-    Ok(completeness(&merged))
+    let lacks = |check: &CheckRecord| check.status() == Status::NotRun;
+    Ok(match merged.checks.iter().any(lacks) {
+        true => Exit::Incomplete,
+        false => completeness(&merged),
+    })
 }
 
 /// Compares two runs.
 pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let diff = report::diff::diff(&read(&arguments.old)?, &read(&arguments.new)?);
     diff.write(out)?;
-    Ok(if diff.is_good() {
-        Exit::AsExpected
-    } else {
-        Exit::Unexpected
+    Ok(match (diff.is_worse(), diff.is_complete()) {
+        (true, _) => Exit::Unexpected,
+        (false, false) => Exit::Incomplete,
+        (false, true) => Exit::AsExpected,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Exit;
+use allranks_suite::expectation::{Entry, Expectations};
 
 /// A trouble; its text goes into the record of the run's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum RunIssue {
     Harness(String),
     /// An expectation is about no check of the suite: where it is written.
     Stale(String),
+    /// A waiver has run out: where it is written, and its term.
+    Expired(String),
     /// Something that was required was not run, with the reason.
     Missing(String),
     /// Somebody stopped the run.
@@ -30,12 +33,20 @@ impl RunIssue {
         Self::Unwritable(error.to_string())
     }
 
+    /// The waivers that have run out.
+    #[must_use]
+    pub fn expired(expectations: &Expectations) -> Vec<Self> {
+        let told = |entry: &Entry| Self::Expired(format!("{}: {}", entry.at, entry.why()));
+        expectations.expired().map(told).collect()
+    }
+
     /// One line for people.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
             Self::Unwritable(error) => format!("the results could not be written: {error}"),
             Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
+            Self::Expired(what) => format!("{what}: renew it or remove it"),
             Self::Harness(what) | Self::Missing(what) => what.clone(),
             Self::Interrupted => "interrupted".to_owned(),
             Self::Recorded(text) => text.clone(),
@@ -51,7 +62,7 @@ impl RunIssue {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Unwritable(_) | Self::Harness(_) => Exit::RunIssue,
-            Self::Stale(_) => Exit::Unexpected,
+            Self::Stale(_) | Self::Expired(_) => Exit::Unexpected,
             Self::Missing(_) | Self::Interrupted | Self::Recorded(_) | Self::Kept(_) => {
                 Exit::Incomplete
             }

@@ -236,6 +236,7 @@ fn play(
     if interrupt.is_set() && !failed_to_write {
         troubles.push(RunIssue::Interrupted);
     }
+    troubles.extend(RunIssue::expired(&expectations));
     if whole {
         troubles.extend(stale(&expectations, &plan, &results));
     }

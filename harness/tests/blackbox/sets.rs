@@ -192,6 +192,34 @@ fn diff() {
     stage
         .run(&["diff", &folders[1], &folders[0]])
         .assert_code(0);
+    // Without its last line the run was cut off, whatever its checks say.
+    let lines = std::fs::read_to_string(stage.path("pretend").join("results.jsonl")).unwrap();
+    let (before_end, _) = lines.trim_end().rsplit_once('\n').unwrap();
+    let cut = stage.write("cut.jsonl", &format!("{before_end}\n"));
+    let partial = stage.run(&["diff", &folders[0], &cut]);
+    partial.assert_code(4);
+    assert!(
+        partial.stdout.starts_with("incomplete  new run: "),
+        "{}",
+        partial.stdout
+    );
+    // A failure that is not run the next time is not mended, and the merged run is not whole.
+    let not_run = lines.replace(
+        r#""outcome":"pass","verdict":"expected""#,
+        r#""outcome":"not-run","verdict":"not-run""#,
+    );
+    assert_ne!(not_run, lines);
+    let not_run = stage.write("not-run.jsonl", &not_run);
+    let lost = stage.run(&["diff", &folders[1], &not_run]);
+    lost.assert_code(4);
+    for words in ["   not run  ", " 0 mended"] {
+        assert!(lost.stdout.contains(words), "{}", lost.stdout);
+    }
+    let merged = stage.path("merged").display().to_string();
+    stage
+        .run(&["merge", &not_run, "--out", &merged])
+        .assert_code(4);
+    stage.run(&["diff", &cut, "/no/such/run"]).assert_code(2);
 }
 
 /// An entry that is added makes a failure known, and what was recorded then is enough to take that back; cases that are
@@ -225,6 +253,34 @@ fn judged_again() {
     let sum = check(&results, "all_reduce.float32.sum.33");
     assert_eq!(sum.verdict, Verdict::KnownFailure);
     assert!(sum.expectation.is_some());
+
+    // What is waived fails all the same; when its day is over, so does the run.
+    let waiver = |requirement: &str, expiry: &str| {
+        let text = format!(
+            "- requirement: {requirement}\n  match: {{backend: gloo, case: drivers/case}}\n  outcome: mismatch\n  \
+             reason: It lies.\n  url: https://example.org/1\n  expiry: {expiry}\n  approver: the tests\n"
+        );
+        stage.write(&format!("waiver-{expiry}.yaml"), &text)
+    };
+    let requirement = check(&stage.results("out"), "all_reduce.float32.sum.33").covers[0].clone();
+    for (expiry, code, verdict) in [
+        ("9998-12-31", 0, Verdict::Waived),
+        ("2001-01-01", 1, Verdict::Regression),
+    ] {
+        let waivers = waiver(requirement.as_str(), expiry);
+        let judged = judge(
+            "out",
+            expiry,
+            &[&cases[..], &["--waivers", &waivers]].concat(),
+        );
+        let results = stage.results(expiry);
+        let sum = check(&results, "all_reduce.float32.sum.33");
+        assert_eq!(sum.verdict, verdict, "{}", judged.stdout);
+        let reason = sum.expectation.as_ref().unwrap();
+        assert!(reason.text.contains(expiry), "{}", reason.text);
+        judged.assert_code(code);
+        assert!(stage.path(expiry).join("summary.md").is_file());
+    }
 
     judge("right", "again", &cases).assert_code(1);
     let (mut before, after) = (stage.results("out"), stage.results("again"));

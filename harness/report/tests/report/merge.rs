@@ -4,7 +4,7 @@ use std::path::Path;
 
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::status::Status;
-use allranks_report::diff::diff;
+use allranks_report::diff::{Diff, diff};
 use allranks_report::merge::{MergeError, merge};
 use allranks_report::{Results, Versions, markdown};
 
@@ -40,8 +40,12 @@ fn shards(count: usize) -> Vec<Results> {
 fn shards_make_the_whole() {
     let whole = sample::results(Shape::default());
     let merged = merge(shards(3), Path::new(INTO)).unwrap();
-    assert!(diff(&whole, &merged).is_good());
-    assert_eq!(diff(&whole, &merged).same, whole.checks.len() as u64);
+    let compared = diff(&whole, &merged);
+    assert!(!compared.is_worse() && compared.incomplete.is_empty());
+    assert_eq!(
+        compared.same + compared.never_run,
+        whole.checks.len() as u64
+    );
     assert_eq!(merged.run.planned, whole.run.planned);
     assert_eq!(merged.run.name, "all");
     let (end, of_whole) = (merged.end.unwrap(), whole.end.unwrap());
@@ -233,9 +237,133 @@ fn a_comparison_names_what_broke_what_was_mended_and_what_is_gone() {
         "{text}"
     );
     assert!(
-        text.ends_with("1 broken, 0 changed, 1 mended, 1 gone, 1 added, 1,941 checks as before\n"),
+        text.ends_with(
+            "1 broken, 0 not run any more, 0 skipped, 0 excused, 0 changed, 1 mended, 0 ran again, 1 gone, 1 added, \
+             1,887 checks as before, 54 run in neither\n"
+        ),
         "{text}"
     );
+}
+
+/// The change of one check between two otherwise equal, whole runs in which every check passes.
+fn changed(old: (Outcome, Verdict), new: (Outcome, Verdict)) -> Diff {
+    let side = |(outcome, verdict)| {
+        let mut run = passing_run();
+        run.checks[0].outcome = outcome;
+        run.checks[0].verdict = verdict;
+        run
+    };
+    diff(&side(old), &side(new))
+}
+
+fn passing_run() -> Results {
+    let mut run = sample::results(Shape::default());
+    for check in &mut run.checks {
+        check.outcome = Outcome::Pass;
+        check.verdict = Verdict::Expected;
+    }
+    if let Some(end) = &mut run.end {
+        end.exit_code = 0;
+        end.troubles.clear();
+    }
+    run
+}
+
+const FAILURES: [(Outcome, Verdict); 4] = [
+    (Outcome::Hang, Verdict::Regression),
+    (Outcome::Mismatch, Verdict::KnownFailure),
+    (Outcome::Error, Verdict::Waived),
+    (Outcome::HarnessError, Verdict::Regression),
+];
+
+#[test]
+fn what_was_not_run_is_never_better_and_never_as_it_was() {
+    let not_run = (Outcome::NotRun, Verdict::NotRun);
+    let pass = (Outcome::Pass, Verdict::Expected);
+    for before in FAILURES.into_iter().chain([pass]) {
+        let lost = changed(before, not_run);
+        assert_eq!((lost.lost.len(), lost.mended.len()), (1, 0));
+        assert!(!lost.is_good() && !lost.is_worse() && !lost.is_complete());
+        let mut text = Vec::new();
+        lost.write(&mut text).unwrap();
+        assert!(String::from_utf8(text).unwrap().starts_with("   not run  "));
+    }
+    let again = changed(not_run, pass);
+    assert_eq!((again.ran.len(), again.mended.len()), (1, 0));
+    assert!(again.is_good());
+    let never = changed(not_run, not_run);
+    assert_eq!(never.never_run, 1);
+    assert!(!never.is_good());
+    assert_eq!(changed(not_run, FAILURES[0]).broken.len(), 1);
+}
+
+#[test]
+fn a_skip_or_an_excuse_is_no_repair() {
+    let refused = (Outcome::Unsupported, Verdict::Expected);
+    for before in FAILURES {
+        let skipped = changed(before, refused);
+        assert_eq!((skipped.skipped.len(), skipped.mended.len()), (1, 0));
+        assert_eq!(
+            changed(before, (Outcome::Pass, Verdict::Expected))
+                .mended
+                .len(),
+            1
+        );
+    }
+    for excuse in [Verdict::KnownFailure, Verdict::Waived] {
+        let excused = changed(FAILURES[0], (Outcome::Hang, excuse));
+        assert_eq!((excused.excused.len(), excused.mended.len()), (1, 0));
+    }
+}
+
+#[test]
+fn a_run_that_is_not_whole_compares_well_with_nothing() {
+    let whole = passing_run();
+    assert!(diff(&whole, &whole).is_good());
+    let mut cut_off = whole.clone();
+    cut_off.end = None;
+    let mut short = whole.clone();
+    short.run.planned.checks += 3;
+    let mut interrupted = whole.clone();
+    let end = interrupted.end.as_mut().unwrap();
+    end.exit_code = 4;
+    end.troubles.push("interrupted".to_owned());
+    for (partial, why) in [
+        (cut_off, "no end record"),
+        (short, "3 planned checks left no record"),
+        (interrupted, "exit code 4: interrupted"),
+    ] {
+        let as_new = diff(&whole, &partial);
+        assert!(!as_new.is_good() && as_new.incomplete[0].contains(why));
+        assert!(as_new.incomplete[0].starts_with("new run: "));
+        let as_old = diff(&partial, &whole);
+        assert!(!as_old.is_good() && as_old.incomplete[0].starts_with("old run: "));
+    }
+}
+
+#[test]
+fn results_of_one_check_with_several_versions_are_compared_each_with_its_own() {
+    let both = |broken: Option<&str>| {
+        let mut sets = ["2.9.1", "2.11.0"].map(|torch| {
+            let mut set = passing_run();
+            let checks = set.checks.iter_mut().map(|check| &mut check.column);
+            let scenarios = set.scenarios.iter_mut().map(|one| &mut one.column);
+            for column in checks.chain(scenarios) {
+                torch.clone_into(&mut column.torch);
+            }
+            set
+        });
+        for set in &mut sets {
+            if Some(set.checks[0].column.torch.as_str()) == broken {
+                set.checks[0].outcome = Outcome::Hang;
+                set.checks[0].verdict = Verdict::Regression;
+            }
+        }
+        merge(sets.to_vec(), Path::new(INTO)).unwrap()
+    };
+    for torch in ["2.9.1", "2.11.0"] {
+        assert_eq!(diff(&both(None), &both(Some(torch))).broken.len(), 1);
+    }
 }
 
 #[test]

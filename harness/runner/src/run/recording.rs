@@ -200,7 +200,7 @@ pub fn is_expected(
     let check = index.map(|index| &scenario.checks[index]);
     let point = Point::of(scenario, torch_of(scenario, ranks), check);
     let entry = expectations.find(&point);
-    entry.is_some_and(|entry| entry.outcomes.contains(&outcome))
+    entry.is_some_and(|entry| !entry.is_expired() && entry.outcomes.contains(&outcome))
 }
 
 /// Times become relative to the earliest span of the world: ranks of one host share a clock.

@@ -30,6 +30,7 @@ pub use profile::{Profile, load_profiles};
 pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
 pub use random::{RANDOM, RandomSpec};
 pub use recipe::{Expected, Fail, FailOn, InitSpec, Recipe, When};
+pub(crate) use requirement::is_well_formed;
 pub use requirement::{Level, Requirement, Requirements};
 pub use schema::schema;
 #[cfg(test)]

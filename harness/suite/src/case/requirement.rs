@@ -111,7 +111,7 @@ impl Requirements {
 }
 
 /// Whether a requirement's id is formed as it must be: `AREA-123`.
-pub(super) fn is_well_formed(id: &RequirementId) -> bool {
+pub(crate) fn is_well_formed(id: &RequirementId) -> bool {
     id.as_str().split_once('-').is_some_and(|(area, number)| {
         !area.is_empty()
             && area

@@ -6,6 +6,7 @@
 
 use serde::Deserialize;
 
+use super::waiver::Waiver;
 use crate::case::OneOrMany;
 use crate::plan::{Check, Scenario};
 use allranks_model::axes::{
@@ -53,6 +54,8 @@ pub struct Entry {
     pub intermittent: bool,
     /// Which of the checks it matches pass, in words; none if every one fails.
     pub also_passes: Option<String>,
+    /// What it is waived by, if it was read from a file of waivers.
+    pub waiver: Option<Waiver>,
 }
 
 /// The fields of `match:`; those left out match anything. A field that a check has no use for (the dtype of a
@@ -178,10 +181,13 @@ impl<'a> Point<'a> {
 }
 
 impl Expectations {
-    /// The first entry that matches.
+    /// The first entry that matches; a waiver that has expired only if there is no other.
     #[must_use]
     pub fn find(&self, point: &Point<'_>) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.holds(point))
+        let entries = self.entries.iter();
+        let mut matching = entries.filter(|entry| entry.holds(point)).peekable();
+        let first = matching.peek().copied();
+        matching.find(|entry| !entry.is_expired()).or(first)
     }
 
     /// Every entry, in order of precedence.
@@ -199,7 +205,7 @@ impl Expectations {
             let mut open = true;
             for (index, entry) in self.entries.iter().enumerate() {
                 concerned[index] |= entry.concerns(&point);
-                if open && entry.holds(&point) {
+                if open && !entry.is_expired() && entry.holds(&point) {
                     used[index] = true;
                     open = false;
                 }
@@ -208,7 +214,7 @@ impl Expectations {
         let flags = concerned.into_iter().zip(used);
         let entries = self.entries.iter().zip(flags);
         entries
-            .filter(|(_, (concerned, used))| *concerned && !used)
+            .filter(|(entry, (concerned, used))| *concerned && !used && !entry.is_expired())
             .map(|(entry, _)| entry)
             .collect()
     }
@@ -220,9 +226,24 @@ impl Entry {
     pub fn reason(&self) -> Reason {
         Reason {
             at: self.at.clone(),
-            text: self.reason.clone(),
+            text: self.why(),
             url: self.url.clone(),
         }
+    }
+
+    /// The reason, and of a waiver its term and its owner.
+    #[must_use]
+    pub fn why(&self) -> String {
+        match &self.waiver {
+            Some(waiver) => format!("{} ({waiver})", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+
+    /// Whether it is a waiver that has run out: it excuses nothing any more.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.waiver.as_ref().is_some_and(|waiver| waiver.is_expired)
     }
 
     /// Whether the run's platform, backend and torch are the entry's.
@@ -257,6 +278,10 @@ impl Entry {
             && lists(case, |id| id == point.case)
             && lists(world_size, |size| size.is(point.world_size.0.into()))
             && lists(device_id, |told| *told == point.device_id)
+            && self.waiver.as_ref().is_none_or(|waiver| {
+                let covers = |check: &Check| check.covers.contains(&waiver.requirement);
+                point.check.is_some_and(covers)
+            })
             && point
                 .check
                 .map_or(self.is_about_init(), |check| self.fits(check))

@@ -14,33 +14,33 @@ use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_file
 /// An entry as written.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+pub(super) struct Written {
     #[serde(rename = "match")]
-    matches: Match,
+    pub(super) matches: Match,
     #[serde(default)]
-    when: When,
-    outcome: OneOrMany<Outcome>,
+    pub(super) when: When,
+    pub(super) outcome: OneOrMany<Outcome>,
     #[serde(default)]
-    class: Option<OneOrMany<String>>,
+    pub(super) class: Option<OneOrMany<String>>,
     #[serde(default)]
-    message: Option<OneOrMany<String>>,
-    reason: String,
+    pub(super) message: Option<OneOrMany<String>>,
+    pub(super) reason: String,
     #[serde(default)]
-    url: Option<String>,
+    pub(super) url: Option<String>,
     #[serde(default)]
-    local: bool,
+    pub(super) local: bool,
     #[serde(default)]
-    waived: bool,
+    pub(super) waived: bool,
     #[serde(default)]
-    intermittent: bool,
+    pub(super) intermittent: bool,
     #[serde(default)]
-    also_passes: Option<String>,
+    pub(super) also_passes: Option<String>,
 }
 
 /// Conditions.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct When {
+pub(super) struct When {
     torch: Option<String>,
 }
 
@@ -99,18 +99,18 @@ impl Expectations {
     }
 }
 
-struct Checker<'a> {
-    document: &'a Document,
-    problems: Vec<Diagnostic>,
+pub(super) struct Checker<'a> {
+    pub(super) document: &'a Document,
+    pub(super) problems: Vec<Diagnostic>,
 }
 
 impl Checker<'_> {
-    fn report(&mut self, path: &[Segment], message: impl Into<String>, hint: &str) {
+    pub(super) fn report(&mut self, path: &[Segment], message: impl Into<String>, hint: &str) {
         let problem = self.document.problem(path, Focus::Value, message);
         self.problems.push(problem.hint(hint));
     }
 
-    fn entry(&mut self, index: usize, written: Written) -> Option<Entry> {
+    pub(super) fn entry(&mut self, index: usize, written: Written) -> Option<Entry> {
         let before = self.problems.len();
         let outcomes = written.outcome.as_slice();
         for (item, outcome) in outcomes.iter().enumerate() {
@@ -245,6 +245,7 @@ impl Checker<'_> {
             waived: written.waived,
             intermittent: written.intermittent,
             also_passes: written.also_passes,
+            waiver: None,
         })
     }
 

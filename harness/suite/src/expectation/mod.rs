@@ -6,7 +6,9 @@ mod entry;
 mod file;
 mod judgement;
 mod verdict;
+mod waiver;
 
 pub use entry::{Entry, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
 pub use verdict::{FAILED_TWICE, NO_WORLD};
+pub use waiver::Waiver;

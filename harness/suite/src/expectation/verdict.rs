@@ -24,7 +24,7 @@ pub const FAILED_TWICE: &str = "failed-twice";
 ///
 /// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure comes and goes, or is not everybody's.
 /// An `intermittent` failure that came twice is a regression.
-/// (²) waived, if the entry is a waiver.
+/// (²) waived, if the entry is a waiver; a regression, if it is one that has expired.
 /// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
 pub fn judge(
@@ -81,6 +81,9 @@ pub fn judge(
 
 /// Something is as it should be, and an entry says it is not.
 fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
+    if entry.is_expired() {
+        return (Verdict::Expected, None);
+    }
     if entry.intermittent {
         let reason = format!("this time; {} says that it fails now and then", entry.at);
         return (Verdict::Expected, Some(reason));
@@ -103,6 +106,10 @@ fn failure(
     match difference(outcome, class, summary, entry) {
         Some(difference) => {
             let reason = format!("not the failure that {} describes: {difference}", entry.at);
+            (Verdict::Regression, Some(reason))
+        }
+        None if entry.is_expired() => {
+            let reason = format!("{} excuses it no more: {}", entry.at, entry.why());
             (Verdict::Regression, Some(reason))
         }
         None if entry.waived => (Verdict::Waived, Some(entry.reason.clone())),

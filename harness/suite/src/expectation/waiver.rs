@@ -1,0 +1,331 @@
+//! Files of waivers: failures that an owner answers for, each of one requirement and until a day.
+//!
+//! A waiver is an entry with a term. It excuses one way of failing of the checks of one requirement; what it excuses is
+//! `waived` in every report and never a pass. From the day after its last one it excuses nothing.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::file::{Checker, When, Written};
+use super::{Entry, Expectations, Match};
+use crate::case::{OneOrMany, is_well_formed};
+use allranks_model::names::RequirementId;
+use allranks_model::outcome::Outcome;
+use allranks_yaml as yaml;
+use allranks_yaml::{Diagnostic, Source, way, yaml_files};
+
+/// The areas of requirements that every user relies on: no hang or crash of theirs can be waived.
+const BASIC: [&str; 2] = ["INIT-", "COLL-"];
+
+/// One day.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What an entry has besides if it is a waiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiver {
+    /// The requirement whose checks it is about.
+    pub requirement: RequirementId,
+    /// The last day that it holds, `2026-12-31`, in UTC.
+    pub expiry: String,
+    /// The person or team that answers for it.
+    pub approver: String,
+    /// Whether that day was over when the file was read.
+    pub is_expired: bool,
+}
+
+impl fmt::Display for Waiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_expired {
+            "expired on"
+        } else {
+            "until"
+        };
+        let Self {
+            requirement,
+            expiry,
+            approver,
+            ..
+        } = self;
+        write!(
+            f,
+            "waiver of {requirement} {word} {expiry}, approved by {approver}"
+        )
+    }
+}
+
+/// A waiver as written.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenWaiver {
+    requirement: RequirementId,
+    #[serde(rename = "match")]
+    matches: Match,
+    #[serde(default)]
+    when: When,
+    outcome: OneOrMany<Outcome>,
+    #[serde(default)]
+    class: Option<OneOrMany<String>>,
+    #[serde(default)]
+    message: Option<OneOrMany<String>>,
+    reason: String,
+    url: String,
+    expiry: String,
+    approver: String,
+    #[serde(default)]
+    intermittent: bool,
+}
+
+impl Expectations {
+    /// Adds the waivers of files and folders of them, after the entries that are there: a failure that an expectation
+    /// knows needs no waiver. Whether one has expired is as of `now`.
+    ///
+    /// # Errors
+    /// Everything wrong with any of the files.
+    pub fn load_waivers(
+        &mut self,
+        paths: &[PathBuf],
+        now: SystemTime,
+    ) -> Result<(), Vec<Diagnostic>> {
+        let mut problems = Vec::new();
+        for path in paths {
+            match yaml_files(path) {
+                Ok(files) => {
+                    for file in files {
+                        let source = Source::read(&file);
+                        match source.and_then(|source| parse(source, now)) {
+                            Ok(entries) => self.entries.extend(entries),
+                            Err(found) => problems.extend(found),
+                        }
+                    }
+                }
+                Err(error) => {
+                    let message = format!("there is no such file of waivers: {error}");
+                    problems.push(Diagnostic::of_file(&path.display().to_string(), message));
+                }
+            }
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// The waivers that excuse nothing any more.
+    pub fn expired(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.is_expired())
+    }
+}
+
+/// Parses the text of a file of waivers.
+fn parse(source: Source, now: SystemTime) -> Result<Vec<Entry>, Vec<Diagnostic>> {
+    let (list, document): (Vec<WrittenWaiver>, _) = yaml::decode(source)?;
+    let mut checker = Checker {
+        document: &document,
+        problems: Vec::new(),
+    };
+    let mut entries = Vec::new();
+    for (index, written) in list.into_iter().enumerate() {
+        let waiver = checker.waiver(index, &written, now);
+        let entry = checker.entry(
+            index,
+            Written {
+                matches: written.matches,
+                when: written.when,
+                outcome: written.outcome,
+                class: written.class,
+                message: written.message,
+                reason: written.reason,
+                url: Some(written.url),
+                local: false,
+                waived: true,
+                intermittent: written.intermittent,
+                also_passes: None,
+            },
+        );
+        entries.extend(entry.map(|entry| Entry { waiver, ..entry }));
+    }
+    let mut problems = checker.problems;
+    if problems.is_empty() {
+        return Ok(entries);
+    }
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    Err(problems)
+}
+
+impl Checker<'_> {
+    /// What is of a waiver alone; none if its day is no day, which is reported.
+    fn waiver(&mut self, index: usize, written: &WrittenWaiver, now: SystemTime) -> Option<Waiver> {
+        let WrittenWaiver {
+            requirement,
+            matches,
+            outcome,
+            expiry,
+            approver,
+            ..
+        } = written;
+        let is_basic = BASIC
+            .iter()
+            .any(|area| requirement.as_str().starts_with(area));
+        if !is_well_formed(requirement) {
+            self.report(
+                way![index, "requirement"],
+                "not the id of a requirement",
+                "one such as `COLL-014`: `allranks list --requirements`",
+            );
+        }
+        for (item, outcome) in outcome.as_slice().iter().enumerate() {
+            let path = way![index, "outcome", item];
+            match outcome {
+                Outcome::InitFailed => self.report(
+                    path,
+                    "a world that does not initialise cannot be waived",
+                    "declare what the platform does not support, or expect it in a file of expectations",
+                ),
+                Outcome::Hang | Outcome::Crash if is_basic => {
+                    let message = format!("a {outcome} of {requirement} cannot be waived");
+                    self.report(
+                        path,
+                        message,
+                        "hangs and crashes of INIT and COLL requirements are never excused",
+                    );
+                }
+                _ => {}
+            }
+        }
+        if matches.backend.is_none() || (matches.case.is_none() && matches.op.is_none()) {
+            self.report(
+                way![index, "match"],
+                "too broad for a waiver",
+                "name the backend, and at least a case or an op",
+            );
+        }
+        if approver.trim().is_empty() {
+            self.report(
+                way![index, "approver"],
+                "no approver",
+                "the person or team that answers for the waiver",
+            );
+        }
+        let Some(end) = end_of_day(expiry) else {
+            self.report(way![index, "expiry"], "not a day", "such as 2026-12-31");
+            return None;
+        };
+        Some(Waiver {
+            requirement: requirement.clone(),
+            expiry: expiry.clone(),
+            approver: approver.clone(),
+            is_expired: now >= end,
+        })
+    }
+}
+
+/// When a day is over, in UTC; none if it is not a day of the calendar.
+fn end_of_day(day: &str) -> Option<SystemTime> {
+    let is_short = day.len() == "2026-12-31".len();
+    let begin = humantime::parse_rfc3339(&format!("{day}T00:00:00Z")).ok()?;
+    is_short.then_some(begin + DAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expectation::Point;
+    use crate::plan::{Check, example_check};
+    use allranks_model::dtype::{DType, ReduceOp};
+    use allranks_model::names::{CaseId, WorldSize};
+    use allranks_model::op::Op;
+    use allranks_model::outcome::Verdict;
+    use allranks_model::recipe::DeviceId;
+
+    const WAIVER: &str = "- {requirement: NUM-001, match: {backend: gloo, op: all_reduce}, outcome: mismatch, \
+        reason: It rounds twice., url: \"https://example.org/1\", expiry: 2026-11-30, approver: numerics team}";
+
+    fn on(day: &str) -> SystemTime {
+        humantime::parse_rfc3339(&format!("{day}T12:00:00Z")).unwrap()
+    }
+
+    fn waivers(text: &str, day: &str) -> Expectations {
+        let entries = parse(Source::new("w.yaml", text), on(day));
+        Expectations {
+            entries: entries.unwrap_or_else(|problems| panic!("{}", problems[0])),
+        }
+    }
+
+    fn check(covers: &str) -> Check {
+        Check {
+            covers: [RequirementId::from(covers)].into(),
+            ..example_check(Op::AllReduce, DType::Float32, Some(ReduceOp::Sum), 3)
+        }
+    }
+
+    fn judged(waivers: &Expectations, check: &Check, outcome: Outcome) -> (Verdict, String) {
+        let case = CaseId::from("a");
+        let point = Point {
+            platform: "cpu",
+            backend: "gloo",
+            made_of: None,
+            torch: "2.11.0",
+            case: &case,
+            world_size: WorldSize(3),
+            device_id: DeviceId::Absent,
+            check: Some(check),
+        };
+        let judged = waivers.judge(&point, outcome, None, "wrong".to_owned());
+        let reason = judged
+            .expectation
+            .map_or(judged.summary, |reason| reason.text);
+        (judged.verdict, reason)
+    }
+
+    #[test]
+    fn a_waived_failure_says_until_when_and_is_no_pass() {
+        let waivers = waivers(WAIVER, "2026-11-30");
+        let check = check("NUM-001");
+        let (verdict, reason) = judged(&waivers, &check, Outcome::Mismatch);
+        assert_eq!(verdict, Verdict::Waived);
+        assert_eq!(
+            reason,
+            "It rounds twice. (waiver of NUM-001 until 2026-11-30, approved by numerics team)"
+        );
+        for (outcome, verdict) in [
+            (Outcome::Pass, Verdict::UnexpectedPass),
+            (Outcome::Hang, Verdict::Regression),
+            (Outcome::HarnessError, Verdict::Regression),
+            (Outcome::NotRun, Verdict::NotRun),
+        ] {
+            assert_eq!(judged(&waivers, &check, outcome).0, verdict);
+        }
+        assert_eq!(waivers.expired().count(), 0);
+    }
+
+    #[test]
+    fn a_waiver_is_about_its_requirement_alone() {
+        let waivers = waivers(WAIVER, "2026-11-30");
+        let other = check("NUM-002");
+        assert_eq!(
+            judged(&waivers, &other, Outcome::Mismatch).0,
+            Verdict::Regression
+        );
+    }
+
+    #[test]
+    fn an_expired_waiver_excuses_nothing() {
+        let waivers = waivers(WAIVER, "2026-12-01");
+        assert_eq!(waivers.expired().count(), 1);
+        let check = check("NUM-001");
+        let (verdict, reason) = judged(&waivers, &check, Outcome::Mismatch);
+        assert_eq!(verdict, Verdict::Regression);
+        assert!(reason.contains("expired on 2026-11-30"), "{reason}");
+        assert_eq!(judged(&waivers, &check, Outcome::Pass).0, Verdict::Expected);
+    }
+
+    #[test]
+    fn days_are_days_of_the_calendar() {
+        for day in ["2026-02-30", "2026-13-01", "tomorrow", "2026-1-1", ""] {
+            assert_eq!(end_of_day(day), None, "{day}");
+        }
+        assert!(end_of_day("2028-02-29").is_some());
+    }
+}
