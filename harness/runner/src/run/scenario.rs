@@ -121,8 +121,16 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
         if result.lost.is_some() && !is_known_loss(shared, scenario, &result) {
             run.lost += 1;
         }
+        let decided: Vec<usize> = result.checks.keys().copied().collect();
         absorb(&mut run, result, &mut initialised);
-        try_again(shared, scenario, &mut run);
+        let torch = torch_of(scenario, &run.ranks).to_owned();
+        try_again(&mut run, &decided, |index, finding| {
+            let point = Point::of(scenario, &torch, Some(&scenario.checks[index]));
+            let class = finding.class.as_deref();
+            (shared.expectations.find(&point)).is_some_and(|entry| {
+                entry.wants_another_try(finding.outcome, class, &finding.summary)
+            })
+        });
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
                 _ if interrupted => "the run was interrupted".to_owned(),
@@ -141,21 +149,20 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
     run
 }
 
-/// A failure of which an expectation says that it comes and goes is put aside, and its check is left to the next world. What
-/// came of the second try decides: a failure that came twice is none that comes and goes.
-fn try_again(shared: &Shared, scenario: &Scenario, run: &mut ScenarioRun) {
-    let torch = torch_of(scenario, &run.ranks).to_owned();
-    for (index, check) in scenario.checks.iter().enumerate() {
+/// Looks at the checks that the last world decided. A failure of which an expectation says that it comes and goes is put aside,
+/// and its check is left to the next world. What came of the second try decides: a failure that came twice is none that comes
+/// and goes.
+fn try_again(
+    run: &mut ScenarioRun,
+    decided: &[usize],
+    comes_and_goes: impl Fn(usize, &CheckResult) -> bool,
+) {
+    for &index in decided {
         let Some(finding) = run.checks[index].take() else {
             continue;
         };
-        let point = Point::of(scenario, &torch, Some(check));
-        let comes_and_goes = shared.expectations.find(&point).is_some_and(|entry| {
-            let class = finding.class.as_deref();
-            entry.wants_another_try(finding.outcome, class, &finding.summary)
-        });
         let first = run.first_failures.get(&index);
-        run.checks[index] = match (first, comes_and_goes) {
+        run.checks[index] = match (first, comes_and_goes(index, &finding)) {
             (None, true) => {
                 run.first_failures.insert(index, finding);
                 None
@@ -390,6 +397,7 @@ fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::world::fixture::planned;
 
     #[test]
     fn a_failure_that_comes_twice_is_none_that_comes_and_goes() {
@@ -406,5 +414,32 @@ mod tests {
             assert!(failed.summary.ends_with("again"), "{}", failed.summary);
         }
         assert_eq!(second(Outcome::NotRun), first);
+    }
+
+    #[test]
+    fn what_a_second_try_came_to_stands_whatever_later_worlds_decide() {
+        let scenario = planned(
+            "{size: 2, deadline_s: 20}",
+            "  - all_reduce: {numel: 3}\n  - barrier: {}\n",
+        );
+        let mut run = ScenarioRun::new(&scenario, 0);
+        let crash = CheckResult::bare(Outcome::Crash, None, "SIGABRT");
+        let mut world = |decided: &[(usize, &CheckResult)]| {
+            for (index, finding) in decided {
+                run.checks[*index] = Some((*finding).clone());
+            }
+            let decided: Vec<usize> = decided.iter().map(|(index, _)| *index).collect();
+            try_again(&mut run, &decided, |index, finding| {
+                index == 0 && finding.outcome == Outcome::Crash
+            });
+            run.checks[0]
+                .as_ref()
+                .map(|finding| finding.summary.clone())
+        };
+        let passed = CheckResult::passed(Vec::new());
+        assert_eq!(world(&[(0, &crash)]), None);
+        let settled = Some("SIGABRT; the second time it passed".to_owned());
+        assert_eq!(world(&[(0, &passed)]), settled);
+        assert_eq!(world(&[(1, &passed)]), settled);
     }
 }

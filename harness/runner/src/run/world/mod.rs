@@ -70,7 +70,7 @@ mod event;
 mod evidence;
 mod failure;
 #[cfg(test)]
-mod fixture;
+pub(super) mod fixture;
 mod frame;
 mod hang_check;
 mod host;
