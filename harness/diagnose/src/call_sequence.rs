@@ -1,6 +1,7 @@
 //! Lists that must be alike on several ranks: where they diverge, and which ranks differ from the others.
 
 use super::evidence::{EventKind, RankState};
+use allranks_model::diagnosis::Confidence;
 use allranks_model::names::Rank;
 
 /// One rank's list, as far as it is known.
@@ -27,7 +28,7 @@ pub struct Divergence<T> {
     pub agreeing: usize,
 }
 
-/// How far a divergence says which of the ranks is wrong.
+/// Whether a divergence shows which of the ranks are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// More than half of all ranks agree, or each is seen and no more than half agree: what is not known changes nothing.
@@ -39,7 +40,8 @@ pub enum Standing {
 }
 
 impl<T> Divergence<T> {
-    /// How far it can be said who is wrong, of `size` ranks of which `seen` are seen.
+    /// Which ranks are in agreement, how many of the `size` ranks are seen (`seen`), and so whether those that differ can be
+    /// named as wrong.
     #[must_use]
     pub fn standing(&self, size: usize, seen: usize) -> Standing {
         let known = self.agreeing + self.others.len();
@@ -49,6 +51,26 @@ impl<T> Divergence<T> {
             Standing::Open
         } else {
             Standing::Unseen
+        }
+    }
+}
+
+impl Standing {
+    /// How sure a verdict on the ranks that differ is.
+    #[must_use]
+    pub fn confidence(self) -> Confidence {
+        match self {
+            Self::Settled => Confidence::Proved,
+            Self::Open | Self::Unseen => Confidence::Likely,
+        }
+    }
+
+    /// Of the ranks that differ, those that a verdict may name: none while some ranks are not seen.
+    #[must_use]
+    pub fn culprits(self, others: Vec<Rank>) -> Vec<Rank> {
+        match self {
+            Self::Settled | Self::Open => others,
+            Self::Unseen => Vec::new(),
         }
     }
 }

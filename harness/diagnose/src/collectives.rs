@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::call_sequence::{Change, Divergence, List, Standing, divergence};
 use super::evidence::{Collective, EventKind, HangEvidence, RankState, TraceEvent, named, verb};
 use crate::conclude;
-use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// What is wrong with the collectives of a group, in the first group with something wrong.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut groups: BTreeMap<&str, &[Rank]> = BTreeMap::new();
-    for one in evidence.ranks.iter().flat_map(calls) {
+    for (_, one) in evidence.ranks.iter().flat_map(calls) {
         groups.entry(&one.group).or_insert(&one.members);
     }
     groups.into_iter().find_map(|(group, members)| {
@@ -79,11 +79,7 @@ fn verdict(
             ),
         ),
     };
-    let (confidence, culprits) = match standing {
-        Standing::Settled => (Confidence::Proved, others),
-        Standing::Open => (Confidence::Likely, others),
-        Standing::Unseen => (Confidence::Likely, Vec::new()),
-    };
+    let (confidence, culprits) = (standing.confidence(), standing.culprits(others));
     let mut facts = call_sites(evidence, group, divergence, nth);
     if standing == Standing::Unseen {
         facts.push(format!(
@@ -101,11 +97,9 @@ fn call_sites(
     nth: usize,
 ) -> Vec<String> {
     let site = |rank: Rank| {
-        let sight = evidence.ranks.iter().find(|sight| sight.rank == rank)?;
-        let is_of =
-            |deed: &&TraceEvent| collective(&deed.what).is_some_and(|one| one.group == group);
-        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
-        let deed = deeds.filter(is_of).nth(divergence.place)?;
+        let (deed, _) = calls(evidence.rank(rank)?)
+            .filter(|(_, one)| one.group == group)
+            .nth(divergence.place)?;
         (!deed.at.is_empty()).then(|| format!(", called at {}", deed.at))
     };
     let said = |entry: &Option<Collective>| match entry {
@@ -211,13 +205,13 @@ fn collective(what: &EventKind) -> Option<&Collective> {
     }
 }
 
-/// The collectives that a rank has called or is known to call.
-fn calls(sight: &RankState) -> impl Iterator<Item = &Collective> {
+/// The collectives that a rank has called or is known to call, each with its event.
+fn calls(sight: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
     let coming = sight.coming().unwrap_or_default();
     sight
         .entered()
         .chain(coming)
-        .filter_map(|deed| collective(&deed.what))
+        .filter_map(|event| Some((event, collective(&event.what)?)))
 }
 
 /// Those of one group.
@@ -230,6 +224,7 @@ fn called(sight: &RankState, group: &str) -> List<Collective> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allranks_model::diagnosis::Confidence;
     use std::sync::Arc;
     use std::time::Duration;
 

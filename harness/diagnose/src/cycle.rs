@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::call_sequence::majority;
-use super::evidence::{EventKind, HangEvidence, Message, RankState, TraceEvent, named, verb};
-use super::waiting::{find, messages};
+use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
+use super::groups::leaves_out;
+use super::waiting::{answers, groups, messages};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -13,7 +14,7 @@ use allranks_model::names::Rank;
 /// The cause of a cycle other than the order of calls; none if nothing shows one.
 #[must_use]
 pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let sights = || cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let unmatched = || sights().find_map(|sight| unmatched(evidence, sight));
     let waits = key_not_set(evidence, cycle).or_else(|| group_left_out(evidence, cycle));
     waits.or_else(unmatched).or_else(|| {
@@ -29,7 +30,7 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 /// Ranks that wait for a key of a store, and others that wait for them in something else: only these could have set it. Nothing
 /// tells which of several should have.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let sights = || cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let keys = sights().find_map(|sight| match sight.now() {
         Some(what @ EventKind::AwaitKeys(_)) => Some(what),
         _ => None,
@@ -67,20 +68,16 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 
 /// A minority of ranks waits in something else than `new_group`, having made fewer groups than all others, which are in it.
 fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let made = |sight: &RankState| {
-        let is_group = |event: &&TraceEvent| matches!(event.what, EventKind::NewGroup(_));
-        sight.entered().filter(is_group).count()
-    };
-    let sights = cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let sights = cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let (making, others): (Vec<&RankState>, Vec<&RankState>) =
         sights.partition(|sight| matches!(sight.now(), Some(EventKind::NewGroup(_))));
-    let fewest = making.iter().map(|sight| made(sight)).min()?;
-    let leaves_out = |sight: &&RankState| sight.coming().is_none() && made(sight) < fewest;
-    if others.is_empty() || others.len() >= making.len() || !others.iter().all(leaves_out) {
+    let fewest = making.iter().map(|sight| groups(sight)).min()?;
+    let has_fewer = |sight: &&RankState| sight.coming().is_none() && groups(sight) < fewest;
+    if others.is_empty() || others.len() >= making.len() || !others.iter().all(has_fewer) {
         return None;
     }
     let culprits: Vec<Rank> = others.iter().map(|sight| sight.rank).collect();
-    let first = others.iter().map(|sight| made(sight)).min()?;
+    let first = others.iter().map(|sight| groups(sight)).min()?;
     let left = making
         .first()?
         .entered()
@@ -89,12 +86,7 @@ fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> 
             _ => None,
         });
     let left = left.skip(first).map(ToString::to_string).next()?;
-    let summary = format!(
-        "{} {} not make group number {}, {left}, which every rank has to make, member or not",
-        named(&culprits),
-        verb(&culprits, "does", "do"),
-        first + 1
-    );
+    let summary = leaves_out(&culprits, first + 1, &left);
     let facts = (others.iter().chain(&making))
         .map(|one| format!("rank {}: {}", one.rank, one.place()))
         .collect();
@@ -169,25 +161,20 @@ fn leftover<'a>(
     };
     issued().find(|message| {
         let is_same = |one: &&Message| one.tag == message.tag && one.group == message.group;
-        let matched = messages(sight).filter(|one| {
-            one.sends == expected.sends
-                && one.tag == message.tag
-                && one.group == message.group
-                && one.peer.is_none_or(|peer| peer == other.rank)
-        });
+        let matched = messages(sight).filter(|one| answers(one, message, other.rank));
         issued().filter(is_same).count() > matched.count()
     })
 }
 
-/// A rank that others of the cycle wait for in a collective of a group, and that had issued one collective of that group for
-/// each of another group until, once, it issued one less: that one it has left out. Without such a habit, it may as well
-/// issue it later.
+/// A collective that a rank of the cycle has left out, while others of the cycle wait for it in that collective's group. The
+/// evidence is a habit: the rank issued the collectives of this group and of another one in a fixed proportion until, once,
+/// it issued one less. Without such a habit the missing collective may still come, and there is no verdict.
 fn left_out(evidence: &HangEvidence, cycle: &[Rank], sight: &RankState) -> Option<Diagnosis> {
     if sight.coming().is_some() {
         return None;
     }
     let here = sight.now()?;
-    let others = cycle.iter().filter_map(|rank| find(evidence, *rank));
+    let others = cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let mut missed = others.filter_map(|other| match other.now()? {
         EventKind::Collective(one) => {
             let is_missed = one.members.contains(&sight.rank)

@@ -55,6 +55,14 @@ pub struct RankState {
     pub recorded: Vec<RecordedOp>,
 }
 
+impl HangEvidence {
+    /// A rank of the job; `None` if it is not seen.
+    #[must_use]
+    pub fn rank(&self, rank: Rank) -> Option<&RankState> {
+        self.ranks.iter().find(|sight| sight.rank == rank)
+    }
+}
+
 impl RankState {
     /// A rank of which nothing is known.
     #[must_use]

@@ -28,7 +28,7 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     };
     let standing = divergence.standing(world_size(evidence), lists.len());
     let confidence = match kind {
-        _ if standing != Standing::Settled => Confidence::Likely,
+        _ if standing != Standing::Settled => standing.confidence(),
         HangKind::GroupOrder => Confidence::Proved,
         _ if sights().any(is_between) => Confidence::Likely,
         _ => Confidence::Proved,
@@ -54,26 +54,28 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         }
     }
     let who = named(&others);
-    let s = verb(&others, "s", "");
+    let make = verb(&others, "makes", "make");
     let summary = match kind {
-        HangKind::GroupSkipped => format!(
-            "{who} {} not make group number {nth}, {}, which every rank has to make, member or not",
-            verb(&others, "does", "do"),
-            said(&divergence.common)
-        ),
+        HangKind::GroupSkipped => leaves_out(&others, nth, &said(&divergence.common)),
         HangKind::GroupOrder => {
-            format!("{who} make{s} groups in another order than the others from number {nth} on")
+            format!("{who} {make} groups in another order than the others from number {nth} on")
         }
         _ if divergence.common.is_none() => {
             format!("{who} do not agree on the members of group number {nth}")
         }
-        _ => format!("{who} make{s} group number {nth} with other members than the others"),
+        _ => format!("{who} {make} group number {nth} with other members than the others"),
     };
-    let culprits = match standing {
-        Standing::Settled | Standing::Open => others,
-        Standing::Unseen => Vec::new(),
-    };
+    let culprits = standing.culprits(others);
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
+}
+
+/// What ranks do that leave out group number `nth` of the others, counted from 1; `group` is the call that makes it.
+pub(crate) fn leaves_out(ranks: &[Rank], nth: usize, group: &str) -> String {
+    format!(
+        "{} {} not make group number {nth}, {group}, which every rank has to make, member or not",
+        named(ranks),
+        verb(ranks, "does", "do")
+    )
 }
 
 /// How many ranks the world has: as many as any of them says, and at least those that are seen.

@@ -98,7 +98,7 @@ fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
         let crossed = |other: &&(Rank, Way<'_>, u64)| {
             let (peer, theirs, at) = other;
             let is_behind = |rank: Rank, answer: Way<'_>, after: u64| {
-                let sight = evidence.ranks.iter().find(|sight| sight.rank == rank);
+                let sight = evidence.rank(rank);
                 sight.is_some_and(|sight| {
                     ways(sight).any(|(way, number)| way == answer && number > after)
                 })

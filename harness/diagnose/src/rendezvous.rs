@@ -98,7 +98,7 @@ fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
     }
     let summary = format!("{} {what}", named(&ranks));
     let quoted = |rank: &Rank| {
-        let sight = evidence.ranks.iter().find(|sight| sight.rank == *rank)?;
+        let sight = evidence.rank(*rank)?;
         let error = sight
             .errors
             .iter()

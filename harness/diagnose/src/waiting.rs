@@ -63,7 +63,7 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
                 None => continue,
             },
         };
-        let Some(peer) = message.peer.and_then(|peer| find(evidence, peer)) else {
+        let Some(peer) = message.peer.and_then(|peer| evidence.rank(peer)) else {
             continue;
         };
         let Some(coming) = peer.coming().filter(|_| peer.is_there()) else {
@@ -147,13 +147,15 @@ impl Ends {
     /// The gravest of them: what is gone does not come back, what is busy may.
     fn verdict(self, evidence: &HangEvidence) -> Option<Diagnosis> {
         let text = |rank: &Rank| {
-            find(evidence, *rank).map_or_else(String::new, |sight| match &sight.process {
-                Process::Ended(how) => format!(": {how}"),
-                _ => sight
-                    .errors
-                    .last()
-                    .map_or_else(String::new, |error| format!(": {}", first_line(error))),
-            })
+            evidence
+                .rank(*rank)
+                .map_or_else(String::new, |sight| match &sight.process {
+                    Process::Ended(how) => format!(": {how}"),
+                    _ => sight
+                        .errors
+                        .last()
+                        .map_or_else(String::new, |error| format!(": {}", first_line(error))),
+                })
         };
         let all = |ranks: &BTreeSet<Rank>| ranks.iter().copied().collect::<Vec<_>>();
         let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
@@ -179,8 +181,11 @@ impl Ends {
             let what = "wait for each other in a circle".to_owned();
             (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
         } else if !self.busy.is_empty() {
-            let is_coming =
-                |rank: &Rank| find(evidence, *rank).is_some_and(|sight| sight.coming().is_some());
+            let is_coming = |rank: &Rank| {
+                evidence
+                    .rank(*rank)
+                    .is_some_and(|sight| sight.coming().is_some())
+            };
             let what = match self.busy.iter().all(is_coming) {
                 true => "on the way",
                 false => "the others wait",
@@ -189,7 +194,9 @@ impl Ends {
             (HangKind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
             let is_out = |rank: &Rank| {
-                find(evidence, *rank).is_some_and(|sight| sight.now() == Some(&EventKind::Leave))
+                evidence
+                    .rank(*rank)
+                    .is_some_and(|sight| sight.now() == Some(&EventKind::Leave))
             };
             let what = match (self.leaving.iter().all(is_out), self.leaving.len()) {
                 (true, 1) => "was told to end, and its process goes on".to_owned(),
@@ -224,7 +231,7 @@ impl Ends {
         let summary = format!("{} {what}", named(&ranks));
         let mut facts: Vec<String> = ranks
             .iter()
-            .filter_map(|rank| find(evidence, *rank))
+            .filter_map(|rank| evidence.rank(*rank))
             .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
             .collect();
         if kind == HangKind::Slow {
@@ -454,10 +461,6 @@ impl Ends {
     }
 }
 
-pub(crate) fn find(evidence: &HangEvidence, rank: Rank) -> Option<&RankState> {
-    evidence.ranks.iter().find(|sight| sight.rank == rank)
-}
-
 /// Whether it raised something that is no effect of another rank's trouble.
 fn has_cause(sight: &RankState) -> bool {
     sight.errors.iter().any(|error| told(error) != Told::Effect)
@@ -471,7 +474,8 @@ fn failed_in(sight: &RankState, group: &str) -> bool {
     !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
 }
 
-fn groups(sight: &RankState) -> usize {
+/// How many groups a rank has made, or is making.
+pub(crate) fn groups(sight: &RankState) -> usize {
     sight
         .entered()
         .filter(|deed| matches!(deed.what, EventKind::NewGroup(_)))
@@ -495,7 +499,7 @@ fn sides<'a>(sight: &'a RankState, like: &'a Message) -> impl Iterator<Item = &'
 }
 
 /// Whether one side of a message is the other side of what `rank` does.
-fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
+pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
     own.group == other.group
         && own.sends != other.sends
         && own.tag == other.tag

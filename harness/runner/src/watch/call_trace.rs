@@ -13,6 +13,9 @@ use serde_json::Value;
 use super::recorder::Record;
 use allranks_model::names::Rank;
 
+/// Calls that have failed for that long are tried again and again.
+const RETRIES: Duration = Duration::from_secs(1);
+
 /// The recorder's names for how many collectives of a group were issued, and have ended.
 const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
@@ -302,11 +305,11 @@ impl Diary {
         (self.moves - self.retries.min(self.moves)) + recorded
     }
 
-    /// For how long its calls have failed; none if the last one has not.
+    /// Whether its calls have failed again and again for a second: what it does between two attempts is no progress.
     #[must_use]
-    pub fn fails(&self) -> Option<Duration> {
-        let since = self.failing_since?;
-        Some(since_1970(since))
+    pub fn is_retrying(&self) -> bool {
+        self.failing_since
+            .is_some_and(|since| since_1970(since) >= RETRIES)
     }
 
     /// How long ago the last beat was.

@@ -17,8 +17,6 @@ use allranks_model::names::Rank;
 
 /// An interpreter that does not get to write for that long is not believed to be where it was last.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Calls that have failed for that long are tried again and again.
-const RETRIES: Duration = Duration::from_secs(1);
 /// As many members of a group are named one by one.
 const NAMED: usize = 8;
 
@@ -262,8 +260,7 @@ impl Frame {
             return Some(Some((own(what, ""), silence)));
         }
         // What it tries again and again is where it is, wherever between two attempts.
-        let fails = diary.fails().is_some_and(|since| since >= RETRIES);
-        if inside.is_none() && fails {
+        if inside.is_none() && diary.is_retrying() {
             return Some(None);
         }
         // Nothing more will come of a main thread that an error has ended: not where it is counts, but the error.

@@ -455,7 +455,6 @@ fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
             .inside
             .as_ref()
             .is_some_and(|inside| inside.lasts() >= MOMENT);
-        let fails = diary.fails().is_some_and(|since| since >= MOMENT);
-        (process.lives() && (is_inside || fails)).then_some(*rank)
+        (process.lives() && (is_inside || diary.is_retrying())).then_some(*rank)
     })
 }
