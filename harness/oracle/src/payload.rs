@@ -161,7 +161,8 @@ fn surroundings(key: Key, rank: u32, work: &RankPlan) -> Vec<u8> {
     payload
 }
 
-fn pattern(words: Key, from: u64, bytes: &mut [u8]) {
+/// Fills bytes with the words of a stream from number `from` on.
+pub(super) fn pattern(words: Key, from: u64, bytes: &mut [u8]) {
     for (index, bytes) in bytes.chunks_mut(8).enumerate() {
         let word = words.word(from + index as u64).to_le_bytes();
         bytes.copy_from_slice(&word[..bytes.len()]);

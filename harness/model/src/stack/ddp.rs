@@ -1,4 +1,4 @@
-//! `torch.nn.parallel.DistributedDataParallel`.
+//! The parameters of a check of DDP, `torch.nn.parallel.DistributedDataParallel`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,25 +14,25 @@ const MAX_PASSES: u32 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Buckets {
-    /// All in one.
+    /// All gradients in one bucket.
     #[default]
     One,
-    /// In one for each parameter or two.
+    /// One bucket for each parameter, or for two.
     Many,
 }
 
-/// A communication hook.
+/// The communication hook that is registered with DDP: how it reduces a bucket of gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Hook {
     /// None: DDP's own reduction.
     #[default]
     None,
-    /// `allreduce_hook`.
+    /// `allreduce_hook`: divides by the world size and reduces, in the element type.
     Allreduce,
-    /// `fp16_compress_hook`.
+    /// `fp16_compress_hook`: reduces gradients cast to float16.
     Fp16,
-    /// `bf16_compress_hook`.
+    /// `bf16_compress_hook`: reduces gradients cast to bfloat16.
     Bf16,
 }
 
@@ -49,9 +49,9 @@ pub struct Ddp {
     pub passes: u32,
     /// Whether some ranks, and all of them, leave parameters out (`find_unused_parameters`).
     pub unused: bool,
-    /// `gradient_as_bucket_view`.
+    /// Whether gradients are views of the buckets (`gradient_as_bucket_view`).
     pub view: bool,
-    /// The communication hook.
+    /// The hook that reduces the gradients.
     pub hook: Hook,
     /// Whether the last rank is late in every backward pass.
     pub late: bool,

@@ -1,4 +1,4 @@
-//! `torch.distributed.tensor.DTensor`.
+//! The parameters of a check of redistribution, `torch.distributed.tensor.DTensor`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use crate::dtype::DType;
 pub enum TensorPlacement {
     /// `Shard(0)`: rows, as `torch.chunk` has them.
     Rows,
-    /// `Shard(1)`: columns.
+    /// `Shard(1)`: columns, as `torch.chunk` has them.
     Columns,
-    /// `Replicate()`.
+    /// `Replicate()`: every rank has the whole matrix.
     Replicate,
     /// `Partial()`: the matrix is the sum of the ranks'.
     Partial,
@@ -23,11 +23,11 @@ pub enum TensorPlacement {
 /// A DTensor of one placement made one of another, there and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dtensor {
-    /// Element type.
+    /// Element type of the matrix.
     pub dtype: DType,
-    /// Placement before.
+    /// Placement of the matrix before it is redistributed.
     pub from: TensorPlacement,
-    /// Placement after.
+    /// Placement of the matrix after it is redistributed.
     pub to: TensorPlacement,
     /// Whether the last rank is late.
     pub late: bool,

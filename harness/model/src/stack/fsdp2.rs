@@ -1,4 +1,4 @@
-//! `torch.distributed.fsdp.fully_shard`.
+//! The parameters of a check of FSDP2, `torch.distributed.fsdp.fully_shard`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct Fsdp2 {
     pub sharding: Sharding,
     /// Training steps, each with data of its own.
     pub steps: u32,
-    /// `reshard_after_forward`.
+    /// Whether parameters are sharded again after forward (`reshard_after_forward`).
     pub reshard: bool,
     /// Whether the last rank is late in every step.
     pub late: bool,

@@ -1,4 +1,4 @@
-//! Functional collectives, `torch.distributed._functional_collectives`.
+//! The parameters of a check of functional collectives, `torch.distributed._functional_collectives`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `torch.distributed.pipelining`.
+//! The parameters of a check of a pipeline, `torch.distributed.pipelining`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,14 +2,13 @@
 
 use super::data::{Entry, World};
 use crate::float8::{E4m3fn, E5m2};
+use crate::geometry::GUARD;
 use crate::hash::{Key, Stream};
 use crate::number::{Number, Real};
+use crate::payload::pattern;
 use allranks_model::dtype::DType;
 use allranks_protocol::Tensor;
 use half::{bf16, f16};
-
-/// Bytes of a guard band.
-const GUARD: usize = 64;
 
 /// A tensor in its storage.
 #[derive(Clone, Debug)]
@@ -59,7 +58,12 @@ pub(super) fn placed(
     let mut tensors = Vec::new();
     for (number, entry) in (0..).zip(entries) {
         let guard = world.key.stream(Stream::Guard, rank, number);
-        pattern(guard, 0, GUARD, &mut payload);
+        let band = |from| {
+            let mut bytes = [0; GUARD];
+            pattern(guard, from, &mut bytes);
+            bytes
+        };
+        payload.extend(band(0));
         let start = payload.len();
         match &entry.before {
             Some(numbers) => payload.extend(encoded(dtype, numbers)),
@@ -69,16 +73,10 @@ pub(super) fn placed(
             }
         }
         let range = start..payload.len();
-        pattern(guard, 1 << 32, GUARD, &mut payload);
+        payload.extend(band(1 << 32));
         tensors.push(Placed { entry, range });
     }
     (tensors, payload)
-}
-
-fn pattern(words: Key, from: u64, len: usize, out: &mut Vec<u8>) {
-    for index in 0..(len / 8) as u64 {
-        out.extend(words.word(from + index).to_le_bytes());
-    }
 }
 
 /// NaNs of many bits, where the type has them: no result is one.
