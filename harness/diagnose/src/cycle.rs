@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
-use super::groups::leaves_out;
-use super::waiting::{answers, groups, messages};
+use super::groups::{groups, leaves_out};
+use super::messages::{answers, messages};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;

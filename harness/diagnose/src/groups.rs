@@ -78,6 +78,14 @@ pub(crate) fn leaves_out(ranks: &[Rank], nth: usize, group: &str) -> String {
     )
 }
 
+/// How many groups a rank has made, or is making.
+pub(crate) fn groups(sight: &RankState) -> usize {
+    sight
+        .entered()
+        .filter(|deed| matches!(deed.what, EventKind::NewGroup(_)))
+        .count()
+}
+
 /// How many ranks the world has: as many as any of them says, and at least those that are seen.
 fn world_size(evidence: &HangEvidence) -> usize {
     let said = evidence.ranks.iter().flat_map(RankState::entered);

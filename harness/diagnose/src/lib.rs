@@ -10,6 +10,7 @@
 //! | `evidence` | what is known |
 //! | `rendezvous` | ranks that do not meet |
 //! | `groups`, `collectives` | ranks that contradict each other, by `call_sequence` |
+//! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
 //! | `recorded` | what the backend's own records have under way |
@@ -27,6 +28,7 @@ mod errors;
 mod evidence;
 mod groups;
 pub mod logs;
+mod messages;
 mod recorded;
 mod rendezvous;
 #[cfg(test)]

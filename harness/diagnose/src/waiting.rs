@@ -10,6 +10,8 @@ use super::errors::{Told, told};
 use super::evidence::{
     EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, named,
 };
+use super::groups::groups;
+use super::messages::{answers, as_message, messages, sides};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -472,36 +474,4 @@ fn failed_in(sight: &RankState, group: &str) -> bool {
         |deed: &TraceEvent| matches!(&deed.what, EventKind::Collective(one) if one.group == group);
     let is_through = sight.doing.is_some() || sight.coming().is_some();
     !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
-}
-
-/// How many groups a rank has made, or is making.
-pub(crate) fn groups(sight: &RankState) -> usize {
-    sight
-        .entered()
-        .filter(|deed| matches!(deed.what, EventKind::NewGroup(_)))
-        .count()
-}
-
-pub(crate) fn as_message(what: &EventKind) -> Option<&Message> {
-    match what {
-        EventKind::Message(message) => Some(message),
-        _ => None,
-    }
-}
-
-pub(crate) fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
-    sight.entered().filter_map(|deed| as_message(&deed.what))
-}
-
-/// A rank's messages of the same kind, to or from the same peer.
-fn sides<'a>(sight: &'a RankState, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
-    messages(sight).filter(move |one| *one == like)
-}
-
-/// Whether one side of a message is the other side of what `rank` does.
-pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
-    own.group == other.group
-        && own.sends != other.sends
-        && own.tag == other.tag
-        && own.peer.is_none_or(|peer| peer == rank)
 }
