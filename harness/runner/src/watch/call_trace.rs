@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::recorder::Record;
+use super::record::Record;
 use allranks_model::names::Rank;
 
 /// Calls that have failed for that long are tried again and again.

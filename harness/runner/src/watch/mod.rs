@@ -10,6 +10,8 @@
 //! | `program` | starting the command, passing signals on, killing what it leaves |
 //! | `guard` | the process between this one and the command |
 //! | `call_trace` | what a Python process writes down |
+//! | `record` | what torch's flight recorder writes down |
+//! | `recorder` | the call trace with the record's collectives in it |
 //! | `job` | which processes are ranks |
 //! | `hosts` | which addresses are the same place |
 //! | `evidence` | what all that says of each rank |
@@ -26,6 +28,7 @@ mod hang_detector;
 mod hosts;
 mod job;
 mod program;
+mod record;
 mod recorder;
 #[cfg(test)]
 mod tests;

@@ -6,13 +6,11 @@
 //! those of DDP's reducer, of FSDP, of functional and of compiled collectives are then there too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::call_trace::{Call, Diary, Entry, Group, Inside};
+use super::record::{Record, RecordEntry};
 
 /// Seconds by which the clocks of the record and of the trace may differ: both are the machine's.
 const CLOCK: f64 = 0.000_01;
@@ -22,33 +20,6 @@ const UNRECORDED: [&str; 2] = ["monitored_barrier", "new_group"];
 const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
 /// Ids of entries that come from the record begin here.
 const IDS: u64 = 1 << 40;
-
-/// What torch's recorder wrote: the fields that count.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Record {
-    #[serde(default)]
-    entries: Vec<RecordEntry>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct RecordEntry {
-    collective_seq_id: u64,
-    profiling_name: String,
-    /// The library's name of the group, and its description.
-    process_group: Vec<String>,
-    #[serde(default)]
-    input_sizes: Value,
-    #[serde(default)]
-    input_dtypes: Vec<String>,
-    #[serde(default)]
-    retired: bool,
-    #[serde(default)]
-    is_p2p: bool,
-    #[serde(default)]
-    thread_name: Option<String>,
-    /// Since 1970.
-    time_created_ns: u64,
-}
 
 /// One collective of a group, of one entry or of several that were coalesced.
 #[derive(Clone, Debug)]
@@ -68,13 +39,6 @@ struct Issued {
 }
 
 impl Record {
-    /// The record that a process has written beside its call trace; none if it has none.
-    #[must_use]
-    pub fn read(folder: &Path, pid: u32) -> Option<Self> {
-        let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;
-        serde_json::from_slice(&text).ok()
-    }
-
     /// Its collectives, in the order of their numbers, each group by itself.
     fn issued(&self, diary: &Diary) -> BTreeMap<String, Vec<Issued>> {
         // A library counts its groups anew for each world: which one it is, the time tells.

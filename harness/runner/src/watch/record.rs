@@ -1,0 +1,44 @@
+//! What torch's flight recorder has written of a process, as it stands in its file.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The fields that count of what torch's recorder wrote.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Record {
+    #[serde(default)]
+    pub(super) entries: Vec<RecordEntry>,
+}
+
+/// One op that a backend issued; of coalesced ops, one entry each with the same number.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct RecordEntry {
+    pub(super) collective_seq_id: u64,
+    pub(super) profiling_name: String,
+    /// The library's name of the group, and its description.
+    pub(super) process_group: Vec<String>,
+    #[serde(default)]
+    pub(super) input_sizes: Value,
+    #[serde(default)]
+    pub(super) input_dtypes: Vec<String>,
+    #[serde(default)]
+    pub(super) retired: bool,
+    #[serde(default)]
+    pub(super) is_p2p: bool,
+    #[serde(default)]
+    pub(super) thread_name: Option<String>,
+    /// When it was issued: nanoseconds since 1970.
+    pub(super) time_created_ns: u64,
+}
+
+impl Record {
+    /// The record that a process has written beside its call trace; none if it has none.
+    #[must_use]
+    pub fn read(folder: &Path, pid: u32) -> Option<Self> {
+        let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+}
