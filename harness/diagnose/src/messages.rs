@@ -17,7 +17,10 @@ pub(crate) fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
 }
 
 /// A rank's messages of the same kind, to or from the same peer.
-pub(crate) fn sides<'a>(sight: &'a RankState, like: &'a Message) -> impl Iterator<Item = &'a Message> + 'a {
+pub(crate) fn sides<'a>(
+    sight: &'a RankState,
+    like: &'a Message,
+) -> impl Iterator<Item = &'a Message> + 'a {
     messages(sight).filter(move |one| *one == like)
 }
 

@@ -20,6 +20,7 @@
 //! | [`flight_recorder`] | an op as the backend's own records have it                                     |
 //! | [`stack`]         | what runs above c10d: layers, each at one point of its axes                     |
 //! | [`status`]        | outcome and verdict in one word for people                                      |
+//! | [`rank_line`]       | a line about one rank, in records and diagnoses                                |
 //! | [`record`]          | the lines of `results.jsonl`                                                   |
 //! | [`version`]         | versions of torch                                                              |
 
@@ -36,6 +37,7 @@ pub mod op;
 pub mod op_check;
 pub mod outcome;
 mod parameters;
+pub mod rank_line;
 pub mod recipe;
 pub mod record;
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::evidence::Evidence;
 use crate::names::{CaseId, CheckId, Rank, RequirementId, ScenarioId, WorldSize};
 use crate::outcome::{Outcome, Verdict};
 
+pub use crate::rank_line::RankLine;
+
 /// The parameter of a scenario's `init` that says what must fail in it.
 pub const REFUSED: &str = "refused";
 
@@ -220,15 +222,6 @@ pub struct Difference {
     pub of: u64,
     /// Every rank with something wrong.
     pub ranks: Vec<Rank>,
-}
-
-/// What one rank has to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RankLine {
-    /// The rank.
-    pub rank: Rank,
-    /// `RuntimeError: ...`, `in all_reduce for 10.2 s`, `killed by signal 9`.
-    pub text: String,
 }
 
 /// Why a verdict is what it is.

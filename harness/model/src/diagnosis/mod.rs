@@ -8,7 +8,7 @@ pub use text::{headline, lines};
 use serde::{Deserialize, Serialize};
 
 use crate::names::Rank;
-use crate::record::RankLine;
+use crate::rank_line::RankLine;
 
 /// What is wrong with a job that hangs, or that goes on although its ranks contradict each other.
 #[derive(

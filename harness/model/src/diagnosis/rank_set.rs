@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::names::Rank;
-use crate::record::RankLine;
+use crate::rank_line::RankLine;
 
 /// Where ranks are; those at one place in one line. Times differ from rank to rank, and are left out where they do.
 #[must_use]

@@ -58,7 +58,7 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RankLine;
+    use crate::rank_line::RankLine;
 
     fn diagnosis(size: u32) -> Diagnosis {
         Diagnosis {
