@@ -1,4 +1,6 @@
-//! The axes of a sweep: what varies from one check of an op to another.
+//! The values of the axes of a sweep: what varies from one check of an op to another. [`crate::axis`] is the table of the axes.
+
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,8 +20,11 @@ use crate::dtype::{DType, DTypeKind, ReduceOp};
     Serialize,
     Deserialize,
     schemars::JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum TensorKind {
     /// Any.
     Plain,
@@ -42,6 +47,15 @@ pub enum Extent {
     Flat(u64),
 }
 
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar => f.write_str("scalar"),
+            Self::Flat(n) => n.fmt(f),
+        }
+    }
+}
+
 impl Extent {
     /// The number of elements.
     #[must_use]
@@ -55,9 +69,22 @@ impl Extent {
 
 /// How a tensor lies in its storage.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Layout {
     /// Dense, but never at the start of its storage: guard bands lie on both sides.
     Contiguous,
@@ -79,9 +106,22 @@ pub enum Layout {
 
 /// Which of a check's tensors have its layout; the others have the same shape and are contiguous.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LayoutOf {
     /// All of them.
     All,
@@ -95,9 +135,22 @@ pub enum LayoutOf {
 
 /// In what shape all ranks' contributions lie in one tensor.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Joined {
     /// One after another along their first dimension.
     Cat,
@@ -107,9 +160,22 @@ pub enum Joined {
 
 /// Whether the call returns a work to wait for.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// `async_op=False`.
     Sync,
@@ -119,9 +185,22 @@ pub enum Mode {
 
 /// Whether input and output share memory, for ops with both.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Placement {
     /// Separate storages.
     OutOfPlace,
@@ -131,9 +210,22 @@ pub enum Placement {
 
 /// What is asked of the buffers of ranks that receive nothing from a `reduce`.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum NonRoot {
     /// Nothing: the documentation promises the result to the root only and says nothing of the others.
     Unspecified,
@@ -150,11 +242,32 @@ pub struct Root {
     pub by: RootBy,
 }
 
+impl Root {
+    /// The first rank of the group, named by its rank in the world: the root of a step that names none.
+    pub const FIRST: Self = Self {
+        group_rank: 0,
+        by: RootBy::Global,
+    };
+}
+
 /// How a call names its root or peer.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RootBy {
     /// `src=`, `dst=`: the rank in the world.
     Global,
@@ -183,10 +296,23 @@ pub enum Splits {
 
 /// A kind of split sizes.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the kinds are those of `Splits`")]
+#[strum(serialize_all = "snake_case")]
 pub enum SplitsKind {
     Even,
     Uneven,
@@ -207,13 +333,34 @@ impl Splits {
             Self::Explicit(_) => SplitsKind::Explicit,
         }
     }
+
+    /// What ids and records show of it: `matrix` for what is explicit.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Explicit(_) => "matrix",
+            other => other.kind().into(),
+        }
+    }
 }
 
 /// Who sends to whom in a point-to-point check.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Pairs {
     /// Each rank to the next, cyclically.
     Ring,
@@ -246,8 +393,11 @@ pub enum Pairs {
     Serialize,
     Deserialize,
     JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Values {
     /// Values whose result is exact in any order; every bit pattern for ops that only move data.
     #[default]
@@ -304,8 +454,11 @@ impl Values {
     Serialize,
     Deserialize,
     JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Factor {
     /// The number 3 on every rank.
     #[default]
@@ -338,9 +491,22 @@ impl Factor {
 
 /// What Python object an object collective carries; each rank's differs in content and in size.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ObjectKind {
     /// A small dict of numbers, strings, lists and None.
     Small,

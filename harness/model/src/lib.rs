@@ -9,7 +9,9 @@
 //! | [`names`]           | ids of cases, scenarios, checks and requirements; ranks and world sizes        |
 //! | [`dtype`]           | dtypes and reduce operators                                                    |
 //! | [`op`]              | what a check exercises, and what kind of thing each op is                      |
-//! | [`axes`]            | the axes of a sweep: extents, layouts, roots, splits, values, ...              |
+//! | [`axes`]            | the values of axes: extents, layouts, roots, splits, values, ...               |
+//! | [`axis`]            | the table of all axes: keys, ops, fields, ids                                   |
+//! | [`written`]         | how values of axes are written in case files                                    |
 //! | [`op_check`]        | one op at one point of its axes, in one group                                  |
 //! | [`group`]           | process groups of a scenario                                                   |
 //! | [`recipe`], [`store`], [`launcher`] | how a world initialises, finds its store, and is started       |
@@ -25,6 +27,7 @@
 //! | [`version`]         | versions of torch                                                              |
 
 pub mod axes;
+pub mod axis;
 pub mod capability;
 pub mod diagnosis;
 pub mod dtype;
@@ -36,7 +39,6 @@ pub mod names;
 pub mod op;
 pub mod op_check;
 pub mod outcome;
-mod parameters;
 pub mod rank_line;
 pub mod recipe;
 pub mod record;
@@ -46,3 +48,4 @@ pub mod stack;
 pub mod status;
 pub mod store;
 pub mod version;
+pub mod written;

@@ -1,4 +1,4 @@
-//! What kind of thing each op is. Which parameters it takes in a case file is a table beside the loader.
+//! What kind of thing each op is. Which parameters it takes in a case file says the table of [axes](crate::axis).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -166,5 +166,42 @@ impl Op {
     #[must_use]
     pub fn has_tensors(self) -> bool {
         !self.has_objects() && !self.is_barrier()
+    }
+
+    /// Whether it moves tensors, and dense ones.
+    #[must_use]
+    pub fn has_dense_tensors(self) -> bool {
+        self.has_tensors() && self != Self::AllReduceSparse
+    }
+
+    /// Whether its input and its output are tensors of their own, which may share memory.
+    #[must_use]
+    pub fn has_input_and_output(self) -> bool {
+        matches!(
+            self,
+            Self::Gather
+                | Self::Scatter
+                | Self::AllGather
+                | Self::AllGatherIntoTensor
+                | Self::ReduceScatter
+                | Self::ReduceScatterTensor
+                | Self::CoalescedReduceScatterTensor
+                | Self::AllGatherCoalesced
+                | Self::CoalescedAllGatherIntoTensor
+        )
+    }
+
+    /// Whether it handles a slice for each rank, and the slices may differ in size.
+    #[must_use]
+    pub fn has_slices(self) -> bool {
+        matches!(
+            self,
+            Self::AllToAll
+                | Self::AllToAllSingle
+                | Self::AllGather
+                | Self::Gather
+                | Self::Scatter
+                | Self::ReduceScatter
+        )
     }
 }

@@ -3,6 +3,10 @@
 use serde::Serialize;
 use strum::VariantArray;
 
+use crate::axes::{
+    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Placement, RootBy, SplitsKind,
+    TensorKind, Values,
+};
 use crate::capability::Accumulation;
 use crate::dtype::{DType, ReduceOp};
 use crate::launcher::Launcher;
@@ -39,6 +43,18 @@ fn names_are_the_serialised_names() {
         misspelt::<ReduceOp>(),
         misspelt::<SetDevice>(),
         misspelt::<StoreMethod>(),
+        misspelt::<TensorKind>(),
+        misspelt::<Layout>(),
+        misspelt::<LayoutOf>(),
+        misspelt::<Joined>(),
+        misspelt::<Mode>(),
+        misspelt::<Placement>(),
+        misspelt::<NonRoot>(),
+        misspelt::<RootBy>(),
+        misspelt::<SplitsKind>(),
+        misspelt::<Values>(),
+        misspelt::<Factor>(),
+        misspelt::<ObjectKind>(),
         misspelt::<Verdict>(),
     ];
     assert_eq!(all.concat(), [""; 0]);

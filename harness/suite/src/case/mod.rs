@@ -6,7 +6,6 @@
 mod file;
 mod layout;
 mod load;
-#[cfg(test)]
 mod params;
 mod profile;
 mod program;
@@ -24,8 +23,10 @@ mod validate_stack;
 mod validate_step;
 mod values;
 
+pub use allranks_model::written::{Numel, RootSpec, SplitsSpec};
 pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
+pub use params::StepParams;
 pub use profile::{Profile, load_profiles};
 pub use program::{ARGUMENTS, ExitCode, ExitOf, ExitSpec, LineSpec, PYTHON, ProgramSpec};
 pub use random::{RANDOM, RandomSpec};
@@ -51,11 +52,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use allranks_model::axes::{
-    Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, RootBy,
-    TensorKind, Values,
-};
-use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::{CaseId, Rank, RequirementId, WorldSize};
 use allranks_model::op::Op;
 
@@ -391,96 +387,6 @@ pub struct SweepSpec {
     pub line: usize,
 }
 
-/// The parameters of a step; which of them an op takes is checked on loading.
-/// Each sweeps over its list.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct StepParams {
-    /// `world` or a group of the case.
-    pub group: Option<OneOrMany<String>>,
-    /// Element types.
-    pub dtype: Option<OneOrMany<DType>>,
-    /// Reduce operators.
-    pub op: Option<OneOrMany<ReduceOp>>,
-    /// Sizes of one rank's contribution.
-    pub numel: Option<OneOrMany<Numel>>,
-    /// Roots, as group ranks.
-    pub root: Option<OneOrMany<RootSpec>>,
-    /// How the call names the root or the peer.
-    pub by: Option<OneOrMany<RootBy>>,
-    /// How tensors lie in their storages.
-    pub layout: Option<OneOrMany<Layout>>,
-    /// Which tensors have the layout; the others are contiguous.
-    pub layout_of: Option<OneOrMany<LayoutOf>>,
-    /// What kind of tensors they are to torch.
-    pub tensor: Option<OneOrMany<TensorKind>>,
-    /// The shape of a tensor that holds all ranks' contributions.
-    pub joined: Option<OneOrMany<Joined>>,
-    /// Sync or async.
-    pub mode: Option<OneOrMany<Mode>>,
-    /// In place or out of place.
-    pub placement: Option<OneOrMany<Placement>>,
-    /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
-    pub non_root: Option<OneOrMany<NonRoot>>,
-    /// Split sizes of `all_to_all_single`; sizes of the tensors in lists.
-    pub splits: Option<OneOrMany<SplitsSpec>>,
-    /// Who sends to whom.
-    pub pairs: Option<OneOrMany<Pairs>>,
-    /// Tensors in a coalesced op, messages for each pair.
-    pub count: Option<OneOrMany<u32>>,
-    /// Message tags.
-    pub tag: Option<OneOrMany<u32>>,
-    /// Objects of object collectives.
-    pub object: Option<OneOrMany<ObjectKind>>,
-    /// What values the tensors hold.
-    pub values: Option<OneOrMany<Values>>,
-    /// What `premul_sum` multiplies by.
-    pub factor: Option<OneOrMany<Factor>>,
-    /// How the lists are combined.
-    pub sweep: Sweep,
-    /// Requirements this step covers besides the case's.
-    pub covers: Vec<RequirementId>,
-    /// The one profile it belongs to; absent: those of its case.
-    pub profile: Option<Only>,
-}
-
-impl StepParams {
-    /// The element type of a step that names none.
-    pub const DEFAULT_DTYPE: DType = DType::Float32;
-    /// The reduce operator of a step that names none.
-    pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
-
-    /// These parameters where they are given, the others' elsewhere.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            group: self.group.or(other.group),
-            dtype: self.dtype.or(other.dtype),
-            op: self.op.or(other.op),
-            numel: self.numel.or(other.numel),
-            root: self.root.or(other.root),
-            by: self.by.or(other.by),
-            layout: self.layout.or(other.layout),
-            layout_of: self.layout_of.or(other.layout_of),
-            tensor: self.tensor.or(other.tensor),
-            joined: self.joined.or(other.joined),
-            values: self.values.or(other.values),
-            factor: self.factor.or(other.factor),
-            mode: self.mode.or(other.mode),
-            placement: self.placement.or(other.placement),
-            non_root: self.non_root.or(other.non_root),
-            splits: self.splits.or(other.splits),
-            pairs: self.pairs.or(other.pairs),
-            count: self.count.or(other.count),
-            tag: self.tag.or(other.tag),
-            object: self.object.or(other.object),
-            sweep: self.sweep,
-            profile: self.profile,
-            covers: self.covers,
-        }
-    }
-}
-
 /// The profile that a case or a step is kept for, because it takes too long for the others. A run of named cases,
 /// without a profile, takes everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -511,53 +417,6 @@ pub enum Sweep {
     Pairwise,
     /// Every combination.
     Full,
-}
-
-/// A number of elements, possibly in terms of the group's size `W`.
-///
-/// In YAML: `33`, `scalar` (0-dim), `"1..67"` (every number, both ends included), `"3W+1"`, `"W-1"`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Numel {
-    /// A 0-dim tensor.
-    Scalar,
-    /// That many.
-    Exact(u64),
-    /// Every number from the first to the second, both included.
-    Range(u64, u64),
-    /// `times·W + plus`.
-    OfWorld {
-        /// Multiple of the group size.
-        times: u64,
-        /// Added to it; may be negative. A negative result is left out.
-        plus: i64,
-    },
-}
-
-/// A root of a group. In YAML: a group rank, `all` (every one in turn) or `last`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum RootSpec {
-    /// Every group rank in turn.
-    All,
-    /// The last group rank.
-    Last,
-    /// This group rank; must exist in every world of the case.
-    GroupRank(u32),
-}
-
-/// Split sizes. In YAML: `even`, `uneven`, `with_zero`, `all_zero`, or `{matrix: [[1, 2], [3, 4]]}` whose entry
-/// `[i][j]` is what group rank i sends to group rank j.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum SplitsSpec {
-    /// No split sizes passed.
-    Even,
-    /// Different for every ordered pair.
-    Uneven,
-    /// Some are zero.
-    WithZero,
-    /// All are zero.
-    AllZero,
-    /// Given; the case must fix one world size that matches.
-    Matrix(Vec<Vec<u64>>),
 }
 
 /// `x` or `[x, y, z]`.

@@ -28,7 +28,7 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         .iter()
         .map(|op| {
             let taken: Map<String, Value> = op
-                .all_parameters()
+                .keys()
                 .into_iter()
                 .map(|name| {
                     (

@@ -19,6 +19,23 @@ const MAX_COUNT: u32 = 10_000;
 /// The largest tag: c10d passes tags as `int`.
 const MAX_TAG: u32 = i32::MAX as u32;
 
+/// Makes [`StepChecker::distinct_axes`] of the table of axes.
+macro_rules! distinct_axes {
+    ($($(#[$about:meta])* $field:ident: $value:ty {
+        key: $key:ident, $($rest:tt)*
+    })*) => {
+        impl StepChecker<'_, '_> {
+            /// Reports values that an axis is given twice.
+            fn distinct_axes(&mut self) {
+                let params = &self.step.params;
+                $(self.distinct(stringify!($key), params.$key.as_ref());)*
+            }
+        }
+    };
+}
+
+allranks_model::for_each_axis!(distinct_axes);
+
 /// Checks one step.
 pub(super) struct StepChecker<'c, 'a> {
     pub index: usize,
@@ -46,52 +63,20 @@ impl StepChecker<'_, '_> {
     }
 
     pub fn check(&mut self) {
+        let step = self.step;
         let StepParams {
             group,
-            dtype,
-            op,
             numel,
             root,
-            by,
-            layout,
-            layout_of,
-            tensor,
-            joined,
-            mode,
-            placement,
-            non_root,
             splits,
-            pairs,
             count,
             tag,
-            object,
-            values: kinds,
-            factor,
-            sweep: _,
             covers,
-            profile: _,
-        } = &self.step.params;
+            ..
+        } = &step.params;
         self.only_what_the_op_takes();
         self.distinct("group", group.as_ref());
-        self.distinct("dtype", dtype.as_ref());
-        self.distinct("op", op.as_ref());
-        self.distinct("numel", numel.as_ref());
-        self.distinct("root", root.as_ref());
-        self.distinct("by", by.as_ref());
-        self.distinct("layout", layout.as_ref());
-        self.distinct("layout_of", layout_of.as_ref());
-        self.distinct("tensor", tensor.as_ref());
-        self.distinct("joined", joined.as_ref());
-        self.distinct("mode", mode.as_ref());
-        self.distinct("placement", placement.as_ref());
-        self.distinct("non_root", non_root.as_ref());
-        self.distinct("splits", splits.as_ref());
-        self.distinct("pairs", pairs.as_ref());
-        self.distinct("count", count.as_ref());
-        self.distinct("tag", tag.as_ref());
-        self.distinct("object", object.as_ref());
-        self.distinct("values", kinds.as_ref());
-        self.distinct("factor", factor.as_ref());
+        self.distinct_axes();
         let path = way!["steps", self.index, self.step.op.name(), "covers"];
         self.checker.covers(path, covers);
         if covers.is_empty() && self.checker.file.covers.is_empty() {
@@ -149,7 +134,7 @@ impl StepChecker<'_, '_> {
         for parameter in document.keys(way!["steps", self.index, op.name()]) {
             if !op.takes(parameter) {
                 let path = way!["steps", self.index, op.name(), parameter];
-                let allowed = op.all_parameters().join(", ");
+                let allowed = op.keys().join(", ");
                 let message = format!("`{}` takes no `{parameter}`", op.name());
                 self.checker
                     .report_key(path, message, format!("it takes {allowed}"));

@@ -4,21 +4,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::axes::Axes;
 use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
 use super::{Check, CheckKind, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
-    Case, LayerPoint, Numel, On, OneOrMany, OpSpec, RandomSpec, RootSpec, ScriptSpec, SplitsSpec,
-    StackSpec, StepSpec, SweepSpec, filled,
+    Case, LayerPoint, On, OneOrMany, OpSpec, RandomSpec, ScriptSpec, StackSpec, StepSpec,
+    SweepSpec, filled,
 };
 use crate::platform::{Backend, Platform};
 use allranks_model::axes::{
-    Extent, Factor, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, Root,
-    RootBy, Splits, SplitsKind, TensorKind, Values,
+    Extent, Factor, Joined, Layout, LayoutOf, Pairs, Placement, Splits, SplitsKind, TensorKind,
 };
+use allranks_model::axis::AXES;
 use allranks_model::capability::Declared;
-use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
+use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use allranks_model::op::Op;
@@ -85,149 +86,6 @@ pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
         None => platform.backends.contains_key(part),
     };
     device != "cpu" && !backend.split(',').any(is_for_device)
-}
-
-/// The values of every axis of one step for one group. Axes the step does not mention hold one neutral value.
-struct Axes {
-    dtype: Vec<DType>,
-    reduce: Vec<Option<ReduceOp>>,
-    extent: Vec<Extent>,
-    root: Vec<Option<u32>>,
-    by: Vec<RootBy>,
-    layout: Vec<Layout>,
-    layout_of: Vec<LayoutOf>,
-    tensor: Vec<TensorKind>,
-    joined: Vec<Joined>,
-    mode: Vec<Mode>,
-    placement: Vec<Placement>,
-    non_root: Vec<NonRoot>,
-    splits: Vec<Splits>,
-    pairs: Vec<Pairs>,
-    count: Vec<u32>,
-    tag: Vec<u32>,
-    object: Vec<ObjectKind>,
-    late: Vec<Option<u32>>,
-    values: Vec<Values>,
-    factor: Vec<Factor>,
-}
-
-impl Axes {
-    fn new(step: &SweepSpec, group_size: u64) -> Self {
-        let params = &step.params;
-        let op = step.op;
-        Self {
-            dtype: values(&params.dtype, OpCheck::neutral_dtype(op)),
-            reduce: if op.reduces() {
-                values(&params.op, ReduceOp::Sum)
-                    .into_iter()
-                    .map(Some)
-                    .collect()
-            } else {
-                vec![None]
-            },
-            extent: extents(&values(&params.numel, Numel::Exact(33)), group_size),
-            root: if op.has_root() {
-                roots(&values(&params.root, RootSpec::GroupRank(0)), group_size)
-            } else {
-                vec![None]
-            },
-            by: values(&params.by, RootBy::Global),
-            layout: values(&params.layout, Layout::Contiguous),
-            layout_of: values(&params.layout_of, LayoutOf::All),
-            tensor: values(&params.tensor, TensorKind::Plain),
-            joined: values(&params.joined, Joined::Cat),
-            mode: values(&params.mode, Mode::Sync),
-            placement: values(&params.placement, Placement::OutOfPlace),
-            non_root: values(&params.non_root, NonRoot::Unspecified),
-            splits: values(&params.splits, SplitsSpec::Even)
-                .into_iter()
-                .map(|splits| match splits {
-                    SplitsSpec::Even => Splits::Even,
-                    SplitsSpec::Uneven => Splits::Uneven,
-                    SplitsSpec::WithZero => Splits::WithZero,
-                    SplitsSpec::AllZero => Splits::AllZero,
-                    SplitsSpec::Matrix(matrix) => Splits::Explicit(matrix),
-                })
-                .collect(),
-            pairs: values(&params.pairs, Pairs::Ring),
-            count: values(&params.count, OpCheck::neutral_count(op)),
-            tag: values(&params.tag, 0),
-            object: values(&params.object, ObjectKind::Small),
-            late: if op.is_barrier() {
-                (0..group_size as u32).map(Some).collect()
-            } else {
-                vec![None]
-            },
-            values: values(&params.values, Values::Exact),
-            factor: values(&params.factor, Factor::Scalar),
-        }
-    }
-
-    fn lengths(&self) -> [usize; 20] {
-        [
-            self.dtype.len(),
-            self.reduce.len(),
-            self.extent.len(),
-            self.root.len(),
-            self.by.len(),
-            self.layout.len(),
-            self.layout_of.len(),
-            self.tensor.len(),
-            self.joined.len(),
-            self.mode.len(),
-            self.placement.len(),
-            self.non_root.len(),
-            self.splits.len(),
-            self.pairs.len(),
-            self.count.len(),
-            self.tag.len(),
-            self.object.len(),
-            self.late.len(),
-            self.values.len(),
-            self.factor.len(),
-        ]
-    }
-}
-
-fn values<T: Clone>(given: &Option<OneOrMany<T>>, neutral: T) -> Vec<T> {
-    given
-        .as_ref()
-        .map_or_else(|| vec![neutral], |values| values.as_slice().to_vec())
-}
-
-fn extents(numels: &[Numel], group_size: u64) -> Vec<Extent> {
-    let mut extents = Vec::new();
-    for numel in numels {
-        match numel {
-            Numel::Scalar => extents.push(Extent::Scalar),
-            Numel::Exact(n) => extents.push(Extent::Flat(*n)),
-            Numel::Range(from, to) => extents.extend((*from..=*to).map(Extent::Flat)),
-            Numel::OfWorld { times, plus } => {
-                extents.extend(
-                    (times * group_size)
-                        .checked_add_signed(*plus)
-                        .map(Extent::Flat),
-                );
-            }
-        }
-    }
-    let mut seen = std::collections::BTreeSet::new();
-    extents.retain(|extent| seen.insert(*extent));
-    extents
-}
-
-fn roots(specs: &[RootSpec], group_size: u64) -> Vec<Option<u32>> {
-    let size = group_size as u32;
-    let mut roots: Vec<u32> = specs
-        .iter()
-        .flat_map(|spec| match spec {
-            RootSpec::All => 0..size,
-            RootSpec::Last => size - 1..size,
-            RootSpec::GroupRank(rank) => *rank..*rank + 1,
-        })
-        .collect();
-    roots.dedup();
-    roots.into_iter().map(Some).collect()
 }
 
 /// Where a step's checks belong.
@@ -413,9 +271,9 @@ fn drawn(
     index: u32,
 ) -> Result<Check, String> {
     is_for(&spec.size, place)?;
-    let sequence = sequence(place, number, spec, line, nth)?;
+    let sequence = sequence(place, spec, line, nth)?;
     let params = vec![("script".to_owned(), sequence.name.clone())];
-    let script = sequenced(place, number, sequence, line, index)?;
+    let script = sequenced(place, sequence, line, index)?;
     let whole = Whole {
         word: "script",
         covers: &spec.covers,
@@ -438,7 +296,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
         platform: &scenario.platform,
         groups: &scenario.groups,
     };
-    let script = sequenced(&place, 0, sequence.clone(), 1, 0)?;
+    let script = sequenced(&place, sequence.clone(), 1, 0)?;
     Ok(Check {
         kind: CheckKind::Script(Arc::new(script)),
         ..check.clone()
@@ -448,7 +306,6 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
 /// The script of a sequence.
 fn sequenced(
     place: &ScenarioContext<'_>,
-    number: usize,
     sequence: Sequence,
     line: usize,
     index: u32,
@@ -456,7 +313,7 @@ fn sequenced(
     let spec = sequence.script()?;
     Ok(Script {
         sequence: Some(Arc::new(sequence)),
-        ..script(place, number, &spec, None, index, line)?
+        ..script(place, &spec, None, index, line)?
     })
 }
 
@@ -481,14 +338,7 @@ fn scripted(
     index: u32,
 ) -> Result<Check, String> {
     is_for(&spec.size, place)?;
-    let script = script(
-        place,
-        number,
-        spec,
-        it.map(|it| (it.op, &it.params)),
-        index,
-        line,
-    )?;
+    let script = script(place, spec, it.map(|it| (it.op, &it.params)), index, line)?;
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
     let label = script.hang.as_ref().map(Hang::label);
@@ -529,19 +379,17 @@ fn of_script(
 /// Why it has no meaning.
 pub(super) fn single(
     place: &ScenarioContext<'_>,
-    number: usize,
     step: &SweepSpec,
     group: &Arc<Group>,
     index: u32,
 ) -> Result<(OpCheck, Declared), String> {
-    let of = Step::new(place, number, step);
-    let axes = Axes::new(step, group.size() as u64);
+    let axes = Axes::new(step, group, place.backend.promises);
     let lengths = axes.lengths();
     if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
         return Err("a move has one value for each parameter".to_owned());
     }
     let point = vec![0; lengths.len()];
-    let mut check = op_check(place, &of, group, &axes, &point, index);
+    let mut check = axes.check(&point, index);
     if step.op.is_barrier() {
         // Who is late is for the script to say.
         check.late = None;
@@ -591,9 +439,9 @@ fn sweep(
             });
             continue;
         }
-        let axes = Axes::new(step, group.size() as u64);
+        let axes = Axes::new(step, group, place.backend.promises);
         for point in points(step.params.sweep, &axes.lengths()) {
-            let check = op_check(place, &of, group, &axes, &point, checks.len() as u32);
+            let check = axes.check(&point, checks.len() as u32);
             let judged = match unsupported_reason(&check, &place.platform.device_type) {
                 Some(reason) => Err(reason),
                 None => match declared(place, &check) {
@@ -653,78 +501,28 @@ fn is_one_sided(check: &OpCheck) -> bool {
     check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
-fn op_check(
-    place: &ScenarioContext<'_>,
-    step: &Step<'_>,
-    group: &Arc<Group>,
-    axes: &Axes,
-    point: &[usize],
-    index: u32,
-) -> OpCheck {
-    let [
-        dtype,
-        reduce,
-        extent,
-        root,
-        by,
-        layout,
-        layout_of,
-        tensor,
-        joined,
-        mode,
-        placement,
-        non_root,
-        splits,
-        pairs,
-        count,
-        tag,
-        object,
-        late,
-        of_values,
-        factor,
-    ] = point.try_into().expect("one entry for each axis");
-    let by = axes.by[by];
-    OpCheck {
-        index,
-        op: step.spec.op,
-        group: Arc::clone(group),
-        dtype: axes.dtype[dtype],
-        reduce: axes.reduce[reduce],
-        extent: axes.extent[extent],
-        root: axes.root[root].map(|group_rank| Root { group_rank, by }),
-        layout: axes.layout[layout],
-        layout_of: axes.layout_of[layout_of],
-        tensor: axes.tensor[tensor],
-        joined: axes.joined[joined],
-        mode: axes.mode[mode],
-        placement: axes.placement[placement],
-        non_root: axes.non_root[non_root],
-        splits: axes.splits[splits].clone(),
-        pairs: axes.pairs[pairs],
-        peer_by: by,
-        count: axes.count[count],
-        tag: axes.tag[tag],
-        object: axes.object[object],
-        late: axes.late[late],
-        values: axes.values[of_values],
-        factor: axes.factor[factor],
-        promises: place.backend.promises,
-    }
-}
-
 /// The check of an op with the parameters it is shown with and the id that is made of them.
 fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: Declared) -> Check {
-    let params = params(step.spec, &of);
-    let words: Vec<Cow<'_, str>> = params
-        .iter()
-        .map(|(axis, value)| match axis.as_str() {
-            "root" | "tag" | "count" | "late" | "group" | "factor" => {
-                Cow::from(format!("{axis}-{value}"))
-            }
-            _ => Cow::from(value),
-        })
-        .collect();
-    let id = format!("{}#{}.{}", place.scenario, step.number, words.join("."));
+    let op = of.op;
+    let mut params = vec![("call".to_owned(), op.name().to_owned())];
+    let mut id = format!("{}#{}.{}", place.scenario, step.number, op.name());
+    let mut add = |key: &str, value: String| params.push((key.to_owned(), value));
+    if step.spec.params.group.is_some() {
+        id += &format!(".group-{}", of.group.name);
+        add("group", of.group.name.clone());
+    }
+    for (axis, is_given) in AXES.iter().zip(step.spec.params.given()) {
+        // Plans have a million points: what is not shown is not written.
+        let is_shown = axis.is_shown(op, is_given);
+        if let Some(text) = is_shown.then(|| (axis.text)(&of)).flatten() {
+            axis.add_to_id(&mut id, &text);
+            add(axis.key, text);
+        }
+    }
+    if let Some(late) = of.late {
+        id += &format!(".late-{late}");
+        add("late", late.to_string());
+    }
     Check {
         id: CheckId(id),
         index: of.index,
@@ -734,69 +532,6 @@ fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: De
         params,
         at: Arc::clone(&step.at),
         kind: CheckKind::Op(of),
-    }
-}
-
-/// The axes worth showing: those the step writes down, and those that decide what the check is.
-fn params(step: &SweepSpec, check: &OpCheck) -> Vec<(String, String)> {
-    let given = &step.params;
-    let op = check.op;
-    let mut params = vec![("call".to_owned(), check.op.name().to_owned())];
-    // Plans have a million points: what is not shown is not written.
-    let mut add = |shown: bool, axis: &str, value: &dyn Fn() -> String| {
-        if shown {
-            params.push((axis.to_owned(), value()));
-        }
-    };
-    add(given.group.is_some(), "group", &|| check.group.name.clone());
-    add(op.has_tensors(), "dtype", &|| check.dtype.to_string());
-    if let Some(reduce) = check.reduce {
-        add(true, "op", &|| reduce.to_string());
-    }
-    add(op.has_tensors(), "numel", &|| match check.extent {
-        Extent::Scalar => "scalar".to_owned(),
-        Extent::Flat(n) => n.to_string(),
-    });
-    if let Some(root) = check.root {
-        add(true, "root", &|| root.group_rank.to_string());
-    }
-    add(given.by.is_some(), "by", &|| {
-        format!("by_{}", name(&check.peer_by))
-    });
-    add(given.layout.is_some(), "layout", &|| name(&check.layout));
-    add(given.layout_of.is_some(), "layout_of", &|| {
-        format!("of_{}", name(&check.layout_of))
-    });
-    add(given.tensor.is_some(), "tensor", &|| name(&check.tensor));
-    add(given.joined.is_some(), "joined", &|| name(&check.joined));
-    add(given.mode.is_some(), "mode", &|| name(&check.mode));
-    add(given.placement.is_some(), "placement", &|| {
-        name(&check.placement)
-    });
-    add(given.non_root.is_some(), "non_root", &|| {
-        format!("non_root_{}", name(&check.non_root))
-    });
-    add(given.splits.is_some(), "splits", &|| match &check.splits {
-        Splits::Explicit(_) => "matrix".to_owned(),
-        splits => name(splits),
-    });
-    add(op.has_pairs(), "pairs", &|| name(&check.pairs));
-    add(given.count.is_some(), "count", &|| check.count.to_string());
-    add(given.tag.is_some(), "tag", &|| check.tag.to_string());
-    add(given.values.is_some(), "values", &|| name(&check.values));
-    add(given.factor.is_some(), "factor", &|| name(&check.factor));
-    add(op.has_objects(), "object", &|| name(&check.object));
-    if let Some(late) = check.late {
-        add(true, "late", &|| late.to_string());
-    }
-    params
-}
-
-/// The name a unit variant has in files.
-fn name(word: &impl serde::Serialize) -> String {
-    match serde_json::to_value(word) {
-        Ok(serde_json::Value::String(name)) => name,
-        other => unreachable!("not a unit variant: {other:?}"),
     }
 }
 

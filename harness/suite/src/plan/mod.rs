@@ -1,5 +1,6 @@
 //! The plan: scenarios × checks, worked out from cases, platforms and the command line before anything runs.
 
+mod axes;
 mod build;
 mod check;
 mod expand;

@@ -50,7 +50,6 @@ const TAGS: &[u32] = &[0, 1, 7, 1000];
 /// The platform declares nothing that fits.
 pub(super) fn sequence(
     place: &ScenarioContext<'_>,
-    number: usize,
     spec: &RandomSpec,
     line: usize,
     nth: u32,
@@ -62,7 +61,6 @@ pub(super) fn sequence(
     let size = place.groups[0].size() as u64;
     let mut drawing = Drawing {
         place,
-        number,
         spec,
         line,
         dice: Dice::new([spec.seed, u64::from(nth), size]),
@@ -88,7 +86,6 @@ pub(super) fn sequence(
 
 struct Drawing<'a> {
     place: &'a ScenarioContext<'a>,
-    number: usize,
     spec: &'a RandomSpec,
     line: usize,
     dice: Dice,
@@ -263,7 +260,7 @@ impl Drawing<'_> {
         };
         let line = self.line;
         let step = SweepSpec { op, params, line };
-        single(self.place, self.number, &step, group, 0)
+        single(self.place, &step, group, 0)
             .is_ok_and(|(_, declared)| declared == Declared::Supported)
     }
 

@@ -173,7 +173,6 @@ pub struct MessageAct {
 /// Why it has no meaning in this world, for people.
 pub fn script(
     place: &ScenarioContext<'_>,
-    number: usize,
     spec: &ScriptSpec,
     it: Option<(Op, &StepParams)>,
     parent: u32,
@@ -182,7 +181,6 @@ pub fn script(
     let size = place.groups[0].size() as u32;
     let mut author = Author {
         place,
-        number,
         spec,
         it,
         parent,
@@ -219,7 +217,6 @@ pub fn script(
 
 struct Author<'a> {
     place: &'a ScenarioContext<'a>,
-    number: usize,
     spec: &'a ScriptSpec,
     it: Option<(Op, &'a StepParams)>,
     parent: u32,
@@ -476,7 +473,7 @@ impl Author<'_> {
             line: self.line,
         };
         let index = 1 << 30 | self.parent << 14 | self.checks.len() as u32;
-        let (mut check, declared) = single(self.place, self.number, &sweep, &group, index)?;
+        let (mut check, declared) = single(self.place, &sweep, &group, index)?;
         if let Pairs::Link { .. } = pairs {
             check.pairs = pairs;
         }
