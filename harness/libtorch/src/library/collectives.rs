@@ -7,8 +7,8 @@ use allranks_protocol::Call;
 use tch::Tensor;
 
 use super::Library;
-use super::coalescing::{Recorded, What};
 use super::groups::{Member, group_rank};
+use super::recorded::{Recorded, What};
 use crate::c10d::{Error, Kind, Result};
 
 /// `default_pg_timeout`: what `monitored_barrier` takes when it is given none.

@@ -15,7 +15,7 @@ use allranks_model::store::StoreMethod;
 use allranks_protocol::{DeviceArgument, RankRef};
 use serde_json::{Value, json};
 
-use super::coalescing::Recorded;
+use super::recorded::Recorded;
 use crate::c10d::{self, BackendArguments, Error, Group, Kind, Result, Store};
 
 /// The name of the default group in calls.

@@ -11,6 +11,7 @@ mod coalescing;
 mod collectives;
 mod groups;
 mod messages;
+mod recorded;
 mod verbs;
 
 pub use verbs::not_reached;
