@@ -5,12 +5,16 @@
 //! renders them has no say in the run.
 
 mod budget;
+mod launch;
+mod logs;
 mod pending;
 mod probe;
 mod program;
 mod queue;
+mod rank_environment;
 mod recording;
 mod scenario;
+mod scenario_run;
 mod setup;
 mod shrink;
 mod steps;
@@ -18,7 +22,7 @@ mod story;
 mod world;
 
 pub use program::{command_lines, program_of_rank};
-pub use setup::distinctive_environment;
+pub use rank_environment::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
 
 use std::collections::BTreeMap;
@@ -276,7 +280,7 @@ impl Session {
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
         let mut run = match task.await {
             Ok(run) => run,
-            Err(error) => scenario::broken(&scenario, round, &error.to_string()),
+            Err(error) => scenario_run::broken(&scenario, round, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
         run.trouble = run.trouble.or_else(|| issues.first().cloned());

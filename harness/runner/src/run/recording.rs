@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Shared;
-use super::scenario::ScenarioRun;
+use super::scenario_run::ScenarioRun;
 use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::names::{CheckId, RequirementId};

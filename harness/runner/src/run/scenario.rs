@@ -1,88 +1,19 @@
 //! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::Shared;
+use super::launch::world;
+use super::logs::{cut, log_folder};
 use super::program;
 use super::recording::{is_expected, torch_of};
-use super::setup::{Beginning, Endpoint, SPARE, device, environment, lease};
+use super::scenario_run::{ScenarioRun, give_up, open_checks};
 use super::shrink::shrink;
-use super::story::RankStory;
-use super::world::{WorldPlan, WorldResult, WorldRunner};
+use super::world::WorldResult;
 use crate::check_result::CheckResult;
-use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_model::outcome::Outcome;
-use allranks_suite::case::Starts;
 use allranks_suite::expectation::{FAILED_TWICE, NO_WORLD, Point};
 use allranks_suite::plan::Scenario;
-
-/// Bytes kept of the beginning of a rank's log, and of its end.
-const LOG_HEAD: u64 = 1 << 20;
-const LOG_TAIL: u64 = 3 << 20;
-
-/// Everything that came of a scenario.
-pub struct ScenarioRun {
-    /// Of every rank's initialisation.
-    pub init: CheckResult,
-    /// One for each check, in order; none until a world has got to it.
-    pub checks: Vec<Option<CheckResult>>,
-    /// Failures that come and go, each of which its check is tried again for, by place.
-    first_failures: BTreeMap<usize, CheckResult>,
-    /// Of the teardown.
-    pub end: CheckResult,
-    /// Why worlds were lost, or why it did not run.
-    pub trouble: Option<String>,
-    /// What the harness failed at, whatever the findings say.
-    pub issues: Vec<String>,
-    /// The ranks of the last world.
-    pub ranks: Vec<RankStory>,
-    /// Logs of the ranks, relative to the run's folder.
-    pub logs: Vec<PathBuf>,
-    /// Worlds started.
-    pub worlds: u32,
-    /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
-    lost: u32,
-    /// When it began.
-    pub began: Instant,
-    /// When it ended.
-    pub ended: Instant,
-}
-
-impl ScenarioRun {
-    fn new(scenario: &Scenario, round: u32) -> Self {
-        let folder = log_folder(scenario, round);
-        Self {
-            init: not_run("it was not started"),
-            checks: vec![None; scenario.checks.len()],
-            first_failures: BTreeMap::new(),
-            end: not_run("it was not started"),
-            trouble: None,
-            issues: Vec::new(),
-            ranks: Vec::new(),
-            logs: scenario
-                .world_size
-                .ranks()
-                .map(|rank| folder.join(format!("rank{rank}.log")))
-                .collect(),
-            worlds: 0,
-            lost: 0,
-            began: Instant::now(),
-            ended: Instant::now(),
-        }
-    }
-}
-
-/// The run of a scenario in which the harness itself broke.
-pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
-    let mut run = ScenarioRun::new(scenario, round);
-    run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    give_up(&mut run, why);
-    run
-}
 
 /// Runs it. Never fails: what goes wrong is a finding.
 pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
@@ -249,149 +180,6 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
         run.trouble = Some(lost);
     }
     run.ranks = result.ranks;
-}
-
-/// Everything without a finding is not run.
-pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
-    run.trouble.get_or_insert_with(|| why.to_owned());
-    for (index, check) in run.checks.iter_mut().enumerate() {
-        let first = run.first_failures.get(&index);
-        check.get_or_insert_with(|| first.cloned().unwrap_or_else(|| not_run(why)));
-    }
-    for finding in [&mut run.init, &mut run.end] {
-        if finding.outcome == Outcome::NotRun {
-            *finding = not_run(why);
-        }
-    }
-}
-
-/// Places of the checks that have no finding yet.
-fn open_checks(run: &ScenarioRun) -> Vec<usize> {
-    (0..run.checks.len())
-        .filter(|index| run.checks[*index].is_none())
-        .collect()
-}
-
-fn not_run(why: &str) -> CheckResult {
-    CheckResult::bare(Outcome::NotRun, None, why)
-}
-
-/// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
-/// each rank, relative to the run's folder.
-pub(super) async fn world(
-    shared: &Shared,
-    scenario: &Scenario,
-    todo: Vec<usize>,
-    logs: &[PathBuf],
-) -> Result<Option<WorldResult>, LaunchError> {
-    let size = scenario.world_size;
-    let wanted = |_: &[Device]| scenario.platform.devices_for(size);
-    let Some(devices) = lease(shared, scenario, wanted).await? else {
-        return Ok(None);
-    };
-    let port = lease_port()?;
-    let scratch = tempfile::Builder::new()
-        .prefix("allranks-")
-        .tempdir_in(&shared.settings.out)?;
-    let spare = match scenario.case.world.starts {
-        Starts::Initialised => Vec::new(),
-        Starts::Bare => (0..SPARE)
-            .map(|_| lease_port())
-            .collect::<Result<Vec<_>, _>>()?,
-    };
-    let at = Endpoint {
-        port: port.port,
-        file: scratch.path().join("store").to_string_lossy().into_owned(),
-        spare: spare.iter().map(|lease| lease.port).collect(),
-    };
-    if let Some(folder) = logs.first().and_then(|log| log.parent()) {
-        std::fs::create_dir_all(shared.settings.out.join(folder))?;
-    }
-    let order = LaunchSpec {
-        start: scenario.platform.start,
-        modules: match scenario.checks.iter().any(|check| check.stack().is_some()) {
-            true => allranks_model::stack::MODULES,
-            false => &[],
-        },
-        ranks: size
-            .ranks()
-            .map(|rank| RankLaunchSpec {
-                env: environment(
-                    scenario,
-                    &at,
-                    &shared.base_environment,
-                    devices.devices(),
-                    rank,
-                ),
-                log: absolute(shared, &logs[rank.index()]),
-            })
-            .collect(),
-    };
-    let beginnings = size
-        .ranks()
-        .map(|rank| {
-            let device = device(scenario, devices.devices(), rank);
-            Beginning::new(scenario, &at, &device, rank)
-        })
-        .collect();
-    let launched = shared.launcher.launch(order);
-    let Some(world) = shared.unless_interrupted(launched).await.transpose()? else {
-        return Ok(None);
-    };
-    let plan = WorldPlan {
-        scenario,
-        checks: todo,
-        beginnings,
-        points: at.points(),
-        expectations: &shared.expectations,
-        seed: shared.settings.seed,
-        import_patience: shared.settings.import_patience,
-    };
-    let runner = WorldRunner::new(plan, world, shared.interrupt.clone());
-    Ok(Some(runner.run().await))
-}
-
-/// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
-pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
-    let cannot = |log: &PathBuf| {
-        let error = cap(&shared.settings.out.join(log)).err()?;
-        Some(format!("cannot cut {}: {error}", log.display()))
-    };
-    logs.iter().filter_map(cannot).collect()
-}
-
-/// Cuts what is too much out of the middle of a log that a rank has flooded.
-fn cap(log: &Path) -> io::Result<()> {
-    let Ok(mut file) = File::options().read(true).write(true).open(log) else {
-        // A rank that never started has none.
-        return Ok(());
-    };
-    let length = file.metadata()?.len();
-    if length <= LOG_HEAD + LOG_TAIL {
-        return Ok(());
-    }
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::End(-(LOG_TAIL as i64)))?;
-    file.read_to_end(&mut tail)?;
-    let cut = length - LOG_HEAD - LOG_TAIL;
-    file.set_len(LOG_HEAD)?;
-    file.seek(SeekFrom::End(0))?;
-    write!(file, "\n[allranks cut {cut} bytes out of here]\n")?;
-    file.write_all(&tail)
-}
-
-pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
-    let path = shared.settings.out.join(log);
-    std::path::absolute(&path).unwrap_or(path)
-}
-
-/// `logs/SCENARIO`, with the id's slashes made harmless.
-fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
-    let mut name = scenario.id.as_str().replace('/', "_");
-    if round > 0 {
-        name.push_str(&format!(".round{}", round + 1));
-    }
-    PathBuf::from("logs").join(name)
 }
 
 #[cfg(test)]

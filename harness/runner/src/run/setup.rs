@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Shared, program};
+use super::Shared;
 use crate::script::{Points, is_match, raised_in};
 use crate::world::{Device, DeviceLease, devices, held_devices, lease_devices};
 use allranks_model::group::Group;
@@ -423,21 +423,6 @@ pub fn base_environment() -> BTreeMap<String, String> {
                 .contains(&name.as_str()))
         })
         .collect()
-}
-
-/// What the harness itself puts into a rank's environment, or into that of a launcher which adds the rest, for people; the
-/// port is chosen when the world starts.
-#[must_use]
-pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
-    let at = Endpoint::nowhere();
-    let mut env = match scenario.case.program {
-        Some(_) => program::distinctive_environment(scenario, &at, rank),
-        None => environment(scenario, &at, &BTreeMap::new(), &[], rank),
-    };
-    if let Some(port) = env.get_mut("MASTER_PORT") {
-        "(leased)".clone_into(port);
-    }
-    env
 }
 
 #[cfg(test)]

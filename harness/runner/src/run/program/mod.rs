@@ -26,7 +26,8 @@ use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
 use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 
 use super::Shared;
-use super::scenario::{ScenarioRun, absolute, cut, give_up};
+use super::logs::{absolute, cut};
+use super::scenario_run::{ScenarioRun, give_up};
 use super::setup::{Endpoint, lease};
 use super::story::{Outside, RankStory};
 use crate::check_result::CheckResult;

@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 use search::Search;
 
 use super::Shared;
-use super::scenario::{cut, world};
+use super::launch::world;
+use super::logs::cut;
 use crate::check_result::CheckResult;
 use crate::world::LaunchError;
 use allranks_model::group::Group;

@@ -1,0 +1,56 @@
+//! The logs of ranks: where they are, and how much of them is kept.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::Shared;
+use allranks_suite::plan::Scenario;
+
+/// Bytes kept of the beginning of a rank's log, and of its end.
+const LOG_HEAD: u64 = 1 << 20;
+const LOG_TAIL: u64 = 3 << 20;
+
+/// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
+pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
+    let cannot = |log: &PathBuf| {
+        let error = cap(&shared.settings.out.join(log)).err()?;
+        Some(format!("cannot cut {}: {error}", log.display()))
+    };
+    logs.iter().filter_map(cannot).collect()
+}
+
+/// Cuts what is too much out of the middle of a log that a rank has flooded.
+fn cap(log: &Path) -> io::Result<()> {
+    let Ok(mut file) = File::options().read(true).write(true).open(log) else {
+        // A rank that never started has none.
+        return Ok(());
+    };
+    let length = file.metadata()?.len();
+    if length <= LOG_HEAD + LOG_TAIL {
+        return Ok(());
+    }
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::End(-(LOG_TAIL as i64)))?;
+    file.read_to_end(&mut tail)?;
+    let cut = length - LOG_HEAD - LOG_TAIL;
+    file.set_len(LOG_HEAD)?;
+    file.seek(SeekFrom::End(0))?;
+    write!(file, "\n[allranks cut {cut} bytes out of here]\n")?;
+    file.write_all(&tail)
+}
+
+/// The path of a log that is given relative to the run's folder.
+pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
+    let path = shared.settings.out.join(log);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// `logs/SCENARIO`, with the id's slashes made harmless.
+pub(super) fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
+    let mut name = scenario.id.as_str().replace('/', "_");
+    if round > 0 {
+        name.push_str(&format!(".round{}", round + 1));
+    }
+    PathBuf::from("logs").join(name)
+}

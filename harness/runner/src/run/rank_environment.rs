@@ -1,0 +1,23 @@
+//! The environment of a rank, as people are shown it.
+
+use std::collections::BTreeMap;
+
+use super::program;
+use super::setup::{Endpoint, environment};
+use allranks_model::names::Rank;
+use allranks_suite::plan::Scenario;
+
+/// What the harness itself puts into a rank's environment, or into that of a launcher which adds the rest, for people; the
+/// port is chosen when the world starts.
+#[must_use]
+pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
+    let at = Endpoint::nowhere();
+    let mut env = match scenario.case.program {
+        Some(_) => program::distinctive_environment(scenario, &at, rank),
+        None => environment(scenario, &at, &BTreeMap::new(), &[], rank),
+    };
+    if let Some(port) = env.get_mut("MASTER_PORT") {
+        "(leased)".clone_into(port);
+    }
+    env
+}
