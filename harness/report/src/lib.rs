@@ -13,6 +13,7 @@
 //!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
+mod command_line;
 pub mod console;
 mod details;
 pub mod diff;
@@ -32,6 +33,7 @@ mod status_counts;
 pub mod text;
 mod versions;
 
+pub use command_line::command_line;
 pub use details::{DetailLine, details, failing_ranks, summary_line};
 pub use files::{Paths, write_all};
 pub use repeat::repeat_command;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::command_line::command_line;
 use super::details::summary_line;
 use super::observed::{observed, told};
 use super::recipe::advise;
@@ -305,7 +306,7 @@ fn write_run(page: &mut String, results: &Results) -> std::fmt::Result {
         code(&run.name),
         run.seed,
         cell(&versions.join(", ")),
-        code(&format!("allranks {}", run.arguments.join(" ")))
+        code(&format!("allranks {}", command_line(&run.arguments)))
     )
 }
 

@@ -4,6 +4,8 @@
 use allranks_model::names::CheckId;
 use allranks_model::record::RunRecord;
 
+use crate::command_line::command_line;
+
 /// Options that say which part of the run to do, or where to write; a repetition has its own.
 const REPLACED: &[&str] = &["--filter", "--out", "--shard", "--repeat", "--seed"];
 
@@ -13,7 +15,7 @@ const REPLACED: &[&str] = &["--filter", "--out", "--shard", "--repeat", "--seed"
 /// target) is repeated with the defaults.
 #[must_use]
 pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
-    let mut command = "allranks run".to_owned();
+    let mut words = vec!["allranks", "run"];
     let mut arguments = run.arguments.iter();
     if arguments.next().is_some_and(|verb| verb == "run") {
         while let Some(argument) = arguments.next() {
@@ -24,29 +26,12 @@ pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
                 }
                 continue;
             }
-            command.push(' ');
-            command.push_str(&quoted(argument));
+            words.push(argument);
         }
     }
-    format!(
-        "{command} --seed {} --filter {}",
-        run.seed,
-        always_quoted(check.as_str())
-    )
-}
-
-/// As one word for a POSIX shell, quoted only if it has to be.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        always_quoted(word)
-    }
-}
-
-fn always_quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    let seed = run.seed.to_string();
+    words.extend(["--seed", &seed, "--filter", check.as_str()]);
+    command_line(&words)
 }
 
 #[cfg(test)]
@@ -93,7 +78,7 @@ mod tests {
         let command = repeat_command(&run(&["--nocapture"]), &"a'; rm -rf $HOME #".into());
         assert_eq!(
             command,
-            r"allranks run --seed 7 --filter 'a'\''; rm -rf $HOME #'"
+            r#"allranks run --seed 7 --filter "a'; rm -rf "'$HOME #'"#
         );
     }
 }

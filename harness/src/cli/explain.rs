@@ -10,6 +10,7 @@ use allranks_diagnose as diagnose;
 use allranks_model::capability::Declared;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{Rank, WorldSize};
+use allranks_report::command_line;
 use allranks_runner::probe;
 use allranks_runner::run;
 use allranks_runner::world::Driver;
@@ -107,7 +108,7 @@ fn write_scenario(
         writeln!(out, "driver     program")?;
         writeln!(out, "launcher   {}", scenario.launcher.name())?;
         for (whose, argv) in run::command_lines(scenario, program, &python) {
-            writeln!(out, "argv       {whose}: {}", quoted(&argv))?;
+            writeln!(out, "argv       {whose}: {}", command_line(&argv))?;
         }
         if scenario.launcher != Launcher::Local {
             for (name, value) in run::distinctive_environment(scenario, Rank(0)) {
@@ -126,7 +127,7 @@ fn write_scenario(
             }
             Start::Fork | Start::Fresh => "",
         };
-        writeln!(out, "argv       {}{how}", quoted(&driver.rank().0))?;
+        writeln!(out, "argv       {}{how}", command_line(&driver.rank().0))?;
     }
     for (rank, (name, value)) in scenario.world_size.ranks().flat_map(|rank| {
         run::distinctive_environment(scenario, rank)
@@ -192,16 +193,6 @@ fn asked(line: &LineSpec, rank: Rank, size: WorldSize, does: &str) -> Option<Str
     let pattern = line.is_for(rank, size).then(|| line.pattern(rank, size));
     // Of a case that was loaded every expression is one.
     Some(format!("{does} {}", pattern?.ok()?))
-}
-
-/// A command as a person would type it.
-pub(super) fn quoted(argv: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:=@%+,()-".contains(c);
-    let words = argv.iter().map(|word| match word.chars().all(is_plain) {
-        true if !word.is_empty() => word.clone(),
-        true | false => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 fn write_check(

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReproArguments;
-use super::explain::quoted;
 use super::{Exit, Failure, locate, results};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::CheckRecord;
-use allranks_report::summary_line;
+use allranks_report::{command_line, summary_line};
 use allranks_runner::probe;
 use allranks_runner::run;
 use allranks_runner::world;
@@ -90,7 +89,7 @@ impl ReproContext {
                 format!("`{id}` runs a program: the program itself is the reproduction"),
                 format!(
                     "torchrun --nproc-per-node {size} --no-python {}",
-                    quoted(&command)
+                    command_line(&command)
                 ),
             ));
         }
@@ -321,7 +320,7 @@ impl ReproContext {
                 .map(|one| format!("{} ({}; {})", one.text, one.id, one.source))
                 .collect(),
             torch: torch.to_owned(),
-            command: format!("allranks {}", self.command.join(" ")),
+            command: format!("allranks {}", command_line(&self.command)),
             ..Notes::default()
         }
     }

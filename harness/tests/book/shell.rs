@@ -21,7 +21,7 @@ pub struct Command {
     pub output: Option<Vec<String>>,
 }
 
-static EXIT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"exit code (\d+)").unwrap());
+static EXIT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r" #.*exit code (\d+)").unwrap());
 
 /// The commands of a page.
 pub fn commands(page: &Page) -> Vec<Command> {
@@ -61,40 +61,17 @@ fn of_block(block: &Block) -> Vec<Command> {
     commands
 }
 
-/// Splits a command line as a shell does, as far as pages use it.
+/// Splits a command line as a shell does, up to the first word that is an operator or begins with one.
 fn command(line: usize, text: &str) -> Command {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut has_operator = false;
-    let mut comment = "";
-    for (at, letter) in text.char_indices() {
-        match (quote, letter) {
-            (Some(open), _) if letter == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(letter),
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (None, '#') if word.is_none() => {
-                comment = &text[at..];
-                break;
-            }
-            (None, '|' | '>' | '<' | ';' | '&') => {
-                has_operator = true;
-                break;
-            }
-            (None, ' ') => words.extend(word.take()),
-            (None, _) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
+    let words = shlex::split(text).unwrap_or_else(|| panic!("line {line}: a quote is open"));
+    let is_operator = |word: &String| word.starts_with(['|', '>', '<', ';', '&']);
+    let end = words.iter().position(is_operator);
     Command {
         line,
-        words,
-        has_operator,
+        has_operator: end.is_some(),
+        words: words[..end.unwrap_or(words.len())].to_vec(),
         exit: EXIT
-            .captures(comment)
+            .captures(text)
             .map_or(0, |found| found[1].parse().unwrap()),
         output: Some(Vec::new()),
     }

@@ -7,6 +7,21 @@
 //!
 //! Strict means: at most [`MAX_BYTES`], UTF-8, one document, no anchors, aliases, merge keys or tags, no key twice,
 //! string keys only. Two readers of such a file cannot understand it differently.
+//!
+//! # Why two parsers
+//!
+//! Each does what the other cannot, and both read every text:
+//!
+//! - `yaml_serde` (in the sources `serde_yaml`, whose continuation it is) makes the [`Document`]'s value: it decides what is a
+//!   number, a truth value or a text, and serde reads types out of what it gives. It has no places: a value does not know its
+//!   line, and only an error of syntax has a location. It also accepts what is refused here: anchors and aliases, which it
+//!   resolves without a word, merge keys, and tags. The parser below it, `libyaml-rs`, has events with places, but only through
+//!   raw pointers, and no crate of this workspace has unsafe code.
+//! - `saphyr-parser` gives the events with their places, from which `parse` builds the tree of places: every line, column and
+//!   excerpt is its. It does not say what a scalar is, and has no connection to serde.
+//!
+//! So neither can go. What they must agree on is the shape of a text, for which `Document::parse` asks both: a text that one of
+//! them refuses is refused.
 
 mod decode;
 mod diagnostic;

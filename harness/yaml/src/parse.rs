@@ -266,3 +266,30 @@ pub(super) fn tabs(source: &Source) -> Vec<Diagnostic> {
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Document;
+    use serde_yaml::Value;
+
+    /// Whether `serde_yaml` makes a value of it, and whether it is strict YAML.
+    fn accepted(text: &str) -> (bool, bool) {
+        let value = serde_yaml::from_str::<Value>(text);
+        let document = Document::parse(Source::new("t", text));
+        (value.is_ok(), document.is_ok())
+    }
+
+    #[test]
+    fn the_events_are_needed_for_what_makes_a_value_all_the_same() {
+        for text in [
+            "a: &x 1\n",
+            "a: &x 1\nb: *x\n",
+            "a: {b: 1}\n<<: {c: 1}\n",
+            "a: !t 1\n",
+        ] {
+            assert_eq!(accepted(text), (true, false), "{text:?}");
+        }
+        assert_eq!(accepted("a: [1, x]\n"), (true, true));
+    }
+}

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::index::Index;
 use super::timeline::{Scenario, drawn};
 
+use crate::command_line::command_line;
 use crate::details::{details, summary_line};
 use crate::observed::pairs;
 use crate::recipe::{Advice, advise};
@@ -462,7 +463,7 @@ fn run(results: &Results) -> Run {
         // As text: JavaScript's numbers have 53 bits.
         seed: record.seed.to_string(),
         profile: record.profile.as_deref().map(one_line),
-        command: one_line(&format!("allranks {}", record.arguments.join(" "))),
+        command: one_line(&format!("allranks {}", command_line(&record.arguments))),
         headline: headline.sentence,
         good: headline.good,
         ended: results.end.is_some(),

@@ -1,8 +1,9 @@
-//! Results as the `junit-report` crate models them, and beside them what its model has no place for.
+//! Turns results into suites and cases as the `junit-report` crate models them, and beside them what its model has no place
+//! for.
 
 use std::collections::BTreeSet;
 
-use junit_report::{Duration, OffsetDateTime, Report, TestCase, TestCaseBuilder, TestSuite};
+use junit_report::{Duration, OffsetDateTime, TestCase, TestCaseBuilder, TestSuite};
 
 use super::{EXCERPTS_LIMIT, MESSAGE_LIMIT, SYSTEM_OUT_LIMIT, TEXT_LIMIT};
 use crate::details::{DetailLine, details, failing_ranks, summary_line};
@@ -18,19 +19,22 @@ use allranks_model::status::Status;
 /// Longest name of a case.
 const NAME_LIMIT: usize = 500;
 
-/// The model, with one [`SuiteExtra`] for each suite.
+/// A pair for each property: its name and its value.
+pub(super) type Properties = Vec<(String, String)>;
+
+/// The suites of a run, and what the file's root says.
 #[derive(Debug)]
 pub(super) struct Draft {
-    pub(super) report: Report,
     pub(super) run: String,
-    pub(super) started: String,
-    pub(super) suites: Vec<SuiteExtra>,
+    pub(super) started: OffsetDateTime,
+    pub(super) suites: Vec<SuiteDraft>,
 }
 
-/// What the model has no place for in a suite; one [`CaseExtra`] for each case.
+/// A suite, and what the model has no place for; one [`CaseExtra`] for each case, in the same order.
 #[derive(Debug)]
-pub(super) struct SuiteExtra {
-    pub(super) properties: Vec<(String, String)>,
+pub(super) struct SuiteDraft {
+    pub(super) suite: TestSuite,
+    pub(super) properties: Properties,
     pub(super) cases: Vec<CaseExtra>,
 }
 
@@ -38,22 +42,22 @@ pub(super) struct SuiteExtra {
 #[derive(Debug, Default)]
 pub(super) struct CaseExtra {
     pub(super) line: Option<String>,
-    pub(super) properties: Vec<(String, String)>,
+    pub(super) properties: Properties,
 }
 
 impl Draft {
+    /// Turns results into suites and cases: one suite for each column, and one for what belongs to no check.
     pub(super) fn of(results: &Results) -> Self {
-        let mut writer = Drafter::new(results);
+        let mut drafter = Drafter::new(results);
         let columns = results.columns();
         for (column, name) in columns.iter().zip(column_names(&columns)) {
-            writer.add_column(column, &name);
+            drafter.add_column(column, &name);
         }
-        writer.add_troubles();
+        drafter.add_troubles();
         Self {
-            report: writer.report,
             run: one_line(&format!("allranks {}", results.run.name)),
-            started: timestamp_text(timestamp(&results.run, 0)),
-            suites: writer.suites,
+            started: timestamp(&results.run, 0),
+            suites: drafter.suites,
         }
     }
 }
@@ -63,8 +67,7 @@ struct Drafter<'a> {
     scenarios: ScenariosByCheck<'a>,
     names: BTreeSet<String>,
     excerpts_left: usize,
-    report: Report,
-    suites: Vec<SuiteExtra>,
+    suites: Vec<SuiteDraft>,
 }
 
 impl<'a> Drafter<'a> {
@@ -74,7 +77,6 @@ impl<'a> Drafter<'a> {
             scenarios: results.scenarios_by_check(),
             names: BTreeSet::new(),
             excerpts_left: EXCERPTS_LIMIT,
-            report: Report::new(),
             suites: Vec::new(),
         }
     }
@@ -87,10 +89,7 @@ impl<'a> Drafter<'a> {
             .map(|scenario| scenario.start_ms)
             .min();
         let mut suite = self.new_suite(name, start_ms.unwrap_or(0));
-        let mut extra = SuiteExtra {
-            properties: column_properties(column),
-            cases: Vec::new(),
-        };
+        let mut cases = Vec::new();
         let classname = name
             .split('/')
             .map(class_part)
@@ -100,10 +99,14 @@ impl<'a> Drafter<'a> {
             let case = check.case.as_str().split('/').map(class_part);
             let classname = format!("{classname}.{}", case.collect::<Vec<_>>().join("."));
             suite.add_testcase(self.case_of(check, &classname));
-            extra.cases.push(case_extra(check));
+            cases.push(case_extra(check));
         }
-        self.report.add_testsuite(suite);
-        self.suites.push(extra);
+        let properties = column_properties(column);
+        self.suites.push(SuiteDraft {
+            suite,
+            properties,
+            cases,
+        });
     }
 
     /// What belongs to no check, as cases of a suite of its own; no suite if there is nothing.
@@ -134,14 +137,12 @@ impl<'a> Drafter<'a> {
         if suite.testcases.is_empty() {
             return;
         }
-        let cases = suite
-            .testcases
-            .iter()
-            .map(|_| CaseExtra::default())
-            .collect();
-        let properties = Vec::new();
-        self.report.add_testsuite(suite);
-        self.suites.push(SuiteExtra { properties, cases });
+        let cases = suite.testcases.iter().map(|_| CaseExtra::default());
+        self.suites.push(SuiteDraft {
+            properties: Vec::new(),
+            cases: cases.collect(),
+            suite,
+        });
     }
 
     fn new_suite(&self, name: &str, start_ms: u64) -> TestSuite {
@@ -186,8 +187,8 @@ impl<'a> Drafter<'a> {
         if standing.is_failing() {
             let scenario = self.scenarios.get(check);
             let lines = details(&self.results.run, scenario, check);
-            case.set_trace(&cdata(&trace(check, &lines)));
-            case.set_system_out(&cdata(&self.system_out(check, scenario, &lines)));
+            case.set_trace(&clean(&trace(check, &lines)));
+            case.set_system_out(&clean(&self.system_out(check, scenario, &lines)));
         }
         case.build()
     }
@@ -276,12 +277,7 @@ fn told(lines: &[DetailLine]) -> String {
     lines.collect()
 }
 
-/// Text for the inside of a CDATA section, which the model writes as it is.
-fn cdata(text: &str) -> String {
-    clean(text).replace("]]>", "]]]]><![CDATA[>")
-}
-
-fn column_properties(column: &Column) -> Vec<(String, String)> {
+fn column_properties(column: &Column) -> Properties {
     let properties = [
         ("platform", column.platform.clone()),
         ("backend", column.backend.clone()),
@@ -356,7 +352,8 @@ fn timestamp(run: &RunRecord, later_ms: u64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-fn timestamp_text(timestamp: OffsetDateTime) -> String {
+/// The time in UTC, to the second, as `xs:dateTime`.
+pub(super) fn timestamp_text(timestamp: OffsetDateTime) -> String {
     let (date, time) = (timestamp.date(), timestamp.time());
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",

@@ -173,6 +173,28 @@ fn a_scenario_without_checks_is_an_error() {
 }
 
 #[test]
+fn trouble_in_any_words_is_told_in_them() {
+    for text in HOSTILE {
+        let mut results = sample::results(Shape {
+            columns: 1,
+            ..Shape::default()
+        });
+        let lost = results.scenarios[0].id.clone();
+        results.scenarios[0].trouble = Some(format!("{text} ]]></error><error>"));
+        results.checks.retain(|check| check.scenario != lost);
+        for dialect in DIALECTS {
+            let document = valid(&results, dialect);
+            let case = document
+                .cases
+                .iter()
+                .find(|case| case.name == lost.as_str());
+            let error = case.unwrap().result.as_ref().unwrap();
+            assert!(error.text.ends_with(" ]]></error><error>"), "{error:?}");
+        }
+    }
+}
+
+#[test]
 fn equal_names_are_told_apart() {
     let mut results = sample::results(Shape::default());
     let twin = results.checks[0].clone();

@@ -80,3 +80,11 @@ fn a_good_run_and_a_cut_off_one_differ_in_the_first_line() {
     results.scenarios.clear();
     assert!(render(&results).starts_with("## ❌"));
 }
+
+#[test]
+fn the_command_is_quoted_for_a_shell() {
+    let mut results = sample::results(Shape::default());
+    results.run.arguments = vec!["run".into(), "my cases".into()];
+    let page = render(&results);
+    assert!(page.contains("<code>allranks run &#39;my cases&#39;</code>"));
+}
