@@ -1,5 +1,6 @@
-//! The pass over the draft that puts right what the model cannot say: counts of skipped cases, totals, properties, lines
-//! and times with three decimals. CDATA sections become escaped text, because some readers take only the first of two.
+//! The pass over the draft that puts right what the model cannot say: counts of skipped cases, totals, properties,
+//! lines and times with three decimals. CDATA sections become escaped text, because some readers take only the first of
+//! two.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use super::draft::{CaseExtra, Draft, SuiteExtra};
 
 type Attributes = Vec<(String, String)>;
 
-/// The draft in one of the dialects.
+/// Rewrites the draft in one of the dialects.
 pub(super) fn revise(xml: &str, draft: &Draft, dialect: Dialect) -> io::Result<Vec<u8>> {
     let mut reader = Reader::from_str(xml);
     let mut revision = Revision {
@@ -106,7 +107,7 @@ impl<'a> Revision<'a> {
         self.put(Event::Empty(with_attributes(name.as_ref(), &attributes)))
     }
 
-    /// Steps to the next case of the suite.
+    /// Advances to the next case of the suite, and returns what was drafted for it.
     fn next_case(&mut self) -> io::Result<&'a CaseExtra> {
         let index = self.case.map_or(0, |index| index + 1);
         self.case = Some(index);
