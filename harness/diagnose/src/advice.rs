@@ -1,8 +1,8 @@
-//! What to do about each kind of trouble, and what would show that the verdict is wrong.
+//! What to do about each kind of hang verdict, and what would show that the verdict is wrong.
 
 use allranks_model::diagnosis::HangKind;
 
-/// What to try, most promising first.
+/// Returns what to try for a kind of verdict, most promising first.
 #[must_use]
 pub fn advice(kind: HangKind) -> &'static [&'static str] {
     match kind {
@@ -91,12 +91,12 @@ pub fn advice(kind: HangKind) -> &'static [&'static str] {
             "look at what that rank does after its last line: py-spy dump --pid PID, or allranks watch --stacks",
             "look for a branch that depends on the rank between its place and that of the others",
         ],
-        HangKind::Slow => &["wait: somebody is late and on the way"],
+        HangKind::Slow => &["wait: a rank is late and on the way"],
         HangKind::Unknown => &["run it under allranks watch, and look at where each rank is"],
     }
 }
 
-/// What would refute a verdict of that kind.
+/// Returns the observation that would refute a verdict of that kind.
 #[must_use]
 pub fn refutation(kind: HangKind) -> &'static str {
     match kind {

@@ -1,4 +1,4 @@
-//! Lists that must be alike on several ranks: where they diverge, and which ranks differ from the others.
+//! Compares lists that must be alike on several ranks: where they diverge, and which ranks differ from the others.
 
 use super::evidence::{EventKind, RankState};
 use allranks_model::diagnosis::Confidence;
@@ -7,41 +7,42 @@ use allranks_model::names::Rank;
 /// One rank's list, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct List<T> {
-    /// Whose.
+    /// The rank whose list it is.
     pub rank: Rank,
-    /// What is known of it.
+    /// The entries that are known, from the first on.
     pub entries: Vec<T>,
-    /// Whether nothing will be added.
+    /// Whether the list is complete: nothing will be added.
     pub is_closed: bool,
 }
 
 /// The first place at which lists differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence<T> {
-    /// The first place at which two of them are known to differ.
+    /// The index, from 0, at which two lists are first known to differ.
     pub place: usize,
-    /// What most of them have there; none if no entry has a majority.
+    /// The entry that most lists have there; `None` if no entry has a majority, or if most lists have ended before.
     pub common: Option<T>,
-    /// Who has something else there: what, and how. Without a majority, everybody.
+    /// The ranks that differ from `common`, each with its entry there (`None`: its list has ended) and how it differs.
+    /// All ranks that are known there if nothing has a majority.
     pub others: Vec<(Rank, Option<T>, Change)>,
-    /// How many have the common entry.
+    /// How many lists agree on what most have there; 0 if nothing has a majority.
     pub agreeing: usize,
 }
 
 /// Whether a divergence shows which of the ranks are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// More than half of all ranks agree, or each is seen and no more than half agree: what is not known changes nothing.
+    /// More than half of all ranks agree, or the entry of every rank is known: nothing else can change which ranks
+    /// differ.
     Settled,
-    /// Every rank is seen, and some have not come to that place: they may yet turn a majority.
+    /// Every rank is seen, and some have not come to that place: they may still change the majority.
     Open,
-    /// Too few ranks are seen: those that are not may agree with any of them.
+    /// Some ranks are not seen: they may agree with any of those that are.
     Unseen,
 }
 
 impl<T> Divergence<T> {
-    /// Which ranks are in agreement, how many of the `size` ranks are seen (`seen`), and so whether those that differ can be
-    /// named as wrong.
+    /// Says whether the ranks that differ can be named as wrong, in a group of `size` ranks of which `seen` are seen.
     #[must_use]
     pub fn standing(&self, size: usize, seen: usize) -> Standing {
         let known = self.agreeing + self.others.len();
@@ -56,7 +57,7 @@ impl<T> Divergence<T> {
 }
 
 impl Standing {
-    /// How sure a verdict on the ranks that differ is.
+    /// Returns the confidence of a verdict on the ranks that differ.
     #[must_use]
     pub fn confidence(self) -> Confidence {
         match self {
@@ -65,7 +66,8 @@ impl Standing {
         }
     }
 
-    /// Of the ranks that differ, those that a verdict may name: none while some ranks are not seen.
+    /// Returns those of the ranks that differ which a verdict may name: none while the ranks that are not seen could
+    /// decide.
     #[must_use]
     pub fn culprits(self, others: Vec<Rank>) -> Vec<Rank> {
         match self {
@@ -87,8 +89,8 @@ pub enum Change {
 }
 
 impl<T: Clone + PartialEq> List<T> {
-    /// What a rank has done and is known to do, as far as it belongs on this list. What a rank that is gone or stopped
-    /// meant to do does not count.
+    /// Collects the entries that `pick` takes from the events that a rank has entered and is known to enter. Events
+    /// that a rank that is gone or stopped has not entered do not count.
     pub fn of(sight: &RankState, pick: impl Fn(&EventKind) -> Option<&T>) -> Self {
         let coming = sight.coming().filter(|_| sight.is_there());
         let deeds = sight.entered().chain(coming.unwrap_or_default());
@@ -99,7 +101,7 @@ impl<T: Clone + PartialEq> List<T> {
         }
     }
 
-    /// The entry at a place: known, known to be missing (`Some(None)`), or unknown.
+    /// Returns the entry at an index: `Some(None)` if the list is known to end before it, `None` if it is unknown.
     fn at(&self, place: usize) -> Option<Option<&T>> {
         match self.entries.get(place) {
             Some(entry) => Some(Some(entry)),
@@ -112,7 +114,7 @@ impl<T: Clone + PartialEq> List<T> {
     }
 }
 
-/// What more than half of them are; none if there is no such thing.
+/// Returns the value of more than half of the votes; `None` if there is none.
 #[must_use]
 pub fn majority<T: PartialEq>(votes: impl Iterator<Item = T> + Clone) -> Option<T> {
     let count = votes.clone().count();
@@ -120,7 +122,7 @@ pub fn majority<T: PartialEq>(votes: impl Iterator<Item = T> + Clone) -> Option<
     votes.clone().find(|one| same(one) * 2 > count)
 }
 
-/// The first place at which lists differ; none if all that is known agrees.
+/// Finds the first place at which lists differ; `None` if all that is known agrees.
 #[must_use]
 pub fn divergence<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<T>> {
     let longest = lists.iter().map(|list| list.entries.len()).max()?;
@@ -158,8 +160,9 @@ pub fn divergence<T: Clone + PartialEq>(lists: &[List<T>]) -> Option<Divergence<
     })
 }
 
-/// No entry has more than half of the ranks. Between one who has an entry and one whose list has come to its end, the
-/// latter leaves something out; otherwise nobody can say who is right.
+/// Builds the divergence at a place where no entry has a majority. A rank whose list has ended, and goes on as a longer
+/// one does without that entry, leaves the entry out. Otherwise which ranks are right is not known, and all of them are
+/// named.
 fn without_majority<T: Clone + PartialEq>(
     place: usize,
     known: &[(&List<T>, Option<&T>)],
@@ -205,7 +208,7 @@ fn without_majority<T: Clone + PartialEq>(
     }
 }
 
-/// How a list differs from a model from that place on.
+/// Says how a list differs from `model` from index `place` on, where the model has `common`.
 fn change<T: Clone + PartialEq>(
     model: &List<T>,
     list: &List<T>,
@@ -214,7 +217,7 @@ fn change<T: Clone + PartialEq>(
 ) -> Change {
     let (theirs, own) = (model.rest(place), list.rest(place));
     let Some(common) = common else {
-        // It has something where the others have nothing: more than they, so it is they who would have skipped it.
+        // The model has ended there: this list has an entry more, so it cannot have left one out.
         return Change::Replaces;
     };
     let continues = !theirs.is_empty()

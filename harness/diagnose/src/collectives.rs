@@ -1,5 +1,5 @@
-//! Collectives: the members of a group must call the same ones in the same order, with arguments that go together. What
-//! goes on all the same when they do not is wrong data, or a hang one call later.
+//! Collectives: the members of a group must call the same ones in the same order, with arguments that go together. A
+//! backend that goes on although they do not delivers wrong data, or hangs one call later.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -9,7 +9,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// What is wrong with the collectives of a group, in the first group with something wrong.
+/// Finds the first group, by name, whose members' collectives diverge; `None` if there is none.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut groups: BTreeMap<&str, &[Rank]> = BTreeMap::new();
@@ -89,7 +89,7 @@ fn verdict(
     conclude(evidence, kind, confidence, culprits, summary).because(facts)
 }
 
-/// What each side of a disagreement calls, and where in the program.
+/// Describes what each side of a disagreement calls, and where in the program.
 fn call_sites(
     evidence: &HangEvidence,
     group: &str,
@@ -127,7 +127,7 @@ fn call_sites(
     facts
 }
 
-/// What members without a majority have: `elements 18640 (rank 0) against 1 (rank 1)`.
+/// Describes what members call where no call has a majority: `elements 18640 (rank 0) against 1 (rank 1)`.
 fn disagreement(divergence: &Divergence<Collective>) -> String {
     let mut sides: Vec<(&Collective, Vec<Rank>)> = Vec::new();
     for (rank, entry, _) in &divergence.others {
@@ -160,7 +160,8 @@ fn disagreement(divergence: &Divergence<Collective>) -> String {
     }
 }
 
-/// Each thing in which two calls differ, its two values put together by `join`.
+/// Describes in what two calls differ: their names or, if these are the same, each argument. `join` puts two values
+/// together.
 fn differences(
     one: &Collective,
     other: &Collective,
@@ -205,7 +206,7 @@ fn collective(what: &EventKind) -> Option<&Collective> {
     }
 }
 
-/// The collectives that a rank has called or is known to call, each with its event.
+/// Iterates over the collectives that a rank has called or is known to call, each with its event.
 fn calls(sight: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
     let coming = sight.coming().unwrap_or_default();
     sight
@@ -214,7 +215,7 @@ fn calls(sight: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> 
         .filter_map(|event| Some((event, collective(&event.what)?)))
 }
 
-/// Those of one group.
+/// Returns the collectives that a rank has called or is known to call in one group.
 fn called(sight: &RankState, group: &str) -> List<Collective> {
     List::of(sight, |what| {
         collective(what).filter(|one| one.group == group)
@@ -228,7 +229,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// Rank `number` of `size`, in the world's collective of so many elements.
+    /// Builds rank `number` of `size`, in an all_reduce of `elements` elements on the world.
     fn rank(number: u32, size: u32, elements: &str) -> RankState {
         let members: Arc<[Rank]> = (0..size).map(Rank).collect();
         let one = Collective {

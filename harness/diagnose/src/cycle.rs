@@ -1,5 +1,6 @@
-//! Ranks that wait for each other in a cycle: why they do. A message whose other side went elsewhere, or a collective that one
-//! of them left out, closes a cycle as well as two orders of the same calls do.
+//! Why ranks wait for each other in a cycle. Besides different orders of the same calls, a cycle comes from a message
+//! whose other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left
+//! out.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// The cause of a cycle other than the order of calls; none if nothing shows one.
+/// Returns the cause of a cycle other than the order of calls; `None` if nothing shows one.
 #[must_use]
 pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
@@ -27,8 +28,9 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     })
 }
 
-/// Ranks that wait for a key of a store, and others that wait for them in something else: only these could have set it. Nothing
-/// tells which of several should have.
+/// Finds ranks of the cycle that wait for a key of a store while the rest wait for them in something else. Only the
+/// rest could have set the key. If the rest is more than one rank, none is blamed: which of them should have set it is
+/// not known.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let keys = sights().find_map(|sight| match sight.now() {
@@ -66,7 +68,8 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     Some(Diagnosis { advice, ..verdict }.because(facts))
 }
 
-/// A minority of ranks waits in something else than `new_group`, having made fewer groups than all others, which are in it.
+/// Finds a minority of the cycle that waits in something other than `new_group`, has made fewer groups than the others,
+/// which are all in `new_group`, and whose remaining calls are not known.
 fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
     let sights = cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let (making, others): (Vec<&RankState>, Vec<&RankState>) =
@@ -100,8 +103,8 @@ fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> 
     Some(verdict.because(facts))
 }
 
-/// A rank waits in a message, and another has issued a message to it that it has no other side for: with another tag or
-/// group, or from another rank than the one it expects.
+/// Finds a message that a waiting rank has no other side for: issued to it with another tag or group, or by another
+/// rank than the one that it expects.
 fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
     let (EventKind::Message(expected) | EventKind::AwaitMessage(expected, _)) = sight.now()? else {
         return None;
@@ -149,7 +152,8 @@ fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
     Some(verdict.because(facts.to_vec()))
 }
 
-/// A message between `other` and `sight`, issued by `other` and not by `sight`, that could have been what `sight` waits for.
+/// Returns a message that `other` has issued to or from `sight`, that no message of `sight` matches, and that may be
+/// what `sight` waits for.
 fn leftover<'a>(
     other: &'a RankState,
     sight: &RankState,
@@ -166,9 +170,10 @@ fn leftover<'a>(
     })
 }
 
-/// A collective that a rank of the cycle has left out, while others of the cycle wait for it in that collective's group. The
-/// evidence is a habit: the rank issued the collectives of this group and of another one in a fixed proportion until, once,
-/// it issued one less. Without such a habit the missing collective may still come, and there is no verdict.
+/// Finds a collective that a rank of the cycle has left out while others of the cycle wait for it in that collective's
+/// group. The evidence is a habit: the rank issued the collectives of this group and of another one in turn until,
+/// once, it issued one less of this group. Without such a habit the missing collective may still come, and the result
+/// is `None`.
 fn left_out(evidence: &HangEvidence, cycle: &[Rank], sight: &RankState) -> Option<Diagnosis> {
     if sight.coming().is_some() {
         return None;
@@ -215,12 +220,12 @@ fn left_out(evidence: &HangEvidence, cycle: &[Rank], sight: &RankState) -> Optio
     Some(verdict.because(facts))
 }
 
-/// How many collectives of a group a rank has issued.
+/// Counts the collectives of a group that a rank has issued.
 fn issued(sight: &RankState, group: &str) -> usize {
     groups_in_order(sight).filter(|own| *own == group).count()
 }
 
-/// The groups of a rank's collectives, in order.
+/// Iterates over the groups of a rank's collectives, one entry for each collective, in the order of the calls.
 fn groups_in_order(sight: &RankState) -> impl Iterator<Item = &str> {
     sight.entered().filter_map(|deed| match &deed.what {
         EventKind::Collective(one) => Some(one.group.as_str()),
@@ -228,14 +233,15 @@ fn groups_in_order(sight: &RankState) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where a rank's habit ends: how many collectives of each of two groups it has issued by then.
+/// Where a rank's habit ends: how many collectives it had issued in each of two groups.
 struct HabitEnd {
     missed: usize,
     other: usize,
 }
 
-/// Where a rank, having issued a fixed number of collectives of group `missed` more or less than of group `other` whenever it
-/// issued one of `other`, went on with one less, once and for all. None if the difference changes otherwise.
+/// Finds where a rank left out a collective of group `missed`. Each time the rank issues a collective of `other`, the
+/// number of its collectives of `missed` minus those of `other` is taken. It must be the same up to some point and one
+/// less ever after; `None` if it changes in another way, or if `missed` was not used before that point.
 fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEnd> {
     let (mut counts, mut leads) = (
         HabitEnd {
@@ -256,7 +262,7 @@ fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEn
     let kept = leads.iter().take_while(|(lead, _)| *lead == habit).count();
     let rest = &leads[kept..];
     let is_one_less = !rest.is_empty() && rest.iter().all(|(lead, _)| *lead == habit - 1);
-    // Of a group that had not been used, nothing is a habit.
+    // In a group that had not been used there is no habit.
     let (_, issued) = *leads.get(kept.checked_sub(1)?)?;
     (is_one_less && issued > 0).then_some(HabitEnd {
         missed: issued,
@@ -264,8 +270,8 @@ fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEn
     })
 }
 
-/// Of ranks that wait in a circle, those whose order of groups is not that of most ranks, or of most that have the same to do;
-/// all of them if no order is.
+/// Returns the ranks of a cycle whose order of collectives is not that of the majority of all ranks or, if there is
+/// none, of the majority of the ranks with the same collectives; the whole cycle if there is no such rank.
 #[must_use]
 pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
     let order = |sight: &RankState| -> Vec<String> {
@@ -299,7 +305,7 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
     }
 }
 
-/// Whether two lists hold the same things, in whatever order.
+/// Returns true if two lists hold the same items, in any order.
 fn has_same(one: &[String], other: &[String]) -> bool {
     let sorted = |list: &[String]| {
         let mut list = list.to_vec();
@@ -335,7 +341,7 @@ mod tests {
         })
     }
 
-    /// A rank that has done all of these but the last, which it is in.
+    /// Builds a rank that has finished all these events but the last, which it is in.
     fn rank(number: u32, events: Vec<EventKind>) -> RankState {
         let event = |what| TraceEvent {
             what,
@@ -361,7 +367,8 @@ mod tests {
         (told.kind, culprits, told.confidence)
     }
 
-    /// A mesh of 2 by 2 that has done `steps` steps of a collective in its row and one in its column.
+    /// Builds a mesh of 2 by 2 ranks, each with `steps` times a collective in its row and one in its column, and then
+    /// its `last` events.
     fn mesh(steps: usize, last: impl Fn(u32) -> Vec<EventKind>) -> Vec<RankState> {
         let step = |rank: u32| vec![row(rank), column(rank)];
         let events = |rank: u32| {
@@ -430,7 +437,7 @@ mod tests {
         assert_eq!(told(one), behind(vec![0]));
         let two = vec![barrier(), waits(1, "run"), waits(2, "walk")];
         assert_eq!(told(two), behind(vec![]));
-        // Who is at work may set it yet.
+        // A rank that is at work may set it yet.
         let busy = rank(0, vec![EventKind::Own("its own code".into())]);
         let (kind, culprits, _) = told(vec![busy, waits(1, "run"), waits(2, "run")]);
         assert_eq!((kind, culprits), (HangKind::Slow, vec![0]));

@@ -1,32 +1,33 @@
-//! What the text of an error tells about its cause. Texts are those of PyTorch 2.9 to 2.15 and of Gloo.
+//! Recognises the cause of an error by its text. The texts are those of PyTorch 2.9 to 2.15 and of Gloo.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What an error says.
+/// What the text of an error says of its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A variable of the environment is not set.
+    /// The environment variable of this name is not set.
     EnvironmentMissing(String),
-    /// There is no such backend here.
+    /// The backend of this name is not available.
     BackendMissing(String),
-    /// A group has no backend for this device.
+    /// A group has no backend for this device type.
     DeviceBinding(String),
-    /// The port is taken.
+    /// The port is in use; `None` if the text does not name the port.
     AddressInUse(Option<u16>),
-    /// The host cannot be reached or its name means nothing.
+    /// This host cannot be reached, or its name cannot be resolved.
     Unreachable(String),
-    /// It waited for others in vain, or they went away: an effect.
+    /// An effect of other ranks: they did not come in time, or ended.
     Effect,
-    /// Something else: a cause as far as this rank can tell.
+    /// Anything else: taken for a cause on this rank.
     Cause,
 }
 
-/// From what an error is about to what it says.
+/// Builds the meaning of an error from the pattern's first group, which is empty if nothing matched it.
 type Reading = fn(&str) -> Told;
 
-/// Patterns, the first that matches counts. The group, if there is one, is what the error is about.
+/// Patterns of error texts, in order: the first that matches counts. Its first group, if it has one, is what the error
+/// is about.
 static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
     let table: [(&str, Reading); 9] = [
         (
@@ -53,7 +54,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
             r"(?i)(?:failed to resolve|cannot be resolved|IPv[46] network addresses of \(|name or service not known|no address associated|no route to host|network is unreachable)[ (]*([\w.:-]*)",
             |host| Told::Unreachable(host.to_owned()),
         ),
-        // NCCL_SOCKET_IFNAME names none of this host's.
+        // NCCL_SOCKET_IFNAME names no interface of this host.
         (r"(?i)no socket interface found", |_| Told::Cause),
         (
             r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
@@ -67,7 +68,7 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// What an error's text tells.
+/// Returns what the text of an error says of its cause.
 #[must_use]
 pub fn told(text: &str) -> Told {
     for (pattern, told) in PATTERNS.iter() {

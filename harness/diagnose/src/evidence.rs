@@ -1,5 +1,5 @@
 //! What is known of a job at one moment. Every source (the harness's own journal, a program watched from outside, logs)
-//! fills in what it can; what it cannot know stays open, and no rule may take open for no.
+//! fills in what it can. What it cannot know stays unknown, and no rule may read "unknown" as "no".
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,52 +11,53 @@ use allranks_model::names::Rank;
 /// A process that listens at the endpoint of a job and is no rank of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignListener {
-    /// The port.
+    /// The port that it listens at.
     pub port: u16,
-    /// `python (pid 4711)`; `a process of another user`.
+    /// The process in words: `python (pid 4711)`, `a process of another user`.
     pub owner: String,
-    /// Whether it takes connections and says nothing.
+    /// Whether it accepts connections and never answers.
     pub is_silent: bool,
 }
 
-/// A job at one moment.
+/// What is known of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct HangEvidence {
     /// Every process of the job, in the launcher's order.
     pub ranks: Vec<RankState>,
     /// Whether these are all the processes that the job has.
     pub is_whole: bool,
-    /// Others who listen where the ranks want to meet.
+    /// Processes outside the job that listen where the ranks want to meet.
     pub strangers: Vec<ForeignListener>,
-    /// Places, `host:port`, at which nobody can be met, and why.
+    /// Endpoints, `host:port`, at which no rank can be reached, each with the reason.
     pub deserted: Vec<(String, String)>,
-    /// Groups of which `done` begins with a later collective than the first, alike on all ranks: how many came before.
+    /// How many collectives of a group, by name, came before the first one in `done`, on every rank alike. Absent:
+    /// none.
     pub forgotten: BTreeMap<String, usize>,
-    /// For how long nothing has moved.
+    /// How long nothing has moved.
     pub still: Duration,
 }
 
-/// One rank, as far as it can be seen.
+/// What is known of one rank.
 #[derive(Clone, Debug)]
 pub struct RankState {
-    /// The rank the launcher gave it.
+    /// The rank that the launcher gave it.
     pub rank: Rank,
-    /// Its process.
+    /// The state of its process.
     pub process: Process,
-    /// What it has done, in order.
+    /// The events that are over, oldest first.
     pub done: Vec<TraceEvent>,
-    /// What it is in now, and the time it has been.
+    /// The event that it is in, and how long (zero: not known); `None` if it is in none that is known.
     pub doing: Option<(TraceEvent, Duration)>,
-    /// What it is still going to do.
+    /// The events that it will still enter.
     pub ahead: Remaining,
-    /// What it raised or printed as an error, oldest first.
+    /// The errors that it raised or printed, oldest first.
     pub errors: Vec<String>,
-    /// What it has under way, by the backend's own records, oldest first.
+    /// The ops that it has under way by the backend's own records (torch's flight recorder), oldest first.
     pub recorded: Vec<RecordedOp>,
 }
 
 impl HangEvidence {
-    /// A rank of the job; `None` if it is not seen.
+    /// Returns what is known of a rank; `None` if it is not in `ranks`.
     #[must_use]
     pub fn rank(&self, rank: Rank) -> Option<&RankState> {
         self.ranks.iter().find(|sight| sight.rank == rank)
@@ -64,7 +65,7 @@ impl HangEvidence {
 }
 
 impl RankState {
-    /// A rank of which nothing is known.
+    /// Creates a rank of which nothing is known.
     #[must_use]
     pub fn unknown(rank: Rank) -> Self {
         Self {
@@ -78,20 +79,20 @@ impl RankState {
         }
     }
 
-    /// What it is in now.
+    /// Returns the event that it is in; `None` if it is in none that is known.
     #[must_use]
     pub fn now(&self) -> Option<&EventKind> {
         self.doing.as_ref().map(|(deed, _)| &deed.what)
     }
 
-    /// Everything it has entered, in order.
+    /// Iterates over the events that it has entered, oldest first; the last may be under way.
     pub fn entered(&self) -> impl Iterator<Item = &TraceEvent> {
         self.done
             .iter()
             .chain(self.doing.as_ref().map(|(deed, _)| deed))
     }
 
-    /// Where it waits for others, or was when waiting failed.
+    /// Returns the event that it is in or, if it is in none and has raised an error, the last one that it was in.
     #[must_use]
     pub fn stands(&self) -> Option<&EventKind> {
         let failed = || self.done.last().filter(|_| !self.errors.is_empty());
@@ -101,7 +102,7 @@ impl RankState {
         }
     }
 
-    /// What it will enter, if that is known.
+    /// Returns the events that it will still enter; `None` if they are not known.
     #[must_use]
     pub fn coming(&self) -> Option<&[TraceEvent]> {
         match &self.ahead {
@@ -110,13 +111,13 @@ impl RankState {
         }
     }
 
-    /// Whether its process can still do anything.
+    /// Returns true unless its process is known to have ended or to be stopped.
     #[must_use]
     pub fn is_there(&self) -> bool {
         matches!(self.process, Process::Running | Process::Unknown)
     }
 
-    /// Where it is, for people.
+    /// Describes where it is, for reports: `in all_reduce on world (train.py:41) for 5.0 s`.
     #[must_use]
     pub fn place(&self) -> String {
         match (&self.process, &self.doing, self.done.last()) {
@@ -142,79 +143,79 @@ impl RankState {
     }
 }
 
-/// A rank's process.
+/// The state of a rank's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// It runs, or sleeps as programs do.
+    /// It runs or sleeps.
     Running,
     /// It is stopped by a signal or a debugger.
     Stopped,
-    /// It is gone: `exit 1`, `signal 9 (SIGKILL)`.
+    /// It has ended, and how: `exit 1`, `signal 9 (SIGKILL)`.
     Ended(String),
-    /// Nobody looked.
+    /// Its state is not known.
     Unknown,
 }
 
-/// What a rank is going to do.
+/// The events that a rank will still enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remaining {
-    /// This, and nothing else.
+    /// Exactly these, in order.
     Known(Vec<TraceEvent>),
-    /// Who knows.
+    /// They are not known.
     Unknown,
 }
 
 /// Something a rank does, and where that is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// What.
+    /// What the rank does.
     pub what: EventKind,
-    /// `move 3`, `train.py:41`; empty if unknown.
+    /// Where in the program it is: `move 3`, `train.py:41`; empty if unknown.
     pub at: String,
 }
 
 /// What a rank does, as far as others are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Joins the world.
+    /// Joins the world, by `init_process_group`.
     Init(Rendezvous),
-    /// Makes a group; members.
+    /// Makes a group with these members.
     NewGroup(Vec<Rank>),
     /// Issues a collective.
     Collective(Collective),
-    /// Waits for the collective of this group that it issued as number so and so, from 0.
+    /// Waits for a collective: the group's name, and the collective's number on this rank, from 0.
     Await(String, usize),
-    /// Sends or receives.
+    /// Sends or receives a message.
     Message(Message),
-    /// Waits for the message of this kind that it issued as number so and so, from 1.
+    /// Waits for a message: its side of it, and its number among this rank's messages that are equal to it, from 1.
     AwaitMessage(Message, usize),
-    /// Waits until keys of a store are set, by whichever rank does.
+    /// Waits until these keys of a store are set, by any rank.
     AwaitKeys(Vec<String>),
-    /// Tears a group down.
+    /// Destroys the group of this name.
     Destroy(String),
-    /// Ends, after everything else, and needs nobody else for it.
+    /// Ends after everything else, which needs no other rank.
     Leave,
-    /// Something that needs nobody else.
+    /// Does something that needs no other rank, in words.
     Own(String),
 }
 
-/// How a rank wants to meet the others.
+/// How and where a rank joins the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendezvous {
-    /// `env`, `tcp`, `file`, `store`.
+    /// The method: `env`, `tcp`, `file`, `store`.
     pub method: String,
-    /// `127.0.0.1:29500`, or a file.
+    /// The endpoint: `127.0.0.1:29500`, or a file; empty if unknown.
     pub place: String,
-    /// The place that the launcher told it, if it told one.
+    /// The endpoint that the launcher gave it; `None` if it gave none.
     pub told: Option<String>,
-    /// The rank it says it is.
+    /// The rank that it claims.
     pub rank: u32,
-    /// The size of the world it believes in.
+    /// The world size that it was given.
     pub world_size: u32,
 }
 
 impl Rendezvous {
-    /// Host and port, if the place has a port.
+    /// Returns host and port of the endpoint; `None` if it has no port.
     #[must_use]
     pub fn address(&self) -> Option<(&str, u16)> {
         let (host, port) = self.place.rsplit_once(':')?;
@@ -225,26 +226,26 @@ impl Rendezvous {
 /// A collective as one rank calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collective {
-    /// Its group.
+    /// The name of its group.
     pub group: String,
     /// The group's members.
     pub members: Arc<[Rank]>,
-    /// `all_reduce`.
+    /// The call, such as `all_reduce`.
     pub name: String,
-    /// What else every member must give alike: `reduce op`, `dtype`, `elements`, `root`.
+    /// The arguments that every member must give alike, by name: `reduce op`, `dtype`, `elements`, `root`.
     pub nature: BTreeMap<&'static str, String>,
 }
 
-/// One side of a message.
+/// One side of a point-to-point message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its group.
+    /// The name of its group.
     pub group: String,
     /// Whether this is the sender's side.
     pub sends: bool,
-    /// The other side; none: anybody.
+    /// The rank of the other side; `None`: any rank.
     pub peer: Option<Rank>,
-    /// The tag.
+    /// The tag of the message.
     pub tag: u32,
 }
 
@@ -291,20 +292,20 @@ impl std::fmt::Display for Collective {
     }
 }
 
-/// What a message of many lines begins with.
+/// Returns the first line of a text; empty if there is none.
 #[must_use]
 pub fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// `0, 1, 5`.
+/// Joins ranks with commas: `0, 1, 5`.
 #[must_use]
 pub fn list(ranks: &[Rank]) -> String {
     let texts: Vec<String> = ranks.iter().map(ToString::to_string).collect();
     texts.join(", ")
 }
 
-/// `rank 3`; `ranks 0, 1 and 5`.
+/// Names ranks in a sentence: `rank 3`, `ranks 0, 1 and 5`, `no rank`.
 #[must_use]
 pub fn named(ranks: &[Rank]) -> String {
     match ranks {
@@ -314,7 +315,7 @@ pub fn named(ranks: &[Rank]) -> String {
     }
 }
 
-/// The form of a verb that goes with so many ranks.
+/// Returns the form of a verb that agrees with the number of ranks.
 #[must_use]
 pub fn verb<'a>(ranks: &[Rank], one: &'a str, several: &'a str) -> &'a str {
     if ranks.len() == 1 { one } else { several }

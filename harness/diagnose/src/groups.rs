@@ -7,7 +7,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// What is wrong with the order or the members of groups.
+/// Finds ranks that make groups in another order, or with other members, than the others; `None` if all agree.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let lists: Vec<List<Vec<Rank>>> = evidence.ranks.iter().map(made).collect();
@@ -69,7 +69,7 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
 }
 
-/// What ranks do that leave out group number `nth` of the others, counted from 1; `group` is the call that makes it.
+/// Says that ranks leave out group number `nth` of the others, counted from 1; `group` is the call that makes it.
 pub(crate) fn leaves_out(ranks: &[Rank], nth: usize, group: &str) -> String {
     format!(
         "{} {} not make group number {nth}, {group}, which every rank has to make, member or not",
@@ -78,7 +78,7 @@ pub(crate) fn leaves_out(ranks: &[Rank], nth: usize, group: &str) -> String {
     )
 }
 
-/// How many groups a rank has made, or is making.
+/// Counts the groups that a rank has made or is making.
 pub(crate) fn groups(sight: &RankState) -> usize {
     sight
         .entered()
@@ -86,7 +86,7 @@ pub(crate) fn groups(sight: &RankState) -> usize {
         .count()
 }
 
-/// How many ranks the world has: as many as any of them says, and at least those that are seen.
+/// Returns the world size: the largest that a rank was given, and at least the number of ranks that are seen.
 fn world_size(evidence: &HangEvidence) -> usize {
     let said = evidence.ranks.iter().flat_map(RankState::entered);
     let said = said.filter_map(|deed| match &deed.what {
@@ -96,18 +96,19 @@ fn world_size(evidence: &HangEvidence) -> usize {
     said.max().unwrap_or(0).max(evidence.ranks.len())
 }
 
-/// Whether it is making a group, and may make more.
+/// Returns true if it is making a group and its remaining calls are not known.
 fn is_making(sight: &RankState) -> bool {
     sight.coming().is_none() && matches!(sight.now(), Some(EventKind::NewGroup(_)))
 }
 
-/// Whether it is on its way, and may make more groups before it meets anybody.
+/// Returns true if it is between calls or in its own work, and its remaining calls are not known: it may make more
+/// groups before it waits for another rank.
 fn is_between(sight: &RankState) -> bool {
     let is_free = sight.is_there() && matches!(sight.now(), None | Some(EventKind::Own(_)));
     sight.coming().is_none() && is_free
 }
 
-/// The groups a rank makes.
+/// Returns the members of each group that a rank has made or is known to make, in order.
 fn made(sight: &RankState) -> List<Vec<Rank>> {
     List::of(sight, |what| match what {
         EventKind::NewGroup(members) => Some(members),

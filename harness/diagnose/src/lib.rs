@@ -1,9 +1,9 @@
 //! The verdict on a job that hangs: which rank, where, why, what to try.
 //!
-//! In: [`HangEvidence`], what is known of every rank at a moment, from whatever source. Out: a [`Diagnosis`]. Nothing here
-//! looks at a process, a socket or a clock. Rules are asked in order, causes before effects, and each is a function from
-//! evidence to a verdict or none; a rule that lacks its facts says nothing, and what nobody can prove is
-//! [`HangKind::Unknown`]. A rank that waits is never the culprit.
+//! In: [`HangEvidence`], what is known of every rank at a moment, from whatever source. Out: a [`Diagnosis`]. Nothing
+//! here looks at a process, a socket or a clock. Rules are tried in order, causes before effects. Each is a function
+//! from evidence to a verdict, or to `None` if it lacks its facts; if none has a verdict, the kind is
+//! [`HangKind::Unknown`]. A rank that only waits is never the culprit.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,12 +13,12 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
-//! | `recorded` | what the backend's own records have under way |
-//! | `errors` | what the texts of errors tell |
-//! | `advice` | what to do |
+//! | `recorded` | ops under way by the backend's own records |
+//! | `errors` | causes that the texts of errors name |
+//! | `advice` | what to do about each kind, and what would refute it |
 //! | [`logs`] | evidence from what ranks have written |
 //!
-//! A new kind: a variant of [`HangKind`], its lines in `advice`, and a rule that says it.
+//! A new kind is a variant of [`HangKind`], its lines in `advice`, and a rule that returns it.
 
 mod advice;
 mod call_sequence;
@@ -45,13 +45,14 @@ use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
-/// The verdict on a job of which nothing has moved for a while.
+/// Returns the verdict on a job in which nothing has moved for `evidence.still`; kind `Unknown` if no rule applies.
 #[must_use]
 pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     let meeting = rendezvous::contradiction(evidence);
     let chain = waiting::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
-    // Whoever contradicts the others may well die or wait in a circle because of it.
+    // Contradictions come before their effects: a rank that contradicts the others may die or wait in a cycle because
+    // of it.
     let in_order = [
         meeting.clone().filter(is_proved),
         contradiction(evidence),
@@ -68,7 +69,8 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     told
 }
 
-/// What ranks contradict each other in, whether anything hangs or not.
+/// Finds groups or collectives in which ranks contradict each other, whether anything hangs or not; `None` if there are
+/// none.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     groups::contradiction(evidence).or_else(|| collectives::contradiction(evidence))
@@ -88,7 +90,7 @@ fn unknown(evidence: &HangEvidence) -> Diagnosis {
     )
 }
 
-/// A verdict; every rank that is in a call with others and is not a culprit is a victim.
+/// Builds a verdict. Its victims are the ranks that are in a call with others and are not culprits.
 fn conclude(
     evidence: &HangEvidence,
     kind: HangKind,

@@ -1,5 +1,6 @@
-//! What the backend's own records (torch's flight recorder) have under way on each rank. They see into calls that nobody
-//! else does, such as messages on a device's streams, but not what is over: so they make a verdict likely and never prove it.
+//! Verdicts from the ops that the backend's own records (torch's flight recorder) have under way on each rank. The
+//! records show what no other evidence does, such as messages on a device's streams, but not the ops that are over:
+//! they make a verdict likely and never prove it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -13,7 +14,7 @@ use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 
-/// The verdict that the records allow.
+/// Returns the verdict that the records allow, likely at most; `None` if they show nothing wrong.
 #[must_use]
 pub fn under_way(evidence: &HangEvidence) -> Option<Diagnosis> {
     let told = contradiction(evidence)
@@ -34,7 +35,7 @@ pub fn under_way(evidence: &HangEvidence) -> Option<Diagnosis> {
     ))
 }
 
-/// Every record, for people: who has the same is named together.
+/// Describes every op under way, for reports; ranks with the same op are named together.
 #[must_use]
 pub fn lines(evidence: &HangEvidence) -> Vec<String> {
     let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
@@ -55,7 +56,7 @@ struct Told {
     summary: String,
 }
 
-/// Ranks that have different collectives under way as the same number of a group.
+/// Finds ranks that have different collectives under way as the same number of a group.
 fn contradiction(evidence: &HangEvidence) -> Option<Told> {
     let mut by_number: BTreeMap<(&str, u64), BTreeMap<Rank, &str>> = BTreeMap::new();
     for sight in &evidence.ranks {
@@ -82,8 +83,9 @@ fn contradiction(evidence: &HangEvidence) -> Option<Told> {
     })
 }
 
-/// Two ranks that each have a message to or from the other under way, and only behind it what the other's is waiting for. A
-/// backend that carries out the messages of a pair in the order in which they are issued ends neither.
+/// Finds two ranks that both send to, or both receive from, each other first, and issue the other side of their peer's
+/// message only after that. A backend that carries out the messages of a pair in the order in which they are issued
+/// ends neither.
 fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
     let first: Vec<(Rank, Way<'_>, u64)> = evidence
         .ranks
@@ -120,7 +122,7 @@ fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
     })
 }
 
-/// Ranks that have the same collectives of two groups under way, and issued them in different orders.
+/// Finds ranks that have the same collectives of two groups under way, and issued them in different orders.
 fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
     type Pair<'a> = [(&'a str, u64); 2];
     let mut orders: BTreeMap<Pair<'_>, BTreeMap<Rank, bool>> = BTreeMap::new();
@@ -153,7 +155,7 @@ fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
     })
 }
 
-/// A rank that tears down while something of its own is under way.
+/// Finds a rank that tears down while an op of its own is under way.
 fn left_in_teardown(evidence: &HangEvidence) -> Option<Told> {
     evidence.ranks.iter().find_map(|sight| {
         let op = sight.recorded.first()?;
@@ -171,7 +173,7 @@ fn left_in_teardown(evidence: &HangEvidence) -> Option<Told> {
     })
 }
 
-/// Those who are not with the majority; all of them where there is none.
+/// Returns the ranks whose value is not the majority's; all of them if there is no majority.
 fn odd_ones<T: PartialEq>(ranks: &BTreeMap<Rank, T>) -> Vec<Rank> {
     let common = majority(ranks.values());
     let is_odd = |one: &T| common.is_none_or(|common| common != one);
@@ -179,7 +181,7 @@ fn odd_ones<T: PartialEq>(ranks: &BTreeMap<Rank, T>) -> Vec<Rank> {
     odd.map(|(rank, _)| *rank).collect()
 }
 
-/// From whom a message goes to whom, by their ranks in the group.
+/// One side of a message: the rank's own rank in the group, its peer's, and the direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Way<'a> {
     group: &'a str,
@@ -189,7 +191,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// What the other side must do.
+    /// Returns the other side of the message.
     fn answer(self) -> Self {
         Self {
             own: self.peer,
@@ -200,7 +202,7 @@ impl Way<'_> {
     }
 }
 
-/// `send 0->1`, `recv 0<-1`: the rank's own place in the group, then its peer's.
+/// Matches `send 0->1` and `recv 0<-1`: the rank's own rank in the group, then its peer's.
 static MESSAGE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^(send|recv) (\d+)(?:->|<-)(\d+)$").ok());
 
@@ -219,7 +221,8 @@ fn ways(sight: &RankState) -> impl Iterator<Item = (Way<'_>, u64)> {
     sight.recorded.iter().filter_map(of)
 }
 
-/// The first message under way with each peer of each group; none where a batch has several at once.
+/// Returns the first message under way with each peer of each group; none for a peer with which a batch has several at
+/// once.
 fn firsts(sight: &RankState) -> Vec<(Way<'_>, u64)> {
     let mut pairs: BTreeMap<(&str, u32), Vec<(Way<'_>, u64)>> = BTreeMap::new();
     for (way, number) in ways(sight) {
@@ -240,8 +243,8 @@ fn firsts(sight: &RankState) -> Vec<(Way<'_>, u64)> {
     firsts
 }
 
-/// What every member of a group must have under the same number: no message, which Gloo's records call `send`, `recv` and
-/// `recvAnySource` without saying whose it is, and no batch.
+/// Iterates over the ops that every member of a group must have under the same number: no batches, and no messages,
+/// which Gloo's records call `send`, `recv` and `recvAnySource` without naming the peer.
 fn collectives(sight: &RankState) -> impl Iterator<Item = &RecordedOp> {
     let is_other = |op: &RecordedOp| {
         ["send", "recv", "coalesced"]
@@ -257,7 +260,7 @@ mod tests {
     use crate::{Process, TraceEvent, diagnose};
     use std::time::Duration;
 
-    /// A rank in a call that nobody can look into; each op as `op number of group`.
+    /// Builds a rank in a call of which only the records tell; each op is its name, number and group.
     fn rank(number: u32, ops: &[(&str, u64, &str)]) -> RankState {
         RankState {
             process: Process::Running,

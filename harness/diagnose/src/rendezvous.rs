@@ -1,4 +1,5 @@
-//! The meeting: ranks must agree on where they meet, how many they are and who is who, and somebody must listen there.
+//! The rendezvous: ranks must agree on the endpoint and on the world size, each must have a rank of its own, and rank
+//! 0's store must listen at the endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +12,22 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// One rank on its way into the world, or in it.
+/// A rank that has called `init_process_group`, and what it gave its last call.
 struct Participant<'a> {
     sight: &'a RankState,
     meeting: &'a Rendezvous,
-    /// Whether it is still on the way.
+    /// Whether it is still in that call.
     waits: bool,
 }
 
 impl Participant<'_> {
-    /// Whether it says that it is another rank than the launcher made it.
+    /// Returns true if it claims another rank than the launcher gave it.
     fn disobeys(&self) -> bool {
         self.meeting.rank != self.sight.rank.0
     }
 }
 
-/// What is wrong with a meeting that does not come about.
+/// Finds what is wrong with a rendezvous that does not complete; `None` if nothing is, or if it has completed.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     if let Some(spoken) = spoken(evidence) {
@@ -42,9 +43,9 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         .all(|pair| worlds(&pair[0]) == worlds(&pair[1]));
     let scene = Participants { evidence, comers };
     if is_over {
-        // Some backends let everybody in; then worlds of different sizes live side by side.
-        let somebody_waits = evidence.ranks.iter().any(is_held);
-        return match same_world && somebody_waits {
+        // Some backends admit a rank with another world size; then worlds of different sizes exist side by side.
+        let any_waits = evidence.ranks.iter().any(is_held);
+        return match same_world && any_waits {
             true => scene.size().or_else(|| scene.beyond()),
             false => None,
         };
@@ -59,7 +60,7 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         .or_else(|| scene.failure())
 }
 
-/// Errors that name their cause.
+/// Finds errors that name their cause: the first cause, with all ranks that raised it.
 fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut by_cause: Vec<(HangKind, String, Vec<Rank>)> = Vec::new();
     for sight in &evidence.ranks {
@@ -112,8 +113,8 @@ fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
     Some(conclude(evidence, kind, Confidence::Proved, ranks, summary).because(facts))
 }
 
-/// A group that has no backend for its device has none on any member. Whoever raises first closes its connections; the
-/// others may still be in there, and what they raise then is that these are closed.
+/// Adds the other members of a group that has no backend for its device: it has none on any of them. The first member
+/// to raise closes its connections; the others may still be in the call, or raise only that the connection is closed.
 fn with_fellows(evidence: &HangEvidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
     let group = |sight: &RankState| match sight.stands() {
         Some(EventKind::NewGroup(members)) => Some(members.clone()),
@@ -142,7 +143,7 @@ fn inits(sight: &RankState) -> impl Iterator<Item = &TraceEvent> {
     sight.entered().filter(|deed| is_init(&deed.what))
 }
 
-/// Whether it is in something with others, or was when that failed.
+/// Returns true if it is in a call with other ranks, or was when that failed.
 fn is_held(sight: &RankState) -> bool {
     sight
         .stands()
@@ -162,7 +163,7 @@ fn comer(sight: &RankState) -> Option<Participant<'_>> {
     })
 }
 
-/// Whether a rank came back from its last `init_process_group` with an error.
+/// Returns true if a rank came back from its last `init_process_group` with an error.
 fn failed(sight: &RankState) -> bool {
     let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
     is_last && !sight.errors.is_empty()
@@ -178,7 +179,7 @@ impl Participants<'_> {
         conclude(self.evidence, kind, Confidence::Proved, culprits, summary).because(self.said())
     }
 
-    /// What every rank says of the meeting, each thing once.
+    /// Describes the rendezvous of every rank; ranks with the same one are named together.
     fn said(&self) -> Vec<String> {
         let mut told: Vec<(String, Vec<Rank>)> = Vec::new();
         for comer in &self.comers {
@@ -203,7 +204,8 @@ impl Participants<'_> {
             .collect()
     }
 
-    /// Those who have another value than most, or than the launcher told them.
+    /// Returns the participants whose value is not the majority's, or all without a majority; `None` if all have the
+    /// same.
     fn odd<T: PartialEq>(&self, value: impl Fn(&Rendezvous) -> T) -> Option<Vec<&Participant<'_>>> {
         let comers = self.comers.iter();
         let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
@@ -216,7 +218,8 @@ impl Participants<'_> {
         (!odd.is_empty()).then_some(odd)
     }
 
-    /// Sizes of the world. Whoever believes in a smaller one is through before the others have come.
+    /// Finds ranks with another world size than the others. A rank with a smaller one is through before the others have
+    /// come.
     fn size(&self) -> Option<Diagnosis> {
         if let Some(all) = self.too_few_for_all() {
             return Some(all);
@@ -236,7 +239,7 @@ impl Participants<'_> {
         }
         let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
         let who = named(&culprits);
-        // As many as they are, they can make their world by themselves.
+        // If they are as many as their world size, they can make a world by themselves.
         let alone = odd
             .iter()
             .all(|comer| comer.meeting.world_size as usize <= odd.len());
@@ -262,7 +265,8 @@ impl Participants<'_> {
         Some(self.verdict(kind, culprits, summary))
     }
 
-    /// All believe in one world that has no place for some of them.
+    /// Finds that the world size, on which all ranks agree, is too small: the launcher numbered some rank at or above
+    /// it.
     fn too_few_for_all(&self) -> Option<Diagnosis> {
         let size = self.comers.first()?.meeting.world_size;
         let agree = self.comers.iter().all(|one| one.meeting.world_size == size);
@@ -281,10 +285,10 @@ impl Participants<'_> {
         Some(self.verdict(HangKind::WorldSizeDisagreement, all, summary))
     }
 
-    /// Where they meet.
+    /// Finds ranks that meet at another endpoint than the others.
     fn place(&self) -> Option<Diagnosis> {
         let mut odd = self.odd(|meeting| (meeting.method == "file", meeting.place.clone()))?;
-        // What the launcher told a rank weighs more than votes: in a world of two there is no majority.
+        // The endpoint that the launcher gave weighs more than a majority: in a world of two there is none.
         let disobeys = |comer: &&Participant<'_>| {
             let told = comer.meeting.told.as_ref();
             told.is_some_and(|told| *told != comer.meeting.place)
@@ -326,7 +330,7 @@ impl Participants<'_> {
         Some(self.verdict(kind, culprits, summary))
     }
 
-    /// Who has the port.
+    /// Finds out why rank 0 cannot listen: a foreign listener has the port, or its error says that the port is in use.
     fn port(&self) -> Option<Diagnosis> {
         let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
         let port = host.meeting.address().map(|(_, port)| port)?;
@@ -342,7 +346,7 @@ impl Participants<'_> {
                 let (kind, does) = match stranger.is_silent {
                     true => (
                         HangKind::SilentListener,
-                        "takes connections and is no store: whoever dials it waits for ever",
+                        "takes connections and is no store: a rank that connects to it waits for ever",
                     ),
                     false => (HangKind::PortInUse, "has it"),
                 };
@@ -360,17 +364,18 @@ impl Participants<'_> {
         }
     }
 
-    /// Where nobody is to be met: rank 0 has come, and nobody listens, or there is no such host.
+    /// Finds that rank 0's endpoint cannot be reached: nothing listens there although rank 0 has come, or there is no
+    /// such host.
     fn desert(&self) -> Option<Diagnosis> {
         let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
         let place = &host.meeting.place;
         let (_, why) = self.evidence.deserted.iter().find(|(at, _)| at == place)?;
         let all = self.comers.iter().map(|comer| comer.sight.rank).collect();
-        let summary = format!("nobody can be met at {place}: {why}");
+        let summary = format!("no rank can be reached at {place}: {why}");
         Some(self.verdict(HangKind::MasterUnreachable, all, summary))
     }
 
-    /// Who says that he is a rank that the world does not have.
+    /// Finds a process that claims a rank outside the world.
     fn beyond(&self) -> Option<Diagnosis> {
         let one = (self.comers.iter())
             .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())?;
@@ -380,7 +385,7 @@ impl Participants<'_> {
         Some(self.verdict(HangKind::MissingRank, vec![rank], summary))
     }
 
-    /// Who says that he is who.
+    /// Finds a process that claims a rank outside the world, or several that claim the same rank.
     fn identity(&self) -> Option<Diagnosis> {
         if let Some(beyond) = self.beyond() {
             return Some(beyond);
@@ -407,7 +412,7 @@ impl Participants<'_> {
         Some(self.verdict(HangKind::DuplicateRank, culprits, summary))
     }
 
-    /// Who came, and failed by himself on the way.
+    /// Finds ranks that failed in init with an error of their own, if others did not.
     fn failure(&self) -> Option<Diagnosis> {
         fn by_itself(sight: &RankState) -> Option<&String> {
             let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
@@ -425,7 +430,7 @@ impl Participants<'_> {
         Some(self.verdict(HangKind::PeerRaised, culprits, summary))
     }
 
-    /// Who does not come.
+    /// Finds ranks that have not come: ended, stopped, not going to call `init_process_group`, or only late.
     fn absence(&self) -> Option<Diagnosis> {
         let size = self
             .comers

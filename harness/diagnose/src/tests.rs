@@ -1,4 +1,4 @@
-//! Rules against small jobs.
+//! Tests of the rules on small jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn deed(what: EventKind) -> TraceEvent {
     }
 }
 
-/// `a` to `z` are collectives of the world, told apart by their names; `s` … by their own.
+/// Builds a collective of the world; collectives are told apart by their names.
 fn collective(name: &str, size: u32) -> TraceEvent {
     deed(EventKind::Collective(Collective {
         group: WORLD.into(),
@@ -94,15 +94,15 @@ fn a_rank_that_skips_is_told_from_those_who_wait() {
     let evidence = job(ranks.clone());
     assert_eq!(told(&evidence), (HangKind::CollectiveSkipped, vec![3]));
     assert_eq!(diagnose(&evidence).victims, world(3).to_vec());
-    // Who has it before him is late and nothing else.
+    // A rank that still has the call to come is late and nothing else.
     ranks[3].ahead = Remaining::Known(vec![collective("all_reduce", 4)]);
     assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![3]));
-    // Who is gone or stopped is that, whatever he meant to do.
+    // A rank that is gone or stopped is called so, whatever calls it had to come.
     ranks[3].process = Process::Stopped;
     assert_eq!(told(&job(ranks.clone())), (HangKind::PeerStopped, vec![3]));
     ranks[3].process = Process::Ended("signal 9 (SIGKILL)".into());
     assert_eq!(told(&job(ranks.clone())), (HangKind::PeerDead, vec![3]));
-    // And of whom nothing is known, nothing is said.
+    // A rank of which nothing is known is not blamed.
     ranks[3] = RankState::unknown(Rank(3));
     assert_eq!(told(&job(ranks)), (HangKind::Unknown, vec![]));
 }
@@ -229,12 +229,12 @@ fn a_group_that_may_yet_be_made_is_not_skipped() {
         doing: Some((deed.clone(), Duration::from_secs(1))),
         ..after(done)
     };
-    // It has gone on, and waits for the others.
+    // The rank has gone on to a barrier, and waits for the others.
     assert_eq!(
         with(within(&[&b], &in_barrier)),
         Some((HangKind::GroupSkipped, Confidence::Proved))
     );
-    // It has made the second one first, whatever comes.
+    // The rank makes the second group first, whatever it makes later.
     assert_eq!(
         with(within(&[], &b)),
         Some((HangKind::GroupOrder, Confidence::Proved))
@@ -289,7 +289,7 @@ fn a_message_without_its_other_side() {
     );
     ranks[1].ahead = Remaining::Known(vec![message(true, 0)]);
     assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![1]));
-    // What came although nobody sent it was meant for another call.
+    // A message that arrived although its sender never issued it was meant for another call.
     ranks[0].done = ranks[0]
         .doing
         .take()
@@ -333,13 +333,13 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
             .text
             .starts_with("after barrier on world; it raised DistBackendError")
     );
-    // He waited in vain as they do.
+    // An error that is an effect shows that the rank waited in vain, as the other does.
     let effect = failed("RuntimeError: Connection closed by peer");
     assert_eq!(
         told(&job(vec![waits(), effect])),
         (HangKind::StuckInCall, vec![0])
     );
-    // What he raised was before, and he came through.
+    // An error that came before does not count: the rank has finished everything.
     let through = RankState {
         ahead: Remaining::Known(Vec::new()),
         ..failed(cause)
@@ -384,7 +384,7 @@ fn of_whom_nothing_is_known_only_his_end_can_be_told() {
         (diagnosis.kind, diagnosis.confidence),
         (HangKind::PeerStopped, Confidence::Likely)
     );
-    // Once it is known that nobody waits for it, nothing is said.
+    // Once it is known that no rank waits for it, there is no verdict.
     for sight in &mut ranks {
         sight.doing = Some((deed(EventKind::Own("sleep".into())), Duration::from_secs(1)));
     }
@@ -403,7 +403,7 @@ fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
         told(&job(ranks.clone())),
         (HangKind::CollectiveMismatch, vec![3])
     );
-    // What came before the first that is known counts.
+    // Collectives before the first one that is known are counted.
     let mut evidence = job(ranks.clone());
     evidence.forgotten = [(WORLD.to_owned(), 41)].into();
     assert!(diagnose(&evidence).summary.contains("number 42"));
@@ -423,7 +423,7 @@ fn worlds_of_different_sizes_may_live_side_by_side() {
         *sight = inside(sight.clone(), collective("all_reduce", 3));
     }
     assert_eq!(told(&job(ranks.clone())), (HangKind::SplitWorld, vec![0]));
-    // Another world in its turn may be of another size.
+    // A rank that makes several worlds one after another may give each another size.
     ranks[0].done.insert(0, meeting(0, 3, 29500));
     assert_eq!(told(&job(ranks)).0, HangKind::Unknown);
 }

@@ -1,6 +1,6 @@
-//! Who waits for whom. A rank in a collective waits for the members that have not entered it; whoever waits is not the
-//! culprit. The end of such a chain is: a rank that is gone, stopped, or raised; a circle; or one who is busy and on the
-//! way, which is no hang.
+//! Which rank waits for which. A rank in a collective waits for the members that have not entered it, and a rank that
+//! only waits is not the culprit. A chain of waiting ranks ends at a rank that is gone, stopped or has raised an error;
+//! in a cycle; or at a rank that is busy with its own work, which is no hang.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// What the ends of all chains of waiting ranks come to.
+/// Returns the verdict on the ends of all chains of waiting ranks; `None` if no chain has an end that is known.
 #[must_use]
 pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     let waits = Waits::of(evidence);
@@ -34,7 +34,7 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     ends.verdict(evidence)
 }
 
-/// Ranks that are tearing down when everybody else has nothing left to do.
+/// Returns the ranks that are tearing down if all other ranks have nothing left to do; otherwise none.
 fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
     let leaves =
         |sight: &&RankState| sight.is_there() && matches!(sight.now(), Some(EventKind::Destroy(_)));
@@ -51,7 +51,8 @@ fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
     }
 }
 
-/// Ranks that take a message that nobody sends, or the other way round.
+/// Finds a rank that receives a message which its peer never sends, or sends one which its peer never receives. The
+/// peer's remaining calls must be known.
 #[must_use]
 pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
     for sight in &evidence.ranks {
@@ -59,7 +60,7 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
         let (message, nth) = match sight.now() {
             Some(EventKind::Message(message)) => (message, sides(sight, message).count()),
             Some(EventKind::AwaitMessage(message, nth)) => (message, *nth),
-            // Backends that know no tags deliver whatever there is.
+            // A backend without tags may have delivered another message in place of the one that is missing.
             _ => match last_received() {
                 Some(message) => (message, sides(sight, message).count()),
                 None => continue,
@@ -115,7 +116,7 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
     None
 }
 
-/// Somebody is gone or stopped, and of the others nothing is known but that they do not move either.
+/// Finds a rank that is gone, is stopped or has raised an error, when no call of any rank is known. Likely at most.
 #[must_use]
 pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
     let is_known = |sight: &RankState| sight.doing.is_some() || !sight.done.is_empty();
@@ -146,7 +147,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// The gravest of them: what is gone does not come back, what is busy may.
+    /// Returns the verdict on the gravest kind of end: a rank that is gone does not come back, one that is busy may.
     fn verdict(self, evidence: &HangEvidence) -> Option<Diagnosis> {
         let text = |rank: &Rank| {
             evidence
@@ -243,7 +244,7 @@ impl Ends {
     }
 }
 
-/// How many collectives of a group each member has called, for groups in which that differs.
+/// Describes how many collectives each member has called, for every group in which that differs.
 fn counts(evidence: &HangEvidence) -> Vec<String> {
     let mut groups: BTreeMap<&str, BTreeMap<Rank, usize>> = BTreeMap::new();
     for sight in &evidence.ranks {
@@ -271,15 +272,16 @@ fn counts(evidence: &HangEvidence) -> Vec<String> {
     told.collect()
 }
 
-/// Who waits for whom.
+/// Computes which rank waits for which.
 struct Waits<'a> {
     evidence: &'a HangEvidence,
     by_rank: HashMap<Rank, &'a RankState>,
-    /// Collectives that each rank has entered, by group.
+    /// The number of collectives that each rank has entered, by group.
     entered: HashMap<(Rank, &'a str), usize>,
-    /// Whom a collective waits for, by group and number: who has not entered it, or has come out by an error of his own.
+    /// The members that a collective waits for, by group and number from 0: those that have not entered it, or have
+    /// left it with an error of their own.
     missing: RefCell<HashMap<(&'a str, usize), Vec<Rank>>>,
-    /// Whether anybody has left a collective, by group and number from 1.
+    /// Whether some member has left a collective, by group and number from 1.
     left: RefCell<HashMap<(&'a str, usize), bool>>,
 }
 
@@ -310,7 +312,7 @@ impl<'a> Waits<'a> {
         self.entered.get(&(rank, group)).copied().unwrap_or(0)
     }
 
-    /// The ranks that this one waits for; none if it waits for nobody.
+    /// Returns the ranks that this one waits for, empty if all have come; `None` if it is not waiting for ranks.
     fn for_whom(&self, sight: &'a RankState) -> Option<Vec<Rank>> {
         if !sight.is_there() || has_cause(sight) {
             return None;
@@ -350,7 +352,8 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// Ranks that ended, or were stopped, before they tore down: a backend that takes leave of its peers waits for them.
+    /// Returns the ranks that ended or were stopped before they tore down. Some backends wait for every peer in
+    /// teardown.
     fn gone_before_teardown(&self) -> Vec<Rank> {
         let tore_down = |sight: &RankState| {
             let mut deeds = sight.entered();
@@ -361,7 +364,8 @@ impl<'a> Waits<'a> {
         ranks.map(|sight| sight.rank).collect()
     }
 
-    /// Whom the nth message of its kind waits for.
+    /// Returns the peer if it has not issued the other side of the nth such message, otherwise no rank; `None` if the
+    /// peer is not known.
     fn for_message(&self, sight: &RankState, message: &Message, nth: usize) -> Option<Vec<Rank>> {
         let peer = message.peer?;
         let other = self.by_rank.get(&peer)?;
@@ -389,7 +393,8 @@ impl<'a> Waits<'a> {
         known.entry((group, number)).or_insert_with(find).clone()
     }
 
-    /// Follows a chain to its ends. Each rank is looked at once: what was found from it stays found.
+    /// Follows a chain of waiting ranks and records its ends. Each rank is visited once: what was found from it stays
+    /// recorded.
     fn follow(
         &self,
         sight: &'a RankState,
@@ -409,7 +414,7 @@ impl<'a> Waits<'a> {
             return;
         };
         if missing.is_empty() {
-            // Everybody has entered: whoever is still inside while others have left is stuck in there.
+            // All members have entered: a rank that is still inside while others have left is stuck in the call.
             if self.others_have_left(sight) {
                 ends.inside.insert(sight.rank);
             }
@@ -463,12 +468,12 @@ impl Ends {
     }
 }
 
-/// Whether it raised something that is no effect of another rank's trouble.
+/// Returns true if it raised an error that is not an effect of other ranks.
 fn has_cause(sight: &RankState) -> bool {
     sight.errors.iter().any(|error| told(error) != Told::Effect)
 }
 
-/// Whether the last thing it did is a collective of this group, in which it raised something of its own.
+/// Returns true if its last event is a collective of this group, in which it raised an error of its own.
 fn failed_in(sight: &RankState, group: &str) -> bool {
     let is_there =
         |deed: &TraceEvent| matches!(&deed.what, EventKind::Collective(one) if one.group == group);

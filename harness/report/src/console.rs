@@ -29,13 +29,13 @@ const FULL_STORIES: u64 = 50;
 /// Time between two lines of progress where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How progress is shown.
+/// Where and how progress is shown.
 pub enum Progress<'a> {
     /// A bar that redraws itself, for a terminal.
     Bar(ProgressDrawTarget),
     /// A plain line about every ten seconds.
     Lines(Box<dyn Write + Send + 'a>),
-    /// Not at all.
+    /// No progress is shown.
     None,
 }
 
@@ -65,7 +65,7 @@ pub struct Console<'a, W: Write> {
 }
 
 impl<'a, W: Write> Console<'a, W> {
-    /// Failures go to `out`, progress where `progress` says.
+    /// Creates a console that writes failures to `out`, and progress where `progress` says.
     #[must_use]
     pub fn new(out: W, mut progress: Progress<'a>) -> Self {
         let target = match &mut progress {
@@ -95,7 +95,7 @@ impl<'a, W: Write> Console<'a, W> {
         self
     }
 
-    /// Takes a record as it occurs.
+    /// Shows a record as it occurs.
     ///
     /// # Errors
     /// A stream could not be written to.
@@ -103,7 +103,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.record_at(Instant::now(), record)
     }
 
-    /// Shows that time passes, also when no record comes.
+    /// Updates the progress; to be called from time to time, also when no record comes.
     ///
     /// # Errors
     /// A stream could not be written to.
@@ -111,7 +111,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.show_progress(Instant::now())
     }
 
-    /// Tells what the run waits for, and what else is no record.
+    /// Writes a note that is no record, such as what the run waits for.
     ///
     /// # Errors
     /// The stream could not be written to.
@@ -119,7 +119,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.aside(&one_line(text))
     }
 
-    /// Takes the bar away; the streams are free for the summary.
+    /// Removes the progress bar, so that the summary can be written.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -163,7 +163,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.last_line = now;
     }
 
-    /// A line that is no failure.
+    /// Writes a line that is no failure.
     fn aside(&mut self, text: &str) -> io::Result<()> {
         let out = &mut self.out;
         self.bar.suspend(|| {
@@ -265,7 +265,7 @@ fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::
     writeln!(out, "    {}: {}", one_line(title), summary_line(check))
 }
 
-/// The story under a heading that has told its first line already.
+/// Writes the details under a heading, without their first line, which the heading has.
 fn write_lines(out: &mut impl Write, lines: &[DetailLine]) -> io::Result<()> {
     for line in lines.iter().filter(|line| line.label != "what") {
         write_line(out, &line.label, &line.text)?;

@@ -11,15 +11,15 @@ use allranks_model::record::{CheckRecord, RankLine, RankRecord, RunRecord, Scena
 
 /// Longest value of a line, in bytes; whole logs are in their files.
 const LINE_LIMIT: usize = 2_000;
-/// Different things told of ranks.
+/// The most different texts of ranks that are shown.
 const RANK_LIMIT: usize = 16;
 
 /// One line: what it is about, and what there is to say. Both are clean: no control characters, no line breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailLine {
-    /// `expected`, `rank 3`, `repeat`.
+    /// What the line is about: `expected`, `rank 3`, `repeat`.
     pub label: String,
-    /// The text.
+    /// What there is to say.
     pub text: String,
 }
 
@@ -44,7 +44,7 @@ pub fn summary_line(check: &CheckRecord) -> String {
     clip(&one_line(&text), LINE_LIMIT)
 }
 
-/// Everything needed to act on a check. The scenario is none if its record was never written.
+/// Returns everything needed to act on a check. `scenario` is `None` if its record was never written.
 #[must_use]
 pub fn details(
     run: &RunRecord,
@@ -172,7 +172,7 @@ pub fn failing_ranks<'a>(
         .collect()
 }
 
-/// What ranks have to say, each thing once with all who say it: in a large world most say the same.
+/// Groups rank lines by their text, each text once with all its ranks: in a large world most say the same.
 fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
     let mut told: Vec<(Vec<Rank>, &str)> = Vec::new();
     for line in lines {
@@ -184,7 +184,7 @@ fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
     told
 }
 
-/// `rank 3`, `ranks 0–3, 7`.
+/// Names ranks in ranges: `rank 3`, `ranks 0–3, 7`.
 fn rank_list(ranks: &[Rank]) -> String {
     let parts: Vec<String> = rank_set::runs(ranks)
         .iter()

@@ -1,7 +1,7 @@
 //! What changed between two runs: checks with another outcome or verdict, new ones, and ones that are gone.
 //!
-//! Only what ran and is as it must be is an improvement. A failure that was not run the next time, is refused as declared,
-//! known or waived stands in a list of its own, and a run that is not whole never compares well.
+//! Only what ran and is as it must be is an improvement. A failure that was not run the next time, is refused as
+//! declared, known or waived stands in a list of its own, and a run that is not whole never compares well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -17,11 +17,11 @@ use allranks_model::status::Status;
 /// One check as a run left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// What happened.
+    /// The outcome of the check.
     pub outcome: Outcome,
-    /// What it meant.
+    /// The verdict on the outcome.
     pub verdict: Verdict,
-    /// The line for people; empty for a plain pass.
+    /// The summary line; empty for a pass.
     pub sentence: String,
 }
 
@@ -38,21 +38,21 @@ impl Side {
         }
     }
 
-    /// Where the check stands.
+    /// Returns the status of the check.
     #[must_use]
     pub fn status(&self) -> Status {
         Status::of(self.outcome, self.verdict)
     }
 }
 
-/// A check that is not as it was.
+/// A check whose outcome or verdict changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The check.
+    /// The id of the check.
     pub id: CheckId,
-    /// In the old run.
+    /// The check in the old run.
     pub old: Side,
-    /// In the new run.
+    /// The check in the new run.
     pub new: Side,
 }
 
@@ -73,13 +73,13 @@ pub struct Diff {
     pub mended: Vec<Change>,
     /// Not run or refused before; ran now, and is as it must be.
     pub ran: Vec<Change>,
-    /// Only in the new run.
+    /// Checks that only the new run has.
     pub added: Vec<(CheckId, Side)>,
-    /// Only in the old run.
+    /// Checks that only the old run has.
     pub gone: Vec<(CheckId, Side)>,
-    /// Checks with the same outcome and verdict in both that ran.
+    /// How many checks have the same outcome and verdict in both, and were run.
     pub same: u64,
-    /// Checks that were run in neither.
+    /// How many checks were run in neither.
     pub never_run: u64,
     /// Why one of the runs is not whole, one line each, beginning with which: `new run: ...`.
     pub incomplete: Vec<String>,
@@ -93,7 +93,8 @@ impl Diff {
         !self.broken.is_empty() || !self.gone.is_empty() || self.added.iter().any(fails)
     }
 
-    /// Whether both runs are whole, and every check of the new one was run: otherwise nobody can tell that nothing got worse.
+    /// Returns true if both runs are whole and every check of the new one was run. Otherwise something may have got
+    /// worse unseen.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let not_run = |(_, side): &(CheckId, Side)| side.status() == Status::NotRun;
@@ -103,7 +104,7 @@ impl Diff {
             && !self.added.iter().any(not_run)
     }
 
-    /// Whether nothing got worse, as far as both runs tell, and both tell everything.
+    /// Returns true if nothing got worse and both runs are complete.
     #[must_use]
     pub fn is_good(&self) -> bool {
         !self.is_worse() && self.is_complete()
@@ -172,8 +173,8 @@ impl Diff {
     }
 }
 
-/// Compares two runs check by check. Where a run holds several results of one check (it was merged of versions of torch,
-/// drivers or launchers), each is compared with that of the same.
+/// Compares two runs check by check. Where a run holds several results of one check (it was merged of versions of
+/// torch, drivers or launchers), each is compared with that of the same.
 #[must_use]
 pub fn diff(old: &Results, new: &Results) -> Diff {
     let ambiguous: BTreeSet<&CheckId> = repeated(old).chain(repeated(new)).collect();
@@ -221,7 +222,7 @@ pub fn diff(old: &Results, new: &Results) -> Diff {
 }
 
 impl Diff {
-    /// The list that a change belongs in.
+    /// Returns the list that a change belongs in.
     fn list(&mut self, old: Status, new: Status) -> &mut Vec<Change> {
         match new {
             Status::Regression | Status::Trouble | Status::UnexpectedPass if old.is_failing() => {
@@ -254,14 +255,14 @@ impl Diff {
     }
 }
 
-/// Checks that a run holds several results of.
+/// Iterates over checks of which a run holds several results.
 fn repeated(results: &Results) -> impl Iterator<Item = &CheckId> {
     let mut seen = BTreeSet::new();
     let ids = results.checks.iter().map(|check| &check.id);
     ids.filter(move |id| !seen.insert(*id))
 }
 
-/// Why a run is not whole.
+/// Returns the reasons why a run is not whole; empty if it is.
 fn lacks(which: &str, results: &Results) -> Vec<String> {
     let mut reasons = results.remarks.clone();
     if results.end.is_none() && reasons.is_empty() {

@@ -8,21 +8,21 @@ use super::junit::Dialect;
 use super::results::Results;
 use super::{hangs, html, junit, markdown};
 
-/// Where the rendered files are.
+/// The paths of the rendered files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// The matrix, for people.
+    /// `report.html`, the matrix for people.
     pub html: PathBuf,
-    /// JUnit for strict readers.
+    /// `junit.xml`, JUnit for strict readers.
     pub junit: PathBuf,
-    /// JUnit with properties, files and lines.
+    /// `junit-extended.xml`, JUnit with properties, files and lines.
     pub junit_extended: PathBuf,
-    /// For the job page of a CI system.
+    /// `summary.md`, for the job page of a CI system.
     pub markdown: PathBuf,
 }
 
 impl Paths {
-    /// The files of a run's folder.
+    /// Returns the paths of the files in a run's folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Paths {
         }
     }
 
-    /// All of them, the one for people first.
+    /// Returns all paths, the HTML report first.
     #[must_use]
     pub fn all(&self) -> [&Path; 4] {
         [

@@ -11,7 +11,7 @@ use allranks_model::names::{CheckId, ScenarioId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::FORMAT;
 
-/// One file.
+/// The content of one file.
 #[derive(Debug, Serialize)]
 pub struct Hangs<'a> {
     format: u32,
@@ -19,7 +19,7 @@ pub struct Hangs<'a> {
     hangs: Vec<Hang<'a>>,
 }
 
-/// The verdict on one check.
+/// The hang verdict on one check.
 #[derive(Debug, Serialize)]
 struct Hang<'a> {
     check: &'a CheckId,
@@ -28,7 +28,7 @@ struct Hang<'a> {
     diagnosis: &'a Diagnosis,
 }
 
-/// Every file, by scenario.
+/// Returns the content of every file, by scenario.
 #[must_use]
 pub fn all(results: &Results) -> BTreeMap<&ScenarioId, Hangs<'_>> {
     let mut files = BTreeMap::new();

@@ -1,12 +1,12 @@
 //! `report.html`: the matrix, as one file that opens from disk, without a network and without a server.
 //!
-//! Rows are requirements, grouped by area, with the cases under each; columns are platform × backend × world size; a cell
-//! is the worst standing with its count. A click tells every unexpected check in full, draws what each rank did, and
-//! counts the rest.
+//! Rows are requirements, grouped by area, with the cases under each; columns are platform × backend × world size; a
+//! cell is the worst standing with its count. A click tells every unexpected check in full, draws what each rank did,
+//! and counts the rest.
 //!
 //! Every string of a run is untrusted. It is cleaned, embedded as JSON in which no `<` is left, and put on the page as
-//! text, never as markup; links are made only for web addresses and for files of the run. The page's policy forbids it to
-//! load or send anything.
+//! text, never as markup; links are made only for web addresses and for files of the run. The page's policy forbids it
+//! to load or send anything.
 //!
 //! The page stays small because passing checks are counted and their parameters listed, not stored one by one.
 
@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("assets/report.html");
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let data = serde_json::to_string(&data::Data::of(results))

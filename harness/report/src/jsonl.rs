@@ -43,7 +43,7 @@ impl Writer {
         })
     }
 
-    /// Appends one line.
+    /// Appends one record as a line.
     ///
     /// # Errors
     /// The line could not be written whole, for example because the disk is full. What was written of it is taken
@@ -64,7 +64,7 @@ impl Writer {
         }
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -82,7 +82,7 @@ pub enum ReadError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// Written by another version.
+    /// The file was written in another format.
     #[error("{}:{line}: result format {found}, this allranks reads format {FORMAT}", .path.display())]
     Format {
         /// The file.

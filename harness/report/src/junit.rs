@@ -31,7 +31,7 @@ use std::io;
 
 use super::results::Results;
 
-/// Which of the two dialects.
+/// A dialect of JUnit XML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Valid against `junit-10.xsd`.

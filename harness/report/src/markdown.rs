@@ -20,7 +20,7 @@ const LIST_LIMIT: usize = 50;
 /// Bytes of one cell. GitHub takes 1 MiB of step summary in all.
 const CELL_LIMIT: usize = 400;
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let mut page = String::new();
@@ -227,7 +227,7 @@ fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
     write_rest(page, reasons.len())
 }
 
-/// What was seen that is neither right nor wrong.
+/// Writes the observations: behaviour that is neither right nor wrong.
 fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
     let all = observed(&results.checks);
     if all.is_empty() {
@@ -248,7 +248,7 @@ fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
     write_rest(page, all.len())
 }
 
-/// How to initialise, where that was tried.
+/// Writes the recommended init recipes, for backends that tried several.
 fn write_recipes(page: &mut String, results: &Results) -> std::fmt::Result {
     let all = advise(&results.checks);
     if all.is_empty() {
@@ -347,7 +347,7 @@ fn code(text: &str) -> String {
     format!("<code>{escaped}</code>")
 }
 
-/// A link, only to an address that is one.
+/// Writes a link if the text is a web address, otherwise the text.
 fn link(url: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/?#@%&=+".contains(c);
     let is_web = url.starts_with("https://") || url.starts_with("http://");

@@ -40,17 +40,17 @@ pub enum MergeError {
         what: &'static str,
         /// Folder of the first set.
         first: PathBuf,
-        /// Its value.
+        /// The value in that set.
         wanted: String,
         /// Folder of the set that differs.
         second: PathBuf,
-        /// Its value.
+        /// The value in that set.
         found: String,
     },
     /// Two results for one check.
     #[error("two different results for check {id}; the second is in {}", .folder.display())]
     Check {
-        /// The check.
+        /// The id of the check.
         id: CheckId,
         /// Folder of the second set.
         folder: PathBuf,
@@ -58,7 +58,7 @@ pub enum MergeError {
     /// Two results for one scenario.
     #[error("two different results for scenario {id}; the second is in {}", .folder.display())]
     Scenario {
-        /// The scenario.
+        /// The id of the scenario.
         id: ScenarioId,
         /// Folder of the second set.
         folder: PathBuf,
@@ -194,7 +194,7 @@ impl Ran {
     }
 }
 
-/// The key of a record that is about the same thing.
+/// Returns the key of a record of the same check or scenario; `None` if there is none.
 fn same<Id: Ord + Clone, Record>(
     records: &BTreeMap<(Id, Ran), Record>,
     id: &Id,
@@ -297,7 +297,8 @@ fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
     Some(merged)
 }
 
-/// For how long at least one of them lasted: of runs side by side the whole span, of runs days apart not the days between.
+/// For how long at least one of them lasted: of runs side by side the whole span, of runs days apart not the days
+/// between.
 fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();
     let mut until = 0;
@@ -309,7 +310,7 @@ fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     lasted.sum()
 }
 
-/// How long after the first set this one started.
+/// Returns how many milliseconds after the first set this one started.
 fn late_ms(set: &Results, started: u64) -> u64 {
     (set.run.started - started).saturating_mul(1_000)
 }

@@ -1,8 +1,8 @@
 //! How to initialise on a platform: what a run of a case that sweeps all of `world.init` says of it.
 //!
-//! In: the checks of scenarios that say which `device_id`, `set_device` and `cpu_backend` they had. Out: for each backend
-//! the [`Advice`]: of the ways in which every check passed and nothing was to fail, the one with least that is special.
-//! It says what worked here and with this torch, and no more than that.
+//! In: the checks of scenarios that say which `device_id`, `set_device` and `cpu_backend` they had. Out: for each
+//! backend the [`Advice`]: of the ways in which every check passed and nothing was to fail, the one with least that is
+//! special. It says what worked here and with this torch, and no more than that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const AXES: [(&str, &[&str]); 3] = [
     ("set_device", &["before", "after", "never"]),
     ("cpu_backend", &["absent", "gloo"]),
 ];
-/// Longest reason that is told.
+/// The most bytes of a reason.
 const LIMIT: usize = 160;
 
 /// One way to initialise: the place of its value on each axis.
@@ -32,13 +32,13 @@ type Way = [usize; AXES.len()];
 pub struct Advice {
     /// `xpu/xccl`.
     pub backend: String,
-    /// What it proves.
+    /// The evidence of its checks.
     pub evidence: Evidence,
-    /// Torch version.
+    /// The version of torch.
     pub torch: String,
-    /// Ways that were tried.
+    /// How many ways were tried.
     pub tried: usize,
-    /// Ways in which everything worked.
+    /// How many ways worked in every check.
     pub working: usize,
     /// The recommended one, as a sentence; none if no way works.
     pub recipe: Option<String>,

@@ -34,24 +34,24 @@ impl StatusCounts {
         tallies
     }
 
-    /// Counts one more.
+    /// Counts one more check with this status.
     pub fn add(&mut self, standing: Status) {
         *self.counts.entry(standing).or_default() += 1;
     }
 
-    /// How many stand like that.
+    /// Returns how many checks have this status.
     #[must_use]
     pub fn count(&self, standing: Status) -> u64 {
         self.counts.get(&standing).copied().unwrap_or(0)
     }
 
-    /// How many there are.
+    /// Returns how many checks are counted.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// How many somebody has to act on.
+    /// Returns how many checks have a failing status.
     #[must_use]
     pub fn failing(&self) -> u64 {
         Status::ALL
@@ -84,12 +84,12 @@ impl StatusCounts {
 pub struct Headline {
     /// Whether the run may be called good: it ended, nothing is failing, something passed.
     pub good: bool,
-    /// One sentence.
+    /// The headline as one sentence.
     pub sentence: String,
 }
 
 impl Headline {
-    /// The headline of a run.
+    /// Returns the headline of a run.
     #[must_use]
     pub fn of(results: &Results) -> Self {
         let tally = StatusCounts::of(&results.checks);

@@ -1,8 +1,8 @@
 //! What differs between versions of torch, where runs with several of them were merged.
 //!
 //! In: results. Out: for each kind of check (its case and its call) whose standing is not the same with every version,
-//! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one version
-//! only are left out: nothing of theirs can be compared.
+//! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one
+//! version only are left out: nothing of theirs can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use allranks_model::names::CheckId;
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// Versions side by side.
+/// The results with several versions of torch, side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The versions, the oldest first.
@@ -26,9 +26,9 @@ pub struct Versions {
 /// Checks of one case and one call that stand alike in this respect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Case and call.
+    /// The case and the call.
     pub what: String,
-    /// How many.
+    /// How many checks.
     pub checks: u64,
     /// Where they stand with each version; none if that version has no such check.
     pub cells: Vec<Option<Status>>,

@@ -1,5 +1,5 @@
-//! Who has not come to where the others wait. Ranks of one job are taken to go through the same phases; where that is
-//! not seen, nothing is said.
+//! Finds the ranks that have not come to where the others wait. The ranks of a job are taken to go through the same
+//! phases; where the logs do not show that, no rank is named.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,26 @@ use super::phase::Nature;
 use crate::{Told, told};
 use allranks_model::names::Rank;
 
-/// Seconds that a rank has to write on after the others have come to wait, to be called moving.
+/// A rank counts as moving if its last line is at least this many seconds after the others began to wait, and less than
+/// this many seconds before the last line of the job.
 const MOVING: f64 = 1.0;
 
-/// A place at which ranks wait for others.
+/// A phase in which ranks wait for others that have not come to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Behind {
-    /// The phase.
+    /// The name of the phase.
     pub(super) place: String,
-    /// Whether it is the meeting.
+    /// Whether it is `init_process_group`.
     pub(super) is_init: bool,
-    /// Who waits there.
+    /// The ranks that wait in it.
     pub(super) waiting: Vec<Rank>,
-    /// Who has not come.
+    /// The ranks that have not come to it.
     pub(super) late: Vec<Rank>,
-    /// Whether those who have not come were at something of their own, or wrote on, and nobody has given up on them.
+    /// Whether every late rank was in a phase of its own or still wrote, and no rank has failed by waiting for others.
     pub(super) on_the_way: bool,
 }
 
-/// The place at which most ranks wait for others that have not come.
+/// Finds the phase in which most ranks wait for others that have not come; `None` if the logs show no such phase.
 pub(super) fn behind(job: &Job) -> Option<Behind> {
     let half = job.ranks.len() / 2;
     let mut crowds: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
@@ -40,7 +41,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         let by_nature = job.ranks[&ranks[0]]
             .step()
             .is_some_and(|step| step.nature.waits());
-        // What most ranks do not come out of is no work of their own.
+        // A phase that most ranks are in counts as waiting, whatever its name says.
         by_nature || ranks.len() > half
     };
     let ((key, times), waiting) = crowds
@@ -78,7 +79,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
     {
         return None;
     }
-    // What is missing in a log that ends within a line may be in a buffer.
+    // The end of a log that breaks off within a line may be in a buffer: the rank may have come after all.
     if late.iter().any(|rank| job.ranks[rank].story.is_torn) {
         return None;
     }
@@ -108,7 +109,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
     })
 }
 
-/// How many messages a rank has begun to send to, or receive from, another.
+/// Counts the messages that a rank has begun to send to another or, if `sending` is false, to receive from it.
 fn messages(job: &Job, rank: u32, sending: bool, other: u32) -> usize {
     let is_one = |nature: &Nature| matches!(nature, Nature::Message { sends, peer } if *sends == sending && *peer == other);
     let begun = job
@@ -119,7 +120,7 @@ fn messages(job: &Job, rank: u32, sending: bool, other: u32) -> usize {
     begun.filter(|step| is_one(&step.nature)).count()
 }
 
-/// Whether a rank has begun what the other has begun before it, and said something at all.
+/// Returns true if a rank has begun something, and its phases are the first ones of the other's.
 fn is_prefix(one: &Logged, other: &Logged) -> bool {
     let pairs = one.begun.iter().zip(&other.begun);
     !one.begun.is_empty()
@@ -127,7 +128,8 @@ fn is_prefix(one: &Logged, other: &Logged) -> bool {
         && pairs.into_iter().all(|(one, other)| one.key == other.key)
 }
 
-/// Ranks that have come out of a meeting which most others are still in.
+/// Returns the ranks that have come out of `init_process_group`, and those that are still in it, if the latter are more
+/// and each rank is one or the other.
 pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
     let in_it = |logged: &Logged| {
         logged

@@ -1,10 +1,11 @@
-//! What a rank prints of its environment: `MASTER_ADDR=node0 MASTER_PORT=29500`, `'WORLD_SIZE': '4'`, `world_size=8`.
+//! Reads what a rank prints of its environment: `MASTER_ADDR=node0 MASTER_PORT=29500`, `'WORLD_SIZE': '4'`,
+//! `world_size=8`.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What a rank was told, or says that it was; the last value counts.
+/// The variables that a rank has printed; the last value of each counts, and `None` was never printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     pub(super) host: Option<String>,
@@ -21,9 +22,9 @@ static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl Environment {
-    /// Takes in what a line says.
+    /// Takes over the values that a line names.
     pub(super) fn read(&mut self, text: &str) {
-        // Most lines name none of them, and a look is cheaper than a pattern.
+        // Most lines name no variable, and searching for words is cheaper than matching the pattern.
         if !["MASTER_", "RANK", "WORLD_SIZE", "world"]
             .iter()
             .any(|name| text.contains(name))
@@ -48,7 +49,8 @@ impl Environment {
         }
     }
 
-    /// Where it means to meet the others, if it says so. All names of the own host are one.
+    /// Returns the endpoint as `host:port`; `None` if either was not printed. All names of the own host become
+    /// `127.0.0.1`.
     pub(super) fn place(&self) -> Option<String> {
         let host = match self.host.as_deref()? {
             "localhost" | "::1" => "127.0.0.1",

@@ -1,12 +1,12 @@
-//! Errors in a log: the last line of a traceback, the text of an exception without one, the end by a fault, and what
-//! torch says of other ranks.
+//! Reads errors in a log: the last line of a traceback, the text of an exception without one, the end by a fault, and
+//! what torch says of other ranks.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Bytes kept of an error.
+/// The most bytes that are kept of an error.
 const KEPT: usize = 600;
 
 fn pattern(text: &str) -> Option<Regex> {
@@ -34,12 +34,13 @@ static MISMATCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Reads the errors of one stream of lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failures {
-    /// Whether the lines are a traceback's.
+    /// Whether the last line belongs to a traceback.
     in_traceback: bool,
 }
 
 impl Failures {
-    /// The error that this line ends or is.
+    /// Reads the next line. Returns the error that it states or, as the last line of a traceback, ends; `None` if it
+    /// does neither.
     pub(super) fn read(&mut self, text: &str) -> Option<String> {
         if text.starts_with("Traceback (most recent call last)") {
             self.in_traceback = true;
@@ -59,7 +60,7 @@ impl Failures {
             }
             false => is(&EXCEPTION) || is(&FAULT) || text.contains("Watchdog caught collective"),
         };
-        // The launcher's own complaint is about its children.
+        // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
         (found && is_own).then(|| kept(text))
     }
@@ -72,17 +73,17 @@ fn kept(text: &str) -> String {
     text[..end.unwrap_or(0)].trim_end().to_owned()
 }
 
-/// What torch says of ranks, by name.
+/// What torch's messages say of ranks that they name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accusations {
-    /// Ranks that a monitored barrier names, and the line.
+    /// Ranks that a monitored barrier names as missing, each with the line.
     pub(super) absent: BTreeMap<u32, String>,
-    /// What `TORCH_DISTRIBUTED_DEBUG=DETAIL` says that ranks run.
+    /// The collective that each rank runs, as `TORCH_DISTRIBUTED_DEBUG=DETAIL` prints it.
     pub(super) fingerprints: BTreeMap<u32, String>,
 }
 
 impl Accusations {
-    /// Takes in a line.
+    /// Takes over what a line says of ranks.
     pub(super) fn read(&mut self, text: &str) {
         if text.contains("failed to pass monitoredBarrier")
             && let Some(found) = ABSENT.as_ref().and_then(|line| line.captures(text))
@@ -107,7 +108,7 @@ impl Accusations {
         }
     }
 
-    /// Adds what another log says.
+    /// Adds what another log says; where both name a rank, the other log counts.
     pub(super) fn merge(&mut self, other: Self) {
         self.absent.extend(other.absent);
         self.fingerprints.extend(other.fingerprints);

@@ -1,4 +1,4 @@
-//! All stories of a job, as evidence for the rules.
+//! Joins what all ranks of a job have written, and makes evidence for the rules of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -20,38 +20,39 @@ use crate::{
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
-/// The group of which logs that name none are taken to speak.
+/// The group that calls are taken to use, since logs do not name one.
 const WORLD: &str = "world";
 
-/// A job, as its logs show it.
+/// What the logs show of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// By rank.
+    /// What each rank has written.
     pub(super) ranks: BTreeMap<u32, Logged>,
-    /// How many ranks it has, as far as anybody says.
+    /// The number of ranks: the largest world size that a rank prints, or else one more than the highest rank that is
+    /// named.
     pub(super) size: u32,
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
-    /// When anybody wrote last.
+    /// The latest time on any line; `None` if no line has a time.
     pub(super) last: Option<Moment>,
 }
 
-/// One rank.
+/// What one rank has written, as a sequence of phases.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     pub(super) story: Story,
     /// Phases it has begun, in order.
     pub(super) begun: Vec<Step>,
-    /// Those of them that it is in, outermost first, by index.
+    /// Indices in `begun` of the phases that it is in, outermost first.
     pub(super) open: Vec<usize>,
 }
 
 /// A phase that a rank has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// As it is written.
+    /// The name of the phase, as the log has it.
     pub(super) name: String,
-    /// The same for all ranks that do the same.
+    /// A key that is the same on all ranks that do the same.
     pub(super) key: String,
     pub(super) nature: Nature,
     pub(super) moment: Option<Moment>,
@@ -63,7 +64,7 @@ static PLACE_IN_SOURCE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\[\S+\.(?:cc|cpp|h):\d+\] ").ok());
 
 impl Job {
-    /// Reads all sources; what needs saying about how they were read.
+    /// Reads all sources. Returns the job, and notes on how the logs were read.
     pub(super) fn of(sources: &[Source]) -> Result<(Self, Vec<String>), LogError> {
         let strands: Vec<Strand> = sources.par_iter().map(Strand::of).collect();
         let mut notes = Vec::new();
@@ -115,7 +116,7 @@ impl Job {
         Ok((job, notes))
     }
 
-    /// Whether nothing at all is said of phases, errors or ends.
+    /// Returns true if the logs name no phase, no error and no end of a rank.
     pub(super) fn is_silent(&self) -> bool {
         let says = |logged: &Logged| {
             let story = &logged.story;
@@ -128,13 +129,14 @@ impl Job {
             && !self.ranks.values().any(says)
     }
 
-    /// Ranks of which there is no log.
+    /// Returns the ranks of which there is no log.
     pub(super) fn absent(&self) -> Vec<Rank> {
         let absent = (0..self.size).filter(|rank| !self.ranks.contains_key(rank));
         absent.map(Rank).collect()
     }
 
-    /// How a rank ended, if it was struck, or said nothing of why.
+    /// Describes how a rank's process ended, if [`is_struck`], or if it failed without an error in its log;
+    /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {
         let code = *self.launcher.exits.get(&rank)?;
         let says_why = self
@@ -144,7 +146,7 @@ impl Job {
         (is_struck(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 
-    /// What the rules need.
+    /// Makes evidence for the rules.
     pub(super) fn evidence(&self) -> HangEvidence {
         let members: Arc<[Rank]> = self.ranks.keys().copied().map(Rank).collect();
         let shared = self.shared();
@@ -170,7 +172,8 @@ impl Job {
                 } else if logged.story.cause().is_none() {
                     sight.doing = Some((deed, self.time_in(step)));
                 } else if step.nature == Nature::Init {
-                    // It came, and went away with an error; what it raised elsewhere kept it from taking part.
+                    // A rank that raised an error in init did come to it. One that raised elsewhere did not take part
+                    // in this call.
                     sight.done.push(deed);
                 }
             }
@@ -191,7 +194,7 @@ impl Job {
         }
     }
 
-    /// Where every rank is.
+    /// Describes where every rank is, ranks without a log included, ordered by rank.
     pub(super) fn places(&self) -> Vec<RankLine> {
         let own = self.ranks.iter().map(|(rank, logged)| RankLine {
             rank: Rank(*rank),
@@ -238,7 +241,8 @@ impl Job {
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
-    /// Collectives that most ranks call, or in which one is: others are not calls of the whole world.
+    /// Returns the keys of phases that most ranks have begun, or that a rank is in now. Other collectives are not calls
+    /// of the whole world.
     fn shared(&self) -> HashSet<String> {
         let mut callers: HashMap<&str, usize> = HashMap::new();
         let mut current = HashSet::new();
@@ -257,7 +261,7 @@ impl Job {
             .collect()
     }
 
-    /// Where most ranks that say so mean to meet.
+    /// Returns the endpoint that most ranks print; empty if no rank prints one.
     fn place(&self) -> String {
         let mut votes: BTreeMap<String, usize> = BTreeMap::new();
         for logged in self.ranks.values() {
@@ -321,23 +325,23 @@ impl Job {
 }
 
 impl Logged {
-    /// The innermost phase it is in.
+    /// Returns the index in `begun` of the innermost phase that it is in; `None` if it is in none.
     pub(super) fn now(&self) -> Option<usize> {
         self.open.last().copied()
     }
 
-    /// The step it is in.
+    /// Returns the innermost phase that it is in; `None` if it is in none.
     pub(super) fn step(&self) -> Option<&Step> {
         self.begun.get(self.now()?)
     }
 
-    /// How often it has begun a phase.
+    /// Counts how often it has begun the phase with this key.
     pub(super) fn times(&self, key: &str) -> usize {
         self.begun.iter().filter(|step| step.key == key).count()
     }
 
-    /// Follows the marks. A phase of which no rank ever says that it is over is over when the next one begins, and so is
-    /// a collective.
+    /// Follows the marks of a rank. A phase whose end no rank ever writes is over when the next one begins; so are
+    /// collectives and messages.
     fn of(mut story: Story, ended: &Ended, any_cut: bool) -> Self {
         let marks = std::mem::take(&mut story.marks);
         let mut logged = Self {
@@ -389,7 +393,7 @@ impl Logged {
     }
 }
 
-/// What some rank says is over.
+/// The phases of which some rank writes that they are over.
 #[derive(Default)]
 struct Ended {
     names: HashSet<String>,
@@ -421,7 +425,8 @@ fn logged(stories: BTreeMap<u32, Story>) -> BTreeMap<u32, Logged> {
         .collect()
 }
 
-/// The same for ranks that do the same: a call's name and the numbers beside it; otherwise the whole name.
+/// Returns a key that is the same on all ranks that do the same: a call's name and the numbers beside it; otherwise the
+/// whole name.
 fn key(mark: &Mark) -> String {
     let call = match mark.nature {
         Nature::Collective(call) => call,
@@ -445,7 +450,7 @@ fn latest(moments: impl Iterator<Item = Moment>) -> Option<Moment> {
     })
 }
 
-/// The beginning of an error, without the line of C++ that it comes from.
+/// Shortens an error, and leaves out the C++ source line that it comes from.
 fn brief(error: &str) -> String {
     const CHARACTERS: usize = 100;
     let error = match PLACE_IN_SOURCE.as_ref() {

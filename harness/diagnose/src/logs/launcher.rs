@@ -1,16 +1,16 @@
-//! torchrun's table of failures: `rank : 2 (local_rank: 2)`, `exitcode : -9 (pid: ...)`.
+//! Reads torchrun's table of failures: `rank : 2 (local_rank: 2)`, `exitcode : -9 (pid: ...)`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What a launcher says of ranks that ended.
+/// What the launcher's table says of ranks that ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Launcher {
-    /// Exit codes by rank; negative: the signal.
+    /// Exit codes by rank; -9 is signal 9.
     pub(super) exits: BTreeMap<u32, i32>,
-    /// The one whose failure it saw first.
+    /// The rank whose failure the launcher saw first; `None` if it names none.
     pub(super) first: Option<u32>,
     row: Option<u32>,
     is_root: bool,
@@ -22,7 +22,7 @@ static EXIT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*exitcode\s*: (-?\d+) \(pid").ok());
 
 impl Launcher {
-    /// Takes in a line.
+    /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
         if text.starts_with("Root Cause (first observed failure)") {
             self.is_root = true;
@@ -45,14 +45,14 @@ impl Launcher {
         }
     }
 
-    /// Adds what another file says.
+    /// Adds what another file says; the first rank to fail is kept if it is known.
     pub(super) fn merge(&mut self, other: Self) {
         self.exits.extend(other.exits);
         self.first = self.first.or(other.first);
     }
 }
 
-/// Ends in words: `exit 1`, `signal 9 (SIGKILL)`.
+/// Describes an exit code: `exit 1`, `signal 9 (SIGKILL)`.
 pub(super) fn ending(code: i32) -> String {
     let name = match -code {
         4 => "SIGILL",
@@ -71,8 +71,8 @@ pub(super) fn ending(code: i32) -> String {
     }
 }
 
-/// Whether a process that ended so was struck itself. SIGTERM comes from the launcher, and aborting is what a watchdog or
-/// Gloo does because of others.
+/// Returns true if an exit code shows a signal that is not an effect of other ranks. SIGINT and SIGTERM come from the
+/// user or the launcher, and a watchdog or Gloo aborts a process because of others.
 pub(super) fn is_struck(code: i32) -> bool {
     code < 0 && !matches!(-code, 2 | 6 | 15)
 }

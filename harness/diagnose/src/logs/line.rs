@@ -1,4 +1,4 @@
-//! One line: whose, when, and what is left of it without colours and headers.
+//! Takes a line of a log apart: its rank, its time, and its text without colours and headers.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,23 +7,23 @@ use regex::Regex;
 
 use super::moment::{Form, Moment};
 
-/// A line without its header.
+/// A line, split into what its headers say and its text.
 #[derive(Clone, Debug)]
 pub(super) struct LogLine<'a> {
-    /// The rank it begins with.
+    /// The rank in its headers; `None` if they name none.
     pub(super) rank: Option<u32>,
-    /// The rank within its host, torchrun's `[default1]:`.
+    /// The local rank in its headers, torchrun's `[default1]:`; `None` if there is none.
     pub(super) local_rank: Option<u32>,
-    /// The time it begins with.
+    /// The time in its headers; `None` if there is none.
     pub(super) moment: Option<Moment>,
-    /// The rest, with the blanks it begins with.
+    /// The rest of the line, its indentation included.
     pub(super) text: Cow<'a, str>,
 }
 
 static COLOUR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07)").ok());
 
-/// What may stand before the text, one thing at a time, each with the blank after it.
+/// Matches one header before the text and the blank after it: a time, a level, a rank.
 static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(?:",
@@ -44,7 +44,7 @@ static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Headers in a row that a line may have; more are text.
+/// The most headers that a line has; anything further is text.
 const HEADERS: usize = 8;
 
 impl<'a> LogLine<'a> {
@@ -53,7 +53,7 @@ impl<'a> LogLine<'a> {
         let mut text = clean(raw);
         let (mut rank, mut local_rank, mut moment) = (None, None, None);
         for _ in 0..HEADERS {
-            // A header begins with one of these; most lines do not, and a look is cheaper than the pattern.
+            // Every header begins with one of these. Most lines do not, and this test is cheaper than the pattern.
             let is_one =
                 |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'0'..=b'9' | b'A'..=b'Z' | b'r');
             if !text.as_bytes().first().is_some_and(is_one) {
@@ -107,7 +107,7 @@ impl<'a> LogLine<'a> {
 }
 
 impl<'a> LogLine<'a> {
-    /// The line as it reads without the first bytes of its text.
+    /// Returns the line that remains, headers read again, when the first bytes of its text are cut off.
     pub(super) fn without(&self, bytes: usize) -> Self {
         match &self.text {
             Cow::Borrowed(text) => Self::read(&text[bytes..]),
@@ -124,7 +124,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Without colours, and only what a terminal would show in the end where a line was written over.
+/// Removes colours and, of a line that was overwritten with carriage returns, all but the last state.
 fn clean(raw: &str) -> Cow<'_, str> {
     let raw = raw.trim_end();
     let raw = raw.rsplit('\r').next().unwrap_or(raw);

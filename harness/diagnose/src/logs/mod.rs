@@ -1,26 +1,26 @@
-//! The verdict from what ranks have written, and nothing else.
+//! The verdict on a job from the logs of its ranks alone.
 //!
 //! In: files, folders, or a stream. Out: a [`Report`]. Logs are cut, buffered and silent about much, so what they show
-//! is likely and not proved, unless an error names its own cause; a rank that waits, or whose error says that others
-//! went away, is never the culprit.
+//! is likely and not proved, unless an error names its own cause. A rank that only waits, or whose error says that
+//! others went away, is never the culprit.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `source` | files, and what is read of them |
-//! | `owner` | whose a file is, by its name |
-//! | `line` | one line: whose, when, what |
+//! | `source` | files, and which parts of them are read |
+//! | `owner` | the rank of a file, by its name |
+//! | `line` | one line: rank, time, text |
 //! | `moment` | times at the start of lines |
 //! | `phase` | `Before X`, `After X`, and what X is |
-//! | `failure` | tracebacks, and what torch says of others |
-//! | `environment` | `MASTER_PORT=29500` |
+//! | `failure` | tracebacks, and what torch's messages say of ranks |
+//! | `environment` | printed variables: `MASTER_PORT=29500` |
 //! | `launcher` | torchrun's table of failures |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
-//! | `story` | everything one rank wrote, in order |
-//! | `job` | all stories, as evidence for the rules |
-//! | `behind` | who has not come to where the others wait |
-//! | `verdict` | which rule counts |
+//! | `story` | everything that one rank wrote, in order |
+//! | `job` | all ranks together, as evidence for the rules |
+//! | `behind` | ranks that have not come to where the others wait |
+//! | `verdict` | the rules for logs, and their order |
 //!
-//! A new kind of line: a reader beside `watchdog`, asked in `story`.
+//! A new kind of line needs a reader like `watchdog`, called in `story`.
 
 mod behind;
 mod environment;
@@ -42,24 +42,24 @@ use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::RankLine;
 pub use source::{LogError, Source, read};
 
-/// Format of a report as JSON.
+/// The version of a report's JSON format.
 const FORMAT: u32 = 1;
 
-/// What logs show.
+/// What the logs of a job show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Format of this.
+    /// The version of this JSON format.
     pub format: u32,
-    /// What is wrong; none if the logs show nothing wrong.
+    /// What is wrong; `None` if the logs show nothing wrong.
     pub verdict: Option<Diagnosis>,
-    /// Where every rank is, if there is no verdict that says it.
+    /// Where every rank is; empty if there is a verdict, which says so itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankLine>,
-    /// How the logs were read, where that needs saying.
+    /// Notes on how the logs were read.
     pub notes: Vec<String>,
 }
 
-/// What these logs show.
+/// Reports what these logs show.
 ///
 /// # Errors
 /// No line of them belongs to a rank, or they say nothing of where ranks are.

@@ -1,5 +1,5 @@
-//! Times at the start of lines. Only differences count, so zones and years do not matter as long as all logs of a job
-//! are written alike.
+//! Compares times at the start of lines. Only differences count, so zones and years do not matter as long as all logs
+//! of a job are written alike.
 
 /// A time, comparable with others of the same form.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,8 @@ pub(super) enum Form {
 }
 
 impl Moment {
-    /// From a date and a time of day, `14:00:00.123`; year 0 if none is written.
+    /// Builds a moment from a date (year 0 if none is written) and a time of day, `14:00:00.123`; `None` if that is not
+    /// a time.
     pub(super) fn of_date(
         form: Form,
         year: i64,
@@ -39,7 +40,7 @@ impl Moment {
         })
     }
 
-    /// From seconds.
+    /// Builds a moment from seconds since 1970.
     pub(super) fn of_epoch(seconds: f64) -> Self {
         Self {
             form: Form::Epoch,
@@ -47,13 +48,14 @@ impl Moment {
         }
     }
 
-    /// Seconds from another moment to this one, if they are written alike.
+    /// Returns the seconds from another moment to this one, negative if it is later; `None` if they are written in
+    /// different forms.
     pub(super) fn since(self, other: Self) -> Option<f64> {
         (self.form == other.form).then_some(self.seconds - other.seconds)
     }
 }
 
-/// Days since a fixed day, in the proleptic Gregorian calendar (Howard Hinnant, `days_from_civil`).
+/// Returns the days since a fixed day, in the proleptic Gregorian calendar (Howard Hinnant, `days_from_civil`).
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

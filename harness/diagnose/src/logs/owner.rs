@@ -1,11 +1,12 @@
-//! Whose log a file is, by its name: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
+//! Finds the rank that a log belongs to by its name: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`,
+//! `3.out`.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Numbers above this are ids of jobs and processes.
+/// Ranks are below this; larger numbers are ids of jobs and processes.
 const RANKS: u32 = 100_000;
 
 static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -15,7 +16,7 @@ static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)(?:^|[-_.])(\d+)(?:\.(?:log|txt|out|err|stdout|stderr))*$").ok()
 });
 
-/// The rank in a path, if there is one.
+/// Returns the rank in the name of a file or its folder; `None` if there is none.
 pub(super) fn by_name(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let rank = |pattern: &LazyLock<Option<Regex>>, text: &str| -> Option<u32> {

@@ -1,48 +1,48 @@
-//! Phases: lines that say that something begins or is over, and what that something is to others.
+//! Recognises phases: lines that say that something begins or is over, and how that concerns other ranks.
 
 use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-/// Bytes that a line about a phase has at most; longer ones are prose.
+/// The most bytes of a line about a phase; longer lines are prose.
 const SHORT: usize = 240;
-/// Words of a phase in a line such as `X done`, which could be any sentence.
+/// The most words of a phase in a line such as `X done`; a longer one could be any sentence.
 const WORDS: usize = 8;
 
-/// One line about a phase.
+/// What one line says of a phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Which end of it.
+    /// Whether the phase begins or ends.
     pub(super) edge: Edge,
-    /// The phase, without what differs from rank to rank.
+    /// The name of the phase, without what differs from rank to rank.
     pub(super) name: String,
-    /// What it is to others.
+    /// How it concerns other ranks.
     pub(super) nature: Nature,
 }
 
-/// An end of a phase.
+/// One of the two ends of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// It begins.
+    /// The phase begins.
     Begin,
-    /// It is over.
+    /// The phase is over.
     End,
 }
 
-/// What a phase is to others.
+/// How a phase concerns other ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
-    /// The ranks meet.
+    /// The ranks form the world, in `init_process_group`.
     Init,
-    /// A group is made; its members if they are written.
+    /// A group is made, with these members; empty if they are not written.
     NewGroup(Vec<u32>),
-    /// A collective, by its call: `all_reduce`.
+    /// A collective of this call, such as `all_reduce`.
     Collective(&'static str),
     /// A message to or from a rank.
     Message { sends: bool, peer: u32 },
     /// A group is torn down.
     Destroy,
-    /// Nobody knows; by its name it needs nobody else.
+    /// Anything else: by its name it needs no other rank.
     Own,
 }
 
@@ -65,7 +65,7 @@ static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static UNDERWAY: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\W*(.+?)\s*(?:\.\.\.|…)$"));
 
-/// What belongs to one rank only, and where a phase's name ends.
+/// Matches words that name one rank, host or device, and are no part of a phase's name.
 static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r"(?:\b(?:on|by|at|for|from)\s+)?\b(?:local[ _])?(?:rank|cuda|gpu|device|pid|process|host|node)\b[ :=#]*\d+",
@@ -74,7 +74,7 @@ static OWN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static REST: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"\s*(?:[,;(\[{=|]|: | - |\bwith\b|\btook\b|\bin \d|\bafter \d).*$"));
 
-/// What phases are to others, the first that matches counts.
+/// Patterns of names, and how such phases concern other ranks; the first that matches counts.
 static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
     let all = [
         (
@@ -109,7 +109,7 @@ static MESSAGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static MEMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[([\d, ]+)\]"));
 
-/// What a line says of a phase, if it does.
+/// Returns what a line says of a phase; `None` if it is not about one.
 pub(super) fn mark(text: &str) -> Option<Mark> {
     let text = text.trim();
     if text.is_empty() || text.len() > SHORT {
@@ -144,7 +144,7 @@ fn over(text: &str) -> Option<&str> {
     found.get(1).map(|what| what.as_str())
 }
 
-/// A phase's name, and what it is to others.
+/// Returns the name of a phase, and how it concerns other ranks; `None` if there is no name in the text.
 fn named(phase: &str) -> Option<(String, Nature)> {
     let lower = phase.to_lowercase();
     let message = MESSAGE.as_ref().and_then(|message| {
@@ -197,7 +197,7 @@ fn members(text: &str) -> Vec<u32> {
 }
 
 impl Mark {
-    /// Whether this one ends what that one began.
+    /// Returns true if this mark ends the phase of that name and nature.
     pub(super) fn ends(&self, begun: &str, nature: &Nature) -> bool {
         let same = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
         same(&self.name, begun) || (self.nature == *nature && self.nature != Nature::Own)
@@ -205,7 +205,7 @@ impl Mark {
 }
 
 impl Nature {
-    /// Whether whoever is in it waits for others by what it is.
+    /// Returns true if a rank that is in such a phase waits for other ranks.
     pub(super) fn waits(&self) -> bool {
         match self {
             Self::Init | Self::NewGroup(_) | Self::Collective(_) | Self::Message { .. } => true,

@@ -1,4 +1,4 @@
-//! Files, and what is read of them: the first MiB and the last sixteen, whatever bytes are in there.
+//! Reads log files: of a long one the first MiB and the last sixteen, whatever bytes they hold.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-/// Bytes read at the beginning of a long file: how the job was started.
+/// Bytes read at the beginning of a long file, where it says how the job was started.
 const HEAD: u64 = 1 << 20;
-/// Bytes read at its end: how it stands.
+/// Bytes read at the end of a long file, where it says what the job did last.
 const TAIL: u64 = 16 << 20;
-/// Files in a folder that are no logs.
+/// Extensions of files in a folder that are not logs.
 const OTHER: &[&str] = &[
     "json", "jsonl", "yaml", "yml", "py", "md", "gz", "zst", "pt", "html", "xml", "csv", "png",
     "sh",
@@ -20,9 +20,9 @@ const OTHER: &[&str] = &[
 /// What was read of one file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its path, or `-`.
+    /// Its path; `-` for standard input.
     pub path: PathBuf,
-    /// What it holds; bytes that are no text are replaced.
+    /// Its text; bytes that are not UTF-8 are replaced.
     pub text: String,
     /// Whether its middle was left out.
     pub is_cut: bool,
@@ -34,29 +34,29 @@ pub enum LogError {
     /// There is no such file or folder.
     #[error("no such file or folder: {}", .0.display())]
     Absent(PathBuf),
-    /// It is there and cannot be read.
+    /// The file or folder cannot be read.
     #[error("cannot read {path}: {1}", path = .0.display())]
     Unreadable(PathBuf, io::Error),
-    /// Folders without logs.
+    /// The folder holds no log.
     #[error("no logs in {}", .0.display())]
     Empty(PathBuf),
-    /// Nothing says whose lines these are.
+    /// No line and no file name names a rank.
     #[error("nothing says which rank wrote these lines")]
     NoRank,
-    /// They tell of no phase and no error.
+    /// The logs name no phase and no error.
     #[error("these logs do not say where any rank is")]
     Silent,
 }
 
 impl LogError {
-    /// What to do about it.
+    /// Returns what to do about it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Absent(_) => {
                 "name log files, folders of them, or torchrun's --log-dir; `-` is standard input"
             }
-            Self::Unreadable(..) => "ask whoever owns it, or copy it",
+            Self::Unreadable(..) => "ask its owner for read access, or copy it",
             Self::Empty(_) => "logs are files such as rank0.log, 0/stderr.log or job.0000.out",
             Self::NoRank => {
                 "give one file for each rank (rank0.log rank1.log ...), or begin lines with [Rank 0]"
@@ -68,7 +68,7 @@ impl LogError {
     }
 }
 
-/// Reads files, and every log in folders. `-` is the stream.
+/// Reads files, and every log in folders. The path `-` reads `stream`.
 ///
 /// # Errors
 /// A file is not there or cannot be read, or a folder holds none.
@@ -113,7 +113,7 @@ pub fn read(paths: &[PathBuf], stream: &mut dyn Read) -> Result<Vec<Source>, Log
         .collect()
 }
 
-/// Every file below a folder that may be a log, in the order of their names.
+/// Collects every file below a folder that may be a log, in the order of their names.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -136,7 +136,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Without the logs of attempts that torchrun has given up: those below `attempt_0` if there is an `attempt_1`.
+/// Removes the logs of attempts that torchrun has given up: those below `attempt_0` if there is an `attempt_1`.
 fn latest_attempts(files: Vec<PathBuf>) -> Vec<PathBuf> {
     let split = |path: &Path| -> Option<(PathBuf, u32)> {
         path.ancestors().find_map(|part| {
@@ -171,7 +171,7 @@ fn text(path: &Path) -> io::Result<(String, bool)> {
         return Ok((String::from_utf8_lossy(&bytes).into_owned(), false));
     }
     (&mut file).take(HEAD).read_to_end(&mut bytes)?;
-    // Half lines at the cut say nothing.
+    // The lines that the cut goes through are left out.
     bytes.truncate(
         bytes
             .iter()

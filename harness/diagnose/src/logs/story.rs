@@ -1,4 +1,4 @@
-//! Everything one rank wrote, in order.
+//! Splits logs by rank, and reads what each rank wrote, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -19,17 +19,17 @@ use crate::{Told, told};
 /// What one rank wrote.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Story {
-    /// Lines about phases, and when.
+    /// What its lines say of phases, each with the line's time.
     pub(super) marks: Vec<(Mark, Option<Moment>)>,
     /// Errors, each with the number of marks before it.
     pub(super) errors: Vec<(String, usize)>,
     pub(super) environment: Environment,
     pub(super) watchdog: Watchdog,
-    /// When it wrote last.
+    /// The time of its last line with a time; `None` if no line has one.
     pub(super) last: Option<Moment>,
-    /// Whether a part of it was not read.
+    /// Whether a part of a file was not read.
     pub(super) is_cut: bool,
-    /// Whether it ends within a line: more may be in a buffer.
+    /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
 }
@@ -37,21 +37,21 @@ pub(super) struct Story {
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strand {
-    /// Lines that belong to a rank.
+    /// What each rank wrote, for lines that belong to a rank.
     pub(super) stories: BTreeMap<u32, Story>,
-    /// All lines, if nothing says whose they are.
+    /// What all lines say together, if nothing tells the rank; otherwise `None`.
     pub(super) nobodys: Option<Story>,
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
 }
 
-/// `3: text`, as `srun --label` writes.
+/// Matches `3: text`, as `srun --label` writes.
 static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\s*(\d{1,5}): ?").ok());
-/// Lines that have to begin so before numbers are taken for ranks.
+/// How many lines must begin with a number before the numbers are taken for ranks.
 const LABELS: usize = 5;
 
 impl Strand {
-    /// Takes a source apart.
+    /// Splits a source by rank.
     pub(super) fn of(source: &Source) -> Self {
         let mut lines: Vec<LogLine<'_>> = source.text.lines().map(LogLine::read).collect();
         let mut ranks: BTreeSet<u32> = lines.iter().filter_map(|line| line.rank).collect();
@@ -81,7 +81,7 @@ impl Strand {
             match line.rank.or(local).or(owner) {
                 Some(rank) => strand.stories.entry(rank).or_default().read(line),
                 None if is_nobodys => nobodys.read(line),
-                // The launcher speaks.
+                // The launcher's own line.
                 None => {}
             }
         }
@@ -89,7 +89,7 @@ impl Strand {
             strand.stories.insert(rank, Story::default());
         }
         strand.nobodys = is_nobodys.then_some(nobodys);
-        // Bars that write over themselves end without a line's end, too.
+        // A progress bar that overwrites itself ends without a newline, and is not torn.
         let last = source.text.rsplit('\n').next().unwrap_or_default();
         let is_torn = !last.is_empty() && !last.contains('\r');
         for story in strand.stories.values_mut().chain(&mut strand.nobodys) {
@@ -101,7 +101,7 @@ impl Strand {
     }
 }
 
-/// Takes numbers off lines that all begin with one.
+/// Takes the rank off every line if the first lines all begin with one, and returns the ranks; otherwise none.
 fn labels(lines: &mut [LogLine<'_>]) -> BTreeSet<u32> {
     let Some(pattern) = LABEL.as_ref() else {
         return BTreeSet::new();
@@ -138,8 +138,8 @@ impl Story {
         }
     }
 
-    /// Adds what the same rank wrote into another file. Nobody knows which of two files' lines came first, so errors of a
-    /// file without phases come last.
+    /// Adds what the same rank wrote into another file. Which of two files' lines came first is not known, so the
+    /// errors of a file without phases come last.
     pub(super) fn merge(&mut self, other: Self) {
         let place = |story: &Self, offset: usize, place: usize| match story.marks.is_empty() {
             true => usize::MAX,
@@ -178,7 +178,7 @@ impl Story {
         self.is_torn |= other.is_torn;
     }
 
-    /// Errors after which the rank did not go on to anything but tearing down.
+    /// Iterates over the errors after which the rank went on to nothing but tearing down.
     pub(super) fn last_words(&self) -> impl Iterator<Item = &str> {
         let went_on = self
             .marks
@@ -191,7 +191,7 @@ impl Story {
             .map(|(text, _)| text.as_str())
     }
 
-    /// The first of its last errors that is more than an effect of what others did.
+    /// Returns the first of its last errors that is not an effect of other ranks; `None` if there is none.
     pub(super) fn cause(&self) -> Option<&str> {
         self.last_words().find(|error| told(error) != Told::Effect)
     }

@@ -1,4 +1,5 @@
-//! Which rule counts. What an error says of itself, or torch of a rank, is a fact; what follows from places is likely.
+//! Chooses the verdict on a job from its logs. What an error says of its cause is a fact; what follows from places is
+//! likely.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
-/// The verdict; none if the logs show nothing wrong.
+/// Returns the verdict; `None` if the logs show nothing wrong.
 pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     let evidence = job.evidence();
     let case = Case {
@@ -48,7 +49,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     })
 }
 
-/// Kinds that an error names by itself.
+/// Returns true for kinds of verdicts whose cause an error names.
 fn says_itself(rule: &Diagnosis) -> bool {
     matches!(
         rule.kind,
@@ -66,10 +67,10 @@ fn likely(rule: Diagnosis) -> Diagnosis {
     }
 }
 
-/// A rank, the last work that it is known to have issued, and the one that timed out there.
+/// A rank, the number of the last work that it is known to have issued, and the work that timed out there.
 type Reached<'a> = (u32, i64, Option<&'a Work>);
 
-/// A job and what is known of it.
+/// A job, and the evidence made of it.
 struct Case<'a> {
     job: &'a Job,
     evidence: &'a HangEvidence,
@@ -87,7 +88,7 @@ impl Case<'_> {
         conclude(self.evidence, kind, confidence, culprits, summary).because(facts)
     }
 
-    /// Whether anybody waits for others, raised something, or ended badly.
+    /// Returns true if a rank waits for others, raised an error without finishing, ended badly, or is named by torch.
     fn is_troubled(&self) -> bool {
         let waits = self.job.ranks.values().any(|logged| {
             let step = logged.step();
@@ -102,7 +103,7 @@ impl Case<'_> {
         waits || ended() || accused() || (raised() && !self.is_over()) || behind(self.job).is_some()
     }
 
-    /// Whether every rank has torn down.
+    /// Returns true if every rank has come out of tearing down.
     fn is_over(&self) -> bool {
         use super::phase::Nature;
         let mut all = self.job.ranks.values();
@@ -112,7 +113,7 @@ impl Case<'_> {
         })
     }
 
-    /// A rank that a signal ended.
+    /// Finds the ranks that a signal killed (see [`is_struck`]); only the first to fail, if the launcher names it.
     fn struck(&self) -> Option<Diagnosis> {
         let exits = &self.job.launcher.exits;
         let mut struck: Vec<u32> = exits
@@ -143,7 +144,7 @@ impl Case<'_> {
         ))
     }
 
-    /// A rank that could not listen.
+    /// Finds ranks that could not listen because the port is in use.
     fn port_in_use(&self) -> Option<Diagnosis> {
         let refused = |(rank, logged): (&u32, &super::job::Logged)| {
             let mut words = logged.story.last_words();
@@ -166,7 +167,7 @@ impl Case<'_> {
         ))
     }
 
-    /// What `TORCH_DISTRIBUTED_DEBUG=DETAIL` found.
+    /// Returns what `TORCH_DISTRIBUTED_DEBUG=DETAIL` found: ranks that run another collective than the rest.
     fn fingerprints(&self) -> Option<Diagnosis> {
         let prints = &self.job.accusations.fingerprints;
         let culprits = odd(prints.iter().map(|(rank, print)| (*rank, print.as_str())))?;
@@ -189,7 +190,7 @@ impl Case<'_> {
         ))
     }
 
-    /// Whom a monitored barrier names.
+    /// Returns the ranks that a monitored barrier names as missing.
     fn named_by_barrier(&self) -> Option<Diagnosis> {
         let absent = &self.job.accusations.absent;
         let line = absent.values().next()?.clone();
@@ -204,7 +205,8 @@ impl Case<'_> {
         ))
     }
 
-    /// What the numbers of NCCL's watchdog say.
+    /// Compares the numbers in the lines of NCCL's watchdog, the world's first: ranks that have not issued a work, or
+    /// have issued another one.
     fn works(&self) -> Option<Diagnosis> {
         let mut groups: BTreeMap<&str, Vec<Reached<'_>>> = BTreeMap::new();
         for (rank, logged) in &self.job.ranks {
@@ -215,7 +217,7 @@ impl Case<'_> {
                 }
             }
         }
-        // The world first: what is wrong there delays every other group.
+        // The world first: a fault there delays every other group.
         let mut order: Vec<_> = groups.into_iter().collect();
         order.sort_by_key(|(group, _)| *group != WORLD);
         order
@@ -280,7 +282,7 @@ impl Case<'_> {
         ))
     }
 
-    /// Whether a verdict of the rules may be said of logs.
+    /// Returns true if a verdict by the rules is likely when all evidence is from logs.
     fn is_likely(&self, rule: &Diagnosis) -> bool {
         let few = rule.culprits.len() * 2 < self.job.ranks.len();
         let gave_up = || {
@@ -326,7 +328,7 @@ impl Case<'_> {
         }
     }
 
-    /// Ranks that made a world without the others.
+    /// Finds ranks that made a world without the others.
     fn alone(&self) -> Option<Diagnosis> {
         let (out, inside) = alone(self.job)?;
         let summary = format!(
@@ -348,7 +350,7 @@ impl Case<'_> {
         ))
     }
 
-    /// Who has not come to where the others wait.
+    /// Finds the ranks that have not come to where the others wait.
     fn behind(&self) -> Option<Diagnosis> {
         let behind = behind(self.job)?;
         let culprits = behind.late.clone();
@@ -401,7 +403,7 @@ impl Case<'_> {
             (false, true) => (HangKind::MissingRank, Confidence::Likely),
             (false, false) => (HangKind::Behind, Confidence::Likely),
         };
-        // Who is on the way is accused of nothing.
+        // A rank that is on the way is no culprit.
         let culprits = match behind.on_the_way {
             true => Vec::new(),
             false => culprits,
@@ -409,7 +411,7 @@ impl Case<'_> {
         Some(self.diagnosis(kind, confidence, culprits, summary, facts))
     }
 
-    /// Ranks of which there is no log.
+    /// Finds ranks of the world of which there is no log.
     fn without_log(&self) -> Option<Diagnosis> {
         let absent = self.job.absent();
         if absent.is_empty() {
@@ -434,7 +436,8 @@ impl Case<'_> {
         ))
     }
 
-    /// Who raised something that is no effect of what others did.
+    /// Finds the ranks that raised an error which is not an effect of other ranks; only the first to fail, if the
+    /// launcher names it.
     fn raised(&self) -> Option<Diagnosis> {
         let causes = self.job.ranks.iter();
         let causes: Vec<(Rank, &str)> = causes
@@ -474,7 +477,7 @@ impl Case<'_> {
     }
 }
 
-/// Those whose value is not that of most; of two, both.
+/// Returns the ranks whose value is not the majority's, or all without a majority; `None` if all have the same.
 fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Option<Vec<Rank>> {
     let values: Vec<(u32, &str)> = values.collect();
     let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
@@ -492,7 +495,7 @@ fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Option<Vec<Rank>> {
     Some(odd.map(|(rank, _)| Rank(*rank)).collect())
 }
 
-/// A work as every member must call it: the number of elements only where all members give the same.
+/// Describes a work as every member must call it: with the number of elements only where all members give the same.
 fn call(work: &Work) -> String {
     match (work.op.as_str(), &work.elements) {
         ("ALLREDUCE" | "BROADCAST" | "ALLGATHER" | "_ALLGATHER_BASE", Some(elements)) => {
@@ -502,7 +505,7 @@ fn call(work: &Work) -> String {
     }
 }
 
-/// `port: 29500` in an error.
+/// Returns the port in an error's text, `port: 29500`; `None` if there is none.
 fn port_in(error: &str) -> Option<u16> {
     let (_, rest) = error.split_once("port: ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

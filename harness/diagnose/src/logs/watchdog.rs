@@ -1,41 +1,41 @@
-//! The lines of NCCL's watchdog (texts of `ProcessGroupNCCL.cpp`, PyTorch 2.2 to 2.11): which work of a group timed out,
-//! and up to which work a rank had come.
+//! Reads the lines of NCCL's watchdog (texts of `ProcessGroupNCCL.cpp`, PyTorch 2.2 to 2.11): which work of a group
+//! timed out, and up to which work a rank had come.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What the watchdog of one rank says, by group.
+/// What the watchdog of one rank says.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog {
-    /// By `default_pg` or the group's number.
+    /// The works of each group: `default_pg`, or its name and number.
     pub(super) groups: BTreeMap<String, Works>,
-    /// A timed-out work whose group the next line names.
+    /// A work that timed out, and whose group a later line names.
     pending: Option<Work>,
 }
 
-/// Works of one group on one rank.
+/// What the watchdog says of one group on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Works {
-    /// The one that timed out.
+    /// The work that timed out; `None` if none did.
     pub(super) timed_out: Option<Work>,
-    /// The last that was issued; -1: none.
+    /// The number of the last work that was issued, -1 for none; `None` if it is not told.
     pub(super) enqueued: Option<i64>,
 }
 
-/// One work.
+/// A work: one collective of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     /// Its number in the group.
     pub(super) number: i64,
-    /// `ALLREDUCE`.
+    /// The op, such as `ALLREDUCE`.
     pub(super) op: String,
-    /// `NumelIn`, if it is told.
+    /// The number of elements, `NumelIn`; `None` if it is not told.
     pub(super) elements: Option<String>,
 }
 
-/// The group of the whole world.
+/// The name of the group of the whole world.
 pub(super) const WORLD: &str = "default_pg";
 
 static WORK: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -51,7 +51,7 @@ static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl Watchdog {
-    /// Takes in a line.
+    /// Reads the next line.
     pub(super) fn read(&mut self, text: &str) {
         if !text.contains("work: ") && !text.contains("WorkNCCL(") {
             return;
@@ -75,7 +75,7 @@ impl Watchdog {
         }
     }
 
-    /// A work whose group no line names belongs to the world if nothing else is told.
+    /// Ends the reading: a work whose group no line names belongs to the world if no other group is named.
     pub(super) fn close(&mut self) {
         if let (true, Some(work)) = (self.groups.is_empty(), self.pending.take()) {
             let works = self.groups.entry(WORLD.to_owned()).or_default();
@@ -85,7 +85,7 @@ impl Watchdog {
 }
 
 impl Works {
-    /// The last work that the rank is known to have issued.
+    /// Returns the number of the last work that the rank is known to have issued; `None` if it is not known.
     pub(super) fn reached(&self) -> Option<i64> {
         let timed_out = self.timed_out.as_ref().map(|work| work.number);
         self.enqueued.max(timed_out)

@@ -82,7 +82,7 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
     out.flush()
 }
 
-/// What a reader might take a standing for, and should not.
+/// Says what a status must not be taken for; empty if it needs no warning.
 fn note(standing: Status) -> &'static str {
     match standing {
         Status::NotRun => " (no pass: nothing is known)",

@@ -1,5 +1,5 @@
-//! What the page knows of a run, as compact as it can be: names are stored once and referred to by index, passing checks
-//! are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
+//! What the page knows of a run, as compact as it can be: names are stored once and referred to by index, passing
+//! checks are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ const FINDINGS_LIMIT: usize = 3_000;
 /// Values listed of a parameter, and reasons listed in a cell.
 const VALUES_LIMIT: usize = 12;
 
-/// How to initialise, as the page tells it.
+/// Returns the recommended init recipes, as the page shows them.
 fn recipes(results: &Results) -> Vec<Recipe> {
     let told = |advice: Advice| Recipe {
         backend: advice.subject(),
@@ -37,7 +37,7 @@ fn recipes(results: &Results) -> Vec<Recipe> {
     advise(&results.checks).into_iter().map(told).collect()
 }
 
-/// Everything the page knows.
+/// All data of the page.
 #[derive(Debug, Serialize)]
 pub(super) struct Data {
     run: Run,
@@ -51,12 +51,12 @@ pub(super) struct Data {
     texts: Vec<String>,
     units: Vec<Unit>,
     findings: Vec<CheckDetail>,
-    /// Checks that would be findings, had there been room.
+    /// How many checks are left out for want of room.
     untold: usize,
     scenarios: Vec<Scenario>,
     /// What differs between versions of torch; none if there is one version only.
     versions: Option<VersionTable>,
-    /// How to initialise, where that was tried.
+    /// Recommended init recipes, for backends that tried several.
     recipes: Vec<Recipe>,
 }
 
@@ -65,7 +65,7 @@ struct Recipe {
     backend: String,
     torch: String,
     recipe: String,
-    /// Which ways fail, and why.
+    /// The recipes that fail, each with its reason.
     failing: Vec<(String, String)>,
 }
 
@@ -156,7 +156,7 @@ struct Cell {
     reasons: Vec<(usize, usize, u64)>,
 }
 
-/// A check told in full.
+/// A check with all its details.
 #[derive(Debug, Serialize)]
 struct CheckDetail {
     id: String,

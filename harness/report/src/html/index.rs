@@ -1,8 +1,8 @@
-//! Values stored once and referred to by their place.
+//! Stores values once, to be referred to by index.
 
 use std::collections::BTreeMap;
 
-/// Each value once, in the order they came.
+/// Distinct values in the order in which they were added.
 pub(super) struct Index<T> {
     places: BTreeMap<T, usize>,
 }

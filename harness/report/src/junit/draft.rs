@@ -16,7 +16,7 @@ use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, Column, RunRecord, ScenarioRecord};
 use allranks_model::status::Status;
 
-/// Longest name of a case.
+/// The most bytes of a case's name.
 const NAME_LIMIT: usize = 500;
 
 /// A pair for each property: its name and its value.
@@ -38,7 +38,7 @@ pub(super) struct SuiteDraft {
     pub(super) cases: Vec<CaseExtra>,
 }
 
-/// What the model has no place for in a case.
+/// What the `junit-report` model has no place for in a case.
 #[derive(Debug, Default)]
 pub(super) struct CaseExtra {
     pub(super) line: Option<String>,
@@ -193,7 +193,7 @@ impl<'a> Drafter<'a> {
         case.build()
     }
 
-    /// The story and the end of each failing rank's log, in that order: what is cut off is the least of it.
+    /// Returns the details, then the end of each failing rank's log. What exceeds the limit is cut off at the end.
     fn system_out(
         &mut self,
         check: &CheckRecord,
@@ -231,7 +231,7 @@ impl<'a> Drafter<'a> {
         clip(&text, SYSTEM_OUT_LIMIT)
     }
 
-    /// A name no other case has: readers keep only the first of several.
+    /// Makes a name unique in the file: readers keep only the first of several cases with one name.
     fn unique(&mut self, name: &str) -> String {
         let name = clip(&one_line(name), NAME_LIMIT);
         let mut unique = name.clone();
