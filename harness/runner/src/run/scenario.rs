@@ -1,4 +1,4 @@
-//! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
+//! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,31 +20,31 @@ use allranks_suite::case::Starts;
 use allranks_suite::expectation::{FAILED_TWICE, NO_WORLD, Point};
 use allranks_suite::plan::Scenario;
 
-/// Bytes kept of the beginning of a rank's log, and of its end.
+/// Bytes that are kept of a rank's log: of its beginning, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
 
 /// Everything that came of a scenario.
 pub struct ScenarioRun {
-    /// Of every rank's initialisation.
+    /// Result of the check `init`.
     pub init: CheckResult,
-    /// One for each check, in order; none until a world has got to it.
+    /// Results of the checks, by index; none until a world has decided the check.
     pub checks: Vec<Option<CheckResult>>,
-    /// Failures that come and go, each of which its check is tried again for, by place.
+    /// First failures of checks that are known to fail only sometimes, by index. Each such check is tried once more.
     first_failures: BTreeMap<usize, CheckResult>,
-    /// Of the teardown.
+    /// Result of the check `teardown`.
     pub end: CheckResult,
-    /// Why worlds were lost, or why it did not run.
+    /// Why the last lost world was lost, or why the scenario did not run; none if neither happened.
     pub trouble: Option<String>,
-    /// What the harness failed at, whatever the findings say.
+    /// Problems of the harness itself, whatever the check results say.
     pub issues: Vec<String>,
-    /// The ranks of the last world.
+    /// What is known of the ranks of the last world.
     pub ranks: Vec<RankStory>,
     /// Logs of the ranks, relative to the run's folder.
     pub logs: Vec<PathBuf>,
-    /// Worlds started.
+    /// Number of worlds started.
     pub worlds: u32,
-    /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
+    /// Number of worlds lost, without those that a script gives up and those that a known failure ends.
     lost: u32,
     /// When it began.
     pub began: Instant,
@@ -76,7 +76,8 @@ impl ScenarioRun {
     }
 }
 
-/// The run of a scenario in which the harness itself broke.
+/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, everything else not
+/// run.
 pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
@@ -84,7 +85,7 @@ pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     run
 }
 
-/// Runs it. Never fails: what goes wrong is a finding.
+/// Runs the scenario. Never fails: every problem becomes a check result or an issue.
 pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
     if let Some(program) = &scenario.case.program {
@@ -149,9 +150,9 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
     run
 }
 
-/// Looks at the checks that the last world decided. A failure of which an expectation says that it comes and goes is put aside,
-/// and its check is left to the next world. What came of the second try decides: a failure that came twice is none that comes
-/// and goes.
+/// Handles the checks that the last world decided. A failure that an expectation describes as intermittent is put
+/// aside, and its check is left to the next world. The second try decides: a failure that comes twice is not
+/// intermittent.
 fn try_again(
     run: &mut ScenarioRun,
     decided: &[usize],
@@ -173,14 +174,14 @@ fn try_again(
     }
 }
 
-/// What a failure and the second try of its check come to.
+/// Returns the result of a check from its first failure and its second try.
 fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
     match second.outcome {
         Outcome::Pass => CheckResult {
             summary: format!("{}; the second time it passed", first.summary),
             ..first.clone()
         },
-        // Nothing is known of the second time.
+        // The second try has no result.
         Outcome::NotRun => first.clone(),
         Outcome::Mismatch
         | Outcome::Error
@@ -199,7 +200,7 @@ fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
     }
 }
 
-/// Random sequences that failed, and are not known to, are cut down.
+/// Shrinks every random sequence that failed and that no expectation covers.
 async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
     let torch = torch_of(scenario, &run.ranks).to_owned();
     let logs = log_folder(scenario, round).join("shrinking");
@@ -213,7 +214,7 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
     }
 }
 
-/// Whether a known failure took the world with it.
+/// Returns true if the world was lost by a check whose failure an expectation covers.
 fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> bool {
     let last = result.checks.last_key_value();
     last.is_some_and(|(index, finding)| {
@@ -227,8 +228,8 @@ fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> 
     })
 }
 
-/// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
-/// the checks that are left have no world.
+/// Adds the results of one world. The first world decides `init`; a later one only if it fails to initialise, because
+/// the remaining checks then have no world.
 fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     if let Some(init) = result.init
         && (!*initialised || init.outcome != Outcome::Pass)
@@ -239,7 +240,7 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     for (index, finding) in result.checks {
         run.checks[index] = Some(finding);
     }
-    // A bad end of one world is not made good by the next.
+    // A failed teardown of one world is kept, whatever the next world's result.
     if let Some(end) = result.end
         && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
     {
@@ -251,7 +252,7 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     run.ranks = result.ranks;
 }
 
-/// Everything without a finding is not run.
+/// Marks every check without a result as not run, with the reason `why`.
 pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
     for (index, check) in run.checks.iter_mut().enumerate() {
@@ -265,7 +266,7 @@ pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
     }
 }
 
-/// Places of the checks that have no finding yet.
+/// Returns the indices of the checks that have no result yet.
 fn open_checks(run: &ScenarioRun) -> Vec<usize> {
     (0..run.checks.len())
         .filter(|index| run.checks[*index].is_none())
@@ -276,8 +277,8 @@ fn not_run(why: &str) -> CheckResult {
     CheckResult::bare(Outcome::NotRun, None, why)
 }
 
-/// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
-/// each rank, relative to the run's folder.
+/// Starts one world and runs the checks `todo` in it, given by index. None if the run is interrupted before the world
+/// is started. `logs`: one file for each rank, relative to the run's folder.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
@@ -351,7 +352,8 @@ pub(super) async fn world(
     Ok(Some(runner.run().await))
 }
 
-/// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
+/// Shortens the logs of a world's ranks (paths relative to the run's folder). Returns one line for each log that cannot
+/// be shortened.
 pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
     let cannot = |log: &PathBuf| {
         let error = cap(&shared.settings.out.join(log)).err()?;
@@ -360,7 +362,7 @@ pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
     logs.iter().filter_map(cannot).collect()
 }
 
-/// Cuts what is too much out of the middle of a log that a rank has flooded.
+/// Removes the middle of a log that is longer than `LOG_HEAD` and `LOG_TAIL` together.
 fn cap(log: &Path) -> io::Result<()> {
     let Ok(mut file) = File::options().read(true).write(true).open(log) else {
         // A rank that never started has none.
@@ -385,7 +387,7 @@ pub(super) fn absolute(shared: &Shared, log: &Path) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// `logs/SCENARIO`, with the id's slashes made harmless.
+/// Returns `logs/SCENARIO`, with each slash of the id replaced; rounds after the first get a suffix.
 fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
     let mut name = scenario.id.as_str().replace('/', "_");
     if round > 0 {
