@@ -23,7 +23,7 @@ const COMPLETED: &str = "last_completed_collective";
 
 /// The call trace of one process, as it was at its last change.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Diary {
+pub struct CallTrace {
     /// Number of calls begun and ended so far, together.
     pub moves: u64,
     /// Number of worlds that the process has joined, or tried to join.
@@ -237,7 +237,7 @@ pub struct Own {
     pub kind: String,
 }
 
-impl Diary {
+impl CallTrace {
     /// Reads the call trace of a process, given the one that was read before. None if the process writes no trace, or
     /// has not begun one.
     #[must_use]
@@ -359,10 +359,18 @@ mod tests {
             std::fs::write(folder.path().join("7.json"), text).unwrap();
         };
         write(false);
-        let first = Diary::read(folder.path(), 7, None).unwrap();
+        let first = CallTrace::read(folder.path(), 7, None).unwrap();
         assert!(!first.ended);
-        assert!(!Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
+        assert!(
+            !CallTrace::read(folder.path(), 7, Some(&first))
+                .unwrap()
+                .ended
+        );
         write(true);
-        assert!(Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
+        assert!(
+            CallTrace::read(folder.path(), 7, Some(&first))
+                .unwrap()
+                .ended
+        );
     }
 }

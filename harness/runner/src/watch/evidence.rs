@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call_trace::{Call, Diary, Entry, Inside};
+use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use allranks_diagnose::ForeignListener;
@@ -249,7 +249,7 @@ impl Frame {
     fn doing(
         &self,
         process: &RankProcess,
-        diary: &Diary,
+        diary: &CallTrace,
         inside: Option<&Inside>,
         hosts: &mut Hosts,
     ) -> Option<Option<(TraceEvent, Duration)>> {
@@ -293,7 +293,7 @@ impl Frame {
     fn deed(
         &self,
         entry: &Entry,
-        diary: &Diary,
+        diary: &CallTrace,
         process: &RankProcess,
         hosts: &mut Hosts,
     ) -> Option<Option<TraceEvent>> {
@@ -384,7 +384,7 @@ fn is_of(key: &str, epoch: u32) -> bool {
 }
 
 /// Returns the name of a group for verdicts.
-fn called(key: &str, diary: &Diary) -> String {
+fn called(key: &str, diary: &CallTrace) -> String {
     let name = key.split_once('.').map_or(key, |(_, name)| name);
     match diary.groups.get(key) {
         Some(group) if !group.name.is_empty() => group.name.clone(),
@@ -396,7 +396,7 @@ fn called(key: &str, diary: &Diary) -> String {
     }
 }
 
-fn members(key: &str, diary: &Diary) -> Arc<[Rank]> {
+fn members(key: &str, diary: &CallTrace) -> Arc<[Rank]> {
     let group = diary.groups.get(key);
     group.map_or_else(
         || Arc::from([]),
@@ -422,7 +422,7 @@ fn told(process: &RankProcess) -> Option<String> {
 }
 
 /// Returns how a process ended, as far as other processes than its parent can tell.
-fn farewell(diary: Option<&Diary>) -> String {
+fn farewell(diary: Option<&CallTrace>) -> String {
     match diary {
         Some(diary) if diary.ended => match diary.errors.last() {
             Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),

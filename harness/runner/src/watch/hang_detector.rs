@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::call_trace::Diary;
+use super::call_trace::CallTrace;
 use super::evidence::{as_told, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
@@ -95,7 +95,7 @@ impl Trace {
         let diary = process.diary.as_ref();
         Self {
             pid: process.pid,
-            moves: diary.map_or(0, Diary::progress),
+            moves: diary.map_or(0, CallTrace::progress),
             at: diary.and_then(|diary| Some(diary.own.as_ref()?.at.clone())),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
@@ -282,7 +282,7 @@ impl WorldDetector {
         let is_stale = |rank: &RankProcess| {
             // A stopped process cannot write its record, and issues nothing either.
             let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
-            runs && rank.diary.as_ref().is_some_and(Diary::is_stale)
+            runs && rank.diary.as_ref().is_some_and(CallTrace::is_stale)
         };
         if ranks.iter().any(|(_, rank)| is_stale(rank)) {
             self.proof = None;

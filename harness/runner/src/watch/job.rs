@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::call_trace::{Call, Diary};
+use super::call_trace::{Call, CallTrace};
 use super::recorder;
 use crate::world::TOKEN;
 use allranks_host as host;
@@ -21,7 +21,7 @@ pub struct Job {
     token: String,
     folder: PathBuf,
     /// Call traces of all living processes, by process id.
-    diaries: HashMap<u32, Diary>,
+    diaries: HashMap<u32, CallTrace>,
     /// What the watcher's own environment says of a rank: every process inherits it, so it does not come from a
     /// launcher.
     inherited: ClaimedRank,
@@ -50,9 +50,9 @@ pub struct RankProcess {
     /// What the process does; none if that cannot be told.
     pub activity: Option<Activity>,
     /// Its call trace, merged with the records of torch's flight recorder; none if it writes none.
-    pub diary: Option<Diary>,
+    pub diary: Option<CallTrace>,
     /// Its call trace as it was read, before the merge.
-    pub traced: Option<Diary>,
+    pub traced: Option<CallTrace>,
 }
 
 impl RankProcess {
@@ -175,9 +175,12 @@ impl Job {
         self.pids = members.iter().map(|member| member.pid).collect();
         let read = |member: &TaggedProcess| {
             let known = self.diaries.get(&member.pid);
-            Some((member.pid, Diary::read(&self.folder, member.pid, known)?))
+            Some((
+                member.pid,
+                CallTrace::read(&self.folder, member.pid, known)?,
+            ))
         };
-        let mut diaries: HashMap<u32, Diary> = members.iter().filter_map(read).collect();
+        let mut diaries: HashMap<u32, CallTrace> = members.iter().filter_map(read).collect();
         let chosen: HashSet<u32> = ranks(&members, &diaries, &self.inherited)
             .map(|member| member.pid)
             .collect();
@@ -202,7 +205,7 @@ impl Job {
                 false => Some(Activity::Gone),
             };
             // Its last entries may have been written after the last look.
-            let read = || Diary::read(&self.folder, *pid, rank.traced.as_ref());
+            let read = || CallTrace::read(&self.folder, *pid, rank.traced.as_ref());
             if let Some(mut diary) = diaries.get(pid).cloned().or_else(read) {
                 if !rank.lives() && !diary.ended {
                     diary.add_last_entries(&self.folder, *pid);
@@ -218,7 +221,7 @@ impl Job {
     /// Merges the flight recorders' records into the call traces. A group whose record is distrusted on one rank is not
     /// merged on any.
     fn merge_records(&mut self) {
-        let mut merged: HashMap<u32, Diary> = HashMap::new();
+        let mut merged: HashMap<u32, CallTrace> = HashMap::new();
         for world in self.worlds() {
             let traced = || {
                 let all = world.iter();
@@ -252,7 +255,7 @@ impl Job {
             .collect();
         pids.sort_unstable();
         let mut diaries = pids.into_iter();
-        diaries.find_map(|pid| Diary::read(&self.folder, pid, None)?.torch)
+        diaries.find_map(|pid| CallTrace::read(&self.folder, pid, None)?.torch)
     }
 
     /// Forgets ranks of the past. A program that starts its ranks again, or does one thing after another, has several
@@ -368,11 +371,11 @@ fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
 /// Returns the ranks among the living processes.
 fn ranks<'a>(
     members: &'a [TaggedProcess],
-    diaries: &'a HashMap<u32, Diary>,
+    diaries: &'a HashMap<u32, CallTrace>,
     inherited: &'a ClaimedRank,
 ) -> impl Iterator<Item = &'a TaggedProcess> {
     let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
-    let has_calls = |pid: u32| diaries.get(&pid).is_some_and(Diary::is_begun);
+    let has_calls = |pid: u32| diaries.get(&pid).is_some_and(CallTrace::is_begun);
     let head = move |member: &'a TaggedProcess| {
         // The outermost process with the same claim.
         let claim = ClaimedRank::of(&member.environment);

@@ -14,7 +14,7 @@ use super::Settings;
 use crate::world::{Remnant, TOKEN, end_remains};
 use allranks_host as host;
 
-static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
+static MODULES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
 
 /// Variable that names the folder for call traces.
 pub const FOLDER: &str = "ALLRANKS_WATCH";
@@ -120,7 +120,7 @@ fn code(status: ExitStatus) -> u8 {
 /// The modules cannot be written.
 pub fn unpack_modules(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    DIARY.extract(folder)
+    MODULES.extract(folder)
 }
 
 /// Returns a PYTHONPATH with the folder before those that Python searches already.

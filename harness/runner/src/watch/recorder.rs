@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::call_trace::{Call, Diary, Entry, Group, Inside};
+use super::call_trace::{Call, CallTrace, Entry, Group, Inside};
 
 /// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
 const CLOCK: f64 = 0.000_01;
@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// Returns the collectives of each group, in the order of their numbers.
-    fn issued(&self, diary: &Diary) -> BTreeMap<String, Vec<Issued>> {
+    fn issued(&self, diary: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
         // The library numbers groups anew in each world; the time tells which world an entry belongs to.
         let inits: Vec<(f64, u32)> = (diary.entries.iter())
             .filter(|entry| matches!(entry.call, Call::Init { .. }))
@@ -182,7 +182,7 @@ fn is_within(one: &Issued, entry: &Entry) -> bool {
 /// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
 /// or it leaves out numbers that nothing explains.
 #[must_use]
-pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
+pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
     let issued = match &diary.record {
         Some(record) => record.issued(diary),
         None => BTreeMap::new(),
@@ -234,7 +234,7 @@ pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
 
 /// Returns the number of collectives, over all groups, that the record has lost because it is a ring.
 #[must_use]
-pub fn lost(diary: &Diary) -> usize {
+pub fn lost(diary: &CallTrace) -> usize {
     let Some(record) = &diary.record else {
         return 0;
     };
@@ -248,7 +248,7 @@ pub fn lost(diary: &Diary) -> usize {
 
 /// Returns the call trace with the record's collectives in place of its own, in all groups that are not distrusted.
 #[must_use]
-pub fn merge(diary: &Diary, distrusted: &BTreeSet<String>) -> Diary {
+pub fn merge(diary: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
     let Some(record) = &diary.record else {
         return diary.clone();
     };
@@ -302,7 +302,7 @@ pub fn merge(diary: &Diary, distrusted: &BTreeSet<String>) -> Diary {
 
 /// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
 /// trace saw return have no ended collective in it.
-fn tells_ends(diary: &Diary, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
+fn tells_ends(diary: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
     let has_ended = |one: &&Issued| {
         let mut entries = diary.entries.iter();
         entries.any(|entry| {
@@ -379,8 +379,8 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
 
 /// Returns what the process is in: the record's collective that its call waits for, or that C++ code waits for.
 fn inside(
-    diary: &Diary,
-    merged: &Diary,
+    diary: &CallTrace,
+    merged: &CallTrace,
     under_way: &[(&Issued, Entry)],
     is_recorded: &impl Fn(&str) -> bool,
 ) -> Option<Inside> {
@@ -435,7 +435,7 @@ fn inside(
 /// Returns what a process is in if its record has nothing under way for the call that its trace is in: a group's first
 /// collective, of which no end can have been recorded, or one that has not been issued, such as NCCL's first, which
 /// must connect before that.
-fn traced_inside(inside: &Inside, key: &str, merged: &Diary) -> Option<Inside> {
+fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Inside> {
     let mut entry = inside.entry.clone();
     let kept = merged
         .entries
