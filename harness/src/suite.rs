@@ -47,14 +47,14 @@ pub struct Suite {
     pub profiles: Vec<Profile>,
     /// Platforms, in order of name.
     pub platforms: Vec<Arc<Platform>>,
-    /// Names of those of them that are used only if somebody asks for them: the suite's own simulated ones are on every
-    /// machine and say nothing about it.
+    /// Names of the platforms that are used only if they are asked for: the suite's own simulated ones, which exist on
+    /// every machine and say nothing about it.
     pub on_request: BTreeSet<String>,
-    /// Known failures.
+    /// Known failures and waivers.
     pub expectations: Arc<Expectations>,
     /// Where the cases come from, for people.
     pub origin: String,
-    /// Whether some of them are the copies in the binary, for want of a checkout in the current folder.
+    /// True if some of them are the copies in the binary, because the current folder is no checkout.
     pub is_embedded: bool,
 }
 
@@ -150,7 +150,7 @@ impl Suite {
         }
     }
 
-    /// The profile of that name.
+    /// Returns the profile of that name; none if there is none.
     #[must_use]
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == name)

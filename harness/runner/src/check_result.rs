@@ -1,7 +1,7 @@
-//! A finding: what happened in one check, worked out from every rank's answer.
+//! The result of one check, computed from the answers of every rank.
 //!
-//! In: the check, what the oracle prepared, what the ranks answered. Out: an [`Outcome`] with everything a person
-//! needs to act on it. What it *means* is a verdict's business.
+//! In: the check, what the oracle prepared, what the ranks answered. Out: an [`Outcome`] with everything that a report
+//! says about it. What the outcome means is decided later, by the verdict.
 
 use allranks_model::capability::Declared;
 use allranks_model::diagnosis::Diagnosis;
@@ -13,34 +13,34 @@ use allranks_suite::plan::Check;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 
-/// The class of a mismatch without a name.
+/// The class of a mismatch that no bug model explains.
 const UNCLASSIFIED: &str = "unclassified";
 
 /// What happened in one check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckResult {
-    /// What happened.
+    /// The outcome over all ranks.
     pub outcome: Outcome,
-    /// One line for people; empty for a pass.
+    /// One sentence for reports; empty for a pass.
     pub summary: String,
-    /// Stable name of what went wrong: a mismatch's class, or `raised-on-some-ranks` and the like.
+    /// Stable name of what went wrong: a mismatch's class, or for instance `raised-on-some-ranks`. None for a pass.
     pub class: Option<String>,
-    /// The first wrong element.
+    /// The first wrong element; none if no bytes are wrong.
     pub difference: Option<Difference>,
-    /// What ranks have to say, where it differs or matters.
+    /// A line for each rank of which something particular must be said.
     pub ranks: Vec<RankLine>,
-    /// Elements checked on each rank.
+    /// For each rank, the number of elements that were compared.
     pub checked: Vec<u64>,
     /// What the answers show of the backend's arithmetic.
     pub observations: Observations,
-    /// Microseconds from the first rank's entering to the last one's leaving.
+    /// Microseconds from the first rank's entry into the check's calls to the last rank's return.
     pub duration_us: u64,
-    /// The verdict on a world that hung, or on ranks that contradicted each other.
+    /// The hang verdict on a world that hung, or on ranks that contradicted each other; none otherwise.
     pub diagnosis: Option<Box<Diagnosis>>,
 }
 
 impl CheckResult {
-    /// A finding with nothing but an outcome and a reason.
+    /// Makes a result with an outcome and a reason only.
     #[must_use]
     pub fn bare(outcome: Outcome, class: Option<&str>, summary: impl Into<String>) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl CheckResult {
         }
     }
 
-    /// A pass, with what was checked on each rank.
+    /// Makes a pass. `checked`: for each rank, the number of elements that were compared.
     #[must_use]
     pub fn passed(checked: Vec<u64>) -> Self {
         Self {
@@ -65,8 +65,8 @@ impl CheckResult {
         }
     }
 
-    /// Judges the answers of every rank of the world to one exchange. `others` makes the exchanges around it ready, each with words
-    /// for it: data without a name are looked for there.
+    /// Judges the answers of every rank of the world to one check. `others` prepares the checks around it, each with a
+    /// description: data that no bug model explains are searched for in theirs.
     #[must_use]
     pub fn of_answers(
         check: &Check,
@@ -105,7 +105,7 @@ impl CheckResult {
         }
     }
 
-    /// Bytes that are not as they must be.
+    /// Makes the result of wrong bytes.
     #[must_use]
     pub fn of_mismatch(mismatch: Mismatch) -> Self {
         let Mismatch {
@@ -119,8 +119,8 @@ impl CheckResult {
         }
     }
 
-    /// A refusal is clear if every member raised and each says something; whether the group survived it is for the
-    /// probe that follows to say.
+    /// Judges a check in which some ranks raised. It is a clear refusal if every member raised with a message; whether
+    /// the group still works is decided by the follow-up call.
     fn of_errors(check: &Check, raised: Vec<RankLine>) -> Self {
         let members = check.group.ranks.len();
         let first = raised[0].text.lines().next().unwrap_or_default().to_owned();
@@ -155,7 +155,8 @@ impl CheckResult {
         }
     }
 
-    /// A refusal after which a tensor of some rank is not as it was is no refusal; another error on every rank is named so.
+    /// Turns a refusal that changed a tensor of some rank into a mismatch; another error on every rank that did gets a
+    /// class of its own.
     fn unless_written(self, prepared: &PreparedCheck, replies: &[RankReply]) -> Self {
         let Some(written) = prepared.written(replies) else {
             return self;
@@ -176,7 +177,8 @@ impl CheckResult {
         }
     }
 
-    /// What a verified refusal becomes if the group did not survive it.
+    /// Combines a verified refusal with the result of its follow-up call: it becomes an error if the group does not
+    /// work any more.
     #[must_use]
     pub fn after_probe(self, probe: &Self) -> Self {
         match (self.outcome, probe.outcome) {
@@ -198,8 +200,8 @@ impl CheckResult {
     }
 }
 
-/// Whether every rank with calls raised in the first one that has tensors, or in the wait for its work: nothing that was
-/// carried out before may have written to them.
+/// Returns true if every rank with calls raised in its first call with tensors, or in the wait for its work. No call
+/// that was carried out before can then have written to the tensors.
 fn is_refusal(prepared: &PreparedCheck, replies: &[RankReply]) -> bool {
     prepared.steps().iter().zip(replies).all(|(sent, reply)| {
         let calls = &sent.step.calls;
@@ -219,7 +221,7 @@ fn is_refusal(prepared: &PreparedCheck, replies: &[RankReply]) -> bool {
     })
 }
 
-/// One line for each rank on which a call raised.
+/// Returns one line for each rank on which a call raised.
 fn raised(replies: &[RankReply]) -> Vec<RankLine> {
     replies
         .iter()
@@ -234,7 +236,7 @@ fn raised(replies: &[RankReply]) -> Vec<RankLine> {
         .collect()
 }
 
-/// `RuntimeError: message` of the first call that did not return, if one did not.
+/// Returns `RuntimeError: message` of the first call that did not return; none if all returned.
 #[must_use]
 pub fn error_text(calls: &[CallResult]) -> Option<String> {
     calls
@@ -246,7 +248,7 @@ pub fn error_text(calls: &[CallResult]) -> Option<String> {
         })
 }
 
-/// Microseconds from the first rank's entering to the last one's leaving.
+/// Returns the microseconds from the first rank's entry to the last rank's return; 0 if no rank entered.
 #[must_use]
 pub fn duration_us<'a>(replies: impl Iterator<Item = &'a RankReply> + Clone) -> u64 {
     let calls = || replies.clone().flat_map(|reply| &reply.result.calls);

@@ -1,12 +1,12 @@
-//! Listeners of other programs at ports where a job meets.
+//! Finds processes of other programs that listen at ports where the ranks of a job meet.
 
 use std::net::Ipv4Addr;
 
 use allranks_diagnose::ForeignListener;
 use allranks_host::{StoreReply, describe, listeners, probe_store};
 
-/// Returns the listeners at ports at which no process of the job listens. A port may have several listeners, one for each address family: if
-/// one of them is ours, that is where the job meets.
+/// Returns the listeners at those ports at which no process of the job listens. A port may have several listeners, one
+/// for each address family: if one of them is the job's (`is_ours`, by process id), the ranks meet there.
 #[must_use]
 pub fn foreign_listeners(ports: &[u16], is_ours: impl Fn(u32) -> bool) -> Vec<ForeignListener> {
     if ports.is_empty() {

@@ -1,6 +1,7 @@
 //! # allranks-runner
 //!
-//! Starts worlds, plays scenarios in them, and has their outcomes judged. Async lives in [`world`], [`run`] and [`watch`].
+//! Starts worlds, runs scenarios in them, and judges what comes of them. Async code is only in [`world`], [`run`] and
+//! [`watch`].
 //!
 //! | module      | holds                                                                              |
 //! |-------------|------------------------------------------------------------------------------------|

@@ -17,7 +17,7 @@ use allranks_suite::platform::Platform;
 /// Version of the JSON.
 const FORMAT: u32 = 1;
 
-/// Looks, judges and prints.
+/// Collects facts, applies the rules, and prints both.
 pub fn doctor(arguments: &DoctorArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
     let request = Request {
@@ -70,7 +70,7 @@ pub fn merge(whole: &mut serde_json::Value, facts: &Facts) -> io::Result<()> {
     Ok(())
 }
 
-/// The platforms to look for, each with whether somebody named it.
+/// Returns the platforms to look for, each with true if it was named on the command line.
 fn wanted(
     arguments: &DoctorArguments,
     suite: &Suite,

@@ -37,7 +37,7 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
     Ok(exit(&judged, &troubles))
 }
 
-/// Judges every check again; how many keep the verdicts they have.
+/// Judges every check again. Returns the number of checks that could not be judged again and keep their verdicts.
 fn again(results: &mut Results, suite: &Suite) -> usize {
     let mut by_torch = BTreeMap::<String, Vec<&mut CheckRecord>>::new();
     for check in &mut results.checks {
@@ -69,7 +69,7 @@ fn again(results: &mut Results, suite: &Suite) -> usize {
     kept
 }
 
-/// Where a record's check stands in the plan; none if it is not planned any more.
+/// Returns the plan's point for a recorded check; none if the check is not planned any more.
 fn point<'a>(scenario: &'a Scenario, torch: &'a str, record: &CheckRecord) -> Option<Point<'a>> {
     let id = record.id.as_str();
     let id = match record.params.get("round") {

@@ -14,7 +14,7 @@ use allranks_suite::case::{Case, Level};
 use allranks_suite::plan::{ProgramCheck, Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
-/// Lists.
+/// Lists cases, or requirements with what covers them.
 pub fn list(
     arguments: &ListArguments,
     out: &mut impl Write,

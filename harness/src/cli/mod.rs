@@ -35,13 +35,13 @@ use crate::suite::SuiteError;
 use allranks_runner::world;
 use allranks_suite::{case, platform};
 
-/// What the process ends with; the numbers are a contract.
+/// Exit codes of the process. The numbers are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// Everything is as expected.
     AsExpected = 0,
-    /// Something is not.
+    /// At least one result is unexpected.
     Unexpected = 1,
     /// The command line or a file is wrong.
     Usage = 2,
@@ -65,10 +65,10 @@ pub enum Failure {
     /// Nothing matches; the second text is a hint.
     #[error("{0}")]
     Nothing(String, String),
-    /// The harness or the machine.
+    /// The harness or the machine failed.
     #[error("{0}")]
     RunIssue(String),
-    /// A stream or file.
+    /// A stream or file could not be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -85,7 +85,7 @@ impl Failure {
     /// Writes the error and its hint.
     ///
     /// # Errors
-    /// Nobody is there to read it.
+    /// The stream cannot be written.
     pub fn explain(&self, err: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Suite(SuiteError::Invalid(problems)) => {
@@ -103,7 +103,7 @@ impl Failure {
     }
 }
 
-/// Does what the arguments say; the exit code.
+/// Runs the command that the arguments name. Returns the exit code.
 ///
 /// `out` takes what was asked for, `err` progress and complaints. Where the reader of either closes it early, the rest is
 /// dropped, and the command goes on to its end and its exit code.
@@ -161,7 +161,7 @@ pub fn main(
     let exit = match result {
         Ok(exit) => exit,
         Err(failure) => {
-            // Nobody is left to tell if this fails too.
+            // If this fails too, the error cannot be reported any more.
             let _ = failure.explain(err);
             failure.exit()
         }

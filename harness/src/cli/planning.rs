@@ -25,24 +25,24 @@ use allranks_suite::case::PYTHON;
 use allranks_suite::plan::{Plan, Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
-/// When to say that the imports take long.
+/// The time after which slow imports are reported.
 const SOON: Duration = Duration::from_secs(10);
 /// The profile used when neither cases nor a profile are named.
 const DEFAULT_PROFILE: &str = "core";
 
 /// What will run, on what, and what cannot.
 pub struct Planned {
-    /// The files.
+    /// The suite that was loaded.
     pub suite: Suite,
-    /// What will run.
+    /// The scenarios and checks that will run.
     pub plan: Plan,
-    /// What was selected, the profile among it.
+    /// The selection that the plan was made with, including the profile.
     pub selection: Selection,
-    /// The interpreter, with the Python driver.
+    /// The Python interpreter; none if the driver needs none.
     pub python: Option<Interpreter>,
-    /// What was looked for and not found.
+    /// Backends that were looked for and not found.
     pub absent: Vec<Absent>,
-    /// Backends found.
+    /// Backends that were found.
     pub targets: Vec<Target>,
 }
 
@@ -101,9 +101,9 @@ impl Planned {
 pub struct Absent {
     /// The platform.
     pub platform: Arc<Platform>,
-    /// Those of its backends that are wanted and not there.
+    /// Those of its backends that were asked for and are missing.
     pub backends: Vec<String>,
-    /// Why.
+    /// Why they are missing.
     pub reason: String,
 }
 
@@ -111,10 +111,10 @@ pub struct Absent {
 #[derive(Debug)]
 pub struct Asked {
     selection: Selection,
-    /// The files.
+    /// The suite that was loaded.
     pub suite: Suite,
     wanted: Vec<Wanted>,
-    /// Python, with a driver that needs it.
+    /// The Python interpreter; none if the driver needs none.
     pub python: Option<Interpreter>,
     libtorch: Option<PathBuf>,
     import_patience: Duration,
@@ -158,7 +158,7 @@ impl Asked {
             });
             if done.recv_timeout(SOON) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let most = self.import_patience.as_secs();
-                // Nobody may be there to read it.
+                // The stream may be closed already.
                 let _ = writeln!(
                     err,
                     "still waiting for `import torch`, at most {most} s (--import-patience); `allranks doctor` says why it takes long"
@@ -386,7 +386,7 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
     }
 }
 
-/// Says so where the suite is the one in the binary: somebody who means a checkout's must not take it for that.
+/// Says so if the embedded suite is used, so that it is not taken for a checkout's.
 pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
     if suite.is_embedded {
         let version = env!("CARGO_PKG_VERSION");

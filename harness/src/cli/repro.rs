@@ -19,7 +19,7 @@ use allranks_runner::world;
 use allranks_suite::expectation::{Entry, Point};
 use allranks_suite::plan::{Check, Plan, Scenario};
 
-/// Bytes of a script that nobody likes to read.
+/// Size in bytes above which a script is too long to read with comfort.
 const TEDIOUS: usize = 7 << 10;
 /// Bytes that a known failure's script may have; one that would have more has few elements, tried or not.
 const LONG: usize = 8 << 10;
@@ -162,7 +162,7 @@ impl ReproContext {
             {
                 text = self.known_failure(entry, scenario, check, Some(&few));
             }
-            // One that cannot be written keeps nobody from the others.
+            // A script that cannot be written does not prevent the others.
             let text = match text {
                 Ok(text) => text,
                 Err(why) => {
@@ -370,7 +370,7 @@ fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     format!("{case}.{}.{kind}", words.join("."))
 }
 
-/// What a run saw.
+/// Adds what a run recorded of the check to the notes.
 fn observe(notes: &mut Notes, record: &CheckRecord) {
     let class = record
         .class
@@ -383,7 +383,7 @@ fn observe(notes: &mut Notes, record: &CheckRecord) {
         .unwrap_or_default();
 }
 
-/// What an expectation says.
+/// Adds what an expectation says to the notes.
 fn known(notes: &mut Notes, entry: &Entry) {
     let outcomes: Vec<_> = entry
         .outcomes

@@ -18,7 +18,7 @@ pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit,
     Ok(completeness(&results))
 }
 
-/// Whether reports of these results show all that was run.
+/// Returns whether reports of these results show everything that was run, as an exit code.
 fn completeness(results: &Results) -> Exit {
     match results.is_whole() && results.missing() == 0 {
         true => Exit::AsExpected,

@@ -1,11 +1,11 @@
-//! What is wrong with a run and belongs to no check, and what that does to its exit code.
+//! Problems of a run that belong to no single check, and the exit code that each leads to.
 
 use std::io;
 
 use super::Exit;
 use allranks_suite::expectation::{Entry, Expectations};
 
-/// A trouble; its text goes into the record of the run's end.
+/// A problem of a run that belongs to no single check. Its text goes into the record of the run's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunIssue {
     /// The results could not be written down: the system's reason.
@@ -18,11 +18,11 @@ pub enum RunIssue {
     Expired(String),
     /// Something that was required was not run, with the reason.
     Missing(String),
-    /// Somebody stopped the run.
+    /// The run was interrupted by a signal.
     Interrupted,
-    /// What a run recorded that is judged again.
+    /// A problem that was recorded by the run which is judged again.
     Recorded(String),
-    /// So many checks could not be judged again.
+    /// This number of checks could not be judged again.
     Kept(usize),
 }
 
@@ -40,7 +40,7 @@ impl RunIssue {
         expectations.expired().map(told).collect()
     }
 
-    /// One line for people.
+    /// Returns the problem as one line.
     #[must_use]
     pub fn text(&self) -> String {
         match self {

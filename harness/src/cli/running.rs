@@ -30,7 +30,7 @@ use allranks_suite::plan::Plan;
 /// How often the progress line is refreshed while nothing happens.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs.
+/// Runs the plan that the arguments select, and writes results and reports.
 pub fn run(
     arguments: &RunArguments,
     words: Vec<String>,
@@ -98,9 +98,9 @@ fn driver(
     })
 }
 
-/// Ranks that may run at once when nobody says. A Gloo rank mostly waits for its peers, so a core carries several:
-/// on 2 cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less
-/// with 32.
+/// Returns the default of `--ranks-at-once`. A Gloo rank mostly waits for its peers, so a core carries several: on 2
+/// cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less with
+/// 32.
 #[must_use]
 pub fn ranks_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);

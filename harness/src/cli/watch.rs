@@ -51,12 +51,12 @@ pub struct WatchArguments {
     pub command: Vec<OsString>,
 }
 
-/// Where a rank is.
+/// How `watch` finds out where a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stacks {
-    /// Ask Python processes.
+    /// Python processes write call traces.
     Auto,
-    /// Look from outside only.
+    /// Processes are only looked at from outside.
     Off,
 }
 
@@ -76,13 +76,13 @@ struct Record<'a> {
     diagnosis: &'a Diagnosis,
 }
 
-/// Watches; the exit code.
+/// Watches a program. Returns the exit code.
 pub fn watch(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
     match run(arguments, err) {
         Ok(Ending::Own(code) | Ending::Interrupted(code)) => code,
         Ok(Ending::Verdict) => Exit::Unexpected as u8,
         Err(failure) => {
-            // Nobody is left to tell if this fails too.
+            // If this fails too, the error cannot be reported any more.
             let _ = failure.explain(err);
             failure.exit() as u8
         }

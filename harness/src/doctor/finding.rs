@@ -1,21 +1,21 @@
-//! What is wrong, as people are told.
+//! Findings of the doctor.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something that somebody wants does not work. The only one that makes the exit code 1.
+    /// Something that is needed does not work. Only this severity makes the exit code 1.
     Fault,
-    /// It works until it does not: under load, on several machines, or not as somebody seems to believe.
+    /// It works now, but may fail under load or on several machines, or is probably not what was intended.
     Warning,
-    /// Good to know.
+    /// A remark that needs no action.
     Note,
 }
 
 impl Severity {
-    /// The word for it.
+    /// Returns the severity as a word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,15 +29,15 @@ impl Severity {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its kind, for programs: `master-port-busy`.
+    /// Its stable id, such as `master-port-busy`.
     pub id: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What is so.
+    /// The state that was found.
     pub what: String,
-    /// What comes of it, or how it is known.
+    /// Its consequence, or how it is known.
     pub why: String,
-    /// What to do.
+    /// What to do about it.
     pub fix: String,
 }
 

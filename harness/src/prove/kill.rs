@@ -9,7 +9,7 @@ use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, FORMAT};
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MutantOutcome {
@@ -39,7 +39,7 @@ impl MutantOutcome {
     }
 }
 
-/// What the checks of one requirement saw of a mutant.
+/// What the checks of one requirement reported of a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Checks that ran and cover it.
@@ -50,7 +50,7 @@ pub struct Seen {
     pub findings: BTreeMap<String, u64>,
 }
 
-/// A check that saw a mutant.
+/// A check that failed on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
     /// The check.
@@ -66,9 +66,9 @@ pub struct Witness {
 pub struct Kill {
     /// [`FORMAT`].
     pub format: u32,
-    /// Its name.
+    /// The mutant's name.
     pub name: String,
-    /// What the bug is.
+    /// A description of the bug.
     pub about: String,
     /// The requirement it breaks.
     pub breaks: RequirementId,
@@ -77,7 +77,7 @@ pub struct Kill {
     /// Where such a bug was seen in the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What became of it.
+    /// The mutant's outcome.
     pub fate: MutantOutcome,
     /// Whether every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,

@@ -13,7 +13,7 @@ pub enum MatrixStatus {
     Alone(Vec<String>),
     /// Killed mutants break it, but other checks see each of them too; the index says why that is so.
     Shared(String),
-    /// Killed mutants break it, other checks see each of them too, and nobody says why.
+    /// Killed mutants break it, other checks see each of them too, and the index gives no reason.
     Together,
     /// No mutant was killed, nor can be: the backend that is given bugs cannot be asked for it. Why, and where it is checked.
     Elsewhere(String),

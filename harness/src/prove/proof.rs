@@ -245,7 +245,7 @@ impl Plan {
     }
 }
 
-/// The first backend of a platform. Nobody counts its devices: simulated ones are enough for every mutant.
+/// Returns the first backend of a platform. Its devices are not counted: simulated ones are enough for every mutant.
 fn target(suite: &Suite, name: &str) -> Option<Target> {
     let platform = suite.platforms.iter().find(|one| one.name == name)?;
     let backend = platform.backends.keys().next()?;
@@ -345,7 +345,7 @@ impl Proof {
         events: mpsc::UnboundedSender<Event>,
     ) -> io::Result<()> {
         let healthy = self.healthy(&mutants).await?;
-        // Whoever takes the events may be gone; the proof goes on to its end all the same.
+        // The receiver may be gone; the proof goes on to its end all the same.
         let _ = events.send(Event::Healthy(healthy));
         let places = Arc::new(Semaphore::new(AT_ONCE));
         let mut tasks: JoinSet<io::Result<()>> = JoinSet::new();

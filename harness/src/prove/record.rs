@@ -16,7 +16,7 @@ use allranks_model::names::RequirementId;
 /// The file's name.
 pub const FILE_NAME: &str = "kills.jsonl";
 
-/// A line.
+/// One line of `kills.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum MatrixRecord {
@@ -65,7 +65,7 @@ pub struct Tail {
     pub format: u32,
     /// Version of torch, as the ranks said.
     pub torch: String,
-    /// Mutants by fate.
+    /// Number of mutants by outcome.
     pub tally: MutantCounts,
     /// Milliseconds it took.
     pub duration_ms: u64,
@@ -73,7 +73,7 @@ pub struct Tail {
     pub exit_code: u8,
 }
 
-/// Mutants by fate.
+/// Numbers of mutants by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MutantCounts {

@@ -1,4 +1,4 @@
-//! Calls as a person would write them.
+//! Writes calls as a person would write them.
 //!
 //! In: a rank's step, its exhibits, what its calls must answer. Out: lines of Python that use the script's own names:
 //! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
@@ -27,7 +27,7 @@ pub(super) fn new_group(
     format!("dist.new_group({ranks}, timeout=timedelta(seconds={timeout_s}){backend}{local})")
 }
 
-/// What one rank does.
+/// The code of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Code {
     /// Lines, without indentation.
@@ -73,7 +73,7 @@ pub(super) fn code(scene: &CallSite<'_>) -> Code {
     writer.code
 }
 
-/// Whether somebody waits for it later.
+/// Returns true if the call makes a work that a later call waits for.
 fn makes_work(call: &Call) -> bool {
     match call {
         Call::Isend { .. } | Call::Irecv { .. } => true,
@@ -81,7 +81,7 @@ fn makes_work(call: &Call) -> bool {
     }
 }
 
-/// Whether the script cannot make it: tensors too large to be written down.
+/// Returns true if a script cannot make the call, because its tensors are too large to be written down.
 pub(super) fn is_too_large(call: &Call) -> bool {
     matches!(call, Call::Grow { .. } | Call::Windows { .. })
 }

@@ -1,4 +1,4 @@
-//! A check that is a script: its moves as a person would write them.
+//! Writes the moves of a check that is a script, as a person would write them.
 //!
 //! In: a scenario and a check with a script. Out: Python: what stands before the moves (helpers that they use), the
 //! moves, and what follows them. Ranks keep in step over a store of their own; what several ranks do alike is written
@@ -390,7 +390,8 @@ impl<'a> Play<'a> {
                 self.marks.entry(name).or_default().extend(&one.ranks);
             }
         }
-        // Who does what, in order; neighbours of the same ranks are one block.
+        // The lines of each move and the ranks that run them, in order; neighbours with the same ranks are joined to
+        // one block.
         let mut blocks: Vec<(Vec<Rank>, Vec<String>)> = Vec::new();
         let everyone: Vec<Rank> = self.scenario.world_size.ranks().collect();
         let mut left: BTreeSet<Rank> = BTreeSet::new();
@@ -407,7 +408,7 @@ impl<'a> Play<'a> {
             }
             for (mut ranks, lines) in kinds {
                 ranks.sort_unstable();
-                // Those who have left do not come this way again.
+                // Ranks that have left do not reach this point.
                 if ranks.iter().chain(&left).count() == everyone.len() {
                     ranks.clone_from(&everyone);
                 }

@@ -54,7 +54,7 @@ impl Tables {
     /// Writes them.
     pub(super) fn new(parts: &[Part], passed: &[Passed]) -> Self {
         let mut tables = Self::default();
-        // A bystander's buffer is worth a table only where somebody's tensors are in it too.
+        // A bystander's buffer is written only if the table has tensors of other ranks too.
         let is_taking_part = |exhibit: &Exhibit| exhibit.label != "bystander";
         tables.has_tensors = parts
             .iter()

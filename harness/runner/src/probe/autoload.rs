@@ -1,5 +1,5 @@
-//! Packages that torch loads by itself when it is imported: the entry points of the group `torch.backends`. One that is
-//! installed and unusable makes `import torch` raise, end the interpreter, or never return.
+//! Packages that torch loads when it is imported: the entry points of the group `torch.backends`. One that is installed
+//! and does not work makes `import torch` raise, end the interpreter, or never return.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,29 +7,29 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The variable that keeps torch from loading them, if it is `0`.
+/// The variable that keeps torch from loading such packages if it is `0`.
 pub const AUTOLOAD: &str = "TORCH_DEVICE_BACKEND_AUTOLOAD";
 
-/// An entry point of the group `torch.backends`, or of another one.
+/// An entry point, of the group `torch.backends` or of another group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryPoint {
-    /// Its name.
+    /// Its name in the group.
     pub name: String,
-    /// `module:function`.
+    /// The object it loads, `module:function`.
     pub value: String,
-    /// Its package, if known.
+    /// The package that has it; none if that is not known.
     pub package: Option<String>,
 }
 
 impl EntryPoint {
-    /// What to uninstall: the package, or the entry point's name where that is not known.
+    /// Returns what must be uninstalled: the package, or the entry point's name if the package is not known.
     #[must_use]
     pub fn culprit(&self) -> &str {
         self.package.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// How to get past a package that torch loads by itself, at once and for good.
+/// Returns two remedies for a package that torch loads by itself: one for this run, and one for good.
 #[must_use]
 pub fn remedy(package: &str, python: &str) -> [String; 2] {
     [
@@ -38,7 +38,8 @@ pub fn remedy(package: &str, python: &str) -> [String; 2] {
     ]
 }
 
-/// Whether torch is kept from it: by the platform's own environment, or else by this process's.
+/// Returns true if torch is kept from loading such packages: by the platform's own environment (`own`), or else by that
+/// of this process.
 pub(super) fn is_off(own: Option<&String>) -> bool {
     match own {
         Some(value) => value == "0",
@@ -46,7 +47,7 @@ pub(super) fn is_off(own: Option<&String>) -> bool {
     }
 }
 
-/// Whose fault it is, and how to get past it: one entry point, or several that can be loaded and not together.
+/// Returns which entry point is at fault, and the remedies: one, or several that only fail together.
 pub(super) fn blame(points: &[&EntryPoint], python: &Path) -> String {
     let shown = python.display().to_string();
     let point = |point: &&EntryPoint| {

@@ -1,5 +1,5 @@
-//! The platform files of the repository, each against an installation that is made up: small modules with the functions that
-//! the vendor documents. Whatever is wrong with an installation must be given as the reason, exactly.
+//! Tests the platform files of the repository, each against a made-up installation: small modules with the functions
+//! that the vendor documents. Whatever is wrong with an installation must be given as the reason, exactly.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::probe::probe::{IMPORT_PATIENCE, Observed, probe};
 use allranks_suite::platform::Platform;
 use allranks_suite::platform::load;
 
-/// A torch with what `TYPE` has, whose backends are those that somebody adds.
+/// A torch with the attributes of `TYPE`; its backends are those that modules add.
 const TORCH: &str = "
 __version__ = 'TORCH'
 class version:
@@ -22,23 +22,23 @@ class backends:
     pass
 ";
 
-/// What is installed for a platform, and with that how it can be spoiled.
+/// What is installed for a platform, and how a test can break it.
 struct Installation {
     /// The platform's name.
     of: &'static str,
-    /// What its torch has besides.
+    /// Attributes that its torch has besides.
     torch: &'static str,
-    /// Modules of the vendor, by path. The last one is imported last.
+    /// The vendor's modules, by path. The last one is imported last.
     modules: &'static [(&'static str, &'static str)],
-    /// Its packages, and a version that is well.
+    /// Its packages, each with a version that is good.
     packages: &'static [(&'static str, &'static str)],
-    /// How many devices are counted.
+    /// Number of devices; none on a host platform.
     count: Option<u64>,
-    /// A statement that takes away what is counted with, and what the count then fails with.
+    /// A statement that removes what devices are counted with, and the error that counting then gives.
     without: Option<(&'static str, &'static str)>,
 }
 
-/// A vendor's module that adds the device type `TYPE` and registers BACKEND.
+/// A vendor's module that adds the device type `TYPE` and registers `BACKEND`.
 const VENDOR: &str = "
 import torch
 class TYPE:
@@ -66,7 +66,7 @@ addressable_device_count = lambda: DEVICES
 device_type = lambda: 'NEURON'
 ";
 
-/// What there is of torch on NVIDIA's GPUs.
+/// Torch's attributes on NVIDIA's GPUs.
 const CUDA: Installation = Installation {
     of: "cuda",
     torch: "version.cuda = '13.0'\nclass cuda:\n    device_count = staticmethod(lambda: DEVICES)\ndistributed.known.append('nccl')\n",
@@ -230,20 +230,20 @@ const INSTALLATIONS: [Installation; 14] = [
     },
 ];
 
-/// How an installation is.
+/// The state of an installation in a test.
 #[derive(Clone, Copy)]
 struct State<'a> {
     torch: &'a str,
     devices: u32,
-    /// Put in front of the module that is imported last.
+    /// Code before the module that is imported last.
     first: &'a str,
-    /// Put behind it.
+    /// Code after that module.
     last: &'a str,
-    /// A package of another version.
+    /// A package, and a version other than the good one.
     other: Option<(&'a str, &'a str)>,
 }
 
-/// As it should be; this torch is new enough for every platform and not too new for any.
+/// A good installation; this torch is new enough for every platform and too new for none.
 const WELL: State = State {
     torch: "TORCH",
     devices: 3,
@@ -257,7 +257,7 @@ fn platforms() -> Vec<Platform> {
     load(&[folder]).unwrap_or_else(|problems| panic!("{}", problems[0]))
 }
 
-/// Makes it below a folder, and looks at it through the platform's own file.
+/// Writes the installation into a folder, and probes it with the platform's own file.
 fn observe(installation: &Installation, platform: &Platform, state: State) -> Observed {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -313,7 +313,7 @@ fn reason(installation: &Installation, platform: &Platform, state: State, expect
     assert_eq!(usable, Err(expected.to_owned()), "{}", platform.name);
 }
 
-/// Every platform file with its installation.
+/// Calls `look` with every platform file and its installation.
 fn each(look: impl Fn(&Installation, &Platform)) {
     let platforms = platforms();
     let known: BTreeSet<_> = INSTALLATIONS.iter().map(|one| one.of).collect();
@@ -339,7 +339,7 @@ fn a_complete_installation_is_usable_and_counted() {
 #[test]
 fn a_package_that_is_not_there_is_named() {
     each(|installation, platform| {
-        // The last import is that of the vendor, or torch itself.
+        // The last import is the vendor's, or torch itself.
         let package = platform.import.last().map_or("torch", |module| module);
         let package = package.split('.').next().unwrap();
         let gone = Installation {

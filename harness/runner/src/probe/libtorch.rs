@@ -1,4 +1,4 @@
-//! The libtorch driver: where it is, and what it offers of a platform, which it says itself (`allranks-libtorch probe`).
+//! Finds the libtorch driver, and asks it what it offers of a platform (`allranks-libtorch probe`).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,21 +14,21 @@ use allranks_host as host;
 use allranks_model::version::torch_version;
 use allranks_suite::platform::Platform;
 
-/// The binary's name.
+/// The name of the driver's binary.
 const NAME: &str = "allranks-libtorch";
-/// The variable that says where it is.
+/// The variable that names the binary's path.
 const VARIABLE: &str = "ALLRANKS_LIBTORCH";
-/// The version of libtorch it is made for.
+/// The version of libtorch that the driver is made for.
 const WANTED: &str = "2.11";
-/// The one Python module that needs no Python to be there.
+/// The Python module that the driver replaces.
 const TORCH: &str = "torch";
-/// What hides devices from CUDA, and from no other runtime whose devices torch calls `cuda`.
+/// The variable that hides devices from CUDA, but not from other runtimes whose devices torch calls `cuda`.
 const CUDA_MASK: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The driver's binary: `ALLRANKS_LIBTORCH`, else beside this program.
+/// Returns the driver's binary: `ALLRANKS_LIBTORCH`, or else the one beside this program.
 ///
 /// # Errors
-/// It is not there; what to do.
+/// The binary is not there; the text says what to do.
 pub fn libtorch() -> Result<PathBuf, String> {
     let own = env::current_exe().ok();
     find(env::var_os(VARIABLE), own.as_deref())
@@ -57,11 +57,11 @@ fn find(asked: Option<OsString>, own: Option<&Path>) -> Result<PathBuf, String> 
     })
 }
 
-/// What it says of itself.
+/// The driver's answer to `probe`.
 #[derive(Debug, Deserialize)]
 struct Offered {
     torch: String,
-    /// Devices by their type.
+    /// Number of devices by device type.
     #[serde(default)]
     count: BTreeMap<String, u64>,
     #[serde(default)]
@@ -82,7 +82,7 @@ fn observe(offered: &Offered, platform: &Platform) -> Observed {
         .backends
         .iter()
         .map(|(name, backend)| {
-            // `cpu:gloo,cuda:nccl` needs all of them.
+            // A string such as `cpu:gloo,cuda:nccl` needs all of its backends.
             let init = backend.init.as_ref().unwrap_or(name);
             let has = init
                 .split(',')
@@ -118,7 +118,7 @@ fn judge(
             "the libtorch driver cannot import the Python module {module}"
         ));
     }
-    // AMD's GPUs have the device type `cuda` too, and the driver is built for NVIDIA's.
+    // AMD's GPUs have the device type `cuda` too; the driver is built for NVIDIA's.
     let mask = platform.visible_devices.as_deref();
     if platform.device_type == "cuda" && mask.is_some_and(|mask| mask != CUDA_MASK) {
         return Err("the libtorch driver is built for CUDA".to_owned());
@@ -156,7 +156,7 @@ fn judge(
 fn ask(program: &Path, limit: Duration) -> Result<Offered, String> {
     let shown = program.display();
     let mut command = Command::new(program);
-    // This thread waits for it.
+    // The driver ends when this thread does, which waits for it.
     command.arg("probe").env("ALLRANKS_DIE_WITH_PARENT", "1");
     let (text, end) = host::run_with_timeout(command, limit)
         .map_err(|error| format!("{shown} cannot be run: {error}"))?;

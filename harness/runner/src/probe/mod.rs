@@ -1,5 +1,5 @@
-//! What a platform file declares, observed on this machine: asks an interpreter, or the libtorch driver, whether the platform can
-//! be used, and how many devices it has.
+//! Probes platforms on this machine: asks a Python interpreter, or the libtorch driver, whether a platform can be used,
+//! and how many devices it has.
 
 mod autoload;
 #[cfg(test)]

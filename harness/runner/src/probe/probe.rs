@@ -1,5 +1,5 @@
-//! What a Python interpreter offers of platforms, observed in a process of its own: an `import torch` may fail, die of a
-//! signal, print, fork, or never return, and the harness goes on.
+//! Asks a Python interpreter, in a process of its own, what it offers of platforms: an `import torch` may fail, be
+//! killed by a signal, print, fork, or never return, and the harness goes on.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -17,31 +17,31 @@ use allranks_model::version::torch_version;
 use allranks_suite::platform::Platform;
 
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
-/// What our lines of the probe's output begin with.
+/// The prefix of the lines that the probe script writes; all others are ignored.
 const MARK: &str = "ALLRANKS-PROBE ";
 /// What is being tried while torch loads packages by itself.
 const IMPORT: &str = "import torch";
-/// How long importing torch, and what a platform imports besides, may take: from a cold disk or over a network, on a busy
-/// machine.
+/// Default limit for importing torch and what a platform imports besides, from a cold disk or a network file system on
+/// a busy machine.
 pub const IMPORT_PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// Whether ranks of this platform can run here, or one line why not.
+    /// Whether ranks of this platform can run here; the error says in one line why not.
     pub usable: Result<(), String>,
-    /// Torch's version, if it could be imported.
+    /// Torch's version; none if it could not be imported.
     pub torch: Option<String>,
-    /// Number of devices; none on a host platform, or if it could not be found out.
+    /// Number of devices; none on a host platform, or if it could not be counted.
     pub count: Option<u64>,
-    /// For each of the platform's backends whether this build of torch has it; empty if that could not be asked.
+    /// For each of the platform's backends, true if this build of torch has it. Empty if that could not be asked.
     pub backends: BTreeMap<String, bool>,
-    /// Whether the device says of itself that it is made up.
+    /// True if the device reports that it is simulated.
     pub is_simulated: bool,
 }
 
 impl Observed {
-    /// Nothing was seen, and why.
+    /// Makes the result of a probe that found nothing, for this reason.
     #[must_use]
     pub fn unusable(reason: String) -> Self {
         Self {
@@ -54,15 +54,16 @@ impl Observed {
     }
 }
 
-/// Asks an interpreter what it offers of a platform. Takes as long as `import torch`, and at most `limit`; twice that if
-/// `import torch` is the trouble, to find the package that torch loads by itself and whose fault it is.
+/// Probes one platform. Takes as long as `import torch`, and at most `limit`; twice that if `import torch` fails, to
+/// find the package that torch loads by itself and that is at fault.
 #[must_use]
 pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> Observed {
     probe_within(python, &[platform], limit).remove(0)
 }
 
-/// The same of many, in their order. Those that need the same imports are asked about together, in one interpreter, for
-/// importing torch is what takes time; if that does not answer, each by itself. Those whose packages are not there need none.
+/// Probes many platforms; the results are in the same order. Platforms that need the same imports share one
+/// interpreter, because importing torch takes long; if that gives no answer, each is probed by itself. Platforms whose
+/// packages are not installed need no import.
 #[must_use]
 pub fn probe_all(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Observed> {
     let mut alike: Vec<Vec<usize>> = Vec::new();
@@ -91,8 +92,8 @@ pub fn probe_all(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec
     answers.into_iter().map(|(_, observed)| observed).collect()
 }
 
-/// For each platform the first package of its that is not installed; none too where that could not be asked, for the import
-/// will tell.
+/// Returns for each platform its first package that is not installed. None if all are, and also if that could not be
+/// asked: then the import shows it.
 fn absent(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Option<String>> {
     let asked = platforms.iter().map(|platform| {
         serde_json::json!({"python_path": platform.python_path, "import": platform.import})
@@ -129,7 +130,7 @@ fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<
             let all = platforms.iter();
             all.map(|_| Observed::unusable(reason.clone())).collect()
         }
-        // It is one of them, and the others are to be known.
+        // One of them is at fault; the others are probed by themselves.
         Err(_) => {
             let alone = platforms.iter();
             alone
@@ -161,7 +162,7 @@ fn observe(python: &Path, platform: &Platform, found: Found, limit: Duration) ->
     }
 }
 
-/// Why torch cannot be imported, with the package that it loads by itself and whose fault that is, if it is one's.
+/// Returns the reason why torch cannot be imported, with the package at fault if it is one that torch loads by itself.
 fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Duration) -> String {
     if autoload::is_off(platform.env.get(AUTOLOAD)) {
         return reason;
@@ -178,7 +179,7 @@ fn past_autoload(python: &Path, platform: &Platform, reason: String, limit: Dura
         })
         .collect();
     let points: Vec<_> = loading.iter().flatten().collect();
-    // Torch itself is well if it came to load them; the last one it came to is the one, unless all of them were loaded.
+    // Torch itself works if it came to load them. The last one it began to load is at fault, unless all were loaded.
     match (loading.last(), points.as_slice()) {
         (Some(Some(last)), _) => format!("{reason}; {}", autoload::blame(&[last], python)),
         (Some(None), [_, ..]) => format!("{reason}; {}", autoload::blame(&points, python)),
@@ -207,24 +208,24 @@ struct Found {
 struct ProbeProblem {
     /// A package that is not installed.
     missing: Option<String>,
-    /// A module whose import failed otherwise.
+    /// A module whose import failed for another reason.
     import: Option<String>,
-    /// An expression that failed.
+    /// A counting expression that failed.
     count: Option<String>,
     error: String,
 }
 
-/// One of the script's lines.
+/// One line that the script writes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ProbeLine {
     /// What is about to be tried.
     Trying(String),
-    /// The entry point that is about to be loaded; none: all of them have been.
+    /// The entry point that is about to be loaded; none when all have been loaded.
     Loading(Option<EntryPoint>),
-    /// The answer, about each platform.
+    /// The results, one for each platform.
     Found(Vec<Found>),
-    /// The answer to what is not installed, about each platform.
+    /// For each platform, the first package that is not installed.
     Absent(Vec<Option<String>>),
 }
 
@@ -233,11 +234,11 @@ fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
     ours.map(serde_json::from_str)
 }
 
-/// There was no answer.
+/// The script gave no answer.
 struct Silence {
-    /// One line.
+    /// The reason, in one line.
     reason: String,
-    /// What was being tried.
+    /// What was being tried when it ended.
     trying: String,
 }
 
@@ -284,7 +285,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
     Err(Silence { reason, trying })
 }
 
-/// The script, and what it is asked for. The platforms need the same imports.
+/// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.
 fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
     let asked = platforms.iter().map(|platform| {
         let backends = platform.backends.iter();
@@ -308,7 +309,7 @@ fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
     command
 }
 
-/// Whether what was found is enough.
+/// Returns an error if what was found is not enough for the platform.
 fn judge(python: &Path, platform: &Platform, found: &Found) -> Result<(), String> {
     let shown = python.display();
     if let Some(ProbeProblem {
@@ -369,7 +370,8 @@ mod tests {
     use allranks_suite::platform;
     use allranks_yaml::Source;
 
-    /// A platform whose `torch` is a module of ours, so that these tests need no torch and take no time.
+    /// Makes a platform whose `torch` is a small module of the test, so that these tests need no torch and take little
+    /// time.
     fn with_torch(folder: &Path, torch: &str, fields: &str) -> Platform {
         fs::create_dir_all(folder.join("lib")).unwrap();
         fs::write(folder.join("lib/torch.py"), torch).unwrap();
@@ -503,7 +505,7 @@ class t:
             )
         );
         assert_eq!(fs::read_to_string(&starts).unwrap().len(), 3);
-        // One that ends the interpreter ends no other's chance.
+        // A platform that ends the interpreter does not affect the others.
         assert_eq!(asked(&[2, 3]), (vec![true, false], 3));
     }
 
@@ -514,7 +516,7 @@ class t:
         assert!(!observe(TORCH, "").is_simulated);
     }
 
-    /// Packages that load themselves when torch is imported, of which the second does what `code` says.
+    /// Probes a torch that loads two packages when it is imported; the second runs `code`.
     fn loading(code: &str) -> Observed {
         let folder = tempfile::tempdir().unwrap();
         let torch = format!(
@@ -603,7 +605,7 @@ class t:
             Err("python3 did not answer within 2 s, in `import torch`".to_owned())
         );
         let child = fs::read_to_string(child).unwrap();
-        // Ended: gone, or a zombie that its new parent has not collected. The signal takes a moment to act.
+        // Ended: gone, or a zombie that its new parent has not collected. The signal may take a moment to act.
         let ended = || {
             let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             let state = stat.rsplit(')').next().unwrap_or_default().trim_start();

@@ -1,20 +1,20 @@
-//! Which Python runs the ranks.
+//! Chooses the Python interpreter that runs the ranks.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// An interpreter, and why it is that one.
+/// An interpreter, and where it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreter {
-    /// A path, or `python3`, to be looked up in `PATH`.
+    /// Its path, or `python3`, which is looked up in `PATH`.
     pub path: PathBuf,
-    /// `--python`, `ALLRANKS_PYTHON`, `VIRTUAL_ENV`, the path of a `.venv`, `PATH`.
+    /// Where it was named: `--python`, `ALLRANKS_PYTHON`, `VIRTUAL_ENV`, the path of a `.venv`, or `PATH`.
     pub why: String,
 }
 
-/// The interpreter to use: the one asked for, else `ALLRANKS_PYTHON`, else that of `VIRTUAL_ENV`, else
-/// `.venv/bin/python` of the current folder or of a folder above that holds a `Cargo.toml`, else `python3`.
+/// Returns the interpreter to use: `asked`, else `ALLRANKS_PYTHON`, else that of `VIRTUAL_ENV`, else `.venv/bin/python`
+/// of the current folder or of a folder above that holds a `Cargo.toml`, else `python3`.
 #[must_use]
 pub fn python(asked: Option<&Path>) -> Interpreter {
     let here = env::current_dir().unwrap_or_default();

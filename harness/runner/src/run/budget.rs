@@ -1,4 +1,4 @@
-//! How much runs at once: so many ranks, and on accelerators no more than there are devices.
+//! Limits how many ranks run at once, and on accelerators how many worlds share the devices.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,37 +7,37 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use allranks_model::names::WorldSize;
 
-/// Ranks and devices that scenarios of a run, or of several side by side, share. First come, first served: a large
-/// world that waits is not passed by small ones.
+/// The ranks and devices that the scenarios of a run, or of several sessions, share. They are given out in the order of
+/// the requests: small worlds do not overtake a large world that waits.
 #[derive(Debug)]
 pub struct Budget {
     ranks: Arc<Semaphore>,
     ranks_at_once: usize,
-    /// By device type, made when the first scenario wants some. Platforms of one type may see different numbers of the same
-    /// devices: there are as many as the one that sees most of them says.
+    /// Devices by device type, added when a scenario first wants that type. Platforms of one type may see different
+    /// numbers of the same devices; the largest number counts.
     devices: Mutex<BTreeMap<String, Devices>>,
 }
 
-/// The devices of a type.
+/// The devices of one device type.
 #[derive(Debug)]
 struct Devices {
     free: Arc<Semaphore>,
-    /// How many there are, free or not.
+    /// Number of devices of this type, free or not.
     all: u32,
 }
 
-/// Devices that a world wants.
+/// The devices that one world needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Their type.
+    /// The device type, such as `cuda`.
     pub kind: &'a str,
-    /// How many of it there are, each counted for every world that may have it at once.
+    /// Number of devices of this type, times the number of worlds that may share one device.
     pub present: u32,
-    /// How many the world needs.
+    /// Number of devices that the world needs.
     pub count: u32,
 }
 
-/// The right to have a scenario's ranks running, on devices that no other has if it needs some.
+/// The right to run a scenario's ranks on its devices, if it needs any. Dropping it gives both back.
 #[derive(Debug)]
 pub struct Permit {
     _devices: Option<OwnedSemaphorePermit>,
@@ -45,7 +45,7 @@ pub struct Permit {
 }
 
 impl Budget {
-    /// For so many ranks at once; a larger world runs alone.
+    /// Makes a budget of `ranks_at_once` ranks. A larger world waits for all of them and runs alone.
     #[must_use]
     pub fn new(ranks_at_once: usize) -> Self {
         Self {
@@ -55,8 +55,8 @@ impl Budget {
         }
     }
 
-    /// Waits until a world of that size fits in. Its `devices` come first, so that who has got ranks waits for nothing
-    /// more.
+    /// Waits until a world of this size and its `devices` fit into the budget. Devices are taken before ranks, so that
+    /// a world that holds ranks waits for nothing more.
     pub async fn admit(&self, size: WorldSize, devices: Option<Wanted<'_>>) -> Permit {
         let ranks = size.count();
         let devices = match devices {

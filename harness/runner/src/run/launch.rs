@@ -10,8 +10,8 @@ use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Scenario;
 
-/// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
-/// each rank, relative to the run's folder.
+/// Starts one world and runs the checks `todo` in it, given by index. None if the run is interrupted before the world
+/// is started. `logs`: one file for each rank, relative to the run's folder.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,

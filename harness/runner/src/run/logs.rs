@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use super::Shared;
 use allranks_suite::plan::Scenario;
 
-/// Bytes kept of the beginning of a rank's log, and of its end.
+/// Bytes that are kept of a rank's log: of its beginning, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
 
-/// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
+/// Shortens the logs of a world's ranks (paths relative to the run's folder). Returns one line for each log that cannot
+/// be shortened.
 pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
     let cannot = |log: &PathBuf| {
         let error = cap(&shared.settings.out.join(log)).err()?;
@@ -20,7 +21,7 @@ pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
     logs.iter().filter_map(cannot).collect()
 }
 
-/// Cuts what is too much out of the middle of a log that a rank has flooded.
+/// Removes the middle of a log that is longer than `LOG_HEAD` and `LOG_TAIL` together.
 fn cap(log: &Path) -> io::Result<()> {
     let Ok(mut file) = File::options().read(true).write(true).open(log) else {
         // A rank that never started has none.

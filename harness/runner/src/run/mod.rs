@@ -1,8 +1,8 @@
-//! Running a plan: scenarios side by side within a budget, each one's worlds in turn, every finding judged and
-//! written down.
+//! Runs a plan: scenarios side by side within a budget, each one's worlds in turn; every check result is judged and
+//! recorded.
 //!
-//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel; who
-//! renders them has no say in the run.
+//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel. What
+//! reads the channel has no influence on the run.
 
 mod budget;
 mod launch;
@@ -43,43 +43,44 @@ use allranks_model::record::{Absent, Counts, FORMAT, Record, RunRecord};
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::{Plan, Scenario};
 
-/// [`Settings::shrinking`] where somebody waits for the report.
+/// Default of [`Settings::shrinking`] for interactive runs.
 pub const SHRINKING: Duration = Duration::from_secs(90);
 
 /// How a plan is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The run's folder.
+    /// The run's folder, for results and logs.
     pub out: PathBuf,
-    /// Seed of all inputs.
+    /// Seed of all input data.
     pub seed: u64,
     /// Ranks that may run at once; a larger world runs alone.
     pub ranks_at_once: usize,
-    /// Worlds that may share a device.
+    /// Number of worlds that may use one device at the same time.
     pub worlds_per_device: NonZeroU32,
-    /// How often every scenario runs.
+    /// How often every scenario runs; 1 is once.
     pub repeat: u32,
-    /// What ranks run.
+    /// The driver program that each rank runs.
     pub driver: Driver,
-    /// The allranks binary, to supervise fresh ranks with.
+    /// Path of the allranks binary, which supervises spawned ranks. None: ranks run without a supervisor.
     pub supervisor: Option<PathBuf>,
     /// How long importing torch, and what a platform imports besides, may take.
     pub import_patience: Duration,
     /// How long the worlds in which one random sequence is cut down may take together.
     pub shrinking: Duration,
-    /// Profile, for the record.
+    /// The profile's name, for the run's record only.
     pub profile: Option<String>,
-    /// The command line, for the record.
+    /// The command line, for the run's record only.
     pub arguments: Vec<String>,
-    /// Sentences of the requirements, for the record.
+    /// Sentences of the requirements by id, for the run's record only.
     pub requirements: BTreeMap<RequirementId, String>,
-    /// Platforms that are not here, for the record.
+    /// Platforms that this machine does not have, for the run's record only.
     pub absent: Vec<Absent>,
-    /// Where it is told what the run waits for, a line each; none: nowhere.
+    /// Receives one line for each thing that the run waits for. None: such lines are dropped.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }
 
-/// Flips to true when the run is to stop early: everything started is killed, everything else is not-run.
+/// A flag that stops the run early once it is set: all processes started are killed, and checks without a result become
+/// `not-run`.
 #[derive(Clone, Debug)]
 pub struct Interrupt(watch::Sender<bool>);
 
@@ -90,28 +91,28 @@ impl Default for Interrupt {
 }
 
 impl Interrupt {
-    /// Stops the run.
+    /// Asks the run to stop. Cannot be undone.
     pub fn set(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether it was set.
+    /// Returns true once [`Self::set`] was called.
     #[must_use]
     pub fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is set.
+    /// Returns when the flag is set; never before.
     pub async fn wait(&self) {
         // The sender is here, so there is no other end than that.
         let _ = self.0.subscribe().wait_for(|set| *set).await;
     }
 }
 
-/// Worlds a scenario may use up; a backend that loses more than this is not worth the time.
+/// Default limit of worlds that one scenario may lose before its other checks are given up.
 pub const WORLDS: u32 = 24;
 
-/// What scenarios of one run share.
+/// What all scenarios of one run share.
 struct Shared {
     settings: Settings,
     expectations: Arc<Expectations>,
@@ -124,7 +125,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Tells what is waited for.
+    /// Sends a line about what the run waits for.
     fn notify(&self, notice: String) {
         if let Some(notices) = &self.settings.notices {
             // What reads them may be gone; the run goes on.
@@ -132,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// What comes of it; none if the run is interrupted before that.
+    /// Runs `work` to its end. None if the run is interrupted first; `work` is then dropped.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut interrupted = self.interrupt.clone();
         tokio::select! {
@@ -142,14 +143,14 @@ impl Shared {
     }
 }
 
-/// Comes when the run is interrupted, and never if it is not.
+/// Returns when the run is interrupted; never, if it is not.
 async fn interruption(flag: &mut watch::Receiver<bool>) {
     if flag.wait_for(|set| *set).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The runtime that runs need: two workers carry hundreds of ranks.
+/// Builds the tokio runtime that runs need. Two worker threads carry hundreds of ranks.
 ///
 /// # Errors
 /// Fails if threads cannot be made.
@@ -160,8 +161,8 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-/// What scenarios run in: one launcher, one budget, one set of expectations. Must be started inside [`runtime`], and
-/// lives as long as its scenarios; its zygote ends with it.
+/// What scenarios run in: one launcher, one budget, one set of expectations. It must be started inside [`runtime`]; its
+/// zygote ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Session(Arc<Shared>);
 
@@ -195,8 +196,8 @@ impl Session {
         })))
     }
 
-    /// A session that shares launcher and budget with this one, and has a folder, an interrupt and a limit of worlds for
-    /// each scenario of its own.
+    /// Makes a session that shares launcher and budget with this one, but has its own folder, interrupt, and limit of
+    /// worlds for each scenario.
     ///
     /// # Errors
     /// Fails if the folder cannot be made.
@@ -223,7 +224,7 @@ impl Session {
         })))
     }
 
-    /// The first record, of a run that will have so many scenarios and checks.
+    /// Returns the first record of a run with the planned numbers of scenarios and checks.
     #[must_use]
     pub fn opening(&self, planned: Counts) -> RunRecord {
         let settings = &self.0.settings;
@@ -247,7 +248,7 @@ impl Session {
         }
     }
 
-    /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
+    /// Runs a scenario as soon as the budget allows. Returns one record for each check, then one for the scenario.
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
         let permit = self.admit(&scenario).await;
         // The scenario's record has the first of its issues, if there is no other trouble.
@@ -265,7 +266,7 @@ impl Session {
         self.0.budget.admit(scenario.world_size, devices).await
     }
 
-    /// The records of a scenario, and what the harness failed at, each with the scenario's id.
+    /// Runs a scenario. Returns its records, and the problems of the harness itself, each with the scenario's id.
     async fn play(
         &self,
         _permit: Permit,
@@ -292,9 +293,9 @@ impl Session {
     }
 }
 
-/// Runs the plan. Records come out of the channel: one run record, then checks and scenarios; the caller knows how
-/// it all ended and writes the end record. Returns what the harness failed at, a line each: results that are there stand,
-/// but are not all, or not to be relied upon.
+/// Runs the plan. Sends one run record, then the records of checks and scenarios; the caller writes the end record.
+/// Returns the problems of the harness itself, one line each: with any, the results that were sent may be incomplete or
+/// unreliable.
 ///
 /// # Errors
 /// Fails if no socket can be bound or the run's folder cannot be written.
@@ -311,7 +312,7 @@ pub async fn run(
         scenarios: plan.scenarios.len() as u64 * u64::from(rounds),
         checks: plan.check_count() as u64 * u64::from(rounds),
     };
-    // Whoever takes the records may be gone; the run goes on to its end all the same.
+    // The receiver may be gone; the run goes on to its end all the same.
     let _ = records.send(Record::Run(session.opening(planned)));
     let mut running = tokio::task::JoinSet::new();
     for queue in queues(&plan) {
@@ -324,7 +325,7 @@ pub async fn run(
     Ok(issues)
 }
 
-/// The issues that a task has told, or that it has broken off.
+/// Returns the issues that a task reported, or one issue that says how the task panicked.
 fn issues_of(ended: Result<Vec<String>, JoinError>) -> Vec<String> {
     ended.unwrap_or_else(|error| vec![format!("a part of the run broke off: {error}")])
 }

@@ -1,4 +1,4 @@
-//! A step that was sent and has not been answered by all, and what an answer to it must look like.
+//! A step that was sent and that some ranks have not answered, and the form that an answer must have.
 
 use crate::script::{Answer, CompiledScript};
 use allranks_model::names::Rank;
@@ -8,56 +8,56 @@ use allranks_protocol::{CallStatus, StepResult};
 /// What a step of a world is for.
 #[derive(Debug)]
 pub enum Purpose {
-    /// Torch's own import is over; the platform's.
+    /// The imports of the platform's modules; the driver imported torch before its hello.
     Imports,
-    /// Init, groups.
+    /// `init_process_group`, and the groups of the case.
     Opening,
-    /// The check at that place of the scenario.
+    /// The check at this index of the scenario.
     Check(usize, PreparedCheck),
-    /// The script at that place of the scenario.
+    /// The script at this index of the scenario.
     Script(usize, Box<CompiledScript>),
-    /// After a refusal: is the group still usable?
+    /// A follow-up call after the check at this index was refused: the group must still work.
     Probe(usize, PreparedCheck),
-    /// Teardown.
+    /// The teardown, `destroy_process_group`.
     Closing,
 }
 
-/// A step sent and not yet answered by all.
+/// A step that was sent and that some ranks have not answered.
 #[derive(Debug)]
 pub struct Pending {
-    /// The step's number.
+    /// The step's number in the world, from 0.
     pub number: u32,
-    /// What the timeline calls it.
+    /// The step's label in the timeline.
     pub label: String,
-    /// Names of each rank's calls.
+    /// For each rank, the names of its calls.
     pub calls: Vec<Vec<&'static str>>,
-    /// Lengths of each rank's storages.
+    /// For each rank, the lengths of its storages in bytes.
     pub storages: Vec<Vec<u64>>,
-    /// What it is for.
+    /// What the step is for.
     pub purpose: Purpose,
-    /// Bytes of the largest rank's storages.
+    /// Total bytes of the storages of the rank that has most.
     pub bytes: usize,
-    /// What came of each rank, once that is known.
+    /// For each rank, its answer; none while it has not answered.
     pub answers: Vec<Option<Answer>>,
 }
 
 impl Pending {
-    /// Whether every rank has answered.
+    /// Returns true if every rank has answered.
     pub fn is_answered(&self) -> bool {
         self.answers.iter().all(Option::is_some)
     }
 
-    /// Every reply that is there, in order of rank.
+    /// Iterates over the replies received so far, in order of rank.
     pub fn replies(&self) -> impl Iterator<Item = &RankReply> {
         self.answers.iter().flatten().filter_map(Answer::reply)
     }
 
-    /// A rank's reply, if it has sent one.
+    /// Returns the rank's reply; none if it has sent none.
     pub fn reply_of(&self, rank: Rank) -> Option<&RankReply> {
         self.answers[rank.index()].as_ref()?.reply()
     }
 
-    /// The script the ranks play, if it is one.
+    /// Returns the compiled script; none if the step is no script.
     pub fn script(&self) -> Option<&CompiledScript> {
         match &self.purpose {
             Purpose::Script(_, staged) => Some(staged),
@@ -69,7 +69,7 @@ impl Pending {
         }
     }
 
-    /// The check it is, by its place in the scenario, if it is one.
+    /// Returns the index of the check or script in the scenario; none for every other purpose.
     pub fn check(&self) -> Option<usize> {
         match &self.purpose {
             Purpose::Check(index, ..) | Purpose::Script(index, _) => Some(*index),
@@ -77,13 +77,14 @@ impl Pending {
         }
     }
 
-    /// Whether the rank has.
+    /// Returns true if the rank has sent its reply.
     pub fn is_answered_by(&self, rank: Rank) -> bool {
         self.reply_of(rank).is_some()
     }
 }
 
-/// What a result must look like before anybody looks at what it says.
+/// Checks the form of a result against the step it answers, before its content is used. The error says what does not
+/// fit.
 pub fn check_form(
     result: &StepResult,
     payload: usize,
@@ -130,7 +131,7 @@ pub fn check_form(
     Ok(())
 }
 
-/// `storages of 8, 16 bytes`.
+/// Formats storage lengths: `storages of 8, 16 bytes`.
 fn lengths(storages: &[u64]) -> String {
     let lengths: Vec<String> = storages.iter().map(u64::to_string).collect();
     match lengths.as_slice() {

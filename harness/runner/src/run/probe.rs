@@ -1,4 +1,4 @@
-//! What is asked of a group after it refused a check: does it still work?
+//! The follow-up call after a refused check, which shows whether the group still works.
 
 use allranks_model::axes::{
     Extent, Joined, Layout, LayoutOf, Mode, Placement, Splits, TensorKind, Values,
@@ -9,8 +9,8 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::{Check, CheckKind};
 
-/// A small sum on the same group, after a refusal of an op. A sum of one changes nothing, so it would not show whether it was
-/// made: a group of one gathers.
+/// Returns a small all_reduce on the group of the refused op. In a group of one rank it is an all_gather instead: a sum
+/// over one rank changes nothing, so it would not show that the call was made.
 fn probe(check: &Check, refused: &OpCheck) -> Check {
     let is_alone = refused.group.ranks.len() == 1;
     Check {
@@ -34,7 +34,7 @@ fn probe(check: &Check, refused: &OpCheck) -> Check {
             placement: Placement::OutOfPlace,
             late: None,
             values: Values::Exact,
-            // Its own data: no other check has such a number.
+            // An index that no other check has, so that its input data are its own.
             index: refused.index | 1 << 31,
             ..refused.clone()
         }),
@@ -42,7 +42,8 @@ fn probe(check: &Check, refused: &OpCheck) -> Check {
     }
 }
 
-/// The probe that must follow a check: one that must be refused is not over before the group has worked again.
+/// Returns the follow-up check of a check that is declared unsupported; none for a supported one. Such a check is over
+/// only when the group has worked again.
 pub fn probe_after(check: &Check) -> Option<Check> {
     match check.declared {
         Declared::Supported => None,

@@ -1,4 +1,4 @@
-//! In which order scenarios start.
+//! Decides the order in which scenarios start.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use allranks_suite::plan::{Plan, Scenario};
 
-/// Scenarios in the order in which they start: one queue for each type of device and one for the host, so that nobody
-/// waits for devices that he does not need. The host's are in the plan's order; those on devices fill them.
+/// Returns the scenarios in the order in which they start: one queue for each device type and one for the host, so that
+/// no scenario waits for devices that it does not need. The host's queue is in the plan's order; those for devices are
+/// ordered to leave few devices idle.
 pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
     let scenarios = plan.scenarios.iter().map(|scenario| {
         let kind = scenario.platform.device_type.as_str();
@@ -24,8 +25,8 @@ pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
         .collect()
 }
 
-/// Worlds that wait for the same devices, and how many of these there are: as many as the platform says that sees most of
-/// them. `worlds` have the type and number of devices that their platforms see; none: they run on the host.
+/// Groups worlds by device type, each group with the number of devices: the largest that any platform of this type
+/// sees. `worlds` come with their device type and number; none means that the world runs on the host.
 fn by_type<'a, T>(
     worlds: impl IntoIterator<Item = (Option<(&'a str, u32)>, T)>,
 ) -> Vec<(Option<u32>, Vec<T>)> {
@@ -39,9 +40,9 @@ fn by_type<'a, T>(
     queues.into_values().collect()
 }
 
-/// Worlds in an order that leaves few of so many devices idle, if each world starts as soon as there are as many as it
-/// needs, its `size`, and none passes another: the smallest left, and beside it the largest ones that fit. So a world of
-/// one is beside one of three, and small ones come early: what fails there fails in larger ones too.
+/// Orders worlds so that few of `devices` are idle, if each world starts as soon as the devices it needs (`size`) are
+/// free, and none overtakes another: repeatedly the smallest that is left, and beside it the largest ones that fit.
+/// Small worlds come early, because what fails in them fails in larger ones too.
 fn filling<T>(worlds: Vec<T>, devices: u32, size: impl Fn(&T) -> u32) -> Vec<T> {
     let mut left: BTreeMap<u32, VecDeque<T>> = BTreeMap::new();
     for world in worlds {

@@ -7,8 +7,8 @@ use super::setup::{Endpoint, environment};
 use allranks_model::names::Rank;
 use allranks_suite::plan::Scenario;
 
-/// What the harness itself puts into a rank's environment, or into that of a launcher which adds the rest, for people; the
-/// port is chosen when the world starts.
+/// Returns what the harness itself puts into a rank's environment, or into that of a launcher that adds the rest, as it
+/// is shown to people. The port is shown as `(leased)`, because it is chosen when the world starts.
 #[must_use]
 pub fn distinctive_environment(scenario: &Scenario, rank: Rank) -> BTreeMap<String, String> {
     let at = Endpoint::nowhere();

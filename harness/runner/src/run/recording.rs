@@ -1,4 +1,4 @@
-//! From findings to records: what a scenario's run means, written down.
+//! Turns the check results of a scenario into records, with their verdicts.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ use allranks_suite::case::Starts;
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::{Check, Scenario};
 
-/// The driver's name in records of a user's own program.
+/// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
-/// What the two checks of every scenario prove of a program.
+/// Requirements that the checks `init` and `teardown` of a program cover.
 const PROGRAM_COVERS: [&str; 1] = ["PROG-001"];
 
-/// What every scenario's opening and closing prove, whatever its case is about.
+/// Requirements that the check `init` of every scenario covers.
 const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
-/// What init covers besides where groups have timeouts of their own: every rank says which they have.
+/// Requirement that `init` covers as well if a group has a timeout of its own: every rank reports the timeouts.
 const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
 const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
-/// The matrix column of a scenario.
+/// Returns the column of the matrix that a scenario belongs to.
 fn column(shared: &Shared, scenario: &Scenario, torch: &str) -> Column {
     let driver = match scenario.case.program {
         Some(_) => PROGRAM,
@@ -51,7 +51,7 @@ pub fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
     reported.or(found).unwrap_or_default()
 }
 
-/// One record for each check, then one for the scenario.
+/// Returns one record for each check, and then one for the scenario.
 pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRun) -> Vec<Record> {
     let column = column(shared, scenario, torch_of(scenario, &run.ranks));
     let mut writer = Writer {
@@ -66,7 +66,7 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
     let (opening, closing): (&[&str], &[&str]) = match starts {
         _ if scenario.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
         Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
-        // Its scripts initialise and destroy, and say themselves what that covers.
+        // Its scripts initialise and destroy; they name themselves what that covers.
         Starts::Bare => (&[], &[]),
     };
     let mut opening = opening.to_vec();
@@ -78,7 +78,7 @@ pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRu
         opening.push(GROUP_TIMEOUT_COVERS);
     }
     if scenario.refused.is_some() {
-        // What must fail in it fails there.
+        // Checks that must fail in init cover their requirements there.
         opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
     }
     writer.frame(init, "init", &opening, run.init);
@@ -110,7 +110,7 @@ struct Writer<'a> {
     records: Vec<Record>,
 }
 
-/// What identifies a check in the records, whether a step's or one of the two every scenario has.
+/// What identifies a check in the records; used for checks of steps, for `init` and for `teardown`.
 struct Identity<'a> {
     id: CheckId,
     covers: Vec<RequirementId>,
@@ -189,7 +189,8 @@ impl Writer<'_> {
     }
 }
 
-/// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
+/// Returns true if an expectation that has not expired allows this outcome for the check at this index; without an
+/// index, for the world as a whole.
 pub fn is_expected(
     expectations: &Expectations,
     scenario: &Scenario,
@@ -203,7 +204,8 @@ pub fn is_expected(
     entry.is_some_and(|entry| !entry.is_expired() && entry.outcomes.contains(&outcome))
 }
 
-/// Times become relative to the earliest span of the world: ranks of one host share a clock.
+/// Builds the records of the ranks. Times become relative to the earliest span of the world: ranks of one host share a
+/// clock.
 fn rank_records(
     scenario: &Scenario,
     stories: Vec<RankStory>,

@@ -1,4 +1,4 @@
-//! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
+//! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::{FAILED_TWICE, NO_WORLD, Point};
 use allranks_suite::plan::Scenario;
 
-/// Runs it. Never fails: what goes wrong is a finding.
+/// Runs the scenario. Never fails: every problem becomes a check result or an issue.
 pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
     if let Some(program) = &scenario.case.program {
@@ -80,9 +80,9 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
     run
 }
 
-/// Looks at the checks that the last world decided. A failure of which an expectation says that it comes and goes is put aside,
-/// and its check is left to the next world. What came of the second try decides: a failure that came twice is none that comes
-/// and goes.
+/// Handles the checks that the last world decided. A failure that an expectation describes as intermittent is put
+/// aside, and its check is left to the next world. The second try decides: a failure that comes twice is not
+/// intermittent.
 fn try_again(
     run: &mut ScenarioRun,
     decided: &[usize],
@@ -104,14 +104,14 @@ fn try_again(
     }
 }
 
-/// What a failure and the second try of its check come to.
+/// Returns the result of a check from its first failure and its second try.
 fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
     match second.outcome {
         Outcome::Pass => CheckResult {
             summary: format!("{}; the second time it passed", first.summary),
             ..first.clone()
         },
-        // Nothing is known of the second time.
+        // The second try has no result.
         Outcome::NotRun => first.clone(),
         Outcome::Mismatch
         | Outcome::Error
@@ -130,7 +130,7 @@ fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
     }
 }
 
-/// Random sequences that failed, and are not known to, are cut down.
+/// Shrinks every random sequence that failed and that no expectation covers.
 async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
     let torch = torch_of(scenario, &run.ranks).to_owned();
     let logs = log_folder(scenario, round).join("shrinking");
@@ -144,7 +144,7 @@ async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: 
     }
 }
 
-/// Whether a known failure took the world with it.
+/// Returns true if the world was lost by a check whose failure an expectation covers.
 fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> bool {
     let last = result.checks.last_key_value();
     last.is_some_and(|(index, finding)| {
@@ -158,8 +158,8 @@ fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> 
     })
 }
 
-/// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
-/// the checks that are left have no world.
+/// Adds the results of one world. The first world decides `init`; a later one only if it fails to initialise, because
+/// the remaining checks then have no world.
 fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     if let Some(init) = result.init
         && (!*initialised || init.outcome != Outcome::Pass)
@@ -170,7 +170,7 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     for (index, finding) in result.checks {
         run.checks[index] = Some(finding);
     }
-    // A bad end of one world is not made good by the next.
+    // A failed teardown of one world is kept, whatever the next world's result.
     if let Some(end) = result.end
         && matches!(run.end.outcome, Outcome::NotRun | Outcome::Pass)
     {

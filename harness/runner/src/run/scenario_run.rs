@@ -12,23 +12,23 @@ use allranks_suite::plan::Scenario;
 
 /// Everything that came of a scenario.
 pub struct ScenarioRun {
-    /// Of every rank's initialisation.
+    /// Result of the check `init`.
     pub init: CheckResult,
-    /// One for each check, in order; none until a world has got to it.
+    /// Results of the checks, by index; none until a world has decided the check.
     pub checks: Vec<Option<CheckResult>>,
     /// Failures that come and go, each of which its check is tried again for, by place.
     pub(super) first_failures: BTreeMap<usize, CheckResult>,
-    /// Of the teardown.
+    /// Result of the check `teardown`.
     pub end: CheckResult,
-    /// Why worlds were lost, or why it did not run.
+    /// Why the last lost world was lost, or why the scenario did not run; none if neither happened.
     pub trouble: Option<String>,
-    /// What the harness failed at, whatever the findings say.
+    /// Problems of the harness itself, whatever the check results say.
     pub issues: Vec<String>,
-    /// The ranks of the last world.
+    /// What is known of the ranks of the last world.
     pub ranks: Vec<RankStory>,
     /// Logs of the ranks, relative to the run's folder.
     pub logs: Vec<PathBuf>,
-    /// Worlds started.
+    /// Number of worlds started.
     pub worlds: u32,
     /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
     pub(super) lost: u32,
@@ -63,7 +63,8 @@ impl ScenarioRun {
     }
 }
 
-/// The run of a scenario in which the harness itself broke.
+/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, everything else not
+/// run.
 pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(scenario, round);
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
@@ -71,7 +72,7 @@ pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
     run
 }
 
-/// Everything without a finding is not run.
+/// Marks every check without a result as not run, with the reason `why`.
 pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
     for (index, check) in run.checks.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The steps every world begins and ends with, and the environment of its ranks.
+//! Builds the steps that every world begins and ends with, and the environment of its ranks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,19 +18,19 @@ use allranks_suite::case::{Fail, FailOn, Starts};
 use allranks_suite::plan::Scenario;
 use allranks_suite::platform::{OF_THE_RANK, Platform};
 
-/// The port or file the ranks of one world meet at.
+/// The addresses and files at which the ranks of one world meet.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// Rendezvous port on the loopback interface.
     pub port: u16,
-    /// A file that does not exist, for `file://`.
+    /// Path of a file that does not exist yet, for `file://`.
     pub file: String,
-    /// Ports of further points, where scripts let ranks miss each other.
+    /// Further ports, for scripts in which ranks meet at different endpoints.
     pub spare: Vec<u16>,
 }
 
 impl Endpoint {
-    /// A point that leads nowhere, for what is worked out before anything runs.
+    /// Returns an endpoint that cannot be used (port 0, empty path), for what is computed before anything runs.
     #[must_use]
     pub fn nowhere() -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Endpoint {
         }
     }
 
-    /// Every point, for scripts.
+    /// Returns all endpoints, in the form that scripts use.
     #[must_use]
     pub fn points(&self) -> Points {
         let files = (0..).map(|number| match number {
@@ -55,16 +55,17 @@ impl Endpoint {
     }
 }
 
-/// After how long it is said that devices are waited for.
+/// How long a world waits for devices before the run reports it.
 const SOON: Duration = Duration::from_secs(1);
-/// Points besides the first that a world has whose scripts initialise.
+/// Number of spare ports of a world whose scripts initialise.
 pub const SPARE: usize = 2;
 
-/// Where the ranks of a world meet.
+/// The host at which the ranks of a world meet.
 pub const HOST: &str = "127.0.0.1";
 
-/// Where a rank finds its device: at its own place where a world sees its devices only, as under every launcher that
-/// hands out devices. Some libraries take the rank for the index where nobody told them.
+/// Returns the name of a rank's device, such as `cuda:1`. Where a world sees only its own devices, as under every
+/// launcher that hands out devices, the index is the rank's place among these: some libraries use the rank as the index
+/// if they are not told one.
 #[must_use]
 pub fn device(scenario: &Scenario, devices: &[Device], rank: Rank) -> String {
     device_of(&scenario.platform, devices, rank)
@@ -80,8 +81,8 @@ fn device_of(platform: &Platform, devices: &[Device], rank: Rank) -> String {
     }
 }
 
-/// Leases the devices of a scenario's world, `wanted` of those that are present, of which a host has none. Others may have
-/// them for long, and who waits for them may be interrupted: then it is none.
+/// Leases devices for a scenario's world: `wanted` computes how many from those present. On a host platform the lease
+/// is empty. Waits while other worlds or runs hold them; none if the run is interrupted meanwhile.
 pub async fn lease(
     shared: &Shared,
     scenario: &Scenario,
@@ -99,7 +100,7 @@ pub async fn lease(
             return leased;
         }
         let held = held_devices(kind, &present)?;
-        // Without one, it is another world of this run that has them.
+        // If this list is empty, another world of this run holds them, which needs no notice.
         if !held.is_empty() {
             shared.notify(format!(
                 "waiting for {wanted} of {} {kind} devices; held by another allranks run: {}",
@@ -112,7 +113,7 @@ pub async fn lease(
     shared.unless_interrupted(leased).await.transpose()
 }
 
-/// The devices of a scenario's platform; none on a host.
+/// Returns the devices of a scenario's platform; none on a host platform.
 #[must_use]
 fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<Device>> {
     let mask = scenario.platform.visible_devices.as_ref();
@@ -120,18 +121,18 @@ fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<D
     Some(devices(scenario.devices?, mask))
 }
 
-/// What a rank begins with, before any check.
+/// The steps that a rank begins with, before any check.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// What the platform needs. A step of its own, for some ranks take long, and the library's timeout must not run while the
-    /// others wait for them.
+    /// Imports what the platform needs. A step of its own, because some ranks take long for it, and the library's
+    /// timeout must not run while the others wait.
     pub imports: Step,
-    /// Init, and every group in the case's order; none where the case's own scripts initialise.
+    /// `init_process_group`, and every group in the case's order; none if the case's own scripts initialise.
     pub opening: Option<Step>,
 }
 
 impl Beginning {
-    /// Of this rank, on a device such as `cuda:1`.
+    /// Builds the steps of this rank, on a device such as `cuda:1`.
     #[must_use]
     pub fn new(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Self {
         let opens = scenario.case.world.starts == Starts::Initialised;
@@ -141,7 +142,7 @@ impl Beginning {
         }
     }
 
-    /// Its steps, in order.
+    /// Iterates over the steps, in order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         std::iter::once(&self.imports).chain(&self.opening)
     }
@@ -219,7 +220,7 @@ fn opening(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Step
     }
 }
 
-/// The call that makes a group.
+/// Returns the call that makes a group. `timeout_s` is used if the group has no timeout of its own.
 fn creation(group: &Group, timeout_s: f64) -> Call {
     let how = &group.how;
     let name = group.name.clone();
@@ -246,8 +247,8 @@ fn creation(group: &Group, timeout_s: f64) -> Call {
     }
 }
 
-/// What is wrong with a rank's answers to the opening, all of whose calls returned; none if it agrees with the plan
-/// on who it is.
+/// Compares a rank's answers to the opening, all of whose calls returned, with the plan: rank, world size, backend,
+/// groups. Returns what is wrong; none if all agree.
 #[must_use]
 pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Option<String> {
     let said = |value: &serde_json::Value, key: &str| value.get(key).and_then(|v| v.as_i64());
@@ -261,7 +262,7 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
             scenario.world_size
         ));
     }
-    // A string such as `cpu:gloo,cuda:nccl` names several backends, and the library answers with one of them.
+    // A string such as `cpu:gloo,cuda:nccl` names several backends, and the library returns one of them.
     let is_plain = scenario.platform.backends[&scenario.backend].init.is_none()
         && scenario.init.cpu_backend == CpuBackend::Absent;
     let backend = init.get("backend").and_then(serde_json::Value::as_str);
@@ -323,8 +324,8 @@ pub fn disagreement(scenario: &Scenario, rank: Rank, calls: &[CallResult]) -> Op
     None
 }
 
-/// What the attempt at making a group came to: what the library told of it, if it was made and that is right, or
-/// nothing, if it was to fail and did.
+/// Checks one attempt at making a group. Returns what the library reported of the group if it was made and had to be,
+/// and none if it had to fail and failed with the expected error. The error says what is wrong.
 fn refusal<'a>(
     fail: &Fail,
     group: &Group,
@@ -351,7 +352,7 @@ fn text(number: Option<i64>) -> String {
     number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
 }
 
-/// The last step.
+/// Returns the last step of a world: `destroy_process_group`.
 #[must_use]
 pub fn closing() -> Step {
     Step {
@@ -362,7 +363,7 @@ pub fn closing() -> Step {
     }
 }
 
-/// A rank's whole environment but for what the launcher adds.
+/// Returns the whole environment of a rank, without what the launcher adds.
 #[must_use]
 pub fn environment(
     scenario: &Scenario,
@@ -407,7 +408,7 @@ pub fn environment(
     env
 }
 
-/// The harness's own environment without what describes some other world.
+/// Returns the harness's own environment without the variables that describe another world.
 #[must_use]
 pub fn base_environment() -> BTreeMap<String, String> {
     std::env::vars()

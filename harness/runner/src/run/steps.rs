@@ -1,4 +1,4 @@
-//! What the ranks of a scenario are sent when nothing goes wrong, known before anything runs.
+//! Computes the steps that the ranks of a scenario are sent if nothing goes wrong, before anything runs.
 
 use super::probe::probe_after;
 use super::setup::{Beginning, Endpoint, closing, device};
@@ -9,22 +9,22 @@ use allranks_protocol::Step;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::{Check, CheckKind, Scenario};
 
-/// Why there are no steps.
+/// Why a scenario or check has no steps.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StepsError {
     /// A check has no expected value, or contradicts itself or the world.
     #[error(transparent)]
     Check(#[from] Unpreparable),
-    /// A script contradicts itself.
+    /// A script has no data of its own, or cannot be compiled; the text says why.
     #[error("{0}")]
     Script(String),
-    /// The ranks of a program take no steps.
+    /// The scenario runs a program, whose ranks take no steps.
     #[error("a program has no data that the harness knows")]
     Program,
 }
 
-/// The steps of each rank, in order: the imports, the opening, one for each check and a probe after each that must be refused, the
-/// closing. The ranks would meet at port 0 and the empty path; a device carries no index.
+/// Returns the steps of each rank in order: the imports, the opening, one for each check (and a follow-up after each
+/// that must be refused), the closing. The endpoint is port 0 and the empty path; device names carry no index.
 ///
 /// # Errors
 /// A check has no expected value, or contradicts itself or the world.
@@ -57,7 +57,7 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
     Ok(ranks)
 }
 
-/// The step of each rank for one check.
+/// Returns the step of each rank for one check.
 ///
 /// # Errors
 /// It has no expected value, or contradicts itself or the world.
@@ -76,7 +76,7 @@ pub fn steps_of(scenario: &Scenario, check: &Check, seed: u64) -> Result<Vec<Ste
     Ok(steps.into_iter().map(|step| step.step).collect())
 }
 
-/// The inputs and expectations of a check of an op or of a layer.
+/// Computes the inputs and expected values of a check of an op or of a layer above c10d.
 ///
 /// # Errors
 /// It has no expected value, or contradicts itself or the world; it is a script or a program.

@@ -1,4 +1,4 @@
-//! What is known of one rank: what it said, where it is, how it ended.
+//! What is known of one rank: what it reported, where it is, and how it ended.
 
 use std::time::Duration;
 
@@ -7,61 +7,63 @@ use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::record::Span;
 use allranks_protocol::{Call, Hello, Step, StepResult};
 
-/// Spans kept for each rank's timeline; those that end badly are always kept.
+/// Number of spans kept for each rank's timeline. Spans that end badly are always kept.
 const SPANS: usize = 240;
 
-/// What is known of a rank that says nothing of itself.
+/// What was seen from outside of a rank that runs a program and reports nothing itself.
 #[derive(Clone, Debug, Default)]
 pub struct Outside {
-    /// Its process; 0 if it was never started.
+    /// Its process id; 0 if it was never started.
     pub pid: u32,
-    /// The version of torch it has imported, if that was seen.
+    /// The version of torch that it has imported; none if that was not seen.
     pub torch: Option<String>,
 }
 
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStory {
-    /// What it said of itself.
+    /// Its hello; none if it has sent none, or runs a program.
     pub hello: Option<Hello>,
-    /// What was seen of it, if it runs a program.
+    /// What was seen of it from outside, if it runs a program.
     pub outside: Option<Outside>,
-    /// How its process ended.
+    /// How its process ended; none while it runs.
     pub end: Option<RankExit>,
-    /// Whether the harness killed it.
+    /// True if the harness killed it.
     pub killed: bool,
-    /// What it did and when, in nanoseconds of its own clock.
+    /// Its timeline: what it did and when, by its own clock.
     pub spans: Vec<Span>,
-    /// The call it is in: step, call, and when it entered that, as time since the world began.
+    /// The call that it is in: step, call, and when it entered that call, as time since the world began. None between
+    /// steps.
     pub position: Option<(u32, usize, Duration)>,
-    /// When it entered that, in nanoseconds of its own clock.
+    /// When it entered its last call, in nanoseconds of its own clock.
     pub entered_at: u64,
-    /// What it had under way in a step, by its flight recorder.
+    /// A step, and the ops that its flight recorder had under way in that step.
     pub recorded: Option<(u32, Vec<RecordedOp>)>,
-    /// Steps it has answered.
+    /// Number of steps that it has answered.
     pub answered: u32,
-    /// Calls it has entered of the step it is at.
+    /// Number of calls that it has entered of its current step.
     pub entered: usize,
-    /// How its connection broke.
+    /// How its connection broke; none while it is open.
     pub broken: Option<String>,
-    /// Its farewell: the steps it says it finished, and the token.
+    /// Its `bye`: the number of steps it says it finished, and the token. None before that.
     pub said_bye: Option<(u32, String)>,
 }
 
 impl RankStory {
-    /// Its process; 0 if none is known.
+    /// Returns its process id; 0 if none is known.
     pub fn pid(&self) -> u32 {
         let outside = self.outside.as_ref().map_or(0, |outside| outside.pid);
         self.hello.as_ref().map_or(outside, |hello| hello.pid)
     }
 
-    /// Whether it is done with its imports, which come before anything else: torch before its hello, the rest in its first
-    /// step.
+    /// Returns true if its imports are over, which come before anything else: torch before its hello, the rest in its
+    /// first step.
     pub const fn has_imported(&self) -> bool {
         self.answered > 0
     }
 
-    /// What it says of a call of the step that its driver has not got; none if there is no such call.
+    /// Returns why the rank's driver cannot make some call of the step; none if it can make all of them, or has not
+    /// said hello.
     pub fn lacks(&self, step: &Step) -> Option<String> {
         let hello = self.hello.as_ref()?;
         let mut names = step.calls.iter().flat_map(Call::names);
@@ -74,14 +76,15 @@ impl RankStory {
         Some(format!("the {driver} driver has no call `{name}`{why}"))
     }
 
-    /// Its version of torch, if it is known.
+    /// Returns its version of torch; none if it is not known.
     pub fn torch(&self) -> Option<&str> {
         let outside = || self.outside.as_ref()?.torch.as_deref();
         let said = self.hello.as_ref().map(|hello| hello.torch.as_str());
         said.or_else(outside)
     }
 
-    /// What is wrong with the rank's farewell: its token, its count of steps, its exit code, its remains.
+    /// Returns what is wrong with the rank's end after its `bye`: the token, the number of steps, the exit code, or
+    /// processes it left behind. None if nothing is, or there is no `bye` or no end yet.
     pub fn farewell_fault(&self, steps: u32) -> Option<String> {
         let (said, token) = self.said_bye.as_ref()?;
         let hello = self.hello.as_ref();
@@ -116,7 +119,7 @@ impl RankStory {
         });
     }
 
-    /// Adds a step to the timeline.
+    /// Adds a step to the timeline; a good one is dropped if there are 240 already.
     pub fn tell(&mut self, label: &str, result: &StepResult, ok: bool) {
         if self.spans.len() < SPANS || !ok {
             self.spans.extend(span(label, result, ok));

@@ -1,4 +1,4 @@
-//! What a move promises of one call, held against what came of it.
+//! Compares what a move promises of one call with the call's result.
 
 use serde_json::Value;
 
@@ -10,38 +10,38 @@ use allranks_suite::plan::Act;
 /// What must be true of a call.
 #[derive(Clone, Debug)]
 pub(super) enum ExpectationKind {
-    /// It returns, with this value if one is given, in the given time.
+    /// It returns, with this value if there is one, within these times.
     Returns {
         value: Option<Value>,
-        /// Whether the value says that a work is completed.
+        /// True if the value says whether a work is completed.
         polls: bool,
         times: Times,
     },
-    /// It raises what matches these patterns.
+    /// It raises an error that matches all these patterns.
     Raises {
         patterns: Vec<String>,
-        /// Whether one rank that raises is enough.
+        /// True if it is enough that one rank raises.
         somewhere: bool,
-        /// Whether the tensors that the statements gave to functions must be as they were.
+        /// True if the tensors that Python statements passed to functions must be unchanged.
         untouched: bool,
         times: Times,
     },
-    /// It comes back.
+    /// It returns or raises within these times.
     Either { times: Times },
     /// Every call on every thread returns.
     Threads(Option<ExpectSpec>),
-    /// Two censuses.
+    /// Two censuses of resources differ by no more than allowed.
     Steady(SteadySpec),
 }
 
-/// Bounds on how long a call takes, seconds.
+/// Bounds on the duration of a call, in seconds; none: no bound.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     within: Option<f64>,
     not_before: Option<f64>,
 }
 
-/// A broken promise: a stable name, and a sentence about the rank.
+/// A broken promise: its class, and a sentence about the rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub class: &'static str,
@@ -49,7 +49,8 @@ pub(super) struct Broken {
 }
 
 impl ExpectationKind {
-    /// What a call of a move must come to. `sender`: whom a receive that names nobody must name.
+    /// Returns what a call of a move must do. `sender`: the rank that a receive from any rank must report as its
+    /// source.
     pub(super) fn of(
         act: &Act,
         call: &Call,
@@ -87,7 +88,7 @@ impl ExpectationKind {
         }
     }
 
-    /// Whether another rank's keeping the promise is enough.
+    /// Returns true if it is enough that another rank keeps the promise.
     pub(super) fn is_somewhere(&self) -> bool {
         matches!(
             self,
@@ -98,7 +99,7 @@ impl ExpectationKind {
         )
     }
 
-    /// Holds it against what came of the call. `attempted`: the result is that of an `attempt`.
+    /// Compares the promise with the call's result. `attempted`: the result is that of an `attempt`.
     pub(super) fn check(&self, result: &CallResult, attempted: bool) -> Result<(), Broken> {
         let raised = if attempted {
             raised_in(&result.value)
@@ -208,7 +209,7 @@ impl Times {
     }
 }
 
-/// Holds one census against another.
+/// Compares two censuses of resources. The error names what has grown by more than is allowed.
 pub(super) fn steady(spec: &SteadySpec, from: &Value, to: &Value) -> Result<(), Broken> {
     const MIB: u64 = 1 << 20;
     let bounds = [
@@ -235,14 +236,14 @@ pub(super) fn steady(spec: &SteadySpec, from: &Value, to: &Value) -> Result<(), 
     Ok(())
 }
 
-/// What an `attempt` says was raised.
+/// Returns the error that an `attempt` reports, as `TYPE: MESSAGE`; none if its call returned.
 pub(crate) fn raised_in(value: &Value) -> Option<String> {
     let raised = value.get("raised")?;
     let text = |key: &str| raised.get(key).and_then(Value::as_str);
     Some(format!("{}: {}", text("type")?, text("message")?))
 }
 
-/// One line for a rank.
+/// Makes the line of a rank.
 pub(super) fn line(rank: Rank, text: &str) -> allranks_model::record::RankLine {
     allranks_model::record::RankLine {
         rank,
@@ -268,7 +269,7 @@ fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {
     }
 }
 
-/// Whether the pattern, checked on loading, is found, whatever the case of letters.
+/// Returns true if the pattern, which was checked on loading, matches somewhere; letter case is ignored.
 pub(crate) fn is_match(pattern: &str, text: &str) -> bool {
     regex::RegexBuilder::new(pattern)
         .case_insensitive(true)

@@ -1,4 +1,4 @@
-//! From the answers of every rank to a finding.
+//! Judges a script from the answers of every rank.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use allranks_protocol::{CallResult, CallStatus, StepResult};
 use allranks_suite::plan::Act;
 
 impl CompiledScript {
-    /// Judges a script of which every rank has answered or left.
+    /// Judges a script that every rank has answered or left. Returns the check's result.
     #[must_use]
     pub fn judge(&self, answers: &[Answer]) -> CheckResult {
         let finding = self
@@ -31,7 +31,8 @@ impl CompiledScript {
         }
     }
 
-    /// Ranks that were to leave, and did not leave so.
+    /// Returns the failure of ranks that left although they must not, or did not leave as they must; none if there are
+    /// none.
     fn departed(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut wrong = Vec::new();
         for (rank, (departure, answer)) in (0..).zip(self.departures.iter().zip(answers)) {
@@ -61,7 +62,7 @@ impl CompiledScript {
         })
     }
 
-    /// Calls that were to return, and raised.
+    /// Returns the failure of calls that raised although they must return; none if there are none.
     fn raised(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut lines = Vec::new();
         for (rank, answer) in (0..).zip(answers) {
@@ -100,7 +101,7 @@ impl CompiledScript {
         })
     }
 
-    /// Promises of moves that were not kept.
+    /// Returns the failure of promises that were not kept; none if all were.
     fn promised(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut broken: BTreeMap<usize, Vec<(Rank, Broken)>> = BTreeMap::new();
         let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
@@ -147,7 +148,7 @@ impl CompiledScript {
         result: &StepResult,
     ) -> Result<(), Broken> {
         if let ExpectationKind::Steady(spec) = &claim.kind {
-            // In a loop, the last before this move.
+            // In a loop, the last census of this name before this move counts.
             let census = |name: &str| {
                 claims
                     .iter()
@@ -164,7 +165,7 @@ impl CompiledScript {
             .check(&result.calls[claim.at.call], claim.at.attempted)
     }
 
-    /// Data the oracle does not agree with.
+    /// Returns the failure of data that differ from what the oracle expects; none if none do.
     fn data(&self, answers: &[Answer]) -> Option<CheckResult> {
         let parts = || self.parts.iter().zip(&self.script.checks);
         for (part, check) in parts().filter(|(part, _)| part.judged) {
@@ -191,7 +192,7 @@ impl CompiledScript {
         None
     }
 
-    /// Promises and elements on each rank.
+    /// Returns for each rank the number of promises and elements that are checked.
     fn checked(&self) -> Vec<u64> {
         let mut checked: Vec<u64> = self
             .claims
@@ -208,12 +209,12 @@ impl CompiledScript {
 }
 
 impl Part {
-    /// The answers to this op alone, as if it had been a step of its own.
+    /// Returns the answers to this op alone, as if it had been a step of its own.
     fn replies(&self, answers: &[Answer]) -> Vec<RankReply> {
         let of = |(rank, answer): (usize, &Answer)| {
             let own = &self.prepared.steps()[rank];
             let Answer::Reply(reply) = answer else {
-                // Judged although a rank has left: what it held is as it was sent.
+                // The op is judged although a rank has left: its tensors count as unchanged.
                 return RankReply {
                     result: StepResult {
                         step: 0,
@@ -260,7 +261,7 @@ impl MoveRef {
 }
 
 impl Departure {
-    /// What is wrong with how a rank left, if anything.
+    /// Returns what is wrong with how a rank left; none if nothing is.
     fn fault(self, call: Option<usize>, end: Option<&RankExit>) -> Option<String> {
         if call != Some(self.call) {
             return Some(format!(

@@ -1,4 +1,4 @@
-//! From moves to what each rank is sent.
+//! Lowers the moves of a script to the calls of each rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use allranks_suite::case::InitMove;
 use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
 
 impl CompiledScript {
-    /// Makes a script ready.
+    /// Compiles a script.
     ///
     /// # Errors
-    /// The script contradicts itself: a work that nobody has, an op without expected data.
+    /// The script contradicts itself: it waits for a work that does not exist, or has an op without expected data.
     pub fn new(
         scenario: &Scenario,
         check: &Check,
@@ -52,13 +52,13 @@ struct Compiler<'a> {
     cues: Vec<BTreeMap<usize, Cue>>,
     departures: Vec<Option<Departure>>,
     marks: BTreeMap<String, BTreeSet<Rank>>,
-    /// For each rank and part, the first tensor.
+    /// For each rank and part, the index of the part's first tensor in the rank's step.
     tensors: Vec<Vec<usize>>,
-    /// Parts that must not be judged, or must be.
+    /// For each part, whether its data must be judged or must not be; none if no move says so.
     verdicts: Vec<Option<bool>>,
-    /// Ranks that issue a part in a way that may fail.
+    /// Parts that some rank issues in a way that may fail.
     doubtful: BTreeSet<usize>,
-    /// Ranks whose side of a message blocks, so that they have no work of it.
+    /// Ranks and parts of messages that the rank sends or receives by a blocking call, so that there is no work.
     blocking: BTreeSet<(Rank, usize)>,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// One move of one rank.
+    /// Compiles one move of one rank.
     fn make(&mut self, rank: Rank, number: usize, one: &Move) -> Result<(), String> {
         if self.departures[rank.index()].is_some() {
             return Err(format!("rank {rank} has left before"));
@@ -231,8 +231,8 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// The calls of a move, before any `attempt` is put around them. `thread`: the call, the thread and the number of calls
-    /// the thread has already.
+    /// Returns the calls of a move in `out`, before an `attempt` is put around them. `thread`: the call, the thread,
+    /// and the number of calls that the thread has already.
     fn emit(
         &mut self,
         rank: Rank,
@@ -268,7 +268,7 @@ impl<'a> Compiler<'a> {
                 }
                 for check in checks {
                     for (sub, work) in self.works(rank, *check, thread) {
-                        // A second wait is no part of the op any more.
+                        // Only the first wait belongs to the op.
                         let waits = self.waits_of(rank, *check, sub);
                         out.push(Emitted {
                             call: Call::Wait {
@@ -351,7 +351,8 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// The calls of an op, shifted to where its tensors are; without its waits, if its work is kept.
+    /// Returns the calls of an op in `out`, with the indices of its tensors and works shifted; without its waits, if a
+    /// move keeps its work.
     fn issue(
         &mut self,
         rank: Rank,
@@ -363,7 +364,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<(), String> {
         let (me, shift) = (rank.index(), self.tensors[rank.index()][check]);
         let calls = self.parts[check].prepared.steps()[me].step.calls.clone();
-        // Where this issue's own calls will stand, for the waits among them.
+        // The indices of the op's own calls, for the waits among them.
         let base = thread.map_or_else(|| self.calls(rank).len(), |(.., base)| base);
         let mut own: BTreeMap<usize, usize> = BTreeMap::new();
         if message.is_some_and(|message| message.blocking) {
@@ -397,7 +398,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// The works of a check that a rank has: the sub-call that made each, and its index.
+    /// Returns the works of a check that a rank has: the sub-call that made each, and the index of that call.
     fn works(
         &self,
         rank: Rank,
@@ -430,7 +431,8 @@ impl<'a> Compiler<'a> {
             .collect()
     }
 
-    /// The op's own wait for the work that a sub-call made, unless it has been made already.
+    /// Returns the op's own wait for the work of a sub-call; none if that wait has been placed already, or there is
+    /// none.
     fn waits_of(&self, rank: Rank, check: usize, sub: usize) -> Option<(usize, usize)> {
         let part = &self.parts[check];
         let calls = &part.prepared.steps()[rank.index()].step.calls;
@@ -442,7 +444,7 @@ impl<'a> Compiler<'a> {
             .then_some((check, wait))
     }
 
-    /// Notes where a call of an op stands. A blocking message does what the wait for its work would.
+    /// Records the position of a call of an op. A blocking message stands for the wait for its work, too.
     fn place(&mut self, rank: Rank, of: Option<(usize, usize)>, at: MoveRef, call: &Call) {
         let Some((check, sub)) = of else { return };
         self.parts[check].calls[rank.index()][sub] = Some(at);
@@ -453,7 +455,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The sender of the message that a move receives.
+    /// Returns the sender of the message that a move receives; none if the move issues no single message.
     fn sender(&self, act: &Act) -> Option<Rank> {
         let Act::Issue { check, .. } = act else {
             return None;
@@ -537,13 +539,14 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// A call, and which call of which part it is.
+/// A call, with the part and the sub-call that it belongs to.
 struct Emitted {
     call: Call,
     of: Option<(usize, usize)>,
 }
 
-/// One side of a message; none if the call is the other side's.
+/// Turns a message's call into the one that a move asks for, blocking or not. None if the call belongs to the other
+/// side.
 pub fn turn(call: Call, message: MessageAct) -> Option<Call> {
     match call {
         Call::Isend {

@@ -1,15 +1,15 @@
-//! Scripts: from a plan's [`allranks_suite::plan::Script`] to what each rank is sent, and from the answers to a finding.
+//! Compiles scripts ([`allranks_suite::plan::Script`]) to steps for each rank, and judges the answers.
 //!
-//! In: a check with a script, where the ranks may meet, the seed. Out: a [`CompiledScript`] script: one step for each rank, what
-//! the harness must do when a rank enters a call ([`Cue`]), which ranks leave and how, and the judgement. Data are the
-//! oracle's business: every op a script issues is a check of its own, prepared and verified there.
+//! In: a check with a script, the endpoints, the seed. Out: a [`CompiledScript`]: one step for each rank, what the
+//! harness must do when a rank enters a call ([`Cue`]), which ranks leave and how, and the judgement. Data are left to
+//! the oracle: every op that a script issues is a check of its own, prepared and verified there.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `lower` | moves → calls, storages, cues |
-//! | `expectation` | what moves promise, held against answers |
-//! | `judge` | answers → finding |
-//! | `trace_events` | calls → what they are to the other ranks |
+//! | `lower` | lowers moves to calls, storages and cues |
+//! | `expectation` | compares what moves promise with the answers |
+//! | `judge` | turns answers into a check result |
+//! | `trace_events` | turns calls into the events that other ranks can meet |
 
 mod expectation;
 mod judge;
@@ -32,59 +32,59 @@ use allranks_oracle::{Prepared, RankReply, RankStep};
 use allranks_suite::case::Afterwards;
 use allranks_suite::plan::{Hang, Script};
 
-/// Where the ranks of a world may meet, for scripts that initialise.
+/// The endpoints at which the ranks of a world may meet, for scripts that initialise.
 #[derive(Clone, Debug, Default)]
 pub struct Points {
-    /// The host of all of them.
+    /// The host of all endpoints.
     pub host: String,
-    /// Port and file of each.
+    /// For each endpoint, its port and its file.
     pub all: Vec<(u16, String)>,
 }
 
-/// A script made ready.
+/// A script lowered to steps.
 #[derive(Debug)]
 pub struct CompiledScript {
     script: Arc<Script>,
-    /// One for each rank.
+    /// For each rank, its step.
     pub steps: Vec<RankStep>,
     parts: Vec<Part>,
-    /// For each rank, what its calls must come to.
+    /// For each rank, what its calls must do.
     claims: Vec<Vec<Expectation>>,
     cues: Vec<BTreeMap<usize, Cue>>,
     departures: Vec<Option<Departure>>,
-    /// For each rank, what each of its calls is to the others.
+    /// For each rank, the event of each of its calls.
     pub deeds: Vec<Vec<TraceEvent>>,
-    /// Ranks that must mark a name before those who hold for it go on.
+    /// For each mark, the ranks that must make it before ranks that hold for it go on.
     marks: BTreeMap<String, BTreeSet<Rank>>,
 }
 
-/// An op of a script, with where its storages and calls are in the ranks' steps.
+/// One op of a script, with the positions of its storages and calls in the ranks' steps.
 #[derive(Debug)]
 struct Part {
     prepared: Prepared,
-    /// Whether the oracle judges it.
+    /// True if the oracle judges its data.
     judged: bool,
-    /// Bytes of each rank's payload.
+    /// For each rank, the range of the op's bytes in the step's payload.
     bytes: Vec<Range<usize>>,
-    /// For each rank, where each of its own calls stands; none if it is not made.
+    /// For each rank, the position of each of the op's calls; none if the call is not made.
     calls: Vec<Vec<Option<MoveRef>>>,
 }
 
-/// A call in a rank's step.
+/// The position of a call in a rank's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MoveRef {
     call: usize,
-    /// Inside `together`: thread and place.
+    /// Inside a `together`: the thread, and the index on that thread.
     inner: Option<(usize, usize)>,
-    /// Whether it is inside `attempt`.
+    /// True if it is inside an `attempt`.
     attempted: bool,
 }
 
-/// What a call must come to.
+/// What a call must do.
 #[derive(Clone, Debug)]
 struct Expectation {
     at: MoveRef,
-    /// Its move.
+    /// The index of its move.
     of: usize,
     kind: expectation::ExpectationKind,
 }
@@ -92,47 +92,47 @@ struct Expectation {
 /// What the harness does when a rank enters a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cue {
-    /// Notes it.
+    /// Records that the rank has made this mark.
     Mark(String),
-    /// Says `go` when every mark of the name has been made.
+    /// Sends `go` once every rank that must make this mark has made it.
     Hold(String),
-    /// Lets it go on after that long.
+    /// The rank stops itself; the harness lets it go on after this time.
     Pause(Duration),
-    /// Leaves it stopped.
+    /// The rank stops itself, and stays stopped.
     Freeze,
 }
 
 /// How a rank leaves in the middle of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// In which of its calls.
+    /// The index of the call in which it leaves.
     pub call: usize,
-    /// How.
+    /// The way in which it leaves.
     pub how: Leaving,
 }
 
-/// How a rank leaves.
+/// The way in which a rank leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
-    /// A signal.
+    /// Its process is ended by this signal.
     Signal(i32),
-    /// An exit code.
+    /// Its process exits with this code.
     Code(i32),
-    /// Stopped, not gone.
+    /// Its process is stopped and does not end.
     Frozen,
 }
 
-/// What came of one rank.
+/// The answer of one rank to a step.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// It answered.
+    /// It sent its result.
     Reply(RankReply),
-    /// It left: the call it was in, and how its process ended, if that is known.
+    /// It left: the call it was in, and how its process ended, each if known.
     Left(Option<usize>, Option<RankExit>),
 }
 
 impl Answer {
-    /// Its reply, if it sent one.
+    /// Returns its reply; none if it left.
     #[must_use]
     pub fn reply(&self) -> Option<&RankReply> {
         match self {
@@ -143,36 +143,36 @@ impl Answer {
 }
 
 impl CompiledScript {
-    /// What becomes of the world.
+    /// Returns what becomes of the world afterwards.
     #[must_use]
     pub fn afterwards(&self) -> Afterwards {
         self.script.afterwards
     }
 
-    /// The verdict that must be given on it.
+    /// Returns the hang verdict that the script demands; none if it demands none.
     #[must_use]
     pub fn hang(&self) -> Option<&Hang> {
         self.script.hang.as_ref()
     }
 
-    /// For each op of the script, what is expected of it, and whether the oracle judges it.
+    /// Iterates over the ops of the script: what is expected of each, and whether the oracle judges it.
     pub fn parts(&self) -> impl Iterator<Item = (&Prepared, bool)> {
         self.parts.iter().map(|part| (&part.prepared, part.judged))
     }
 
-    /// What the harness does when the rank enters that call.
+    /// Returns what the harness does when the rank enters that call; none if nothing.
     #[must_use]
     pub fn cue(&self, rank: Rank, call: usize) -> Option<&Cue> {
         self.cues[rank.index()].get(&call)
     }
 
-    /// How the rank leaves, if it does.
+    /// Returns how the rank leaves; none if it stays.
     #[must_use]
     pub fn departure(&self, rank: Rank) -> Option<Departure> {
         self.departures[rank.index()]
     }
 
-    /// Whether everyone who has to mark the name has done so.
+    /// Returns true if every rank that must make the mark has made it.
     #[must_use]
     pub fn is_marked(&self, name: &str, marked: &BTreeMap<String, BTreeSet<Rank>>) -> bool {
         let none = BTreeSet::new();

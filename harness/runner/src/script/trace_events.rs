@@ -1,7 +1,7 @@
-//! What a rank's calls are to the others: from the calls of a step to the [`TraceEvent`]s a diagnosis understands.
+//! Turns the calls of a step into [`TraceEvent`]s: what each call means to the other ranks, for a diagnosis.
 //!
-//! Python statements and threads hide what they do. What a rank does from there on is not known: its deeds are its own,
-//! and no rule may hold them against it.
+//! Python statements and threads hide what they do. After one of them a rank may have called anything: its events then
+//! count as its own code, and no rule of a diagnosis uses them against the rank.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use allranks_protocol::{Call, RankRef, Tensor};
 /// What every rank knows before a step.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// Groups that exist.
+    /// The groups that exist.
     pub groups: &'a [Arc<Group>],
-    /// `host:port` that the launcher told every rank.
+    /// The endpoint, `host:port`, that the launcher told every rank.
     pub told: String,
-    /// The world's size.
+    /// The world size.
     pub size: u32,
 }
 
-/// The deeds of a rank: one for each of its calls.
+/// Returns the events of a rank: one for each of its calls.
 #[must_use]
 pub fn deeds(step: &RankStep, rank: Rank, setting: &Setting<'_>) -> Vec<TraceEvent> {
     let mut reader = Reader::new(rank, setting, &step.step.tensors);
@@ -42,18 +42,18 @@ struct Reader<'a> {
     setting: &'a Setting<'a>,
     tensors: &'a [Tensor],
     members: HashMap<String, Arc<[Rank]>>,
-    /// The environment as the rank has changed it.
+    /// Environment variables that the rank has changed; none for one that it has removed.
     environment: BTreeMap<&'static str, Option<String>>,
-    /// Collectives issued so far, by group.
+    /// Number of collectives issued so far, by group.
     issued: HashMap<String, usize>,
     /// Messages issued so far.
     messages: Vec<Message>,
-    /// What the works of calls are of.
+    /// For each call that made a work, the event that the work belongs to.
     works: HashMap<usize, EventKind>,
     is_opaque: bool,
 }
 
-/// Variables that `env://` reads.
+/// The variables that `env://` reads.
 const READ: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"];
 
 impl<'a> Reader<'a> {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Making a group among its members only: they meet, and nobody else.
+    /// Returns the collective by which the members of a new group, and no other ranks, make it.
     fn meeting_of(&mut self, members: Vec<Rank>) -> Collective {
         let group = format!("ranks {}", list(&members));
         *self.issued.entry(group.clone()).or_default() += 1;
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
                     (Some(host), Some(port), Some(own), Some(size)) => {
                         (format!("{host}:{port}"), own, size)
                     }
-                    // Without a variable it does not get as far as meeting anybody.
+                    // Without the variable, init raises before the rank meets any other.
                     _ => return EventKind::Own("init_process_group".to_owned()),
                 }
             }
@@ -232,7 +232,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A collective, with what every member must give alike. Sizes may differ where the op lets them.
+    /// Returns the collective of a call, with the parameters that must be alike on every member. Sizes are left out
+    /// where the op lets them differ.
     fn collective(&self, call: &Call) -> Option<Collective> {
         let (group, op, root, tensor, is_size_common) = match call {
             Call::AllReduce {
@@ -308,7 +309,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether Python statements may do what other ranks notice.
+/// Returns true if Python statements may do something that other ranks notice.
 fn touches_groups(source: &str) -> bool {
     ["dist", "group", "torch"]
         .iter()

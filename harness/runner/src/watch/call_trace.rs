@@ -1,4 +1,5 @@
-//! What a Python process writes down of its torch.distributed calls: see `python/allranks_watch/allranks_trace.py`.
+//! Reads the call trace that a Python process writes of its torch.distributed calls;
+//! `python/allranks_watch/allranks_trace.py` writes it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,92 +14,93 @@ use serde_json::Value;
 use super::record::Record;
 use allranks_model::names::Rank;
 
-/// Calls that have failed for that long are tried again and again.
+/// How long calls must have failed again and again before the process counts as retrying.
 const RETRIES: Duration = Duration::from_secs(1);
 
-/// The recorder's names for how many collectives of a group were issued, and have ended.
+/// The flight recorder's names for the numbers of collectives of a group that were issued, and that have ended.
 const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
 
-/// A diary, as it was at its last change.
+/// The call trace of one process, as it was at its last change.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Diary {
-    /// Calls begun and ended so far.
+pub struct CallTrace {
+    /// Number of calls begun and ended so far, together.
     pub moves: u64,
-    /// Worlds joined so far, or tried to.
+    /// Number of worlds that the process has joined, or tried to join.
     pub epoch: u32,
-    /// Groups by key.
+    /// Groups by key, `EPOCH.NAME`.
     #[serde(default)]
     pub groups: BTreeMap<String, Group>,
-    /// Calls, oldest first.
+    /// The calls that are kept, oldest first.
     #[serde(default)]
     pub entries: Vec<Entry>,
-    /// Entries that are no longer kept.
+    /// Number of entries that are no longer kept.
     #[serde(default)]
     pub dropped: u64,
-    /// The call it is in.
+    /// The call that the process is in; none if it is in none.
     pub inside: Option<Inside>,
-    /// The program's own line it is at.
+    /// The line of the program's own code that it is at; none if it is not known.
     pub own: Option<Own>,
-    /// Errors that it has not got over.
+    /// Errors raised since the last call that returned.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// The version of torch.
+    /// The version of torch; none if it is not imported.
     #[serde(default)]
     pub torch: Option<String>,
-    /// Whether Python has come to its end.
+    /// True if the Python interpreter has come to its end.
     #[serde(default)]
     pub ended: bool,
-    /// Whether its main thread has, and other threads keep the process.
+    /// True if the main thread has ended, and other threads keep the process alive.
     #[serde(default)]
     pub finished: bool,
-    /// The error that has ended its main thread.
+    /// The error that ended the main thread; none if no error did.
     #[serde(default)]
     pub fatal: Option<String>,
-    /// Calls begun and ended since the first error after the last call that returned.
+    /// Number of calls begun and ended since the first error after the last call that returned; 0 without such an
+    /// error.
     #[serde(default)]
     pub retries: u64,
-    /// When that error came, in seconds since 1970.
+    /// When that error came, in seconds since 1970; none without such an error.
     #[serde(default)]
     pub failing_since: Option<f64>,
-    /// The counts of torch's flight recorder.
+    /// The counts of torch's flight recorder; none if there is no recorder.
     #[serde(default)]
     pub recorder: Option<Counts>,
-    /// What that recorder has written.
+    /// What that recorder has written; none if it has written nothing.
     #[serde(skip)]
     pub record: Option<Arc<Record>>,
-    /// The last beat.
+    /// When the process last wrote its heartbeat.
     #[serde(skip)]
     pub(super) beat: Option<SystemTime>,
-    /// What the file said.
+    /// The file's content, to tell whether it has changed.
     #[serde(skip)]
     text: Arc<[u8]>,
 }
 
-/// A group.
+/// A process group.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Group {
-    /// `world`, or nothing.
+    /// `world`, or empty.
     pub name: String,
-    /// Global ranks.
+    /// Global ranks of its members.
     pub members: Vec<Rank>,
-    /// Collectives so far.
+    /// Number of collectives in it so far.
     pub count: usize,
 }
 
-/// How many collectives torch's flight recorder has seen, by its number for the group.
+/// Numbers of collectives that torch's flight recorder has counted, by its own number for the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Counts {
-    /// Now.
+    /// The counts now.
     #[serde(default)]
     pub status: Value,
-    /// When the record was written last.
+    /// The counts when the record was last written.
     #[serde(default)]
     pub dumped: Value,
 }
 
 impl Counts {
-    /// How many collectives were issued, or have ended.
+    /// Returns the sum of one count over all groups.
     fn sum(counts: &Value, name: &str) -> u64 {
         let number = |value: &Value| match value {
             Value::String(text) => text.parse().unwrap_or(0),
@@ -112,32 +114,33 @@ impl Counts {
     }
 }
 
-/// A call.
+/// One call in the trace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Entry {
-    /// Its number among the diary's entries.
+    /// Its number among the entries of the trace.
     pub id: u64,
-    /// The world it belongs to.
+    /// The world that it belongs to, counted as in [`CallTrace::epoch`].
     pub epoch: u32,
-    /// Where in the program.
+    /// Where the program made it, `FILE:LINE`; may be empty.
     #[serde(default)]
     pub at: String,
-    /// Whether it is the wait for that call.
+    /// True for the wait on the entry's work, instead of the call that issued it.
     #[serde(default)]
     pub waits: bool,
-    /// When it began, in seconds since 1970.
+    /// When it began, in seconds since 1970; none if that is not known.
     #[serde(default)]
     pub t: Option<f64>,
-    /// When it ended.
+    /// When it ended, in seconds since 1970; none if it has not.
     #[serde(default)]
     pub end: Option<f64>,
-    /// The error that ended it.
+    /// The error that it raised; none if it returned or has not ended.
     #[serde(default)]
     pub raised: Option<String>,
-    /// Whether the others can meet it there: what raised before it issued anything is no part of the group's sequence.
+    /// True if the other ranks can meet it there. A call that raised before it issued anything is no part of the
+    /// group's sequence.
     #[serde(skip, default = "yes")]
     pub is_issued: bool,
-    /// What.
+    /// The call itself.
     #[serde(flatten)]
     pub call: Call,
 }
@@ -152,63 +155,63 @@ fn yes() -> bool {
 pub enum Call {
     /// `init_process_group`.
     Init {
-        /// `env`, `tcp`, `file`, `store`.
+        /// `env`, `tcp`, `file` or `store`.
         method: String,
-        /// Host and port, or a file.
+        /// The endpoint: host and port, or a file.
         place: String,
-        /// The rank it says it is; negative if it says none.
+        /// The rank that the call names; none or negative if it names none.
         rank: Option<i64>,
-        /// The size it says the world has; likewise.
+        /// The world size that the call names; none or negative if it names none.
         world_size: Option<i64>,
     },
     /// `new_group`.
     NewGroup {
-        /// Global ranks.
+        /// Global ranks of the new group.
         ranks: Vec<Rank>,
     },
     /// A collective.
     Collective {
         /// Key of its group.
         group: String,
-        /// Its number in the group.
+        /// Its number in the group, from 0.
         number: usize,
-        /// `all_reduce`.
+        /// Its name, such as `all_reduce`.
         name: String,
-        /// What must be alike on all members.
+        /// Parameters that must be alike on all members, by name.
         nature: BTreeMap<String, String>,
     },
     /// One side of a message.
     Message {
         /// Key of its group.
         group: String,
-        /// Whether it is the sender's.
+        /// True for a send, false for a receive.
         sends: bool,
-        /// The other side.
+        /// The other side's global rank; none if it receives from any.
         peer: Option<Rank>,
-        /// The tag.
+        /// The tag of the message.
         #[serde(default)]
         tag: u32,
     },
     /// `destroy_process_group`.
     Destroy {
-        /// `world`, or a key.
+        /// `world`, or the key of a group.
         group: String,
     },
     /// The wait for keys of a store.
     Store {
-        /// Which.
+        /// The keys that are waited for.
         keys: Vec<String>,
     },
-    /// Something that concerns no other rank.
+    /// A call that concerns no other rank.
     Own {
-        /// What.
+        /// Its name.
         text: String,
     },
-    /// A call to join or leave the world has come back.
+    /// The end of a call that joins or leaves the world.
     End {
         /// `init` or `destroy`.
         of: String,
-        /// Whether without an error.
+        /// True if it ended without an error.
         ok: bool,
     },
 }
@@ -216,33 +219,35 @@ pub enum Call {
 /// The call a process is in.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Inside {
-    /// Which.
+    /// The call.
     pub entry: Entry,
-    /// Since when, in seconds since 1970.
+    /// When it was entered, in seconds since 1970.
     pub since: f64,
 }
 
-/// A line of the program.
+/// The line of the program that a process is at.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Own {
-    /// The line.
+    /// The text of the line.
     pub text: String,
-    /// Its place.
+    /// Its position, `FILE:LINE`.
     pub at: String,
-    /// What it is in there: `breakpoint`, `data loader`, `lock`, `torch`, `backward`, or nothing.
+    /// What the process is in at that line: `breakpoint`, `data loader`, `lock`, `torch`, `backward`, or empty.
     #[serde(default, rename = "in")]
     pub kind: String,
 }
 
-impl Diary {
-    /// The diary of a process, given what is known of it already; none if it keeps none, or has not begun.
+impl CallTrace {
+    /// Reads the call trace of a process, given the one that was read before. None if the process writes no trace, or
+    /// has not begun one.
     #[must_use]
     pub fn read(folder: &Path, pid: u32, known: Option<&Self>) -> Option<Self> {
         let mut file = File::open(folder.join(format!("{pid}.json"))).ok()?;
         let beat = file.metadata().ok()?.modified().ok();
         let mut text = Vec::new();
         file.read_to_end(&mut text).ok()?;
-        // Nothing but the text tells whether it has changed: a file system gives the number of a replaced file to the next.
+        // Only the content tells whether the file has changed: a file system may give the inode of a replaced file to
+        // its successor.
         if let Some(known) = known.filter(|known| *known.text == *text) {
             return Some(Self {
                 beat,
@@ -265,7 +270,7 @@ impl Diary {
         })
     }
 
-    /// Adds the entries that a process wrote before it died and that are not in its file yet.
+    /// Adds the entries that a process wrote just before it died and that are not in its trace file.
     pub fn add_last_entries(&mut self, folder: &Path, pid: u32) {
         let Ok(text) = std::fs::read(folder.join(format!("{pid}.json.last"))) else {
             return;
@@ -283,7 +288,7 @@ impl Diary {
         }
     }
 
-    /// Whether collectives were issued after the record was written.
+    /// Returns true if collectives were issued after the flight recorder's record was written.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.recorder.as_ref().is_some_and(|one| {
@@ -291,8 +296,8 @@ impl Diary {
         })
     }
 
-    /// A number that changes with all progress: calls begun and ended, and what the recorder counts. Calls that fail again and
-    /// again are none.
+    /// Returns a number that changes with all progress: calls begun and ended, and the flight recorder's counts. Calls
+    /// that fail again and again are no progress.
     #[must_use]
     pub fn progress(&self) -> u64 {
         let recorded = self
@@ -305,21 +310,22 @@ impl Diary {
         (self.moves - self.retries.min(self.moves)) + recorded
     }
 
-    /// Whether its calls have failed again and again for a second: what it does between two attempts is no progress.
+    /// Returns true if the process's calls have failed again and again for at least a second: what it does between two
+    /// attempts is no progress.
     #[must_use]
     pub fn is_retrying(&self) -> bool {
         self.failing_since
             .is_some_and(|since| since_1970(since) >= RETRIES)
     }
 
-    /// How long ago the last beat was.
+    /// Returns how long ago the last heartbeat was; zero if that is not known.
     #[must_use]
     pub fn silence(&self) -> Duration {
         let beat = self.beat.and_then(|beat| beat.elapsed().ok());
         beat.unwrap_or_default()
     }
 
-    /// Whether the process has had to do with torch.distributed.
+    /// Returns true if the process has called torch.distributed.
     #[must_use]
     pub fn is_begun(&self) -> bool {
         self.moves > 0
@@ -327,14 +333,14 @@ impl Diary {
 }
 
 impl Inside {
-    /// For how long.
+    /// Returns how long the process has been in the call.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         since_1970(self.since)
     }
 }
 
-/// How long ago that was.
+/// Returns how long ago a moment was, in seconds since 1970.
 fn since_1970(moment: f64) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = now.unwrap_or_default().as_secs_f64() - moment;
@@ -353,10 +359,18 @@ mod tests {
             std::fs::write(folder.path().join("7.json"), text).unwrap();
         };
         write(false);
-        let first = Diary::read(folder.path(), 7, None).unwrap();
+        let first = CallTrace::read(folder.path(), 7, None).unwrap();
         assert!(!first.ended);
-        assert!(!Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
+        assert!(
+            !CallTrace::read(folder.path(), 7, Some(&first))
+                .unwrap()
+                .ended
+        );
         write(true);
-        assert!(Diary::read(folder.path(), 7, Some(&first)).unwrap().ended);
+        assert!(
+            CallTrace::read(folder.path(), 7, Some(&first))
+                .unwrap()
+                .ended
+        );
     }
 }

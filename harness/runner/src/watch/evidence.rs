@@ -1,10 +1,10 @@
-//! From processes and diaries to what is known of each rank.
+//! Builds hang evidence for each rank from processes and their call traces.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call_trace::{Call, Diary, Entry, Inside};
+use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use allranks_diagnose::ForeignListener;
@@ -15,14 +15,14 @@ use allranks_diagnose::{
 use allranks_host::Activity;
 use allranks_model::names::Rank;
 
-/// An interpreter that does not get to write for that long is not believed to be where it was last.
+/// An interpreter without a heartbeat for this long may no longer be where its trace says it is.
 const SILENCE: Duration = Duration::from_secs(2);
-/// As many members of a group are named one by one.
+/// The largest group whose members are listed in its name.
 const NAMED: usize = 8;
 
-/// What is known of a job now; none while the addresses it uses are still being looked up.
+/// Returns the hang evidence of a job at this moment; none while addresses that it uses are still being looked up.
 ///
-/// `assume_whole`: whether to take it that no more ranks will be started here.
+/// `assume_whole`: true to assume that no more ranks will be started on this host.
 pub fn evidence(
     ranks: &[(Rank, &RankProcess)],
     is_ours: &dyn Fn(u32) -> bool,
@@ -48,7 +48,8 @@ pub fn evidence(
     Some(evidence)
 }
 
-/// What only some ranks know of a collective is nothing to compare: a call that C++ code made has no reduce op.
+/// Removes parameters of a collective that only some of its ranks know, because they cannot be compared: a call that
+/// C++ code made has no reduce op.
 fn agree_on_natures(evidence: &mut HangEvidence) {
     type Key = (String, usize, String);
     let mut known: HashMap<Key, BTreeMap<&'static str, usize>> = HashMap::new();
@@ -80,7 +81,8 @@ fn agree_on_natures(evidence: &mut HangEvidence) {
     });
 }
 
-/// The same job with what launchers told its ranks taken for what they do: for ranks that keep no diary.
+/// Returns the evidence with each rank that writes no call trace placed in the init that its launcher's variables
+/// describe; none while an address is being looked up.
 pub fn as_told(
     evidence: &HangEvidence,
     ranks: &[(Rank, &RankProcess)],
@@ -114,13 +116,13 @@ pub fn as_told(
     Some(evidence)
 }
 
-/// Whether all the processes that the job has are here.
+/// Returns true if all processes of the job are on this host.
 fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     let largest = |name: &str| {
         let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
         numbers.max().map(|number| number as usize)
     };
-    // Other nodes may have the ranks that are not here, unless the launcher says how many are.
+    // Other nodes may have the missing ranks, unless the launcher says how many ranks this host has.
     match (largest("WORLD_SIZE"), largest("LOCAL_WORLD_SIZE")) {
         (Some(size), _) if ranks.len() >= size => true,
         (Some(size), Some(here)) => assume && here >= size,
@@ -129,7 +131,7 @@ fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     }
 }
 
-/// Whether all ranks meet at an address that no other host reaches.
+/// Returns true if all ranks meet at an address that no other host can reach.
 fn meets_on_this_host(ranks: &[(Rank, &RankProcess)]) -> bool {
     ranks.iter().all(|(_, process)| {
         let address = process.environment.get("MASTER_ADDR").map(String::as_str);
@@ -137,7 +139,7 @@ fn meets_on_this_host(ranks: &[(Rank, &RankProcess)]) -> bool {
     })
 }
 
-/// Whether processes of this host that are not these have the same endpoint, such as those of another launcher.
+/// Returns true if other processes of this host have the same endpoint, such as those of another launcher.
 fn is_elsewhere_here(ranks: &[(Rank, &RankProcess)]) -> bool {
     let ports: BTreeSet<&String> = ranks
         .iter()
@@ -154,19 +156,20 @@ fn is_elsewhere_here(ranks: &[(Rank, &RankProcess)]) -> bool {
     })
 }
 
-/// What all diaries must be read by: which world, and from which collective of each group on.
+/// The common frame in which all call traces are compared: one world, and the first collective of each group that all
+/// traces still have.
 struct Frame {
     epoch: u32,
-    /// By what a group is called.
+    /// By name of the group, the number of the first collective to compare.
     starts: HashMap<String, usize>,
-    /// Whether some diary has lost entries.
+    /// True if a call trace has dropped entries.
     has_lost: bool,
 }
 
 impl Frame {
     fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
         let diaries = || ranks.iter().filter_map(|(_, one)| one.diary.as_ref());
-        // Ranks may be in different worlds in turn; what somebody is held up in is what matters.
+        // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
         let held = diaries().filter_map(|diary| Some(diary.inside.as_ref()?.entry.epoch));
         let newest = diaries().map(|diary| diary.epoch).max();
         let epoch = held.min().or(newest).unwrap_or_default();
@@ -185,7 +188,7 @@ impl Frame {
                 }
             }
         }
-        // Who has entered nothing yet has nothing to lose; a start of 0 is no news.
+        // A rank that has entered no collective of a group sets no start. A start of 0 excludes nothing.
         starts.retain(|_, start| *start > 0);
         Self {
             epoch,
@@ -219,13 +222,13 @@ impl Frame {
             if let Call::End { of, ok: true } = &entry.call
                 && of == "destroy"
             {
-                // It has left this world: nothing more will come in it.
+                // The rank has left this world: no more calls of it will come.
                 sight.ahead = Remaining::Known(Vec::new());
             }
             if !entry.is_issued {
                 continue;
             }
-            // Who waits for a collective has entered it; who waits for a message is in it.
+            // A rank that waits for a collective has entered it; one that waits for a message is still in it.
             let is_now = inside.is_some_and(|inside| {
                 let is_entered =
                     inside.entry.waits && matches!(entry.call, Call::Collective { .. });
@@ -242,11 +245,11 @@ impl Frame {
         Some(sight)
     }
 
-    /// What it is in. An interpreter that gives no sign of life may be anywhere.
+    /// Returns what the rank is in. An interpreter without a heartbeat may be anywhere.
     fn doing(
         &self,
         process: &RankProcess,
-        diary: &Diary,
+        diary: &CallTrace,
         inside: Option<&Inside>,
         hosts: &mut Hosts,
     ) -> Option<Option<(TraceEvent, Duration)>> {
@@ -259,11 +262,11 @@ impl Frame {
             let what = "something that keeps its interpreter from answering";
             return Some(Some((own(what, ""), silence)));
         }
-        // What it tries again and again is where it is, wherever between two attempts.
+        // A rank that retries a call is in that call, wherever it is between two attempts.
         if inside.is_none() && diary.is_retrying() {
             return Some(None);
         }
-        // Nothing more will come of a main thread that an error has ended: not where it is counts, but the error.
+        // After an error has ended the main thread, no more calls come: the error counts, and not the position.
         if diary.fatal.is_some() && inside.is_none() {
             return Some(None);
         }
@@ -285,11 +288,12 @@ impl Frame {
         Some(deed)
     }
 
-    /// An entry as a deed: none if it is of no interest to the others; outer none while an address is looked up.
+    /// Returns the event of an entry: none if it does not concern other ranks; the outer option is none while an
+    /// address is being looked up.
     fn deed(
         &self,
         entry: &Entry,
-        diary: &Diary,
+        diary: &CallTrace,
         process: &RankProcess,
         hosts: &mut Hosts,
     ) -> Option<Option<TraceEvent>> {
@@ -354,7 +358,7 @@ impl Frame {
                     peer: *peer,
                     tag: *tag,
                 });
-                // Once entries are lost nobody can say which message answers which.
+                // When entries have been dropped, it is unknown which receive belongs to which send.
                 match self.has_lost {
                     true => EventKind::Own(message.to_string()),
                     false => message,
@@ -373,14 +377,14 @@ impl Frame {
     }
 }
 
-/// Whether a group's key is of that world: keys are `EPOCH.NAME`.
+/// Returns true if a group's key, `EPOCH.NAME`, belongs to that world.
 fn is_of(key: &str, epoch: u32) -> bool {
     key.split_once('.')
         .is_some_and(|(own, _)| own.parse() == Ok(epoch))
 }
 
-/// What a group is called in a verdict.
-fn called(key: &str, diary: &Diary) -> String {
+/// Returns the name of a group for verdicts.
+fn called(key: &str, diary: &CallTrace) -> String {
     let name = key.split_once('.').map_or(key, |(_, name)| name);
     match diary.groups.get(key) {
         Some(group) if !group.name.is_empty() => group.name.clone(),
@@ -392,7 +396,7 @@ fn called(key: &str, diary: &Diary) -> String {
     }
 }
 
-fn members(key: &str, diary: &Diary) -> Arc<[Rank]> {
+fn members(key: &str, diary: &CallTrace) -> Arc<[Rank]> {
     let group = diary.groups.get(key);
     group.map_or_else(
         || Arc::from([]),
@@ -407,7 +411,7 @@ fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String
         .collect()
 }
 
-/// Where the launcher told the process to meet.
+/// Returns the endpoint that the launcher told the process, `HOST:PORT`; none if it told none.
 fn told(process: &RankProcess) -> Option<String> {
     let value = |name: &str| process.environment.get(name);
     Some(format!(
@@ -417,8 +421,8 @@ fn told(process: &RankProcess) -> Option<String> {
     ))
 }
 
-/// How a process went, as far as that can be seen by others than its parent.
-fn farewell(diary: Option<&Diary>) -> String {
+/// Returns how a process ended, as far as other processes than its parent can tell.
+fn farewell(diary: Option<&CallTrace>) -> String {
     match diary {
         Some(diary) if diary.ended => match diary.errors.last() {
             Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
@@ -428,7 +432,7 @@ fn farewell(diary: Option<&Diary>) -> String {
     }
 }
 
-/// Others who listen where the ranks want to meet.
+/// Returns foreign processes that listen where ranks want to meet.
 fn foreign_listeners(
     is_ours: &dyn Fn(u32) -> bool,
     evidence: &HangEvidence,

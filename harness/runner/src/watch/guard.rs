@@ -1,5 +1,5 @@
-//! The process between this one and a watched command: it outlives the watcher by as long as it takes to kill everything
-//! that the command started, and to remove the watcher's folder.
+//! The guard: a process between the watcher and the watched command. If the watcher ends, the guard kills everything
+//! that the command started, removes the watcher's folder, and ends.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,11 +13,11 @@ use rustix::process::{Pid, getppid, setsid};
 
 use crate::world::{ORPHANED, TOKEN, end_as, kill_all};
 
-/// How often is looked whether the watcher is still there.
+/// Interval at which the guard checks that the watcher is still there.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Runs a command in a process group of its own, in a session of its own, and ends as it does. Standard streams are the
-/// command's. Returns only if it cannot be started.
+/// Runs a command in a new session and a process group of its own, and ends with its exit code or signal. The command
+/// inherits the standard streams. Returns only if the command cannot be started.
 #[must_use]
 pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
@@ -40,7 +40,7 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     let command = Pid::from_child(&child);
     let watcher = Pid::from_raw(watcher.cast_signed());
     let cleaner = thread::spawn(move || {
-        // An orphan has another parent.
+        // A process whose parent has ended gets another parent.
         while getppid() == watcher {
             thread::sleep(PERIOD);
         }
@@ -52,7 +52,7 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
         Ok(status) => status,
         Err(error) => return error,
     };
-    // If this is the end that the watcher's end has brought about, there is more to do.
+    // If the watcher has ended too, the cleaner thread has more to do, and ends the process.
     if getppid() != watcher {
         let _ = cleaner.join();
     }

@@ -1,10 +1,10 @@
-//! When to speak. What is proved is said as soon as it has been so for a moment; what is likely, only after nothing has
-//! moved for as long as the user has patience. A program that is slow is never accused.
+//! Decides when hang evidence is reported. A proved verdict is reported once it has stood for a moment; a likely one
+//! only after nothing has moved for the user's patience. A program that is merely slow is never accused.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::call_trace::Diary;
+use super::call_trace::CallTrace;
 use super::evidence::{as_told, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
@@ -15,48 +15,48 @@ use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// For how long a proof must stand, and those it is about must not have moved.
+/// How long a proof must stand, while the ranks that it blames do not move.
 const MOMENT: Duration = Duration::from_millis(1000);
 
-/// Something to tell.
+/// What the hang detector reports.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A hang, and whose fault it is.
+    /// A hang verdict.
     Verdict(Diagnosis),
-    /// Nothing has moved for so long, and no verdict; where each rank is.
+    /// Nothing has moved for this long, and there is no verdict; the diagnosis says where each rank is.
     Still(Diagnosis, Duration),
-    /// What was said to be still moves again.
+    /// A world that was reported before moves again.
     Moves,
     /// Processes of the command that could not be killed.
     Unkilled(Vec<Remnant>),
 }
 
-/// As many times the patience of the user, a rank that the others wait for may be in a wait of its own (a lock, a data
-/// loader, a breakpoint), idle, or at work, before it is said to be behind.
+/// How long, in multiples of the user's patience, a rank that others wait for may be in a wait of its own (a lock, a
+/// data loader, a breakpoint), idle, or at work, before it is reported as behind.
 const IN_A_WAIT: u32 = 3;
 const IDLE: u32 = 5;
 const AT_WORK: u32 = 10;
-/// And no rank is said to be behind before this, however little patience the user has.
+/// The shortest time after which a rank is reported as behind, however small the patience.
 const LEAST: Duration = Duration::from_secs(20);
 
-/// Watches over all worlds of a program, each by itself.
+/// Detects hangs in all worlds of a program, each by itself.
 #[derive(Debug)]
 pub struct HangDetector {
     patience: Duration,
     hosts: Hosts,
-    /// By the first process of each.
+    /// Detectors of the worlds, by the lowest process id of each.
     worlds: BTreeMap<u32, WorldDetector>,
 }
 
-/// What has been seen of one world.
+/// Detects hangs in one world.
 #[derive(Debug)]
 struct WorldDetector {
     patience: Duration,
-    /// What each rank did when it last did something else.
+    /// What each rank did when it last changed.
     last: BTreeMap<Rank, Trace>,
-    /// When anything last moved, down to a line of somebody's own code.
+    /// When any rank last moved, down to a line of its own code.
     moved: Instant,
-    /// When anybody last began or ended a call, or came or went.
+    /// When any rank last began or ended a call, started, or ended.
     called: Instant,
     proof: Option<(Essence, Instant)>,
     told: Option<Told>,
@@ -65,7 +65,7 @@ struct WorldDetector {
 /// The ranks of one world.
 type Ranks<'a> = [(Rank, &'a RankProcess)];
 
-/// What of a rank changes when it moves.
+/// What changes of a rank when it moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Trace {
     pid: u32,
@@ -75,13 +75,13 @@ struct Trace {
     is_gone: bool,
 }
 
-/// What makes two verdicts the same: whose fault it is, and that these have not moved.
+/// What two verdicts must have in common to be the same: kind, culprits, and that the culprits have not moved.
 type Essence = (HangKind, Vec<Rank>, Calls);
 
-/// By rank: its process, and how many calls it has begun and ended.
+/// By rank: its process id, and its progress (see [`CallTrace::progress`]).
 type Calls = BTreeMap<Rank, (u32, u64)>;
 
-/// What was told, and where those were whom it is about.
+/// The last report on a world.
 #[derive(Debug)]
 struct Told {
     is_verdict: bool,
@@ -95,7 +95,7 @@ impl Trace {
         let diary = process.diary.as_ref();
         Self {
             pid: process.pid,
-            moves: diary.map_or(0, Diary::progress),
+            moves: diary.map_or(0, CallTrace::progress),
             at: diary.and_then(|diary| Some(diary.own.as_ref()?.at.clone())),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
@@ -108,7 +108,7 @@ impl Trace {
 }
 
 impl HangDetector {
-    /// A vigil that begins now.
+    /// Starts a hang detector; patience counts from now.
     pub fn new(patience: Duration) -> Self {
         Self {
             patience,
@@ -117,7 +117,7 @@ impl HangDetector {
         }
     }
 
-    /// What there is to say of the job as it is now.
+    /// Takes the job's current state. Returns what must be reported.
     pub fn consider(&mut self, job: &mut Job) -> Vec<Event> {
         let mut events = Vec::new();
         let worlds = job.worlds();
@@ -128,7 +128,7 @@ impl HangDetector {
             if !ranks.iter().any(|(_, rank)| rank.lives()) {
                 continue;
             }
-            // Ranks may come and go: a world is that of any process that it had.
+            // Ranks come and go: the world is the one that had any of these processes.
             let known = self.worlds.iter().find_map(|(first, world)| {
                 let had = |pid: u32| world.last.values().any(|trace| trace.pid == pid);
                 ranks
@@ -166,7 +166,8 @@ impl HangDetector {
         events
     }
 
-    /// What can be said now, whatever it proves; none of a job without ranks.
+    /// Returns the diagnosis of the job's largest world at this moment, whether it is proved or not; none for a job
+    /// without ranks.
     pub fn diagnosis(&mut self, job: &Job) -> Option<Diagnosis> {
         let ranks = job.ranks();
         let first = ranks.iter().map(|(_, rank)| rank.pid).min()?;
@@ -190,7 +191,7 @@ impl WorldDetector {
         }
     }
 
-    /// What there is to say of the world as it is now.
+    /// Takes the world's current state. Returns what must be reported.
     fn consider(
         &mut self,
         ranks: &Ranks<'_>,
@@ -211,7 +212,7 @@ impl WorldDetector {
             self.moved = now;
         }
         let held: Vec<Rank> = held(ranks).collect();
-        // As long as somebody is held up in a call, what others do by themselves is no progress.
+        // While a rank is held in a call, what the others do in code of their own is no progress.
         let since = match held.is_empty() {
             true => self.moved,
             false => self.called,
@@ -268,7 +269,7 @@ impl WorldDetector {
             .collect()
     }
 
-    /// A verdict that is proved and has stood for a moment.
+    /// Returns a verdict that is proved and has stood for [`MOMENT`]; otherwise none.
     fn proved(
         &mut self,
         ranks: &Ranks<'_>,
@@ -277,11 +278,11 @@ impl WorldDetector {
         still: Duration,
         now: Instant,
     ) -> Option<Diagnosis> {
-        // A record that is older than what a rank does now proves nothing.
+        // A record that is older than the rank's last call proves nothing.
         let is_stale = |rank: &RankProcess| {
-            // A process that is stopped cannot write it, and does not issue anything either.
+            // A stopped process cannot write its record, and issues nothing either.
             let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
-            runs && rank.diary.as_ref().is_some_and(Diary::is_stale)
+            runs && rank.diary.as_ref().is_some_and(CallTrace::is_stale)
         };
         if ranks.iter().any(|(_, rank)| is_stale(rank)) {
             self.proof = None;
@@ -310,7 +311,7 @@ impl WorldDetector {
         }
     }
 
-    /// What can be said when patience is at its end.
+    /// Returns what is reported when patience has run out.
     fn likely(
         &mut self,
         ranks: &Ranks<'_>,
@@ -328,7 +329,8 @@ impl WorldDetector {
         })
     }
 
-    /// A rank that the others have waited for many times the patience, in its own code, is behind.
+    /// Returns the verdict on a rank that others have waited for many times the patience while it was in its own code;
+    /// none before that.
     fn escalated(
         &mut self,
         ranks: &Ranks<'_>,
@@ -344,7 +346,7 @@ impl WorldDetector {
             .filter(|(rank, _)| verdict.culprits.contains(rank))
             .map(|(_, process)| *process)
             .collect();
-        // Of a rank that is not here, nothing is known.
+        // Nothing is known of a rank that is not on this host.
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
@@ -353,7 +355,7 @@ impl WorldDetector {
         };
         let times = blamed.iter().map(|process| match kind(process).as_deref() {
             Some("breakpoint" | "data loader" | "lock") => IN_A_WAIT,
-            // Whatever keeps the interpreter from answering for that long is no step of a training loop.
+            // A training step does not keep the interpreter from answering for this long.
             _ if is_silent(process) => IDLE,
             _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
                 AT_WORK
@@ -367,7 +369,7 @@ impl WorldDetector {
         Some(Event::Verdict(behind(verdict, &kinds)))
     }
 
-    /// What can be said now, whatever it proves; none of a world without ranks.
+    /// Returns the diagnosis of the world at this moment, whether it is proved or not; none without ranks.
     fn diagnosis(
         &mut self,
         ranks: &Ranks<'_>,
@@ -382,13 +384,13 @@ impl WorldDetector {
     }
 }
 
-/// Whether its interpreter has not answered for long.
+/// Returns true if the interpreter has had no heartbeat for [`LEAST`].
 fn is_silent(process: &RankProcess) -> bool {
     let diary = process.diary.as_ref();
     diary.is_some_and(|diary| diary.silence() > LEAST)
 }
 
-/// What torch's flight recorders, which are rings, keep no longer.
+/// Returns a line for each flight recorder that has overwritten its first collectives.
 fn lost(ranks: &Ranks<'_>) -> Vec<String> {
     let told = ranks.iter().filter_map(|(rank, process)| {
         let lost = recorder::lost(process.traced.as_ref()?);
@@ -399,7 +401,8 @@ fn lost(ranks: &Ranks<'_>) -> Vec<String> {
     told.collect()
 }
 
-/// The verdict that fits best.
+/// Returns the verdict that fits the evidence best, whether it is proved or not; none while addresses are being looked
+/// up.
 fn best(
     ranks: &Ranks<'_>,
     is_ours: &dyn Fn(u32) -> bool,
@@ -413,7 +416,7 @@ fn best(
     {
         let by_claims = diagnose(&told);
         if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {
-            // Where they are is still not known.
+            // Their places are still unknown.
             let places = verdict.places;
             verdict = Diagnosis {
                 places,
@@ -424,7 +427,7 @@ fn best(
     Some(verdict)
 }
 
-/// The verdict on ranks that have been late for too long, with advice that fits what they are in.
+/// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
 fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
     let advice = |kind: &str| match kind {
         "breakpoint" => "a breakpoint or a debugger holds that rank: remove it, or let it go on",
@@ -447,7 +450,7 @@ fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
     }
 }
 
-/// The ranks that have been in one call for a moment.
+/// Returns the ranks that have been in one call, or in retries, for a moment.
 fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
     ranks.iter().filter_map(|(rank, process)| {
         let diary = process.diary.as_ref()?;

@@ -1,15 +1,15 @@
-//! Which addresses are the same place: `localhost`, `127.0.0.1` and this machine's name are one, and two ranks that use
-//! different ones of them do meet.
+//! Decides which addresses name the same host. `localhost`, `127.0.0.1` and this machine's name are one, so two ranks
+//! that use different ones of them do meet.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-/// What every address of this machine is called.
+/// The name that stands for every address of this machine.
 const HERE: &str = "localhost";
 
-/// Names looked up so far.
+/// Host names looked up so far.
 #[derive(Debug, Default)]
 pub struct Hosts {
     known: HashMap<String, Name>,
@@ -22,7 +22,7 @@ enum Name {
 }
 
 impl Hosts {
-    /// The one name of a host; none while it is being looked up, which goes on in the background.
+    /// Returns the canonical name of a host; none while it is being looked up in the background.
     pub fn name(&mut self, host: &str) -> Option<String> {
         if let Some(name) = literal(host) {
             return Some(name);
@@ -46,7 +46,8 @@ impl Hosts {
         }
     }
 
-    /// `HOST:PORT` with the one name of the host; none while that is being looked up.
+    /// Returns `HOST:PORT` with the canonical name of the host; none while that is being looked up. A place without a
+    /// port is returned unchanged.
     pub fn place(&mut self, place: &str) -> Option<String> {
         let Some((host, port)) = place.rsplit_once(':') else {
             return Some(place.to_owned());
@@ -56,7 +57,7 @@ impl Hosts {
     }
 }
 
-/// What needs no look-up.
+/// Returns the canonical name of a host that needs no look-up: this machine, or an IP address.
 fn literal(host: &str) -> Option<String> {
     let own = rustix::system::uname();
     if host.is_empty() || host == HERE || own.nodename().to_str() == Ok(host) {
@@ -65,7 +66,7 @@ fn literal(host: &str) -> Option<String> {
     host.parse().ok().map(of_address)
 }
 
-/// An address is this machine's if something may listen there.
+/// Returns the canonical name of an address. It is this machine's if a socket can be bound to it.
 fn of_address(address: IpAddr) -> String {
     match TcpListener::bind((address, 0)) {
         Ok(_) => HERE.to_owned(),

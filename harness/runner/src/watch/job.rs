@@ -1,13 +1,14 @@
-//! Which processes of a program are its ranks.
+//! Finds the ranks among the processes of a program.
 //!
-//! A rank is the outermost process of a family whose environments hold the same RANK and WORLD_SIZE, other than those that
-//! the program was started with; or, where a program sets no environment, a process whose diary has calls. What a rank
-//! starts itself (loaders of data, compilers) has its environment and is no rank.
+//! A rank is the outermost of the processes that are descended from each other and have the same RANK and WORLD_SIZE in
+//! their environments, if these differ from what the program was started with. Where a program sets no environment, it
+//! is a process whose call trace has calls. Processes that a rank starts (data loaders, compilers) inherit its
+//! environment and are no ranks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::call_trace::{Call, Diary};
+use super::call_trace::{Call, CallTrace};
 use super::recorder;
 use crate::world::TOKEN;
 use allranks_host as host;
@@ -19,19 +20,20 @@ use allranks_model::names::Rank;
 pub struct Job {
     token: String,
     folder: PathBuf,
-    /// Of all living processes.
-    diaries: HashMap<u32, Diary>,
-    /// What the watcher's own environment says of a rank: no process has that from its launcher.
+    /// Call traces of all living processes, by process id.
+    diaries: HashMap<u32, CallTrace>,
+    /// What the watcher's own environment says of a rank: every process inherits it, so it does not come from a
+    /// launcher.
     inherited: ClaimedRank,
-    /// By process id and start.
+    /// Ranks by start time and process id.
     known: BTreeMap<(u64, u32), RankProcess>,
-    /// Of those that are gone, the start of the newest process when that was seen.
+    /// Of ranks that have ended, the start time of the newest process at the moment when that was seen.
     gone: BTreeMap<(u64, u32), u64>,
-    /// Everything that belongs to the program and lives.
+    /// Ids of all living processes of the program.
     pub pids: BTreeSet<u32>,
 }
 
-/// What an environment says of a rank.
+/// Rank and world size that an environment claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ClaimedRank {
     rank: Option<u32>,
@@ -41,26 +43,26 @@ struct ClaimedRank {
 /// A process that is a rank.
 #[derive(Clone, Debug)]
 pub struct RankProcess {
-    /// Its id.
+    /// Its process id.
     pub pid: u32,
     /// Its environment at its start.
     pub environment: BTreeMap<String, String>,
-    /// What it does; none: nobody can tell.
+    /// What the process does; none if that cannot be told.
     pub activity: Option<Activity>,
-    /// Its diary, if it keeps one, with what torch's flight recorder knows.
-    pub diary: Option<Diary>,
-    /// Its diary as it was read.
-    pub traced: Option<Diary>,
+    /// Its call trace, merged with the records of torch's flight recorder; none if it writes none.
+    pub diary: Option<CallTrace>,
+    /// Its call trace as it was read, before the merge.
+    pub traced: Option<CallTrace>,
 }
 
 impl RankProcess {
-    /// A number of its environment.
+    /// Returns a variable of its environment as a number; none if it is not set or no number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
         self.environment.get(name)?.trim().parse().ok()
     }
 
-    /// Whether its process is there.
+    /// Returns true if its process has not ended.
     #[must_use]
     pub fn lives(&self) -> bool {
         self.activity != Some(Activity::Gone)
@@ -68,7 +70,8 @@ impl RankProcess {
 }
 
 impl RankProcess {
-    /// The rank it is by its environment, or else by its last call to join a world.
+    /// Returns the rank that it claims by its environment, or else by its last call of `init_process_group`; none if by
+    /// neither.
     fn claimed(&self) -> Option<u32> {
         self.number("RANK").or_else(|| {
             let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
@@ -81,7 +84,7 @@ impl RankProcess {
 }
 
 impl RankProcess {
-    /// The size of the world that it claims to be in.
+    /// Returns the world size that it claims, in the same way.
     fn world_size(&self) -> Option<u32> {
         self.number("WORLD_SIZE").or_else(|| {
             let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
@@ -92,8 +95,8 @@ impl RankProcess {
         })
     }
 
-    /// What tells its world from others that run beside it: where its launcher told it to meet, or else where it means to,
-    /// and for which of the launcher's attempts.
+    /// Returns what tells its world from others on this host: the endpoint that its launcher told it, or else that of
+    /// its own init, and the launcher's attempt.
     fn place(&self) -> String {
         let value = |name: &str| self.environment.get(name).cloned();
         let told = value("MASTER_ADDR").zip(value("MASTER_PORT"));
@@ -141,7 +144,7 @@ impl ClaimedRank {
 }
 
 impl Job {
-    /// The job of the program with this token, whose Python processes keep diaries in that folder.
+    /// Makes the job of the program whose processes carry this token, and write call traces into this folder.
     pub fn new(token: &str, folder: &Path) -> Self {
         Self {
             token: token.to_owned(),
@@ -154,7 +157,7 @@ impl Job {
         }
     }
 
-    /// A job of these ranks, for tests.
+    /// Makes a job of these ranks, for tests.
     #[cfg(test)]
     pub fn of(ranks: Vec<RankProcess>) -> Self {
         let known = (0..)
@@ -166,15 +169,18 @@ impl Job {
         }
     }
 
-    /// Looks at all processes again.
+    /// Updates the job from all processes that exist now.
     pub fn look(&mut self) {
         let members = host::members(TOKEN, &self.token);
         self.pids = members.iter().map(|member| member.pid).collect();
         let read = |member: &TaggedProcess| {
             let known = self.diaries.get(&member.pid);
-            Some((member.pid, Diary::read(&self.folder, member.pid, known)?))
+            Some((
+                member.pid,
+                CallTrace::read(&self.folder, member.pid, known)?,
+            ))
         };
-        let mut diaries: HashMap<u32, Diary> = members.iter().filter_map(read).collect();
+        let mut diaries: HashMap<u32, CallTrace> = members.iter().filter_map(read).collect();
         let chosen: HashSet<u32> = ranks(&members, &diaries, &self.inherited)
             .map(|member| member.pid)
             .collect();
@@ -189,7 +195,7 @@ impl Job {
             });
             rank.environment.clone_from(&member.environment);
         }
-        // Whoever has turned out to be none, although he lives.
+        // Processes that have turned out to be no ranks although they are alive.
         self.known
             .retain(|_, rank| chosen.contains(&rank.pid) || !self.pids.contains(&rank.pid));
         for ((started, pid), rank) in &mut self.known {
@@ -198,8 +204,8 @@ impl Job {
                 true => host::activity(*pid),
                 false => Some(Activity::Gone),
             };
-            // Its last words may have come after the last look.
-            let read = || Diary::read(&self.folder, *pid, rank.traced.as_ref());
+            // Its last entries may have been written after the last look.
+            let read = || CallTrace::read(&self.folder, *pid, rank.traced.as_ref());
             if let Some(mut diary) = diaries.get(pid).cloned().or_else(read) {
                 if !rank.lives() && !diary.ended {
                     diary.add_last_entries(&self.folder, *pid);
@@ -212,9 +218,10 @@ impl Job {
         self.merge_records();
     }
 
-    /// Puts what the recorders know into the diaries. A group whose record is not believed on one rank is not on any.
+    /// Merges the flight recorders' records into the call traces. A group whose record is distrusted on one rank is not
+    /// merged on any.
     fn merge_records(&mut self) {
-        let mut merged: HashMap<u32, Diary> = HashMap::new();
+        let mut merged: HashMap<u32, CallTrace> = HashMap::new();
         for world in self.worlds() {
             let traced = || {
                 let all = world.iter();
@@ -232,7 +239,8 @@ impl Job {
         }
     }
 
-    /// The version of torch in any diary: a process may end before it is known to be a rank.
+    /// Returns the version of torch from any call trace: a process may end before it is known to be a rank. None if no
+    /// trace names one.
     pub fn torch(&self) -> Option<String> {
         let names = std::fs::read_dir(&self.folder).ok()?.flatten();
         let mut pids: Vec<u32> = names
@@ -247,12 +255,12 @@ impl Job {
             .collect();
         pids.sort_unstable();
         let mut diaries = pids.into_iter();
-        diaries.find_map(|pid| Diary::read(&self.folder, pid, None)?.torch)
+        diaries.find_map(|pid| CallTrace::read(&self.folder, pid, None)?.torch)
     }
 
-    /// A program that starts its ranks again, or does one thing after another, has several processes for a rank in turn:
-    /// those that are gone count no more once there is another for the same rank of the same world, or once all that live
-    /// there were started after they had gone.
+    /// Forgets ranks of the past. A program that starts its ranks again, or does one thing after another, has several
+    /// processes for a rank in turn: one that has ended is forgotten when there is another for the same rank of the
+    /// same world, or when all living ranks of that world were started after it had ended.
     fn forget_past_worlds(&mut self, members: &[TaggedProcess]) {
         let newest = members
             .iter()
@@ -275,7 +283,7 @@ impl Job {
             let seen = self.gone.get(key).copied().unwrap_or(u64::MAX);
             let has_living = living.clone().next().is_some();
             let all_came_later = living.all(|((started, _), _)| *started > seen);
-            // The last process of a rank that has several, all of them gone.
+            // Of several processes of a rank that have all ended, only the last is kept.
             let has_later = self.known.iter().any(|(other_key, other)| {
                 !other.lives()
                     && other_key > key
@@ -289,8 +297,8 @@ impl Job {
         self.known.retain(|key, _| !past.contains(key));
     }
 
-    /// The worlds that the ranks are in, each with its ranks. Ranks that meet at one place are one world; so are those that
-    /// meet at different places, unless they cannot be: two places have the same rank, or one has all that its world needs.
+    /// Returns the worlds that the ranks are in. Ranks with the same endpoint are one world. So are ranks with
+    /// different endpoints, unless two endpoints have the same rank, or one has all ranks that its world needs.
     pub fn worlds(&self) -> Vec<Vec<(Rank, &RankProcess)>> {
         let mut places: BTreeMap<String, Vec<&RankProcess>> = BTreeMap::new();
         for rank in self.known.values() {
@@ -327,7 +335,7 @@ impl Job {
         worlds.iter().map(|world| numbered(world)).collect()
     }
 
-    /// The processes of the largest world, for what speaks of one only.
+    /// Returns the ranks of the largest world with a living rank, for reports on a single world.
     pub fn ranks(&self) -> Vec<(Rank, &RankProcess)> {
         let worlds = self.worlds().into_iter();
         worlds
@@ -337,8 +345,8 @@ impl Job {
     }
 }
 
-/// Ranks in order, each with a number of its own: what its environment says, or else its diary; a process that says the
-/// number of another gets one that no other has.
+/// Numbers ranks: each gets the rank that it claims; a process whose claim is taken, or that makes none, gets a free
+/// number.
 fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
     let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
     let mut others = Vec::new();
@@ -360,14 +368,14 @@ fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
         .collect()
 }
 
-/// The ranks among the living.
+/// Returns the ranks among the living processes.
 fn ranks<'a>(
     members: &'a [TaggedProcess],
-    diaries: &'a HashMap<u32, Diary>,
+    diaries: &'a HashMap<u32, CallTrace>,
     inherited: &'a ClaimedRank,
 ) -> impl Iterator<Item = &'a TaggedProcess> {
     let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
-    let has_calls = |pid: u32| diaries.get(&pid).is_some_and(Diary::is_begun);
+    let has_calls = |pid: u32| diaries.get(&pid).is_some_and(CallTrace::is_begun);
     let head = move |member: &'a TaggedProcess| {
         // The outermost process with the same claim.
         let claim = ClaimedRank::of(&member.environment);
@@ -381,7 +389,7 @@ fn ranks<'a>(
         head.pid
     };
     let heads: HashMap<u32, u32> = members.iter().map(|one| (one.pid, head(one))).collect();
-    // Of a family, the first with calls speaks for all.
+    // Of processes that are descended from each other, the first with calls stands for all.
     let mut speakers: HashMap<u32, u32> = HashMap::new();
     for member in members.iter().filter(|member| has_calls(member.pid)) {
         speakers.entry(heads[&member.pid]).or_insert(member.pid);
@@ -435,7 +443,7 @@ mod tests {
             member(2, 1, &[]),
             member(3, 2, &zero),
             member(4, 2, &one),
-            // A loader of rank 1, and a shell around rank 0's program.
+            // A data loader of rank 1, and a shell around rank 0's program.
             member(5, 4, &one),
             member(6, 3, &zero),
         ];
@@ -457,7 +465,7 @@ mod tests {
             size: Some(1),
         };
         assert_eq!(found(&members, &[], &inherited), vec![2, 3]);
-        // Unless one of them does have calls: then it was started for that.
+        // If one of them has calls, the program was started as that rank.
         assert_eq!(found(&members[..1], &[1], &inherited), vec![1]);
     }
 

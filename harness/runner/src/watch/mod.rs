@@ -1,23 +1,23 @@
-//! Any distributed program under the hang diagnosis, seen from outside.
+//! Runs any distributed program under the hang diagnosis, which looks at it from outside.
 //!
-//! In: a command. Out: [`Event`]s while it runs, and how it ended. The program is not asked for anything: its ranks are
-//! found by their environments, their processes and sockets are looked at, and Python processes keep a [`call_trace`] of
-//! their torch.distributed calls, by a module that Python itself loads at start. From these, [`evidence`] for
-//! [`allranks_diagnose`]; [`hang_detector`] decides when there is something to say.
+//! In: a command. Out: [`Event`]s while it runs, and how it ended. The program needs no changes: its ranks are found by
+//! their environments, their processes and sockets are looked at, and Python processes write a [`call_trace`] of their
+//! torch.distributed calls, by a module that Python itself loads at start. From these comes the [`evidence`] for
+//! [`allranks_diagnose`]; [`hang_detector`] decides when a verdict is reported.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `program` | starting the command, passing signals on, killing what it leaves |
-//! | `guard` | the process between this one and the command |
-//! | `call_trace` | what a Python process writes down |
-//! | `record` | what torch's flight recorder writes down |
-//! | `recorder` | the call trace with the record's collectives in it |
-//! | `job` | which processes are ranks |
-//! | `hosts` | which addresses are the same place |
-//! | `evidence` | what all that says of each rank |
-//! | `hang_detector` | when to speak |
+//! | `program` | starts the command, passes signals on, kills what it leaves |
+//! | `guard` | the process between the watcher and the command |
+//! | `call_trace` | reads what a Python process writes of its calls |
+//! | `record` | reads what torch's flight recorder writes |
+//! | `recorder` | puts the recorded collectives into the call trace |
+//! | `job` | finds the ranks among the processes |
+//! | `hosts` | decides which addresses name the same host |
+//! | `evidence` | builds the hang evidence of each rank |
+//! | `hang_detector` | decides when hang evidence is reported |
 //!
-//! [`Monitor`] is the part of it that a run of the suite uses for the programs it starts itself.
+//! A run of the suite watches the programs that it starts itself by [`Monitor`].
 //!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
@@ -51,32 +51,32 @@ use hang_detector::HangDetector;
 use job::Job;
 use program::Program;
 
-/// From one look to the next.
+/// Interval between two looks.
 pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 
-/// What to watch, and how.
+/// What is watched, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The command.
+    /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// This program, which runs the guard.
+    /// Path of the allranks binary, which runs the guard.
     pub binary: PathBuf,
-    /// Whether Python processes keep a diary.
+    /// True if Python processes write call traces.
     pub stacks: bool,
-    /// After how long without any progress something is said even if nothing is proved.
+    /// How long nothing moves before a verdict or a report that is not proved.
     pub patience: Duration,
-    /// Whether a verdict ends the program.
+    /// True if a verdict ends the program.
     pub kill_on_verdict: bool,
 }
 
-/// How a watched command came to its end.
+/// How a watched command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// By itself: its exit code, or 128 and the number of the signal.
     Own(u8),
-    /// A verdict ended it.
+    /// Killed because of a verdict.
     Verdict,
-    /// Whoever started it ended it, by two signals: 128 and the number of the last.
+    /// Killed after two signals to the watcher: 128 and the number of the last.
     Interrupted(u8),
 }
 
@@ -88,7 +88,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Looks at the processes that carry this token, whose Python processes keep diaries in that folder.
+    /// Makes a monitor of the processes that carry this token, whose Python processes write call traces into this
+    /// folder.
     pub(crate) fn new(token: &str, diaries: &Path, patience: Duration) -> Self {
         Self {
             job: Job::new(token, diaries),
@@ -96,27 +97,27 @@ impl Monitor {
         }
     }
 
-    /// Looks again: what there is to say. To be called every [`PERIOD`]; takes milliseconds.
+    /// Looks at the processes again. Returns what must be reported. To be called every [`PERIOD`]; takes milliseconds.
     pub(crate) fn look(&mut self) -> Vec<Event> {
         self.job.look();
         self.vigil.consider(&mut self.job)
     }
 
-    /// What can be said of it now, whether anything is proved or not; none of a program without ranks.
+    /// Returns the diagnosis at this moment, whether it is proved or not; none of a program without ranks.
     pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
         self.vigil.diagnosis(&self.job)
     }
 
-    /// The version of torch that some process has imported, as its diary says.
+    /// Returns the version of torch that some process has imported, from its call trace; none if that is not known.
     pub(crate) fn torch(&self) -> Option<String> {
         self.job.torch()
     }
 }
 
-/// Runs the command to its end and tells what is seen of it.
+/// Runs the command to its end, and passes every event to `tell`.
 ///
 /// # Errors
-/// It cannot be started, or the machine does not let it be watched.
+/// The command cannot be started, or a signal handler cannot be installed.
 pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Result<Ending> {
     let mut signals = [
         (Signal::INT, signal(SignalKind::interrupt())?),
@@ -132,7 +133,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         let [int, term, hup] = &mut signals;
         let asked = tokio::select! {
             code = program.wait() => {
-                // What it left behind.
+                // Processes that it left behind.
                 end(&mut program, tell).await;
                 return Ok(Ending::Own(code?));
             }
@@ -150,7 +151,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             program.pass_on(asked);
             continue;
         }
-        // Who is about to end by a signal is no news.
+        // A verdict on ranks that are about to end by a signal is no news.
         if is_asked {
             continue;
         }
@@ -165,7 +166,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
     }
 }
 
-/// Kills everything, and tells what could not be killed.
+/// Kills everything, and reports what could not be killed.
 async fn end(program: &mut Program, tell: &mut dyn FnMut(Event)) {
     let left = program.kill().await;
     if !left.is_empty() {

@@ -1,4 +1,4 @@
-//! A watched command: started in a session of its own, signalled as a whole, and leaving nothing behind.
+//! A watched command: started in a session of its own, signalled as a whole, and killed with all it started.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -14,12 +14,12 @@ use super::Settings;
 use crate::world::{Remnant, TOKEN, end_remains};
 use allranks_host as host;
 
-static DIARY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
+static MODULES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
 
-/// Where diaries go.
+/// Variable that names the folder for call traces.
 pub const FOLDER: &str = "ALLRANKS_WATCH";
 
-/// A command that runs. Dropping it kills it and all it started.
+/// A running command. Dropping it kills it and everything that it started.
 #[derive(Debug)]
 pub struct Program {
     guard: Child,
@@ -29,7 +29,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it.
+    /// Starts the command under the guard.
     pub fn start(settings: &Settings) -> io::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("allranks-watch-")
@@ -61,17 +61,17 @@ impl Program {
         })
     }
 
-    /// What its processes carry in [`TOKEN`].
+    /// Returns the token that its processes carry in [`TOKEN`].
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Where its Python processes write.
+    /// Returns the folder of its call traces.
     pub fn diaries(&self) -> &Path {
         &self.diaries
     }
 
-    /// Waits for its end. Its exit code, or 128 and the number of the signal.
+    /// Waits for its end. Returns its exit code, or 128 and the number of the signal.
     pub async fn wait(&mut self) -> io::Result<u8> {
         Ok(code(self.guard.wait().await?))
     }
@@ -90,11 +90,11 @@ impl Program {
         }
     }
 
-    /// Kills everything that runs, or that it has left behind if it has ended; what could not be killed (see
+    /// Kills everything that runs, or that the command has left behind. Returns what could not be killed (see
     /// [`end_remains`]).
     pub async fn kill(&mut self) -> Vec<Remnant> {
         let left = end_remains(&self.token);
-        // It carries the token too, and never waits for what cannot be interrupted.
+        // The guard carries the token too, and never waits in a way that a signal cannot interrupt.
         let _ = self.guard.wait().await;
         left
     }
@@ -114,16 +114,16 @@ fn code(status: ExitStatus) -> u8 {
     }
 }
 
-/// Puts the modules that keep diaries into a folder, for PYTHONPATH.
+/// Writes the modules that write call traces into a folder, for PYTHONPATH.
 ///
 /// # Errors
-/// They cannot be written.
+/// The modules cannot be written.
 pub fn unpack_modules(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    DIARY.extract(folder)
+    MODULES.extract(folder)
 }
 
-/// The folder, before those that Python is to search already.
+/// Returns a PYTHONPATH with the folder before those that Python searches already.
 fn search_path(folder: &Path) -> std::ffi::OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(known) = std::env::var_os("PYTHONPATH").filter(|known| !known.is_empty()) {

@@ -35,7 +35,7 @@ pub(super) struct RecordEntry {
 }
 
 impl Record {
-    /// The record that a process has written beside its call trace; none if it has none.
+    /// Reads the record that a process has written beside its call trace; none if there is none.
     #[must_use]
     pub fn read(folder: &Path, pid: u32) -> Option<Self> {
         let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;

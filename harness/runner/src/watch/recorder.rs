@@ -1,5 +1,5 @@
-//! Torch's flight recorder: the collectives that backends really issued on a rank, whoever asked for them, merged with the
-//! calls that its Python code made.
+//! Reads torch's flight recorder, which records the collectives that backends really issued on a rank, whatever code
+//! asked for them, and merges it with the calls that the rank's Python code made.
 //!
 //! A backend's record is believed only where it agrees with the calls that the call trace saw: [`distrusted`] names the
 //! groups in which it does not. In all others, [`merge`] puts the record's collectives in the place of the traced ones:
@@ -9,38 +9,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::call_trace::{Call, Diary, Entry, Group, Inside};
+use super::call_trace::{Call, CallTrace, Entry, Group, Inside};
 use super::record::{Record, RecordEntry};
 
-/// Seconds by which the clocks of the record and of the trace may differ: both are the machine's.
+/// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
 const CLOCK: f64 = 0.000_01;
-/// Collectives that no recorder keeps, although they are collectives of their group.
+/// Collectives that no recorder keeps, although they count in their group.
 const UNRECORDED: [&str; 2] = ["monitored_barrier", "new_group"];
-/// Collectives whose input has not the same size, or not any dtype, on every member.
+/// Collectives whose input may have another size, or another dtype, on each member.
 const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
-/// Ids of entries that come from the record begin here.
+/// The first id of entries that come from the record.
 const IDS: u64 = 1 << 40;
 
-/// One collective of a group, of one entry or of several that were coalesced.
+/// One collective of a group, made of one entry or of several that were coalesced.
 #[derive(Clone, Debug)]
 struct Issued {
-    /// `EPOCH.NAME`, as in the call trace.
+    /// The group's key, `EPOCH.NAME`, as in the call trace.
     key: String,
-    /// From 0.
+    /// Its number in the group, from 0.
     number: usize,
     name: String,
     nature: BTreeMap<String, String>,
     is_over: bool,
-    /// Seconds since 1970.
+    /// When it was issued, in seconds since 1970.
     time: f64,
     in_backward: bool,
-    /// Whether the calling thread waits on the host for it to end, as with Gloo.
+    /// True if the calling thread waits on the host for its end, as with Gloo.
     on_host: bool,
 }
 
 impl Record {
     /// Its collectives, in the order of their numbers, each group by itself.
-    fn issued(&self, diary: &Diary) -> BTreeMap<String, Vec<Issued>> {
+    fn issued(&self, diary: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
         // A library counts its groups anew for each world: which one it is, the time tells.
         let inits: Vec<(f64, u32)> = (diary.entries.iter())
             .filter(|entry| matches!(entry.call, Call::Init { .. }))
@@ -95,7 +95,7 @@ impl RecordEntry {
         if let [dtype, ..] = self.input_dtypes.as_slice() {
             nature.insert("dtype".to_owned(), dtype_of(dtype));
         }
-        // Lists of tensors may differ in how they are cut.
+        // Lists of tensors may be split differently on each rank.
         let sizes = self.input_sizes.as_array().filter(|all| all.len() == 1);
         let shape = sizes.and_then(|all| all[0].as_array());
         if let Some(shape) = shape.filter(|_| op != "barrier") {
@@ -106,12 +106,12 @@ impl RecordEntry {
     }
 }
 
-/// `nccl:_all_gather_base`: the backend and the op.
+/// Splits `nccl:_all_gather_base` into the backend and the op.
 fn split(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or(("", name))
 }
 
-/// The name that Python has for a dtype of C++.
+/// Returns Python's name of a C++ dtype.
 fn dtype_of(name: &str) -> String {
     match name {
         "Float" => "float32",
@@ -136,17 +136,17 @@ fn collective(entry: &Entry) -> Option<(&str, &str)> {
     }
 }
 
-/// Whether a collective of the record was issued within a traced call.
+/// Returns true if a collective of the record was issued during a traced call.
 fn is_within(one: &Issued, entry: &Entry) -> bool {
     let Some(begun) = entry.t else { return false };
     let ended = entry.end.unwrap_or(f64::INFINITY);
     one.time >= begun - CLOCK && one.time <= ended + CLOCK
 }
 
-/// The groups, by key, of which a rank's record cannot be believed: calls that the trace saw return are not in it, or it
-/// leaves out numbers that nothing explains.
+/// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
+/// or it leaves out numbers that nothing explains.
 #[must_use]
-pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
+pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
     let issued = match &diary.record {
         Some(record) => record.issued(diary),
         None => BTreeMap::new(),
@@ -168,7 +168,7 @@ pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
             .first()
             .zip(entry.t)
             .is_some_and(|(first, t)| t < first.time - CLOCK && first.number > 0);
-        // A record that is not the newest cannot have it yet.
+        // A record that is not up to date cannot have it yet.
         let is_newer = diary.is_stale()
             && ops
                 .last()
@@ -196,9 +196,9 @@ pub fn distrusted(diary: &Diary) -> BTreeSet<String> {
     bad
 }
 
-/// How many collectives of how many groups were lost because the record is a ring; for people.
+/// Returns the number of collectives, over all groups, that the record has lost because it is a ring.
 #[must_use]
-pub fn lost(diary: &Diary) -> usize {
+pub fn lost(diary: &CallTrace) -> usize {
     let Some(record) = &diary.record else {
         return 0;
     };
@@ -210,9 +210,9 @@ pub fn lost(diary: &Diary) -> usize {
         .sum()
 }
 
-/// The call trace with the record's collectives in the place of its own, in all groups but the distrusted ones.
+/// Returns the call trace with the record's collectives in place of its own, in all groups that are not distrusted.
 #[must_use]
-pub fn merge(diary: &Diary, distrusted: &BTreeSet<String>) -> Diary {
+pub fn merge(diary: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
     let Some(record) = &diary.record else {
         return diary.clone();
     };
@@ -264,9 +264,9 @@ pub fn merge(diary: &Diary, distrusted: &BTreeSet<String>) -> Diary {
     merged
 }
 
-/// Whether the record can be believed where it says that a collective has not ended: not where calls that the trace saw
-/// return have none that has.
-fn tells_ends(diary: &Diary, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
+/// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
+/// trace saw return have no ended collective in it.
+fn tells_ends(diary: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
     let has_ended = |one: &&Issued| {
         let mut entries = diary.entries.iter();
         entries.any(|entry| {
@@ -278,7 +278,7 @@ fn tells_ends(diary: &Diary, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
     ended.peek().is_none() || ended.any(|one| one.is_over)
 }
 
-/// Collectives that no recorder keeps take the numbers between those that it keeps.
+/// Numbers the collectives that no recorder keeps between those that it keeps.
 fn renumber(timed: &mut [(f64, Entry)], is_recorded: &impl Fn(&str) -> bool) {
     let mut next: BTreeMap<String, usize> = BTreeMap::new();
     for (_, entry) in timed {
@@ -341,10 +341,10 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
     }
 }
 
-/// What the process is in: the record's collective that its call waits for, or that C++ code waits for.
+/// Returns what the process is in: the record's collective that its call waits for, or that C++ code waits for.
 fn inside(
-    diary: &Diary,
-    merged: &Diary,
+    diary: &CallTrace,
+    merged: &CallTrace,
     under_way: &[(&Issued, Entry)],
     is_recorded: &impl Fn(&str) -> bool,
 ) -> Option<Inside> {
@@ -362,7 +362,7 @@ fn inside(
             at.clone_into(&mut entry.at);
         }
         let issued = merged.groups.get(&one.key).map_or(0, |group| group.count);
-        // Of several under way, it waits for one that is not the last.
+        // If several are under way, it waits for one that is not the last.
         entry.waits = one.number + 1 < issued;
         Inside {
             entry,
@@ -384,7 +384,8 @@ fn inside(
     let own = diary.own.as_ref();
     let kind = own.map_or("", |own| own.kind.as_str());
     let (one, entry) = first(None, 0.0)?;
-    // A device's collective is under way whatever the host does; one of the host is waited for in torch's own code.
+    // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
+    // code.
     if one.on_host && !matches!(kind, "torch" | "backward") {
         return None;
     }
@@ -395,9 +396,10 @@ fn inside(
     Some(awaited(one, entry, &at.unwrap_or_default()))
 }
 
-/// What a process is in where its record has nothing under way for the call that its trace is in: a group's first collective,
-/// of which no end can have been recorded, or one that has not been issued, as NCCL's that must connect first.
-fn traced_inside(inside: &Inside, key: &str, merged: &Diary) -> Option<Inside> {
+/// Returns what a process is in if its record has nothing under way for the call that its trace is in: a group's first
+/// collective, of which no end can have been recorded, or one that has not been issued, such as NCCL's first, which
+/// must connect before that.
+fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Inside> {
     let mut entry = inside.entry.clone();
     let kept = merged
         .entries
@@ -415,7 +417,7 @@ fn traced_inside(inside: &Inside, key: &str, merged: &Diary) -> Option<Inside> {
                 && one.t.is_some_and(is_within)
         };
         let awaited = merged.entries.iter().find(is_awaited)?;
-        // It is over: the wait is about to return.
+        // It has ended: the wait is about to return.
         if awaited.end.is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! From diaries to verdicts, without a process.
+//! Tests from call traces to verdicts, without a process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,13 +12,13 @@ use allranks_diagnose::diagnose;
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, HangKind};
 
-/// A collective of the world, as a diary has it.
+/// Returns a collective of the world, as a call trace has it.
 fn call(id: u64, number: usize, name: &str) -> Value {
     json!({"id": id, "epoch": 1, "at": "train.py:7", "what": "collective", "group": "1.0", "number": number,
            "name": name, "nature": {"dtype": "float32"}})
 }
 
-/// A rank whose diary has these entries, of which it is in the last.
+/// Returns a rank whose call trace has these entries; it is in the last of them.
 fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess {
     let members: Vec<u32> = (0..size).collect();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -71,7 +71,7 @@ fn what_two_ranks_are_in_contradicts() {
 
 #[test]
 fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
-    // Rank 0 has kept numbers 70 to 99, rank 1 from 90 on: only the latter can be compared.
+    // Rank 0 has kept numbers 70 to 99, rank 1 only from 90 on: only these can be compared.
     let entries = |from: usize, last: &str| -> Vec<Value> {
         let mut all: Vec<Value> = (from..99)
             .map(|number| {

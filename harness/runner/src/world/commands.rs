@@ -1,5 +1,5 @@
-//! Commands started together that are no drivers: the ranks of a program, or the launcher that starts them. They are
-//! supervised as fresh ranks are (see [`super::supervise`]): nothing of them outlives this process.
+//! Starts commands that are no drivers: the ranks of a program, or the launcher that starts them. They are supervised
+//! as spawned ranks are (see [`super::supervise`]): nothing of them outlives this process.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use allranks_host as host;
 use allranks_host::TaggedProcess;
 use allranks_model::names::Rank;
 
-/// Commands that run. Dropping it kills them and all they started.
+/// Running commands. Dropping it kills them and everything that they started.
 #[derive(Debug)]
 pub struct Commands {
     token: String,
     processes: SpawnedProcesses,
     events: mpsc::Receiver<Event>,
-    /// Those that have not ended.
+    /// Number of commands that have not ended.
     running: usize,
     count: usize,
 }
 
 impl Commands {
-    /// Starts a command once for each order, with its environment and its log. `supervisor` is the allranks binary, `token`
-    /// what nobody else has.
+    /// Starts a command once for each launch spec, with its environment and log. `supervisor` is the allranks binary;
+    /// `token` must be unique on this host.
     #[must_use]
     pub fn start(
         argv: &[String],
@@ -48,7 +48,7 @@ impl Commands {
         }
     }
 
-    /// The place of the next command that ends, and how it did; none after the last. Cancel-safe.
+    /// Returns the index of the next command that ends, and how it ended; none after the last. Cancel-safe.
     pub async fn next(&mut self) -> Option<(usize, RankExit)> {
         while self.running > 0 {
             match self.events.recv().await? {
@@ -56,25 +56,25 @@ impl Commands {
                     self.running -= 1;
                     return Some((which.index(), end));
                 }
-                // They have no connection.
+                // Commands have no connection.
                 Event::Hello(..) | Event::Refused(..) | Event::Frame(..) | Event::Broken(..) => {}
             }
         }
         None
     }
 
-    /// Every living process that the commands have started, and they themselves.
+    /// Returns the living processes of the commands: they themselves, and everything that they have started.
     #[must_use]
     pub fn living(&self) -> Vec<TaggedProcess> {
         host::members(TOKEN, &self.token)
     }
 
-    /// Kills everything; what could not be killed (see [`end_remains`]).
+    /// Kills everything. Returns what could not be killed (see [`end_remains`]).
     pub async fn kill(&self) -> Vec<Remnant> {
         self.signal_all();
         let token = self.token.clone();
         let killing = tokio::task::spawn_blocking(move || end_remains(&token));
-        // It is not run where the runtime shuts down; dropping this kills too.
+        // The closure is not run if the runtime shuts down; dropping this value kills too.
         killing.await.unwrap_or_default()
     }
 

@@ -1,5 +1,6 @@
-//! The switchboard: the one socket all ranks of this process dial. A connection says hello with its world's token
-//! and is passed to that world; one that does not is dropped, and so is one of another user, unread.
+//! The control server: the one socket that all ranks of this process connect to. A connection says hello with its
+//! world's token and is passed to that world. One that does not is dropped, and so is one of another user, without
+//! being read.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,14 +15,14 @@ use super::frame::{Frame, read_frame_within};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote};
 
-/// How long a connection may say nothing, at least: a rank may dial before it imports torch.
+/// The shortest time after which a connection without a hello is dropped: a rank may connect before it imports torch.
 pub const STRANGERS_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest first frame, in bytes; it has no payload.
 const FIRST_FRAME: usize = 64 << 10;
-/// Connections that have not said hello, at a time; further ones are not accepted meanwhile.
+/// Number of connections without a hello at a time; further ones are accepted only when one of these is done.
 const STRANGERS: usize = 1024;
 
-/// The listener and who waits for whom.
+/// The listening socket, and the worlds and zygotes whose connections are expected.
 #[derive(Clone, Debug)]
 pub struct ControlServer {
     address: String,
@@ -35,7 +36,7 @@ enum Waiting {
     Zygote(mpsc::UnboundedSender<(FromZygote, UnixStream)>),
 }
 
-/// A place on the switchboard; dropping it makes the token unknown again.
+/// A token that the server expects. Dropping it makes the token unknown again.
 #[derive(Debug)]
 pub struct WorldSlot {
     switchboard: ControlServer,
@@ -44,14 +45,15 @@ pub struct WorldSlot {
 }
 
 impl WorldSlot {
-    /// The secret a rank says hello with; it says which rank it is, so none can pass for another.
+    /// Returns the token of one rank, which the rank sends in its hello. It names the rank, so no rank can pass for
+    /// another.
     #[must_use]
     pub fn rank_token(&self, rank: Rank) -> String {
         format!("{}.{rank}", self.token)
     }
 }
 
-/// The world's token and the rank of a rank's token.
+/// Splits a rank's token into the world's token and the rank; none if it has no rank.
 fn split(rank_token: &str) -> Option<(&str, Rank)> {
     let (token, rank) = rank_token.split_once('.')?;
     Some((token, Rank(rank.parse().ok()?)))
@@ -64,8 +66,8 @@ impl Drop for WorldSlot {
 }
 
 impl ControlServer {
-    /// Binds the socket and accepts until the runtime ends. On Linux its name is abstract: it has no file and so
-    /// leaves none behind, however the process ends. A connection must say hello within `patience`.
+    /// Binds the socket and accepts connections until the runtime ends. On Linux its name is abstract: there is no file
+    /// that could be left behind. A connection must say hello within `patience`.
     ///
     /// # Errors
     /// Fails if the socket cannot be bound.
@@ -93,7 +95,7 @@ impl ControlServer {
                             drop(place);
                         });
                     }
-                    // Out of file descriptors, say: others will close some.
+                    // For instance no file descriptors are left: other connections will close some.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
@@ -101,19 +103,19 @@ impl ControlServer {
         Ok(switchboard)
     }
 
-    /// What ranks find in `ALLRANKS_CONTROL`.
+    /// Returns the address that ranks find in `ALLRANKS_CONTROL`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// A place for a world; its ranks' connections come out of the receiver.
+    /// Expects the ranks of a world; their connections come out of the receiver.
     pub fn expect_world(&self) -> io::Result<(WorldSlot, mpsc::UnboundedReceiver<Arrival>)> {
         let (sender, receiver) = mpsc::unbounded_channel();
         Ok((self.expect(Waiting::World(sender))?, receiver))
     }
 
-    /// A place for a zygote; its connection comes out of the receiver with its hello.
+    /// Expects a zygote; its connection comes out of the receiver with its hello.
     pub fn expect_zygote(
         &self,
     ) -> io::Result<(WorldSlot, mpsc::UnboundedReceiver<(FromZygote, UnixStream)>)> {
@@ -149,7 +151,8 @@ impl ControlServer {
         let expected = self.expected();
         match header {
             FirstFrame::Rank(FromRank::Hello(mut hello)) => {
-                // What is signalled and looked at is the process at the other end, whatever it says of itself.
+                // The process at the other end is the one that is signalled and looked at, whatever pid its hello
+                // names.
                 if let Some(pid) = peer.pid().filter(|pid| *pid > 0) {
                     hello.pid = pid.cast_unsigned();
                 }
@@ -176,12 +179,12 @@ impl ControlServer {
     }
 }
 
-/// Whether a user's processes may be ranks: this process's user, and the one who may do everything.
+/// Returns true if a user's processes may be ranks: those of this process's user, and of root.
 fn is_trusted(user: u32) -> bool {
     user == rustix::process::geteuid().as_raw() || user == 0
 }
 
-/// The two frames a connection may start with.
+/// The frames that a connection may start with.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum FirstFrame {
@@ -206,7 +209,7 @@ fn listen(name: &str) -> io::Result<(UnixListener, String)> {
     Ok((listener, format!("unix:{}", path.display())))
 }
 
-/// 128 random bits, in hexadecimal.
+/// Returns 128 random bits in hexadecimal.
 fn token() -> io::Result<String> {
     use std::fmt::Write;
     use std::io::Read;
@@ -230,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough for whatever must not happen meanwhile.
+    /// Longer than any test waits.
     const LONG: Duration = Duration::from_secs(600);
 
     fn within<T>(body: impl Future<Output = T>) -> T {
@@ -266,7 +269,7 @@ mod tests {
         )
     }
 
-    /// Whether the server closes the connection. What was not read makes that a reset.
+    /// Returns true if the server closes the connection. Bytes that were not read make that a reset.
     fn is_closed(mut peer: &Peer) -> bool {
         !matches!(peer.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -292,7 +295,7 @@ mod tests {
             let hello = hello(&slot.rank_token(Rank(0)));
             for (header, payload) in [(hello.clone(), 1), (" ".repeat(FIRST_FRAME) + &hello, 0)] {
                 let mut peer = dial(&server);
-                // It may close before all is written.
+                // The server may close before everything is written.
                 let _ = peer.write_all(&frame(&header, payload));
                 assert!(is_closed(&peer), "{payload}");
             }
@@ -315,7 +318,7 @@ mod tests {
                 .unwrap();
             let soon = Duration::from_millis(500);
             assert!(tokio::time::timeout(soon, arrivals.recv()).await.is_err());
-            // It was only not its turn.
+            // It was only waiting for its turn.
             silent.pop();
             assert_eq!(arrivals.recv().await.unwrap().rank, Rank(0));
         });
@@ -336,7 +339,7 @@ mod tests {
             let hexadecimal: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             let mut command = Command::new("/usr/bin/python3");
             command.args(["-c", script, name(&server), &hexadecimal]);
-            // Without the right to be another user this is all that can be tried.
+            // Without the right to become another user nothing more can be tried.
             let Ok(ran) = command.uid(65_534).output() else {
                 return;
             };

@@ -1,5 +1,5 @@
-//! Leases of accelerators, so that worlds side by side, in this process or another, share no device, or only with as many
-//! as they all allow.
+//! Leases accelerators, so that worlds that run at the same time, in this process or another, use different devices, or
+//! share one with no more worlds than all of them allow.
 
 use std::fs::File;
 use std::io;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::port::{holders, lock_folder, try_lock, try_share};
 
-/// Devices nobody else has, or only so many, for as long as this lives.
+/// Leased devices: no other world has them, or only as many as share them, while this lives.
 #[derive(Debug)]
 pub struct DeviceLease {
-    /// Not to be taken out: without the locks they are anybody's.
+    /// Private, because devices are leased only while the locks are held.
     devices: Vec<Device>,
     _locks: Vec<File>,
 }
@@ -20,13 +20,14 @@ pub struct DeviceLease {
 /// A device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its index among those that this process sees.
+    /// Its index among the devices that this process sees.
     pub index: u32,
-    /// What it is called in the variable that hides devices from a process: `2`, `GPU-be34df87`.
+    /// Its name in the variable that hides devices from a process: `2`, `GPU-be34df87`.
     pub name: String,
 }
 
-/// The devices that this process sees, when it sees so many and `mask` is what the variable that hides some says.
+/// Returns the devices that this process sees. `count`: their number; `mask`: the value of the variable that hides
+/// devices, if it is set.
 #[must_use]
 pub fn devices(count: u32, mask: Option<&str>) -> Vec<Device> {
     let names: Vec<&str> = mask.map_or_else(Vec::new, |mask| mask.split(',').collect());
@@ -43,13 +44,13 @@ pub fn devices(count: u32, mask: Option<&str>) -> Vec<Device> {
 }
 
 impl DeviceLease {
-    /// One for each rank, in order; none on a host.
+    /// Returns the devices, in order; none for a world on the host.
     #[must_use]
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// A lease of nothing, for a world of the host.
+    /// Makes an empty lease, for a world on the host.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -59,14 +60,15 @@ impl DeviceLease {
     }
 }
 
-/// Leases `wanted` of the `present` devices of a type, each for one of `worlds` that may share it, waiting for others to
-/// give theirs back. Those with the fewest worlds come first.
+/// Leases `wanted` of the `present` devices of a type, each for one of `worlds` that may share it, and waits until they
+/// are free. The devices with the fewest worlds are taken first.
 ///
-/// All or none: a world that held some while waiting for more could wait for ever for one that does the same.
+/// It takes all or none: a world that held some devices while it waits for more could wait for ever for another world
+/// that does the same.
 ///
 /// # Errors
-/// Fails if the folder of locks cannot be written. Never succeeds if there are fewer than `wanted`: the plan leaves such
-/// worlds out.
+/// Fails if the folder of locks cannot be written. Waits for ever if there are fewer than `wanted`: the plan leaves
+/// such worlds out.
 pub async fn lease_devices(
     device_type: &str,
     present: &[Device],
@@ -99,7 +101,7 @@ pub async fn lease_devices(
     }
 }
 
-/// The devices that other allranks processes have, or share, each with the processes that are known to: `0 (pid 4711)`. A
+/// Returns the devices that other allranks processes have or share, each with the known processes: `0 (pid 4711)`. A
 /// device that only this process has is not among them.
 ///
 /// # Errors
@@ -132,8 +134,8 @@ fn lock_of(folder: &Path, device_type: &str, device: &Device) -> PathBuf {
     folder.join(format!("device-{device_type}-{name}"))
 }
 
-/// The locks of a place on a device, if it is free. Who shares with nobody locks the device itself, so that runs that share
-/// keep off his; who shares holds a part of that lock, and one of the places.
+/// Takes the locks of one place on a device; none if it is not free. A world that does not share locks the device
+/// itself exclusively; one that shares takes a shared lock on the device, and the lock of one place.
 fn take(device: &Path, place: u32, worlds: NonZeroU32) -> io::Result<Option<Vec<File>>> {
     if worlds == NonZeroU32::MIN {
         return Ok(try_lock(device)?.map(|alone| vec![alone]));
@@ -164,7 +166,7 @@ mod tests {
             }
         }
 
-        /// None if it has to wait.
+        /// Leases devices; none if it has to wait.
         async fn lease(&self, wanted: u32, worlds: u32) -> Option<DeviceLease> {
             let worlds = NonZeroU32::new(worlds).unwrap();
             let lease = lease_devices(&self.kind, &self.all, wanted, worlds);
@@ -218,7 +220,7 @@ mod tests {
         let lease = machine.lease(1, 1).await;
         assert_eq!(indices(&lease), [0]);
         let held = held_devices(&machine.kind, &machine.all).unwrap();
-        // Where the kernel does not tell whose a lock is, it may be anybody's.
+        // Where the kernel does not report the holder of a lock, another process may have it.
         let is_told = !holders(&lock_of(
             &lock_folder().unwrap(),
             &machine.kind,

@@ -1,4 +1,4 @@
-//! The program a rank runs, as a command line.
+//! The driver that a rank runs, as a command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use include_dir::{Dir, include_dir};
 
 static PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_rank");
 
-/// The program a rank runs.
+/// The driver that a rank runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The Python driver that the binary carries.
+    /// The Python driver that the binary contains.
     Python {
         /// The interpreter.
         python: PathBuf,
-        /// The folder that holds `allranks_rank`.
+        /// The folder that holds the package `allranks_rank`.
         package: PathBuf,
     },
-    /// The driver in Rust on libtorch, a program of its own that can also be a zygote.
+    /// The driver in Rust on libtorch: the path of its binary, which can also be a zygote.
     Libtorch(PathBuf),
     /// Any other program that speaks the rank protocol: its path, then its arguments.
     Command(Vec<String>),
 }
 
 impl Driver {
-    /// Unpacks the Python driver below `folder`, where it stays for the length of the run.
+    /// Unpacks the Python driver into `folder`, where it stays for the length of the run.
     ///
-    /// # Errors
+    /// Fails if the files cannot be written.
     /// Fails if it cannot be written.
     pub fn python(python: &Path, folder: &Path) -> io::Result<Self> {
         let package = folder.join("driver");
@@ -39,7 +39,7 @@ impl Driver {
         })
     }
 
-    /// The command of one rank in a process of its own, and the folder it needs in its `PYTHONPATH`.
+    /// Returns the command of a spawned rank, and the folder that it needs in its `PYTHONPATH`.
     #[must_use]
     pub fn rank(&self) -> (Vec<String>, Option<&Path>) {
         match self {
@@ -52,7 +52,8 @@ impl Driver {
         }
     }
 
-    /// The same for its zygote, if it has one; the Python driver's imports these modules besides torch.
+    /// Returns the same of its zygote; none if the driver has none. The Python driver's zygote imports `modules`
+    /// besides torch.
     #[must_use]
     pub fn zygote(&self, modules: &[&str]) -> Option<(Vec<String>, Option<&Path>)> {
         match self {
@@ -66,7 +67,7 @@ impl Driver {
         }
     }
 
-    /// `python`, `libtorch` or `command`.
+    /// Returns `python`, `libtorch` or `command`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

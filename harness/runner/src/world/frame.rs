@@ -1,6 +1,6 @@
-//! The frame codec: `u32 header length | u64 payload length | header (JSON) | payload (bytes)`, little-endian.
+//! Reads and writes frames: `u32 header length | u64 payload length | header (JSON) | payload (bytes)`, little-endian.
 //!
-//! Lengths are capped before anything is allocated, so a garbage frame is an error and never a huge allocation.
+//! Lengths are limited before anything is allocated, so a bad frame is an error and never a huge allocation.
 
 use std::io;
 
@@ -10,15 +10,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use allranks_protocol::{MAX_HEADER, MAX_PAYLOAD};
 
-/// Payload is read in pieces of this size, so that a lying length costs no memory.
+/// Payload is read in pieces of this size in bytes, so that a wrong length costs no memory.
 const PIECE: usize = 1 << 20;
-/// Frames with payloads up to this size are joined and written in one piece, so that their reader wakes up once.
+/// Frames with payloads up to this size in bytes are joined and written in one piece, so that their reader wakes up
+/// once.
 const JOIN: usize = 64 << 10;
 
-/// A header and the bytes that go with it.
+/// A frame: its header, and the bytes that belong to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame<H> {
-    /// What is said.
+    /// The message.
     pub header: H,
     /// Raw storages, one after another; empty for most frames.
     pub payload: Vec<u8>,
@@ -33,18 +34,18 @@ pub enum FrameError {
     /// The peer closed the socket inside a frame, or the socket failed.
     #[error("connection broke: {0}")]
     Io(#[from] io::Error),
-    /// A length is over its cap.
+    /// A length is over its limit.
     #[error("not a frame: it claims a header of {header} and a payload of {payload} bytes")]
     TooLong {
-        /// Claimed header length.
+        /// The header length that the frame claims, in bytes.
         header: u64,
-        /// Claimed payload length.
+        /// The payload length that the frame claims, in bytes.
         payload: u64,
     },
-    /// The header is not the JSON expected here.
+    /// The header is not the JSON that is expected here.
     #[error("bad frame header: {reason}: {excerpt}")]
     BadHeader {
-        /// serde's reason.
+        /// The reason that serde gives.
         reason: String,
         /// The first bytes of the header, lossily decoded.
         excerpt: String,
@@ -88,10 +89,10 @@ pub async fn read_frame<H: DeserializeOwned>(
     read_frame_within(from, MAX_HEADER, MAX_PAYLOAD).await
 }
 
-/// Reads one frame of a peer that may say no more than this, in bytes.
+/// Reads one frame, with other limits in bytes for header and payload.
 ///
 /// # Errors
-/// As of [`read_frame`].
+/// As those of [`read_frame`].
 pub async fn read_frame_within<H: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     max_header: usize,

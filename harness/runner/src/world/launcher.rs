@@ -14,33 +14,34 @@ use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
 use allranks_model::names::Rank;
 use allranks_suite::platform::Start;
 
-/// A world to be started.
+/// What is needed to start one world.
 #[derive(Clone, Debug)]
 pub struct LaunchSpec {
-    /// How its processes come to be.
+    /// Whether its processes are forked or spawned.
     pub start: Start,
-    /// Python modules besides torch that take its ranks long to import: they are forked from a process that has them.
+    /// Python modules besides torch that take long to import: the ranks are forked from a zygote that has imported
+    /// them.
     pub modules: &'static [&'static str],
-    /// One for each rank, in rank order.
+    /// For each rank, how it is started.
     pub ranks: Vec<RankLaunchSpec>,
 }
 
-/// A rank to be started.
+/// What is needed to start one rank.
 #[derive(Clone, Debug)]
 pub struct RankLaunchSpec {
-    /// Its whole environment but for the control address and the token.
+    /// Its whole environment, except the control address and the token.
     pub env: BTreeMap<String, String>,
-    /// Where its standard output and error go; its folder exists.
+    /// The file for its standard output and error; its folder exists.
     pub log: PathBuf,
 }
 
 /// Why a world could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The machine is out of something.
+    /// The system refused something.
     #[error("cannot start ranks: {0}")]
     Io(#[from] io::Error),
-    /// The process that ranks are forked from does not work.
+    /// The zygote does not work.
     #[error(transparent)]
     Zygote(#[from] ZygoteError),
 }
@@ -53,16 +54,16 @@ pub struct LocalLauncher {
     supervisor: Option<PathBuf>,
     zygote_log: PathBuf,
     zygote_patience: Duration,
-    /// One for each list of modules that a world asked for.
+    /// Zygotes by the modules that worlds asked for.
     zygotes: Mutex<BTreeMap<&'static [&'static str], Arc<Slot>>>,
 }
 
-/// The place of a zygote, which is started when the first world needs it, and again when it has died.
+/// The place for a zygote, which is started when a world first needs it, and again after it has died.
 type Slot = Mutex<Option<Arc<Zygote>>>;
 
 impl LocalLauncher {
-    /// A launcher for one driver. `supervisor` is the allranks binary (see [`super::supervise`]); `zygote_log` is
-    /// where the zygote's own output goes; `zygote_patience` is how long it may take to import torch.
+    /// Makes a launcher for one driver. `supervisor` is the allranks binary (see [`super::supervise`]); `zygote_log` is
+    /// the file for the zygote's own output; `zygote_patience` is how long it may take to import torch.
     ///
     /// # Errors
     /// Fails if no socket can be bound. Must be called inside a tokio runtime.
@@ -82,16 +83,16 @@ impl LocalLauncher {
         })
     }
 
-    /// The driver its ranks run.
+    /// Returns the driver that its ranks run.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.driver
     }
 
-    /// Starts the ranks; they dial in afterwards.
+    /// Starts the ranks; they connect afterwards.
     ///
     /// # Errors
-    /// Fails if the machine does, before any rank has been started.
+    /// Fails if the system refuses something, before any rank has been started.
     pub async fn launch(&self, mut order: LaunchSpec) -> Result<World, LaunchError> {
         let (place, arrivals) = self.switchboard.expect_world()?;
         let (sender, events) = mpsc::channel(EVENTS);
@@ -136,14 +137,14 @@ impl LocalLauncher {
         })
     }
 
-    /// The zygote with these modules, started if there is none that lives.
+    /// Returns the zygote with these modules; starts one if none is alive.
     async fn zygote(
         &self,
         modules: &'static [&'static str],
         argv: &[String],
         path: Option<&Path>,
     ) -> Result<Arc<Zygote>, LaunchError> {
-        // A zygote that is being started holds up no world that needs another one.
+        // While a zygote is being started, worlds that need another one do not wait.
         let slot = Arc::clone(self.zygotes.lock().await.entry(modules).or_default());
         let mut zygote = slot.lock().await;
         if let Some(zygote) = zygote.as_ref().filter(|zygote| zygote.lives()) {

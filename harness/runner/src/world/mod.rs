@@ -1,11 +1,11 @@
-//! A world: ranks started together, the sockets they are on, and what becomes of their processes.
+//! A world: ranks that are started together, their sockets, and their processes.
 //!
-//! In: an [`LaunchSpec`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
-//! connections, ends. Knows nothing of checks, and never waits longer than its caller does: deadlines are
-//! [`crate::run`]'s. Everything asynchronous (tokio) in the library is here and in `run`.
+//! In: a [`LaunchSpec`] (a command and an environment for each rank). Out: [`Event`]s: hellos, frames, broken
+//! connections, exits. It knows nothing of checks, and has no deadlines: those are [`crate::run`]'s. The asynchronous
+//! code (tokio) of the library is here, in `run` and in `watch`.
 //!
-//! The ranks of a user's own program speak no protocol: they are [`Commands`], and a [`rank_wrapper`] beside each rank writes
-//! down how it began and ended.
+//! The ranks of a user's program speak no protocol: they are [`Commands`], and a [`rank_wrapper`] beside each rank
+//! records how it began and ended.
 //!
 //! Nothing survives a world: ranks lead their own sessions and are killed with everything they started; if the
 //! harness itself is killed, its zygote or the ranks' supervisors see a closed connection and do the same.
@@ -45,54 +45,54 @@ use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, Hello, ToRank, VERSION};
 pub use frame::{Frame, FrameError, read_frame, write_frame};
 
-/// Something a rank did, or that befell it.
+/// An event of one rank.
 #[derive(Debug)]
 pub enum Event {
-    /// The rank dialled and said hello.
+    /// The rank connected and said hello.
     Hello(Rank, Hello),
-    /// The rank dialled, said something wrong in its hello, and was sent away.
+    /// The rank connected and was refused, because of something wrong in its hello; the text says what.
     Refused(Rank, String),
     /// The rank sent a frame.
     Frame(Rank, Frame<FromRank>),
-    /// Nothing more will come from the rank's connection.
+    /// The rank's connection has ended; nothing more will come from it.
     Broken(Rank, FrameError),
     /// The rank's process has ended.
     Ended(Rank, RankExit),
 }
 
-/// Ranks started together. Dropping it kills them.
+/// Ranks that were started together. Dropping it kills them.
 #[derive(Debug)]
 pub struct World {
     events: mpsc::Receiver<Event>,
-    /// To each rank that has said hello.
+    /// For each rank, the queue of frames to it; none before its hello.
     writers: Vec<Option<Orders>>,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
-    /// Keeps the token known to the switchboard.
+    /// Keeps the token known to the control server.
     _place: control_server::WorldSlot,
 }
 
 /// A frame for a rank: header and payload.
 type Message = (ToRank, Vec<u8>);
 
-/// Where a rank's frames are queued.
+/// The queue of frames to one rank.
 type Orders = mpsc::UnboundedSender<Message>;
 
 /// A connection that said hello with the token of a rank of this world.
 #[derive(Debug)]
 struct Arrival {
-    /// The rank whose token it is.
+    /// The rank that the token names.
     rank: Rank,
     hello: Hello,
     stream: UnixStream,
 }
 
-/// The processes of a world, however they were started.
+/// The processes of a world, forked or spawned.
 trait Processes: std::fmt::Debug + Send + Sync {
-    /// Sends a signal to everything a rank started, if the rank still runs.
+    /// Sends a signal to a rank and everything that it started, if the rank still runs.
     fn signal(&self, rank: Rank, signal: i32);
-    /// Kills what ranks left behind after they all ended; the processes found.
+    /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     fn sweep(&self) -> Vec<Remnant>;
 }
 
@@ -101,7 +101,7 @@ const SIGKILL: i32 = 9;
 const SIGCONT: i32 = 18;
 
 impl World {
-    /// The next event, in the order of arrival. Cancel-safe.
+    /// Returns the next event, in the order of arrival. Cancel-safe.
     pub async fn next(&mut self) -> Event {
         loop {
             tokio::select! {
@@ -122,7 +122,7 @@ impl World {
             hello,
             stream,
         } = arrival;
-        // Tokens are made for ranks that exist; a stranger who makes one up is not heard.
+        // Tokens are made only for ranks that exist; a connection with an invented one is dropped.
         let writer = self.writers.get_mut(rank.index())?;
         let refusal = if hello.version != VERSION {
             let version = hello.version;
@@ -159,7 +159,7 @@ impl World {
         Some(Event::Hello(rank, hello))
     }
 
-    /// Queues a frame for a rank. A rank that is gone shows up as [`Event::Broken`], not here.
+    /// Queues a frame for a rank. A rank that has ended is reported by [`Event::Broken`], not here.
     pub fn send(&self, rank: Rank, header: ToRank, payload: Vec<u8>) {
         if let Some(writer) = &self.writers[rank.index()] {
             // The writer is gone only if the connection is; the reader reports that.
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Kills a rank and all it started.
+    /// Kills a rank and everything that it started.
     pub fn kill(&self, rank: Rank) {
         self.processes.signal(rank, SIGKILL);
     }
@@ -177,7 +177,7 @@ impl World {
         self.processes.signal(rank, SIGCONT);
     }
 
-    /// Kills what ranks left behind after they all ended; the processes found.
+    /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     #[must_use]
     pub fn sweep(&self) -> Vec<Remnant> {
         self.processes.sweep()

@@ -1,6 +1,6 @@
-//! Finding and killing what a world's processes left behind.
+//! Finds and kills the processes that a world left behind.
 //!
-//! A process started by a rank, however it detached itself, carries the world's token in its environment.
+//! A process that a rank started, however it detached itself, carries the rank's token in its environment.
 
 use std::fmt;
 use std::thread;
@@ -15,22 +15,22 @@ use allranks_model::names::Rank;
 /// The variable that marks every process of a world, and of a watched command.
 pub const TOKEN: &str = "ALLRANKS_TOKEN";
 
-/// How long killed processes may take to go. One that waits for a device or a disk without being interruptible takes
-/// longer, and may never go.
+/// How long killed processes may take to end. One in an uninterruptible wait for a device or a disk takes longer, and
+/// may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one attempt to the next.
+/// Time from one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// A process that was running and carried a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remnant {
-    /// Its id.
+    /// Its process id.
     pub pid: Pid,
-    /// The rank that its token names; none: the token names none.
+    /// The rank that its token names; none if the token names no rank.
     pub rank: Option<Rank>,
 }
 
-/// `pid 4711 (state D)`: what `/proc` says of it now.
+/// Formats it as `pid 4711 (state D)`, with its state in `/proc` at this moment.
 impl fmt::Display for Remnant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pid = self.pid.as_raw_nonzero().get();
@@ -41,15 +41,15 @@ impl fmt::Display for Remnant {
     }
 }
 
-/// `cannot kill pid 7 (state D), pid 9 (state D)`; none of no processes.
+/// Returns `cannot kill pid 7 (state D), pid 9 (state D)`; none if there are no processes.
 #[must_use]
 pub fn unkilled(left: &[Remnant]) -> Option<String> {
     let left: Vec<String> = left.iter().map(Remnant::to_string).collect();
     (!left.is_empty()).then(|| format!("cannot kill {}", left.join(", ")))
 }
 
-/// Kills every process, but for this one, whose environment holds this [`TOKEN`], alone or with a rank behind a dot;
-/// those found running. What has ended and was not reaped by its parent is not running. Linux only; elsewhere none.
+/// Kills every process except this one whose environment holds this [`TOKEN`], alone or followed by a dot and a rank.
+/// Returns those that were running; a zombie is not. Linux only; elsewhere it finds none.
 pub fn kill_remains(token: &str) -> Vec<Remnant> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -79,13 +79,13 @@ pub fn kill_remains(token: &str) -> Vec<Remnant> {
     found
 }
 
-/// Kills what [`kill_remains`] finds until it finds nothing, as what was killed while it was starting another process may
-/// have succeeded in that; what is still running after five seconds. Blocks.
+/// Repeats [`kill_remains`] until it finds nothing, because a process that is killed may just have started another one.
+/// Returns what still runs after five seconds. Blocks.
 pub fn end_remains(token: &str) -> Vec<Remnant> {
     until_gone(PATIENCE, || kill_remains(token))
 }
 
-/// Repeats `kill`, which tells what it found, until that is nothing; what it found last, once `limit` is over. Blocks.
+/// Repeats `kill` until it finds nothing. Returns what it found last, when `limit` is over. Blocks.
 pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T> {
     let began = Instant::now();
     loop {
@@ -97,7 +97,8 @@ pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T
     }
 }
 
-/// Whether a variable `NAME=VALUE` is this token: the rank behind it, if there is one.
+/// Returns the rank behind the token if the variable `NAME=VALUE` is this token: the outer option is none if it is not,
+/// the inner one if no rank follows.
 fn owner(variable: &[u8], token: &str) -> Option<Option<Rank>> {
     let value = variable.strip_prefix(TOKEN.as_bytes())?;
     let rest = value.strip_prefix(b"=")?.strip_prefix(token.as_bytes())?;
@@ -155,7 +156,7 @@ mod tests {
             command.spawn().unwrap()
         };
         let mut children = [start(1), start(10)];
-        // Between fork and exec a child has this process's environment.
+        // Between fork and exec a child has the environment of this process.
         let found = until_gone(Duration::from_secs(60), || {
             let found = kill_remains(&format!("{token}.1"));
             match found.is_empty() {
@@ -164,7 +165,7 @@ mod tests {
             }
         });
         assert_eq!(found, Vec::<Option<()>>::new(), "it was not found");
-        // It is killed and not waited for.
+        // The processes are killed, but not waited for.
         assert_eq!(end_remains(&format!("{token}.1")), Vec::new());
         assert!(
             children[1].try_wait().unwrap().is_none(),

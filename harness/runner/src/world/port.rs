@@ -1,5 +1,5 @@
-//! Leases of rendezvous ports, so that two worlds never meet on one: not in this process, not in another of the
-//! same machine.
+//! Leases rendezvous ports, so that no two worlds on one machine use the same port at the same time, in this process or
+//! another.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
@@ -11,13 +11,15 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use allranks_host as host;
 
-/// Below the ephemeral ranges of Linux (32768–60999) and macOS (49152–65535): backends' own listeners are up there.
+/// Ports below the ephemeral ranges of Linux (32768–60999) and macOS (49152–65535), where backends open listeners of
+/// their own.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// A port that nobody else has, for as long as this lives. The lock is the kernel's: it ends with the process.
+/// A leased port: no other allranks process of this user has it while this lives. The lock is the kernel's, so it ends
+/// with the process.
 #[derive(Debug)]
 pub struct PortLease {
-    /// The port; nobody listened on it when it was leased.
+    /// The port. Nothing listened on it when it was leased.
     pub port: u16,
     _lock: File,
 }
@@ -28,7 +30,7 @@ pub struct PortLease {
 /// Fails if no port is free or the folder of locks cannot be written.
 pub fn lease_port() -> io::Result<PortLease> {
     let folder = lock_folder()?;
-    // Processes start looking at different places; it is the lock that decides.
+    // Processes start their search at different ports; the lock decides.
     let start = (std::process::id() as usize).wrapping_mul(131) % PORTS.len();
     for offset in 0..PORTS.len() {
         let port = PORTS.start + ((start + offset) % PORTS.len()) as u16;
@@ -47,7 +49,7 @@ pub fn lease_port() -> io::Result<PortLease> {
     ))
 }
 
-/// The folder of lock files, shared by all allranks processes of this user.
+/// Returns the folder of lock files, which all allranks processes of this user share.
 pub fn lock_folder() -> io::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let folder = std::env::temp_dir().join(format!("allranks-locks-{user}"));
@@ -55,8 +57,8 @@ pub fn lock_folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes the folder, or sees that it is this user's and that no other can put anything into it: what another user has
-/// prepared there could hold every lock, or lead elsewhere.
+/// Creates the folder, or checks that it belongs to this user and that no other user can write to it: what another user
+/// has prepared there could hold every lock, or be a link to another place.
 fn own_folder(folder: &Path, user: u32) -> io::Result<()> {
     let refused = |what: String| {
         let text = format!("{} {what}; remove it, or set TMPDIR", folder.display());
@@ -80,31 +82,31 @@ fn own_folder(folder: &Path, user: u32) -> io::Result<()> {
             found.uid()
         ));
     }
-    // Made by an earlier version, or under a loose umask.
+    // It was made by an earlier version, or under a permissive umask.
     if found.mode() & 0o022 != 0 {
         std::fs::set_permissions(folder, Permissions::from_mode(0o700))?;
     }
     Ok(())
 }
 
-/// Takes the lock, if it is free.
+/// Takes the lock exclusively; none if it is not free.
 pub fn try_lock(path: &Path) -> io::Result<Option<File>> {
     flocked(path, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Takes the lock together with others who share it, if nobody has it for himself.
+/// Takes the lock shared with others; none if a process has it exclusively.
 pub fn try_share(path: &Path) -> io::Result<Option<File>> {
     flocked(path, FlockOperation::NonBlockingLockShared)
 }
 
-/// The processes that have a lock or share it, as far as the kernel tells.
+/// Returns the processes that hold the lock or share it, as far as the kernel reports them.
 pub fn holders(path: &Path) -> io::Result<Vec<u32>> {
     let inode = std::fs::metadata(path)?.ino();
     Ok(host::locking(inode))
 }
 
 fn flocked(path: &Path, operation: FlockOperation) -> io::Result<Option<File>> {
-    // It neither follows a link nor waits for the reader of a FIFO.
+    // The open neither follows a link nor waits for the reader of a FIFO.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options()
         .create(true)
@@ -161,7 +163,7 @@ mod tests {
         std::os::unix::fs::symlink(&target, &link).unwrap();
         assert!(try_lock(&link).is_err());
         assert!(!target.exists(), "it made a file elsewhere");
-        // With a reader and without one, which an open for writing would wait for.
+        // Once with a reader, and once without one, for which an open for writing would wait.
         let fifo = folder.path().join("fifo");
         rustix::fs::mknodat(
             rustix::fs::CWD,

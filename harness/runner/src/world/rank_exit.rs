@@ -5,18 +5,18 @@ use std::fmt;
 /// How a rank's process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RankExit {
-    /// It called exit; what it had started and left running was `left_behind` processes, now killed.
+    /// It exited. Processes that it had started and left running have been killed.
     Exited {
-        /// Exit code.
+        /// The exit code.
         code: i32,
-        /// Processes it left.
+        /// Number of processes that it left running.
         left_behind: u32,
     },
-    /// A signal killed it.
+    /// This signal ended it.
     Signalled(i32),
-    /// It never started.
+    /// It could not be started; the text says why.
     NotStarted(String),
-    /// Nobody can tell.
+    /// How it ended is not known; the text says why.
     Unknown(String),
 }
 
@@ -34,7 +34,8 @@ impl fmt::Display for RankExit {
     }
 }
 
-/// Names of the signals that end ranks in practice; numbers of Linux and macOS where they agree.
+/// Returns the name of a signal that ends ranks in practice, if Linux and macOS have the same number for it; otherwise
+/// none.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

@@ -1,8 +1,8 @@
-//! The witness of one rank of a program: a process between the launcher, whichever it is, and the rank, that sends the
-//! rank's output into a file of its own and writes down that the rank began and how it ended.
+//! The rank wrapper: a process between the launcher, whichever it is, and one rank of a program. It sends the rank's
+//! output into a file, and records that the rank began and how it ended.
 //!
-//! A launcher's exit code says little of a single rank. What is written here is what the kernel told the rank's parent, so
-//! a rank without a [`ExitRecord`] has no known end, whatever its launcher says.
+//! A launcher's exit code says little about a single rank. The exit record is what the kernel reported to the rank's
+//! parent, so a rank without an [`ExitRecord`] has no known end, whatever its launcher reports.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -19,38 +19,38 @@ use super::RankExit;
 use super::supervise::end_as;
 use allranks_model::names::Rank;
 
-/// Exit code of a rank that could not be started: what a shell says of a command that is not there.
+/// Exit code of a rank that could not be started: the code that a shell gives for a command that does not exist.
 const NOT_FOUND: i32 = 127;
 
-/// What is known of a rank.
+/// What a rank wrapper recorded of its rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// Its process; none: it could not be started.
+    /// The rank's process id; none if it could not be started.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// The exit code, if it has exited.
+    /// Its exit code; none if it has not exited.
     #[serde(default)]
     pub code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended it; none if no signal did.
     #[serde(default)]
     pub signal: Option<i32>,
-    /// When it ended, in microseconds since 1970.
+    /// When it ended, in microseconds since 1970; none if it has not.
     #[serde(default)]
     pub ended_us: Option<u64>,
-    /// Why it could not be started.
+    /// Why it could not be started; none if it was started.
     #[serde(default)]
     pub error: Option<String>,
 }
 
 impl ExitRecord {
-    /// What was written of a rank in this folder; none if nothing was: it was never started.
+    /// Reads the record of a rank in this folder; none if there is none, because the rank was never started.
     #[must_use]
     pub fn read(folder: &Path, rank: Rank) -> Option<Self> {
         let text = fs::read(folder.join(file(&rank.to_string()))).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// How it ended; none if nobody saw that.
+    /// Returns how the rank ended; none if that is not recorded.
     #[must_use]
     pub fn end(&self) -> Option<RankExit> {
         match (&self.error, self.code, self.signal) {
@@ -64,7 +64,7 @@ impl ExitRecord {
         }
     }
 
-    /// Replaces what is written; nobody ever reads half of it.
+    /// Replaces the record file; a reader never sees half of it.
     fn write(&self, folder: &Path, rank: &str) -> io::Result<()> {
         let path = folder.join(file(rank));
         let draft = path.with_extension("new");
@@ -77,11 +77,11 @@ fn file(rank: &str) -> String {
     format!("rank{rank}.json")
 }
 
-/// Runs a command as the rank that `RANK` names, with its output in `logs/rankN.log`, and ends as it does. What is known of
-/// it goes into `records`. Returns only if it cannot be started, and then the code to exit with.
+/// Runs a command as the rank that `RANK` names, with its output in `logs/rankN.log`, and ends with its exit code or
+/// signal. Its record goes into `records`. Returns only if the command cannot be started: the code to exit with.
 ///
-/// Signals that ask a process to end are the rank's business: launchers send them to the whole process group, and the
-/// witness stays to see what comes of them.
+/// Signals that ask a process to end are left to the rank: launchers send them to the whole process group, and the
+/// wrapper stays to record how the rank ends.
 ///
 /// # Errors
 /// `RANK` is missing, or files cannot be written.
@@ -94,7 +94,7 @@ pub fn witness(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // A handler, not SIG_IGN: the rank itself gets the defaults.
+    // A handler, not `SIG_IGN`: the rank itself gets the default actions.
     let _deaf: Vec<_> = runtime.block_on(async {
         [
             SignalKind::terminate(),
@@ -123,7 +123,7 @@ fn open(path: &PathBuf) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Its end, or why it has not begun.
+/// Runs the command. Returns its exit status, or why it could not be started.
 fn run(
     records: &Path,
     rank: &str,

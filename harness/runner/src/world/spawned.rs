@@ -1,4 +1,4 @@
-//! Ranks in processes of their own, for drivers that are not the Python one and platforms where forking is unsafe.
+//! Runs ranks in processes of their own, for drivers without a zygote and for platforms on which forking is unsafe.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -27,7 +27,7 @@ pub struct SpawnedProcesses {
     token: String,
 }
 
-/// The id of a process until it has been waited for; none from then on, as the id may be another process's.
+/// The id of a process until it has been waited for; none after that, because the id may then be another process's.
 #[derive(Clone, Debug)]
 struct Running(Arc<Mutex<Option<Pid>>>);
 
@@ -68,10 +68,10 @@ impl Processes for SpawnedProcesses {
     }
 }
 
-/// Starts one process for each rank and reports how each ends.
+/// Starts one process for each rank, and reports how each ends as an event.
 ///
-/// `supervisor` is this program, run as `supervise` (see [`super::supervise`]) so that the rank dies with the harness
-/// whatever its driver is made of; without one a rank notices by its closed connection only.
+/// `supervisor` is this program, run as `supervise` (see [`super::supervise`]), so that the rank is killed if the
+/// harness ends, whatever its driver is. Without one a rank only notices that its connection is closed.
 pub fn start(
     argv: &[String],
     supervisor: Option<&Path>,
@@ -89,7 +89,7 @@ pub fn start(
                 let this = Running::new(pid);
                 running.push(this.clone());
                 tokio::spawn(async move {
-                    // `wait` would close it, and the supervisor take that for our end.
+                    // `wait` would close this pipe, and the supervisor would take that for the end of the harness.
                     let _lifeline = child.stdin.take();
                     let end = match this.wait(&mut child).await {
                         Ok(status) => match (status.code(), status.signal()) {
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// The id of a process that was waited for may be another world's process group.
+    /// The id of a process that was waited for may be the process group of another world.
     #[tokio::test]
     async fn a_process_that_was_waited_for_is_not_signalled() {
         let folder = tempfile::tempdir().unwrap();
@@ -182,13 +182,13 @@ mod tests {
         assert_eq!(*processes.running[0].pid(), None);
     }
 
-    /// Two supervisors of one world end what carries its token at the same time: neither may find the other.
+    /// Two supervisors of one world kill what carries its token at the same time: neither may find the other.
     #[tokio::test]
     async fn a_supervisor_does_not_carry_the_token_that_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let env = BTreeMap::from([(TOKEN.to_owned(), "abc.0".to_owned())]);
-        // In place of a supervisor: a program that prints its environment.
+        // Stands for a supervisor: a program that prints its environment.
         let printer = folder.path().join("printer");
         std::fs::write(&printer, "#!/bin/sh\nexec /usr/bin/env\n").unwrap();
         std::fs::set_permissions(&printer, std::fs::Permissions::from_mode(0o700)).unwrap();

@@ -1,9 +1,9 @@
-//! The supervisor of one fresh rank: a process between the harness and the rank that outlives the harness by as long as
-//! it takes to kill the rank and all it started.
+//! The supervisor of one spawned rank: a process between the harness and the rank. If the harness ends, it kills the
+//! rank and everything that the rank started, and ends.
 //!
-//! Its standard input is a pipe whose other end only the harness holds, so its end of file means that the harness is
-//! gone, however it went. It leads a session and process group that the rank is in too, ends as the rank ends, and
-//! writes nothing but what it cannot kill: standard output and error are the rank's.
+//! Its standard input is a pipe whose other end only the harness holds, so end of file means that the harness has
+//! ended, in whatever way. It leads a session and process group that the rank is in too, ends with the rank's exit code
+//! or signal, and writes nothing but what it cannot kill: standard output and error belong to the rank.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -17,19 +17,19 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrl
 
 use super::orphans::{TOKEN, end_remains, unkilled};
 
-/// The variable that gives a supervisor the token of its rank. It does not carry [`TOKEN`] itself: several supervisors of one
-/// world end what carries it at the same time, and would kill each other before the ranks are gone.
+/// The variable that gives a supervisor the token of its rank. The supervisor does not carry [`TOKEN`] itself: several
+/// supervisors of one world kill what carries it at the same time, and would kill each other before the ranks are gone.
 pub(crate) const SUPERVISED: &str = "ALLRANKS_SUPERVISED";
-/// Exit code after the harness has gone.
+/// Exit code of a supervisor whose harness has ended.
 pub(crate) const ORPHANED: i32 = 70;
-/// How much later than a rank its supervisor may see the end of the harness.
+/// How much later than the rank the supervisor may notice the end of the harness.
 const NOTICE: Duration = Duration::from_millis(50);
-/// From one attempt to the next.
+/// Time from one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(10);
-/// How often this process signals itself before it concludes that the signal does not end it.
+/// How often this process sends itself a signal before it concludes that the signal does not end it.
 const ATTEMPTS: u32 = 20;
 
-/// Runs `argv` as a rank and ends as it does. Returns only if it cannot be started.
+/// Runs `argv` as a rank, and ends with its exit code or signal. Returns only if it cannot be started.
 #[must_use]
 pub fn supervise(argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
@@ -57,7 +57,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     let rank = Pid::from_child(&child);
     let (sender, harness_is_gone) = mpsc::channel();
     let watch = thread::spawn(move || {
-        // Nothing is ever written to it.
+        // Nothing is ever written to the pipe.
         let _ = io::stdin().read_to_end(&mut Vec::new());
         let _ = sender.send(());
         kill_all(rank, token.as_deref());
@@ -67,7 +67,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
         Ok(status) => status,
         Err(error) => return error,
     };
-    // A rank that notices first that the harness is gone must not take the one who cleans up with it.
+    // If the rank notices first that the harness has ended, the supervisor must not end before it has killed the rest.
     let patience = if status.success() {
         Duration::ZERO
     } else {
@@ -79,33 +79,35 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     end_as(status)
 }
 
-/// Kills a process, then everything that carries the token, until nothing does; says on standard error what cannot be killed.
+/// Kills a process, then everything that carries the token, until nothing is left. Writes what cannot be killed to
+/// standard error.
 pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let _ = kill_process(process, Signal::KILL);
     if let Some(text) = token.and_then(|token| unkilled(&end_remains(token))) {
-        // Nothing reads it now but those who look into the rank's log.
+        // Now only a person who looks into the rank's log reads it.
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }
 
-/// Ends this process with the code or by the signal that another ended with.
+/// Ends this process with the exit code or signal of another.
 pub(crate) fn end_as(status: ExitStatus) -> ! {
     let Some(signal) = status.signal() else {
         std::process::exit(status.code().unwrap_or(ORPHANED));
     };
     if let Some(signal) = Signal::from_named_raw(signal) {
-        // The rank has dumped its core, if cores are dumped here; ours is of no interest.
+        // The rank has dumped its core, if cores are dumped here; a core of this process is of no use.
         let none = Rlimit {
             current: Some(0),
             maximum: Some(0),
         };
         let _ = setrlimit(Resource::Core, none);
-        // More than once: Rust's own handler of SIGSEGV and SIGBUS takes the first, and the default comes after it.
+        // More than once: Rust's own handler of SIGSEGV and SIGBUS takes the first, and the default action comes after
+        // it.
         for _ in 0..ATTEMPTS {
             let _ = kill_process(getpid(), signal);
             thread::sleep(AGAIN);
         }
     }
-    // A signal that does not end this process: what a shell would say.
+    // The signal does not end this process: exits with the code that a shell gives for it.
     std::process::exit(128 + signal);
 }

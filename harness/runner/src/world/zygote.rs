@@ -1,4 +1,4 @@
-//! The harness's end of a zygote: one process that has imported torch and forks ranks on request.
+//! The harness's side of a zygote: a process that has imported torch and forks ranks on request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
@@ -26,27 +26,27 @@ pub enum ZygoteError {
     /// The program cannot be run.
     #[error("cannot run {program}: {error}")]
     Spawn {
-        /// The program.
+        /// The program's path.
         program: String,
-        /// The system's reason.
+        /// The reason that the system gives.
         error: io::Error,
     },
     /// It ended, or took too long, before torch was imported.
     #[error("the process that imports torch {what}; its last words: {tail}")]
     Died {
-        /// What it did instead.
+        /// What happened.
         what: String,
         /// The end of its log.
         tail: String,
     },
-    /// It cannot fork safely.
+    /// It has more than one thread after its imports, so it cannot fork safely.
     #[error(
         "importing torch left {0} threads, so forking is unsafe; hint: set `start: fresh` in the platform file"
     )]
     Threads(u32),
 }
 
-/// A live zygote.
+/// A running zygote.
 #[derive(Debug)]
 pub struct Zygote {
     to: mpsc::UnboundedSender<ToZygote>,
@@ -60,7 +60,7 @@ struct Shared {
     ranks: Mutex<HashMap<u64, Forked>>,
 }
 
-/// A rank that was asked for and has not ended.
+/// A rank whose fork was requested and that has not ended.
 #[derive(Debug)]
 struct Forked {
     rank: Rank,
@@ -68,7 +68,7 @@ struct Forked {
 }
 
 impl Zygote {
-    /// Starts the process, with a folder in front of its `PYTHONPATH` if it needs one, and waits until it has imported
+    /// Starts the process, with `path` in front of its `PYTHONPATH` if there is one, and waits until it has imported
     /// torch.
     pub async fn start(
         argv: &[String],
@@ -139,12 +139,12 @@ impl Zygote {
         Ok(Self { to, shared })
     }
 
-    /// Whether it can still fork.
+    /// Returns true if the zygote can still fork.
     pub fn lives(&self) -> bool {
         !self.shared.gone.load(Ordering::Acquire)
     }
 
-    /// Forks the ranks of a world; each one's end comes as an event.
+    /// Requests the ranks of a world; each one's exit comes as an event.
     pub fn fork(
         zygote: &Arc<Self>,
         ranks: Vec<RankLaunchSpec>,
@@ -184,7 +184,7 @@ impl Shared {
 
     fn end(&self, id: u64, end: RankExit) {
         if let Some(Forked { rank, events }) = self.ranks().remove(&id) {
-            // The channel may be full of frames: an end must not be lost, nor hold up other worlds.
+            // The channel may be full of frames: an exit must not be lost, nor delay other worlds.
             tokio::spawn(async move {
                 let _ = events.send(Event::Ended(rank, end)).await;
             });
@@ -200,7 +200,7 @@ impl Shared {
     }
 }
 
-/// Carries frames both ways until either side ends; then every rank that has not ended is lost.
+/// Passes frames both ways until either side ends; then every rank that has not ended counts as lost.
 async fn converse(
     stream: UnixStream,
     mut orders: mpsc::UnboundedReceiver<ToZygote>,
@@ -245,7 +245,7 @@ async fn converse(
     drop(child);
 }
 
-/// The ranks of one world, forked from a zygote.
+/// The ranks of one world that were forked from a zygote.
 #[derive(Debug)]
 pub struct ForkedProcesses {
     zygote: Arc<Zygote>,
@@ -260,7 +260,7 @@ impl Processes for ForkedProcesses {
         });
     }
 
-    /// The zygote adopts and kills what its ranks leave, and says so in their ends.
+    /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.
     fn sweep(&self) -> Vec<Remnant> {
         Vec::new()
     }

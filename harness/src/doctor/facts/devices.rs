@@ -1,5 +1,5 @@
-//! Devices as their vendor's tool lists them, and who uses them. NVIDIA's so far: asking torch would make a context on
-//! each, and change what is asked for.
+//! Devices as their vendor's tool lists them, and the processes that use them. Only NVIDIA's so far: asking torch would
+//! create a context on each device, and change what is asked for.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,31 +16,31 @@ const TOOL: &str = "nvidia-smi";
 /// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Device {
-    /// Its number on this machine, whatever a mask makes of it.
+    /// Its index on this machine, without any mask.
     pub index: u32,
-    /// Its vendor's name for this very one.
+    /// Its unique id, as the vendor's tool prints it.
     pub uuid: String,
-    /// What it is.
+    /// Its model name.
     pub name: String,
-    /// Its driver's version.
+    /// The version of its driver.
     pub driver: String,
-    /// Its memory.
+    /// Its memory, in MiB.
     pub total_mib: u64,
-    /// What of it is not in use.
+    /// Its free memory, in MiB.
     pub free_mib: u64,
-    /// Who uses it.
+    /// The processes that use it.
     pub users: Vec<Use>,
     /// How it is connected to each device, in their order, in the tool's words: `X` to itself, `NV18` by as many links of
     /// NVLink, `PIX` to `SYS` by ever longer ways over PCIe. Empty if the tool does not tell.
     pub links: Vec<String>,
 }
 
-/// Somebody who uses a device.
+/// A process that uses a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Use {
     /// `python train.py (pid 4711)`.
     pub who: String,
-    /// Memory on the device, if the tool tells.
+    /// Memory that it uses on the device, in MiB; none if the tool does not tell.
     pub used_mib: Option<u64>,
 }
 

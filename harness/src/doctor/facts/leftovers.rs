@@ -1,4 +1,5 @@
-//! Ranks that run here now, whoever started them: processes whose environments say `RANK` and `WORLD_SIZE`. Linux only.
+//! Ranks that run on this machine now, whatever started them: processes with `RANK` and `WORLD_SIZE` in their
+//! environments. Linux only.
 
 use serde::Serialize;
 
@@ -7,13 +8,13 @@ use serde::Serialize;
 pub struct Leftover {
     /// `python train.py (pid 4711)`.
     pub who: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its rank and the size of its world, as its environment has them.
     pub place: String,
-    /// Where its world meets, if its environment says.
+    /// Its `MASTER_PORT`; none if its environment has none.
     pub port: Option<String>,
-    /// Whether what started it is gone.
+    /// True if the process that started it has ended.
     pub is_orphan: bool,
     /// Its age in seconds, if known.
     pub seconds: Option<u64>,

@@ -1,4 +1,4 @@
-//! What the system lets one process have.
+//! The limits that the system sets for one process.
 
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;

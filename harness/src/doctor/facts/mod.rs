@@ -57,10 +57,10 @@ pub struct Facts {
     pub leftovers: Vec<Leftover>,
 }
 
-/// How closely to look.
+/// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// What costs next to nothing and disturbs nobody, for the record of a run.
+    /// Only what is cheap and affects no other process, for the record of a run.
     Record,
     /// Everything: failed imports are taken apart, devices initialised, names looked up.
     Everything,

@@ -13,11 +13,11 @@ use allranks_suite::platform::Platform;
 /// A platform that was looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlatformFacts {
-    /// Its name.
+    /// The platform's name.
     pub name: String,
-    /// Whether somebody named it on the command line.
+    /// True if it was named on the command line.
     pub is_wanted: bool,
-    /// Whether it is a device of its own, not the host.
+    /// True if it has devices of its own, and is not the host.
     pub has_devices: bool,
     /// Why it cannot be used; none if it can.
     pub trouble: Option<String>,

@@ -1,4 +1,4 @@
-//! Ports at which jobs meet: free, or whose.
+//! Ports at which jobs meet: whether they are free, and which processes listen there.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -8,19 +8,20 @@ use serde::Serialize;
 use super::who;
 use allranks_host::{StoreReply, listeners, probe_store};
 
-/// Where torchrun's ranks and agents meet if nobody says otherwise.
+/// The ports at which torchrun's ranks and agents meet by default.
 const DEFAULTS: [u16; 2] = [29400, 29500];
-/// Below it only the administrator listens, where the system does not say.
+/// First port that every user may listen at, if the system does not tell.
 const PRIVILEGED: u16 = 1024;
 
 /// A port at which jobs meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {
-    /// Its number.
+    /// The port number.
     pub port: u16,
-    /// Whether it is `MASTER_PORT`.
+    /// True if it is `MASTER_PORT`.
     pub is_master: bool,
-    /// Who listens there: `python train.py (pid 4711)`, `a process of another user`. Empty: it is free.
+    /// Processes that listen there: `python train.py (pid 4711)`, `a process of another user`. Empty if the port is
+    /// free.
     pub owners: Vec<String>,
     /// Whether a store of PyTorch's answers there.
     pub is_store: bool,

@@ -302,7 +302,7 @@ fn died(status: std::process::ExitStatus, text: &str) -> Died {
     }
 }
 
-/// The innermost place that faulthandler wrote down and that is in a file of somebody's: `  File "x.py", line 3 in f`.
+/// Returns the innermost frame in faulthandler's output that is in a file: `  File "x.py", line 3 in f`.
 fn innermost(text: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (file, rest) = line

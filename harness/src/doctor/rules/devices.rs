@@ -1,4 +1,4 @@
-//! Devices, and who uses them.
+//! Rules about devices, and the processes that use them.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Device, Facts, Finding};
@@ -6,7 +6,7 @@ use super::super::{Device, Facts, Finding};
 /// The most of anything that is listed.
 const SHOWN: usize = 4;
 
-/// The vendor's tool is there and does not work.
+/// Reports a vendor's tool that is installed and does not work.
 pub(super) fn tool(facts: &Facts) -> Vec<Finding> {
     let found = facts.tool_trouble.as_ref().map(|trouble| {
         Finding::new(
@@ -20,7 +20,7 @@ pub(super) fn tool(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// Devices differ in free memory, or somebody uses them.
+/// Reports devices that differ in free memory, or that processes use.
 pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let free = || facts.devices.iter().map(|device| device.free_mib);
@@ -69,7 +69,7 @@ pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Devices cannot reach each other's memory.
+/// Reports devices that cannot reach each other's memory.
 pub(super) fn peers(facts: &Facts) -> Vec<Finding> {
     let build = facts.torch.as_ref().and_then(|torch| torch.import.build());
     let Some(matrix) = build.and_then(|build| build.peers.as_ref()) else {
@@ -101,7 +101,7 @@ pub(super) fn peers(facts: &Facts) -> Vec<Finding> {
     )]
 }
 
-/// Ranks that run here now.
+/// Reports ranks that run on this machine now.
 pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     let (orphans, others): (Vec<_>, Vec<_>) = facts.leftovers.iter().partition(|one| one.is_orphan);

@@ -1,4 +1,4 @@
-//! Names and interfaces.
+//! Rules about names and interfaces.
 
 use super::super::Severity::{Fault, Warning};
 use super::super::{Facts, Finding, Interface};
@@ -6,7 +6,7 @@ use super::super::{Facts, Finding, Interface};
 /// Looking a name up takes longer than this only where a name server does not answer.
 const SLOW: f64 = 2.0;
 
-/// What this machine's name resolves to: Gloo tells it to its peers.
+/// Reports what is wrong with the address of this machine's name, which Gloo tells its peers.
 pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     let network = &facts.network;
     let (name, host) = (&network.hostname, &network.host);
@@ -31,7 +31,7 @@ pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     if host.addresses.is_empty() {
         return Vec::new();
     }
-    // A machine without another address has nobody to meet.
+    // A machine without another address has no peers to meet.
     let reaches_others = network
         .interfaces
         .iter()

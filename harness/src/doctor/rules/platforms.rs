@@ -1,4 +1,5 @@
-//! Platforms that cannot be used. That a platform is not on this machine is no fault, unless somebody named it.
+//! Rules about platforms that cannot be used. A platform that is not on this machine is no fault unless it was named on
+//! the command line.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding, PlatformFacts};
@@ -32,7 +33,7 @@ fn kind(reason: &str) -> ProblemKind {
     }
 }
 
-/// A platform cannot be used, and somebody wants it, or half of it is there.
+/// Reports a platform that cannot be used although it was named, or is partly installed.
 pub(super) fn trouble(facts: &Facts) -> Vec<Finding> {
     if facts.build().is_none() {
         // One fault is enough; it has its own finding.

@@ -1,16 +1,16 @@
-//! Ports at which jobs meet.
+//! Rules about ports at which jobs meet.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
 
-/// `MASTER_PORT`.
+/// Reports what is wrong with `MASTER_PORT`.
 pub(super) fn master(facts: &Facts) -> Vec<Finding> {
     let Some(port) = facts.ports.iter().find(|port| port.is_master) else {
         return Vec::new();
     };
     let number = port.port;
     let mut found = Vec::new();
-    // A rank that joins wants a store there; only who makes the store wants the port free.
+    // A rank that joins needs a store at the port; a rank that makes the store needs the port to be free.
     let joins = facts.number("RANK").is_some_and(|rank| rank > 0);
     let is_elsewhere = facts
         .network
@@ -54,7 +54,7 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// The ports torchrun takes if nobody says otherwise.
+/// Reports torchrun's default ports if they are in use.
 pub(super) fn defaults(facts: &Facts) -> Vec<Finding> {
     let busy = facts
         .ports

@@ -1,9 +1,9 @@
-//! Memory, disks, limits.
+//! Rules about memory, disks and limits.
 
 use super::super::Severity::{self, Fault, Warning};
 use super::super::{Facts, Finding};
 
-/// A fault below the first, a warning below the second.
+/// Returns a fault below the first limit, a warning below the second, and none otherwise.
 fn below(value: u64, fault: u64, warning: u64) -> Option<Severity> {
     match value {
         _ if value < fault => Some(Fault),

@@ -53,7 +53,7 @@ fn build() -> Build {
         version: "2.11.0+cu130".to_owned(),
         cuda: Some("13.0".to_owned()),
         distributed: true,
-        // A backend of somebody's that is as it should be, and one of a device whose name is a letter.
+        // A backend that is correctly registered, and one for a device whose name is a single letter.
         plugins: vec![
             plugin("venacl", "vena", &["vena", "vena"]),
             plugin("xcl", "x", &[]),
@@ -94,7 +94,7 @@ fn healthy() -> Facts {
                 mask: Some("CUDA_VISIBLE_DEVICES".to_owned()),
                 ..platform("cuda")
             },
-            // Not everybody has one.
+            // A platform that most machines do not have.
             PlatformFacts {
                 trouble: Some("torch_npu is not installed for python3".to_owned()),
                 ..platform("npu")
@@ -216,7 +216,7 @@ fn lazy(names: &'static [&'static str]) -> Box<dyn Fn(&mut Facts)> {
     })
 }
 
-/// What keeps cuda from being used, and whether somebody wants it.
+/// Makes cuda unusable for this reason; `is_wanted` if it was named on the command line.
 fn cuda(trouble: &'static str, is_wanted: bool) -> Box<dyn Fn(&mut Facts)> {
     set(move |facts| {
         facts.platforms[1].trouble = Some(trouble.to_owned());

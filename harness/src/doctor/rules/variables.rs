@@ -1,4 +1,5 @@
-//! Variables that contradict each other, that nobody reads, or that somebody reads otherwise than they were meant.
+//! Rules about variables that contradict each other, that no library reads, or that a library reads in an unexpected
+//! way.
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
@@ -11,7 +12,7 @@ const LAUNCHERS: &[(&str, &str, &str)] = &[
     ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
-/// Who a rank is: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`.
+/// Reports what is wrong with `RANK`, `WORLD_SIZE` and `LOCAL_RANK`.
 pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"] {
@@ -123,7 +124,7 @@ pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Where ranks meet.
+/// Reports what is wrong with the rendezvous variables.
 pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(value) = facts.variable("MASTER_PORT")
@@ -153,7 +154,7 @@ pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// Variables that are read by nobody.
+/// Reports variables that no library reads.
 pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     const UNREAD: &[(&str, &str)] = &[
         (

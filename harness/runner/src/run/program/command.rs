@@ -1,4 +1,4 @@
-//! The command lines and environments of a program's ranks, known before anything runs.
+//! Builds the command lines and environments of a program's ranks; nothing is run for that.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,9 +11,9 @@ use allranks_model::names::Rank;
 use allranks_suite::case::{PYTHON, ProgramSpec};
 use allranks_suite::plan::Scenario;
 
-/// Modules that Python is to import right after torch, by what `sitecustomize` does with it.
+/// Variable that names the modules which `sitecustomize` makes Python import right after torch.
 const IMPORT: &str = "ALLRANKS_IMPORT";
-/// What a launcher of its own sets for the ranks.
+/// Variables that a launcher other than `local` sets for each rank itself.
 const OF_A_RANK: [&str; 6] = [
     "RANK",
     "LOCAL_RANK",
@@ -23,7 +23,7 @@ const OF_A_RANK: [&str; 6] = [
     "MASTER_PORT",
 ];
 
-/// The command of one rank.
+/// Returns the command of one rank, with its placeholders filled in.
 #[must_use]
 pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec<String> {
     let python = python.to_string_lossy();
@@ -37,7 +37,7 @@ pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec
     program.run.iter().enumerate().map(filled).collect()
 }
 
-/// The words before a rank's command that make it run under a witness.
+/// Returns the command that runs `command` under a rank wrapper (the hidden command `witness`).
 #[must_use]
 pub fn witnessed(binary: &Path, records: &Path, logs: &Path, command: &[String]) -> Vec<String> {
     let paths = [records, logs].map(|path| path.to_string_lossy().into_owned());
@@ -48,9 +48,10 @@ pub fn witnessed(binary: &Path, records: &Path, logs: &Path, command: &[String])
     words
 }
 
-/// `torchrun`, as a module of the run's Python, that starts a command as every rank of one host.
+/// Returns the command that starts `command` as every rank of one host with `torchrun`, as a module of the run's
+/// Python.
 ///
-/// `logs`: where it puts files of its own.
+/// `logs`: the folder for torchrun's own files.
 #[must_use]
 pub fn torchrun(
     scenario: &Scenario,
@@ -87,8 +88,8 @@ pub fn torchrun(
     words
 }
 
-/// The environment of a rank under the local launcher, but for the token: that of any rank, and what loads the platform's
-/// modules and keeps a diary.
+/// Returns the environment of a rank under the local launcher, without the token: that of any rank, and the variables
+/// that load the platform's modules and write a call trace.
 #[must_use]
 pub fn environment_of(
     scenario: &Scenario,
@@ -111,7 +112,8 @@ pub fn environment_of(
     env
 }
 
-/// The environment of what starts the ranks: of each rank itself, or of a launcher that sets the rest.
+/// Returns the environment of the process that starts the ranks: under `local` that of each rank itself, otherwise
+/// without the variables that the launcher sets.
 #[must_use]
 pub fn environment_under(
     launcher: Launcher,
@@ -124,7 +126,8 @@ pub fn environment_under(
     of_rank
 }
 
-/// What the harness puts into the environment of a rank, or of the launcher that starts it, for people.
+/// Returns what the harness adds to the environment of a rank, or of the launcher that starts it, as it is shown to
+/// people.
 #[must_use]
 pub fn distinctive_environment(
     scenario: &Scenario,
@@ -139,8 +142,8 @@ pub fn distinctive_environment(
     environment_under(scenario.launcher, env)
 }
 
-/// What is run for a scenario with a program, for people: the command lines that a person would type, without the
-/// witnesses between.
+/// Returns the command lines that a person would type to run the scenario's program, each with a label; the rank
+/// wrappers are left out.
 #[must_use]
 pub fn command_lines(
     scenario: &Scenario,

@@ -1,6 +1,7 @@
-//! What a program's ranks have left behind, judged: every rank votes, and a rank that left nothing is a failure.
+//! Judges what a program's ranks left behind. Every rank votes: a rank that left nothing is a failure.
 //!
-//! In: the case's program and what was seen. Out: a [`CheckResult`] for each demand, and for the two checks of every scenario.
+//! In: the case's program and what was seen. Out: a [`CheckResult`] for each [`ProgramCheck`], and for the two checks
+//! of every scenario.
 //! Nothing here looks at a process or a file.
 
 use std::fmt::Write;
@@ -16,37 +17,37 @@ use allranks_model::record::RankLine;
 use allranks_suite::case::{ExitCode, ProgramSpec};
 use allranks_suite::plan::{ProgramCheck, hang};
 
-/// The longest line of a log that is repeated, in characters.
+/// The longest quotation of a log line, in characters.
 const QUOTED: usize = 160;
 
-/// What was seen of a program.
+/// What was seen of a program's processes.
 #[derive(Debug)]
 pub struct ProgramRanks {
-    /// Of each rank.
+    /// For each rank, what was seen of it.
     pub ranks: Vec<RankSeen>,
-    /// How the launcher's own process ended, where that is another one than the ranks'.
+    /// How the launcher's own process ended; none if the ranks were started without one.
     pub launcher: Option<RankExit>,
-    /// Why the harness killed it, if it did.
+    /// Why the harness killed the program; none if it ended by itself.
     pub stopped: Option<Stopped>,
-    /// What was still running when all of it had ended: whose, and what.
+    /// Processes that still ran after all ranks had ended: the rank that each belongs to, if known, and its command.
     pub remains: Vec<(Option<Rank>, String)>,
 }
 
 /// What was seen of one rank.
 #[derive(Debug)]
 pub struct RankSeen {
-    /// What its witness wrote down, before anything was killed; none: nothing.
+    /// The exit record that its rank wrapper wrote, as read before anything was killed; none if there is none.
     pub testimony: Option<ExitRecord>,
-    /// What it printed.
+    /// What was found in its log.
     pub printed: Printed,
 }
 
-/// Why a program was killed.
+/// Why the harness killed a program.
 #[derive(Debug)]
 pub enum Stopped {
-    /// A verdict was given on it.
+    /// A hang verdict was given.
     Verdict(Diagnosis),
-    /// It took too long; with what can be said of it then.
+    /// It ran longer than the case allows; with the diagnosis at that moment, if there is one.
     Overdue(Option<Diagnosis>),
 }
 
@@ -69,7 +70,7 @@ impl RankSeen {
     }
 }
 
-/// The judge of one world.
+/// The facts that a program's checks are judged by.
 pub struct ProgramEvidence<'a> {
     pub program: &'a ProgramSpec,
     pub size: WorldSize,
@@ -77,7 +78,7 @@ pub struct ProgramEvidence<'a> {
 }
 
 impl ProgramEvidence<'_> {
-    /// Whether every rank was started.
+    /// Judges the check `init`: every rank must have been started.
     pub fn init(&self) -> CheckResult {
         let faults = self.faults(|_, rank| match &rank.testimony {
             None => Some("it was never started".to_owned()),
@@ -89,7 +90,8 @@ impl ProgramEvidence<'_> {
         self.verdict(faults, Outcome::InitFailed, "not-started")
     }
 
-    /// Whether it came to its end by itself, or was to hang, and left nothing.
+    /// Judges the check `teardown`: the program must end by itself, unless the case expects a hang, and leave no
+    /// process behind.
     pub fn end(&self) -> CheckResult {
         if let Some(stopped) = &self.seen.stopped
             && self.program.hang.is_none()
@@ -124,7 +126,7 @@ impl ProgramEvidence<'_> {
         }
     }
 
-    /// What a demand comes to.
+    /// Judges one check of the program.
     pub fn judge(&self, demand: ProgramCheck) -> CheckResult {
         match demand {
             ProgramCheck::Exit => self.exits(),
@@ -181,7 +183,7 @@ impl ProgramEvidence<'_> {
         }
     }
 
-    /// Whether the launcher tells that a rank failed, and only that.
+    /// Judges whether the launcher's exit code is a failure exactly if it must be.
     fn launcher(&self) -> CheckResult {
         let must_succeed = self.program.launcher_succeeds(self.size);
         let succeeded = match &self.seen.launcher {
@@ -245,7 +247,7 @@ impl ProgramEvidence<'_> {
                 quoted(line)
             ))
         });
-        // Nothing is easier than to print nothing.
+        // A rank that never started printed nothing, which is no proof of its silence.
         let silent = self.seen.ranks.iter().any(|rank| !rank.has_begun());
         match faults.is_empty() && silent {
             true => self.init(),
@@ -305,7 +307,7 @@ impl ProgramEvidence<'_> {
         }
     }
 
-    /// One line for each rank of which there is something wrong to say.
+    /// Returns one line for each rank for which `fault` returns a text.
     fn faults(&self, mut fault: impl FnMut(Rank, &RankSeen) -> Option<String>) -> Vec<RankLine> {
         self.size
             .ranks()
@@ -317,9 +319,10 @@ impl ProgramEvidence<'_> {
             .collect()
     }
 
-    /// A pass if there are no faults; or what the first was, and how many there are.
+    /// Passes if there are no faults. Otherwise the summary quotes the fault of the rank that ended first, and counts
+    /// them.
     fn verdict(&self, faults: Vec<RankLine>, outcome: Outcome, class: &str) -> CheckResult {
-        // Who ended first is why the others did: launchers end them, or they notice.
+        // The first rank that ended is the likely cause: launchers end the others, or the others notice.
         let when = |fault: &&RankLine| {
             let seen = &self.seen.ranks[fault.rank.index()];
             let ended = seen.testimony.as_ref().and_then(|one| one.ended_us);
@@ -339,7 +342,7 @@ impl ProgramEvidence<'_> {
         }
     }
 
-    /// How every rank ended.
+    /// Returns how each rank ended, one line for each.
     fn ends(&self) -> Vec<RankLine> {
         self.faults(|_, rank| {
             Some(match rank.end() {
@@ -375,7 +378,7 @@ fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
     }
 }
 
-/// The last line of a rank's log, which mostly says why.
+/// Returns the last line of a rank's log, which often says why the rank ended.
 fn last_words(rank: &RankSeen) -> String {
     match &rank.printed.last {
         Some(line) => format!("; its last line: {}", quoted(line)),
@@ -504,7 +507,7 @@ mod tests {
             ProgramCheck::Exit,
             told,
         );
-        // An end that nobody saw is none, whatever is asked.
+        // An unknown end fails the check whichever exit is asked for.
         let unseen = seen(rank(None, None, &[Sought::Found(1)]));
         let told = (
             Outcome::Crash,

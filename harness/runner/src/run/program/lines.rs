@@ -1,4 +1,4 @@
-//! What a rank has printed, looked through once for every line that is asked for and every one that must not be there.
+//! Searches a rank's log once for all lines that a case demands and all that it forbids.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,37 +9,38 @@ use regex::Regex;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_suite::case::ProgramSpec;
 
-/// The longest line that is looked at as one, in bytes: a program that prints no line ends is not read into memory.
+/// The longest line that is searched as one, in bytes, so that a program that prints no line ends is not read into
+/// memory at once.
 const LONGEST: u64 = 1 << 20;
 
-/// What was found of a line that must be there.
+/// Where a demanded line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// It is not for this rank.
+    /// The line is not demanded of this rank.
     NotAsked,
-    /// On this line of the log, from 1, after those that must come before.
+    /// At this line number of the log (from 1), after the lines that must come before.
     Found(usize),
-    /// On this line, but before what must come first.
+    /// At this line number, but before a line that must come first.
     TooEarly(usize),
-    /// Nowhere.
+    /// Nowhere in the log.
     Missing,
 }
 
-/// What is in a rank's log.
+/// What was found in a rank's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
-    /// For each of the program's `lines`.
+    /// For each of the program's `lines`, where it was found.
     pub lines: Vec<Sought>,
-    /// For each of its `never`: where such a line is, and the line.
+    /// For each of the program's `never`, the number and text of the first line that matches; none if no line does.
     pub never: Vec<Option<(usize, String)>>,
-    /// The last line that is not empty.
+    /// The last line that is not empty; none if there is none.
     pub last: Option<String>,
 }
 
-/// Looks through a log. Of a log that is not there, nothing is found.
+/// Searches a log. A log that does not exist counts as empty.
 ///
 /// # Errors
-/// It cannot be read, or an expression is none.
+/// The log cannot be read, or a pattern is not a valid regular expression.
 pub fn look_through(
     log: &Path,
     program: &ProgramSpec,
@@ -99,7 +100,7 @@ fn search(
                 .is_some_and(|pattern| pattern.is_match(text))
         };
         match next.split_first() {
-            // Each line that is asked for is one of the log.
+            // Each line of the log matches at most one demanded line.
             Some((first, rest)) if matches(&wanted[*first]) => {
                 printed.lines[*first] = Sought::Found(number);
                 next = rest;

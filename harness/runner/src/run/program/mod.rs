@@ -1,14 +1,15 @@
-//! A scenario whose ranks run a program of the user's: started under its launcher, watched from outside, judged by what
-//! every rank leaves behind.
+//! Runs a scenario whose ranks run a user's program: started under its launcher, watched from outside, and judged by
+//! what each rank leaves behind.
 //!
-//! In: a scenario with a program. Out: a [`ScenarioRun`], as of any other. A witness (see [`crate::world::witness`]) stands
-//! between the launcher and each rank; the hang diagnosis of `allranks watch` looks at the ranks, and a verdict ends them.
+//! In: a scenario with a program. Out: a [`ScenarioRun`], as of any other scenario. A rank wrapper (see
+//! [`crate::world::rank_wrapper`]) stands between the launcher and each rank; the hang detector of `allranks watch`
+//! looks at the ranks, and a verdict ends the program.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `command` | command lines and environments |
-//! | `lines` | what a rank has printed |
-//! | `judge` | what that comes to |
+//! | `lines` | searches each rank's log |
+//! | `judge` | turns what was seen into check results |
 
 mod command;
 mod judge;
@@ -44,12 +45,12 @@ use allranks_model::outcome::Outcome;
 use allranks_suite::case::{ExitCode, ProgramSpec};
 use allranks_suite::plan::Scenario;
 
-/// How long what ranks have started may take to follow them.
+/// How long processes that ranks started may outlive the ranks before they count as left behind.
 const GRACE: Duration = Duration::from_secs(2);
-/// From one look at what is left to the next.
+/// Interval between two looks at processes that are still there.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Runs it. Never fails: what goes wrong is a finding.
+/// Runs the scenario. Never fails: every problem becomes a check result or an issue.
 pub async fn run(
     shared: &Shared,
     scenario: &Scenario,
@@ -73,17 +74,17 @@ pub async fn run(
     run
 }
 
-/// Where the files of one world are.
+/// The folders that one world uses.
 struct Folders {
-    /// What witnesses write.
+    /// For the exit records of the rank wrappers.
     records: PathBuf,
-    /// The ranks' output.
+    /// For the ranks' output.
     logs: PathBuf,
-    /// Diaries of Python processes.
+    /// For the call traces of Python processes.
     diaries: PathBuf,
-    /// The Python modules that keep them.
+    /// For the Python modules that write call traces.
     modules: PathBuf,
-    /// What a launcher may leave.
+    /// For files that the launcher writes.
     launcher: PathBuf,
 }
 
@@ -110,7 +111,7 @@ impl Folders {
     }
 }
 
-/// Plays one world and puts its findings into `run`; false if it was interrupted.
+/// Runs one world and puts its results into `run`. Returns false if the run was interrupted.
 async fn play(
     shared: &Shared,
     scenario: &Scenario,
@@ -167,7 +168,7 @@ async fn play(
         None => remains(&commands).await,
         Some(_) => Vec::new(),
     };
-    // What comes of killing them is no part of how they ended.
+    // Exit records are read before anything is killed: the kill is not part of how the ranks ended.
     let testimonies: Vec<Option<ExitRecord>> = size
         .ranks()
         .map(|rank| ExitRecord::read(&folders.records, rank))
@@ -180,7 +181,7 @@ async fn play(
         let log = shared.settings.out.join(&run.logs[rank.index()]);
         let printed = lines::look_through(&log, program, rank, size)?;
         ranks.push(RankSeen { testimony, printed });
-        // Whoever never started has a log too: an empty one.
+        // A rank that never started gets a log too: an empty one.
         std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -205,7 +206,8 @@ async fn play(
     Ok(true)
 }
 
-/// What no other world's processes carry: the scratch folder's name is nobody else's.
+/// Returns the token that marks this world's processes: the scratch folder's name, which is unique on the host, and the
+/// pid of this process.
 fn token(scratch: &Path) -> String {
     let name = scratch.file_name().unwrap_or_default();
     format!("{}.{}", name.to_string_lossy(), std::process::id())
@@ -243,7 +245,7 @@ fn start(
     let orders = (0..count).map(|number| RankLaunchSpec {
         env: environment_under(launcher, environment(Rank(number))),
         log: folders.logs.join(match launcher {
-            // What comes before the witness has opened it.
+            // For output that comes before the rank wrapper has opened its own log.
             Launcher::Local => format!("rank{number}.log"),
             Launcher::Torchrun => "torchrun.log".to_owned(),
         }),
@@ -251,14 +253,14 @@ fn start(
     Ok(Commands::start(&argv, binary, token, orders.collect()))
 }
 
-/// How a program came to its end, or why it must now.
+/// How a program came to its end, or why it must be killed now.
 struct Over {
-    /// How its launcher ended, if that has an end of its own.
+    /// How the launcher's process ended; none if there is no launcher, or it has not ended.
     launcher: Option<RankExit>,
     stopped: Option<Stopped>,
 }
 
-/// Waits for the program; none if the run was interrupted.
+/// Waits for the program's end, a verdict, or the case's time limit. None if the run was interrupted.
 async fn wait(
     shared: &Shared,
     (program, size): (&ProgramSpec, WorldSize),
@@ -275,7 +277,8 @@ async fn wait(
         tokio::select! {
             biased;
             ended = commands.next() => match ended {
-                // Of several commands none is a launcher; of one, whoever asks for it knows.
+                // With several commands each is a rank, with a single one it may be the launcher; the caller knows
+                // which.
                 Some((_, end)) => launcher = Some(end),
                 None => return over(launcher, None),
             },
@@ -301,7 +304,8 @@ async fn wait(
     }
 }
 
-/// Whether those who hold the others up are to fail anyway: then it is for the others to notice, in the time they have.
+/// Returns true if each culprit of the verdict is a rank that the case says must fail, and no hang is expected: the
+/// other ranks are then left the time to notice by themselves.
 fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, told: &Diagnosis) -> bool {
     let is_to_fail = |rank: &Rank| {
         let exit = program.exit_of(*rank, size);
@@ -310,15 +314,16 @@ fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, told: &Diagnosis) -> b
     program.hang.is_none() && !told.culprits.is_empty() && told.culprits.iter().all(is_to_fail)
 }
 
-/// Returns when the run is to stop early.
+/// Returns when the run is interrupted; never, if it cannot be any more.
 async fn asked(interrupt: &mut tokio::sync::watch::Receiver<bool>) {
     if interrupt.wait_for(|set| *set).await.is_err() {
-        // Whoever could have asked is gone.
+        // The sender is gone, so the run cannot be interrupted any more.
         std::future::pending::<()>().await;
     }
 }
 
-/// What is still running after everything has had the time to end.
+/// Returns the processes that still run when [`GRACE`] is over: the rank that each belongs to, if known, and its
+/// command.
 async fn remains(commands: &Commands) -> Vec<(Option<Rank>, String)> {
     let limit = Instant::now() + GRACE;
     loop {

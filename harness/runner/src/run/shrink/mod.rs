@@ -1,6 +1,6 @@
-//! A random sequence that fails is cut down to a short one that fails the same way.
+//! Shrinks a random sequence that fails to a short one that fails in the same way.
 //!
-//! In: a scenario, the place of a check with a [`Sequence`], and its finding. Out: the finding with a sentence about the
+//! In: a scenario, the index of a check with a [`Sequence`], and its result. Out: the result with a sentence about the
 //! shortest failing sequence, and a case file that plays it, `shrunk/ID.yaml` in the run's folder.
 //!
 //! ```text
@@ -9,12 +9,11 @@
 //!               └──────────────── fails the same way: same outcome, same class ──────────────────────────┘
 //! ```
 //!
-//! A replay never takes anything away from the finding, which stands as the run made it. A replay in which nothing moves
-//! for [`PATIENCE`], or for as long as the error took to come, is called hung before the case's own deadline would; on a
-//! slow machine that may be wrong, so a hang is cut down only if the shortest sequence hangs once more with the whole
-//! deadline. Where it does not, the sequence is not shown.
+//! A replay never changes the outcome of the original result. A replay in which nothing moves for [`PATIENCE`], or for
+//! as long as the error took to come, is called hung before the case's own deadline. On a slow machine that may be
+//! wrong, so a sequence shrunk by hangs is shown only if it hangs once more with the whole deadline.
 //!
-//! Bugs that come and go make the search keep more than it must; they never make it show what has not failed.
+//! With intermittent bugs the search keeps more than necessary; it never shows a sequence that has not failed.
 
 mod search;
 
@@ -36,14 +35,15 @@ use allranks_model::outcome::Outcome;
 use allranks_suite::case::Case;
 use allranks_suite::plan::{Check, Scenario, Sequence, Unit, replay};
 
-/// Worlds that one sequence may take.
+/// The most worlds that shrinking one sequence may take.
 const WORLDS: u32 = 200;
-/// How long nothing moves before a replay is called hung.
+/// How long nothing may move before a replay is called hung.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Units that the sentence names; the file has all.
+/// How many units the sentence names; the file has all.
 const NAMED: usize = 5;
 
-/// Cuts a failed sequence down, if that is what the check at this place is; otherwise the finding stays as it is.
+/// Shrinks the failed sequence of the check at this index. Returns the result unchanged if the check is no random
+/// sequence.
 pub(super) async fn shrink(
     shared: &Shared,
     scenario: &Scenario,
@@ -82,7 +82,7 @@ pub(super) async fn shrink(
     }
 }
 
-/// Whether playing it again can tell anything.
+/// Returns true if a check with this outcome can be shrunk by replays.
 fn can_be_shrunk(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Mismatch | Outcome::Error | Outcome::Hang | Outcome::Crash => true,
@@ -94,11 +94,11 @@ fn can_be_shrunk(outcome: Outcome) -> bool {
     }
 }
 
-/// What came of it.
+/// The result of a search.
 enum Shrunk {
-    /// The shortest that fails.
+    /// The shortest sequence that was seen to fail.
     To(Sequence),
-    /// There is none, and why.
+    /// There is no shorter one, and why.
     Not(&'static str),
 }
 
@@ -138,7 +138,8 @@ impl Shrinking<'_> {
         Ok(Shrunk::To(self.sequence.only(search.best())))
     }
 
-    /// How long nothing may move in a replay. An error that came after others had waited for it comes no sooner again.
+    /// How long nothing may move in a replay: an error that came after some time, such as a timeout, does not come
+    /// sooner in a replay.
     fn patience(&self) -> Duration {
         match self.finding.outcome {
             Outcome::Hang => PATIENCE,
@@ -155,7 +156,7 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Whether these units fail in a fresh world as the whole did.
+    /// Returns true if these units fail in a world of their own as the whole did: same outcome, same class.
     async fn fails(&mut self, units: &[usize], deadline: Duration) -> Result<bool, LaunchError> {
         self.worlds += 1;
         let Ok(check) = replay(self.scenario, self.check, &self.sequence.only(units)) else {
@@ -185,7 +186,7 @@ impl Shrinking<'_> {
     }
 }
 
-/// Writes the case file; its path in the run's folder.
+/// Writes the case file. Returns its path, relative to the run's folder.
 fn write(shared: &Shared, check: &Check, text: &str) -> io::Result<PathBuf> {
     let path = PathBuf::from("shrunk").join(stem(check) + ".yaml");
     let full = shared.settings.out.join(&path);
@@ -196,13 +197,14 @@ fn write(shared: &Shared, check: &Check, text: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The check's id as a name that files and cases may have.
+/// Returns the check's id with every character replaced that names of files and cases cannot have.
 fn stem(check: &Check) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     check.id.as_str().chars().map(word).collect()
 }
 
-/// `3 of 120 ops do it: broadcast op3, all_gather op9; shrunk/X.yaml plays them`.
+/// Returns the sentence about the result: `3 of 120 ops do it: broadcast op3, all_gather op9; shrunk/X.yaml plays
+/// them`.
 fn sentence(shortest: &Sequence, sequence: &Sequence, path: &Path) -> String {
     let named: Vec<String> = shortest
         .units
@@ -223,7 +225,7 @@ fn sentence(shortest: &Sequence, sequence: &Sequence, path: &Path) -> String {
     )
 }
 
-/// A case that plays the shortest sequence.
+/// Returns the text of a case file that plays the shortest sequence.
 fn file(
     scenario: &Scenario,
     check: &Check,

@@ -1,11 +1,11 @@
 //! Delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002) over the units of
-//! a sequence, as a machine that proposes subsets and is told which fail.
+//! a sequence, as a state machine that proposes subsets and is told which of them fail.
 //!
-//! First the whole; then the shortest beginning that fails, by halving, since what comes after a failure has no part in
-//! it; then smaller and smaller pieces are left out as long as the rest fails. What is held as the best has always been
-//! seen to fail. When no single unit can be left out any more, it is over.
+//! First the whole is tried; then the shortest beginning that fails is found by halving, since what comes after a
+//! failure has no part in it; then smaller and smaller pieces are left out as long as the rest fails. The best subset
+//! so far has always been seen to fail. The search is over when no single unit can be left out.
 
-/// The search.
+/// The state of the search.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     best: Vec<usize>,
@@ -14,24 +14,24 @@ pub(super) struct Search {
 
 #[derive(Clone, Copy, Debug)]
 enum ShrinkStage {
-    /// Does the whole fail again?
+    /// Tries the whole sequence again.
     Whole,
-    /// The shortest failing beginning is longer than `passes` and not longer than the best.
+    /// Halves: the beginning of length `passes` passes, the best subset so far fails.
     Beginning {
         passes: usize,
     },
-    /// Pieces of this length are left out; the next begins at `at`.
+    /// Leaves out pieces of this length; the next one begins at `at`.
     Pieces {
         length: usize,
         at: usize,
-        /// Whether one of this length has been left out.
+        /// True if a piece of this length has been left out.
         fruitful: bool,
     },
     Over,
 }
 
 impl Search {
-    /// Over a sequence of so many units.
+    /// Starts a search over a sequence of `units` units.
     pub(super) fn new(units: usize) -> Self {
         Self {
             best: (0..units).collect(),
@@ -39,12 +39,12 @@ impl Search {
         }
     }
 
-    /// What fails, as far as is known.
+    /// Returns the shortest subset that is known to fail, as indices of units.
     pub(super) fn best(&self) -> &[usize] {
         &self.best
     }
 
-    /// What is to be tried next; none: the search is over.
+    /// Returns the subset to try next; none if the search is over.
     pub(super) fn next(&self) -> Option<Vec<usize>> {
         match self.stage {
             ShrinkStage::Whole => Some(self.best.clone()),
@@ -56,7 +56,7 @@ impl Search {
         }
     }
 
-    /// Whether what [`Self::next`] gave fails.
+    /// Takes the result of the subset that [`Self::next`] returned: true if it fails.
     pub(super) fn tell(&mut self, fails: bool) {
         let tried = self.next();
         self.stage = match (self.stage, fails) {
@@ -66,7 +66,7 @@ impl Search {
             (ShrinkStage::Beginning { passes }, false) => ShrinkStage::Beginning {
                 passes: middle(passes, &self.best),
             },
-            // The piece that follows has come to this place.
+            // The piece that follows has moved to this index.
             (ShrinkStage::Pieces { length, at, .. }, true) => ShrinkStage::Pieces {
                 length,
                 at,
@@ -91,7 +91,7 @@ impl Search {
         self.settle();
     }
 
-    /// Goes on to the next stage when this one has nothing left to try.
+    /// Goes on to the next stage when the current one has nothing left to try.
     fn settle(&mut self) {
         let units = self.best.len();
         if let ShrinkStage::Beginning { passes } = self.stage
@@ -127,7 +127,7 @@ impl Search {
     }
 }
 
-/// Between what passes and what fails.
+/// Returns the length halfway between a beginning that passes and one that fails.
 fn middle(passes: usize, fails: &[usize]) -> usize {
     passes + (fails.len() - passes) / 2
 }
@@ -136,7 +136,7 @@ fn middle(passes: usize, fails: &[usize]) -> usize {
 mod tests {
     use super::*;
 
-    /// Plays a search to its end; what is left and how many tries it took.
+    /// Runs a search to its end. Returns what is left and the number of tries.
     fn search(units: usize, fails: impl Fn(&[usize]) -> bool) -> (Vec<usize>, usize) {
         let mut search = Search::new(units);
         let mut tries = 0;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn no_unit_of_what_is_left_can_be_spared_whatever_the_bug() {
-        // Neither the longer nor the shorter of two sequences need fail because the other does.
+        // That one sequence fails says nothing of longer or shorter ones.
         let odd = |units: &[usize]| units.len() % 2 == 1 && units.contains(&20);
         let (left, _) = search(41, odd);
         assert!(odd(&left));

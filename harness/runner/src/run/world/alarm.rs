@@ -1,4 +1,4 @@
-//! When a world wants to be woken although nothing happens.
+//! When a world must act although no event comes.
 //!
 //! In: when something moved last, what is under way, which ranks are stopped. Out: the first [`Alarm`], and its time.
 
@@ -11,23 +11,24 @@ use crate::run::pending::Purpose;
 use crate::run::story::RankStory;
 use allranks_model::outcome::Outcome;
 
-/// How long nothing may move while something is under way that is known to hang, or known to fail and has on some rank. If
-/// the hang is gone, it ends much sooner; if it merely takes longer than this, it is a known failure for one more run.
+/// How long nothing may move while a step is under way that is expected to hang, or is expected to fail and has raised
+/// on some rank. If the hang has been fixed, the step ends much sooner; a step that merely takes longer than this
+/// counts as the known failure for one more run.
 const KNOWN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is to be done when nothing happens.
+/// What must be done if no event comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// The time of a stopped rank has come.
+    /// A rank that a script stopped must be told to go on.
     Resume,
-    /// It is time to look why nothing moves.
+    /// Hang evidence must be gathered.
     HangCheck,
-    /// Nothing has moved for as long as it may.
+    /// Nothing has moved for the longest time allowed.
     Limit,
 }
 
 impl WorldState<'_> {
-    /// What is due first while ranks are at work, and when.
+    /// Returns the first alarm that is due while ranks are at work, and its time.
     pub(super) fn next_alarm(&self) -> (Duration, Alarm) {
         let limit = match &self.phase {
             Phase::HostEntering { until, .. } => *until,
@@ -47,7 +48,8 @@ impl WorldState<'_> {
         first
     }
 
-    /// Until when something must move: first until it is to be asked whether what is under way is known to hang.
+    /// Returns the time by which something must move. Before the shorter limit of known hangs that is this limit
+    /// itself; when it has come, expectations decide whether it counts.
     fn limit(&self) -> Duration {
         let known = self.progress + self.plan.deadline().min(KNOWN_PATIENCE);
         match self.now < known || self.is_known_to_stay() {
@@ -56,8 +58,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// How long nothing may move. Imports take longer than communication, and from a network in a world of many ranks much
-    /// longer.
+    /// Returns how long nothing may move. Imports take longer than communication, and much longer from a network file
+    /// system in a world of many ranks.
     fn patience(&self) -> Duration {
         match self.result.ranks.iter().all(RankStory::has_imported) {
             true => self.plan.deadline(),
@@ -65,8 +67,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Whether what is under way is known to come to no end, or to none that matters: it is not waited for as long as
-    /// what is not. A rank that has raised what was not asked for has decided it, and the others may wait for that rank.
+    /// Returns true if an expectation says that the first open step hangs, or fails and some rank has already raised.
+    /// The world then waits [`KNOWN_PATIENCE`] and not the case's deadline.
     fn is_known_to_stay(&self) -> bool {
         let Some(open) = self.pending.front() else {
             return false;
@@ -105,7 +107,7 @@ mod tests {
     fn a_world_hangs_when_nothing_has_moved_for_its_deadline() {
         let (scenario, known) = (planned(TWO, "  - barrier: {}\n"), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
-        // Any rank's event counts.
+        // An event of any rank is progress.
         world.pass(ms(19_000));
         world.enter(1);
         assert_eq!(world.wake_until_killed(LATE), ms(20_000));
@@ -155,7 +157,7 @@ mod tests {
         );
         let mut world = Simulation::opened(&scenario, &known);
         assert_eq!(world.wake_until_killed(LATE), KNOWN_PATIENCE);
-        // Of an op that no entry is about.
+        // The expectation is about another op.
         let known = known_of("broadcast", "hang");
         let mut world = Simulation::opened(&scenario, &known);
         assert_eq!(world.wake_until_killed(LATE), ms(20_000));

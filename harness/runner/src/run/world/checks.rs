@@ -1,6 +1,6 @@
-//! Which check is sent next, and whether it can be.
+//! Decides which check is sent next, and whether it can be sent.
 //!
-//! Checks are sent ahead of the answers, as far as there is room; a script is alone.
+//! Checks are sent ahead of the answers, as far as the limits allow; a script is sent alone.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use allranks_oracle::RankStep;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Check;
 
-/// Steps a rank may be ahead of the slowest.
+/// Number of steps that a rank may be ahead of the slowest rank.
 pub const AHEAD: usize = 16;
-/// Bytes of storages in flight for one rank, at most, unless a single step is larger.
+/// Most bytes of storages in flight for one rank; a single step may be larger.
 pub const BYTES_AHEAD: usize = 32 << 20;
 
 impl WorldState<'_> {
-    /// Whether the next check can be sent, or, after the last, the teardown: before a script and after the last check there
-    /// is a fence.
+    /// Returns true if the next check can be sent, or, after the last check, the teardown. Before a script and after
+    /// the last check there is a fence.
     pub(super) fn can_go_on(&self) -> bool {
         let Some(index) = self.todo.front() else {
             return self.pending.is_empty();
@@ -38,7 +38,7 @@ impl WorldState<'_> {
         self.pending.is_empty() || has_room
     }
 
-    /// Sends the next check, or, after the last, the teardown.
+    /// Sends the next check, or, after the last one, the teardown.
     pub(super) fn send_next(&mut self) {
         let Some(index) = self.todo.pop_front() else {
             return self.close();
@@ -55,7 +55,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Sends a check with large tensors, if there is memory for it.
+    /// Sends a check with large tensors, if the available memory is enough.
     pub(super) fn send_large_check(&mut self, index: usize, available: Option<u64>) {
         match lacks_memory(&self.plan.scenario.checks[index], available) {
             Some(why) => self.leave_out(index, Outcome::NotRun, why),
@@ -68,7 +68,7 @@ impl WorldState<'_> {
         let label = short(check).to_owned();
         let prepared = match prepare(check, self.size(), self.plan.seed) {
             Ok(prepared) => prepared,
-            // The plan refuses such checks before a run; reaching this is the harness's own mistake.
+            // The plan refuses such checks before a run, so this is an error of the harness.
             Err(error) => {
                 return self.leave_out(index, Outcome::HarnessError, error.to_string());
             }
@@ -87,13 +87,13 @@ impl WorldState<'_> {
         }
     }
 
-    /// Notes why a check is not made.
+    /// Records why a check is not made.
     pub(super) fn leave_out(&mut self, index: usize, outcome: Outcome, why: String) {
         let finding = CheckResult::bare(outcome, None, why);
         self.result.checks.insert(index, finding);
     }
 
-    /// Which call of these steps some rank's driver has not got, if there is one.
+    /// Returns why some rank's driver cannot make these steps; none if all can.
     pub(super) fn lacking(&self, steps: &[RankStep]) -> Option<String> {
         let mut stories = self.result.ranks.iter().zip(steps);
         stories.find_map(|(story, own)| story.lacks(&own.step))
@@ -103,7 +103,7 @@ impl WorldState<'_> {
     fn close(&mut self) {
         let count = self.size().count();
         if self.plan.scenario.case.world.starts == Starts::Bare {
-            // Nothing is left to be destroyed.
+            // Nothing is left to destroy.
             self.result.end = Some(CheckResult::passed(vec![1; count]));
             return self.shut_down();
         }
@@ -113,7 +113,7 @@ impl WorldState<'_> {
     }
 }
 
-/// The check's id without the scenario.
+/// Returns the check's id without the scenario.
 pub fn short(check: &Check) -> &str {
     check
         .id
@@ -122,7 +122,7 @@ pub fn short(check: &Check) -> &str {
         .map_or("", |(_, rest)| rest)
 }
 
-/// Why a check with large tensors cannot be made now, if so many bytes are available: a host gives it half of them.
+/// Returns why a check with large tensors cannot be made now; none if it can. It may use half of the `available` bytes.
 fn lacks_memory(check: &Check, available: Option<u64>) -> Option<String> {
     let (needed, usable) = (check.op()?.memory(), available? / 2);
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -152,7 +152,7 @@ mod tests {
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
         assert_eq!(world.inbox[0].len(), AHEAD);
-        // However far one rank comes, what counts is the slowest.
+        // What counts is the slowest rank, however far the other one is.
         for _ in 0..AHEAD {
             world.answer(0);
         }
@@ -194,7 +194,7 @@ mod tests {
             (0..2).for_each(|rank| world.raise(rank, "not supported"));
             match probed {
                 "right" => world.answer_sum(),
-                // These ranks add nothing.
+                // The ranks of this test do not add anything.
                 "wrong" => world.answer_all(),
                 _ => (0..2).for_each(|rank| world.raise(rank, "it is broken")),
             }

@@ -1,4 +1,4 @@
-//! From a step that every rank has answered, or left in, to a finding, and what that means for the world.
+//! Judges a step that every rank has answered, or left in, and decides what that means for the world.
 
 use super::checks::short;
 use super::phase::Stop;
@@ -18,14 +18,14 @@ use allranks_model::outcome::Outcome;
 use allranks_oracle::{PreparedCheck, RankReply};
 use allranks_suite::case::Starts;
 
-/// How a check ends a world although every rank answered: what follows could be poisoned.
+/// Why a world is given up although every rank answered: later checks may be affected.
 const POISONED: &str = "a check failed in a way that may poison the group";
 
-/// How many checks before and after a check its data are looked for in.
+/// Number of checks before and after a check whose data are searched for in its output.
 const NEIGHBOURS: usize = 8;
 
 impl WorldState<'_> {
-    /// The ops around a check, made ready, with their ids: those of its element type whose tensors are not large.
+    /// Returns the ops around a check, prepared, with their ids: those of the same dtype whose tensors are not large.
     fn neighbours(&self, index: usize) -> Vec<(String, PreparedCheck)> {
         let checks = &self.plan.scenario.checks;
         let dtype = checks[index].op().map(|op| op.dtype);
@@ -44,7 +44,7 @@ impl WorldState<'_> {
             .collect()
     }
 
-    /// Judges a step, or asks the host first, if it is a script that says which verdict must come.
+    /// Judges a step; for a script that demands a hang verdict the host is asked first.
     pub(super) fn conclude(&mut self, pending: Pending) -> Result<(), Stop> {
         match pending.script().and_then(CompiledScript::hang) {
             Some(_) => {
@@ -55,7 +55,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Judges a step; `told` is the verdict on the world, if a script wants it.
+    /// Judges a step. `told` is the hang verdict on the world, if a script demands one.
     pub(super) fn conclude_with(
         &mut self,
         pending: Pending,
@@ -105,7 +105,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Keeps a finding; one that may have poisoned the group ends the world.
+    /// Records a check result. Ends the world if the check may have left the group unusable.
     fn decide(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let poisons = finding.outcome == Outcome::Error;
         self.result.checks.insert(index, finding);
@@ -118,7 +118,7 @@ impl WorldState<'_> {
     }
 }
 
-/// What the ranks sent; outside scripts none leaves without.
+/// Returns the ranks' replies. Only in scripts does a rank leave without one.
 fn replies(answers: Vec<Answer>) -> Vec<RankReply> {
     let reply = |answer| match answer {
         Answer::Reply(reply) => Some(reply),

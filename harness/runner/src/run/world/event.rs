@@ -1,4 +1,4 @@
-//! What comes into the state machine of a world, and what comes out of it.
+//! The events that go into the state machine of a world, and the actions that come out of it.
 
 use super::evidence::HostFacts;
 use super::evidence::HostQuery;
@@ -11,35 +11,35 @@ use allranks_protocol::ToRank;
 /// Something that the state machine must know.
 #[derive(Debug)]
 pub enum Event {
-    /// A rank did something, or something befell it.
+    /// A frame of a rank, or the end of its connection or process.
     Rank(RankEvent),
-    /// The time that [`super::state::WorldState::deadline`] named has come.
+    /// The time that [`super::state::WorldState::deadline`] returned has come.
     Deadline,
     /// The run is being interrupted.
     Interrupted,
     /// The answer to [`Action::AskHost`].
     Host(HostFacts),
-    /// The answer to [`Action::AskMemory`]: bytes that programs can have; none if the host does not tell.
+    /// The answer to [`Action::AskMemory`]: bytes available to programs; none if the host does not report it.
     Memory(Option<u64>),
-    /// The answer to [`Action::Sweep`]: processes that ranks had left behind.
+    /// The answer to [`Action::Sweep`]: the processes that ranks had left behind.
     Swept(Vec<Remnant>),
 }
 
-/// Something to be done in the world.
+/// Something that the world runner must do.
 #[derive(Debug)]
 pub enum Action {
     /// Sends a frame to a rank: header and payload.
     Send(Rank, ToRank, Vec<u8>),
     /// Lets a stopped rank go on.
     Resume(Rank),
-    /// Kills a rank and all it started.
+    /// Kills a rank and everything that it started.
     Kill(Rank),
     /// Asks what the host sees of a world in which nothing moves.
     AskHost(HostQuery),
-    /// Asks how much memory can be used.
+    /// Asks how much memory is available.
     AskMemory,
-    /// Kills what ranks left behind after they all ended.
+    /// Kills what ranks left behind, when all of them have ended.
     Sweep,
-    /// Ends the world: nothing more comes out of the state machine.
+    /// Ends the world. No action follows it.
     Finish(Box<WorldResult>),
 }

@@ -1,7 +1,7 @@
-//! What is known of every rank in a step, and what the host must be asked for besides.
+//! Builds the hang evidence of every rank in a step, and the query for what only the host can tell.
 //!
-//! The harness knows what every rank was asked to do and what it has entered. The rest is looked at from outside: whether
-//! a process is stopped, and what listens where the ranks mean to meet.
+//! The harness knows what every rank was asked to do and which calls it has entered. The rest is looked at from
+//! outside: whether a process is stopped, and which processes listen where the ranks mean to meet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,48 +31,49 @@ use allranks_protocol::CallStatus;
 /// What the host is asked about a world in which nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostQuery {
-    /// For each rank, the process to look at; none: what it does is known, or it has said no hello.
+    /// For each rank, the process to look at; none if its state is known already (it has ended, or a script has stopped
+    /// it), or it has said no hello.
     pub processes: Vec<Option<u32>>,
-    /// Every rank's process.
+    /// The processes of all ranks that have said hello.
     pub ranks: Vec<u32>,
     /// Ports at which ranks want to meet.
     pub ports: Vec<u16>,
-    /// Where a rank 0 is in init.
+    /// One entry for each rank 0 that is in init.
     pub hosts: Vec<MeetingHost>,
 }
 
-/// A rank 0 that is in init, where the others are to find it.
+/// A rank 0 that is in init, where the other ranks are to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeetingHost {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// The place, `host:port`.
+    /// The endpoint, `host:port`.
     pub place: String,
-    /// The place's host.
+    /// The endpoint's host.
     pub host: String,
-    /// The place's port.
+    /// The endpoint's port.
     pub port: u16,
 }
 
-/// What the host tells.
+/// The host's answer to a [`HostQuery`].
 #[derive(Clone, Debug, Default)]
 pub struct HostFacts {
     /// What each process of the query does; none if it was not asked for, or the host does not tell.
     pub processes: Vec<Option<Activity>>,
-    /// Others that listen where the ranks want to meet.
+    /// Processes that are no ranks of this world and listen at its endpoints.
     pub strangers: Vec<ForeignListener>,
-    /// Places at which no rank can be met, and why.
+    /// Endpoints at which no rank can be reached, each with the reason.
     pub deserted: Vec<(String, String)>,
 }
 
 impl WorldState<'_> {
-    /// What is known of ranks that are in this step, but for what the host knows.
+    /// Returns what is known of each rank in this step, without what the host knows.
     pub(super) fn sights(&self, step: Option<&Pending>) -> Vec<RankState> {
         let ranks = self.size().ranks();
         ranks.map(|rank| self.sight(rank, step)).collect()
     }
 
-    /// What the host must be asked.
+    /// Returns the query for what the host must tell.
     pub(super) fn query(&self, sights: &[RankState]) -> HostQuery {
         let stories = &self.result.ranks;
         let pid_of = |rank: Rank| stories[rank.index()].hello.as_ref().map(|hello| hello.pid);
@@ -106,7 +107,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// The verdict on ranks that were seen so, with what the host tells.
+    /// Returns the verdict on ranks in these states, with what the host tells.
     pub(super) fn diagnosis(&self, mut sights: Vec<RankState>, facts: HostFacts) -> Diagnosis {
         for (sight, activity) in sights.iter_mut().zip(&facts.processes) {
             sight.process = self.process(sight.rank, *activity);
@@ -168,7 +169,7 @@ impl WorldState<'_> {
                 sight.errors = calls.iter().filter_map(raised).collect();
                 let failed = calls.iter().any(|call| call.status == CallStatus::Error);
                 sight.done = deeds;
-                // What comes after a step that all make alike is the next one, in which no rank waits yet.
+                // After a step that all ranks make alike comes the next one, in which no rank waits yet.
                 let is_seen = !sight.done.iter().any(hides);
                 if !failed && is_seen && pending.script().is_some() {
                     sight.ahead = Remaining::Known(Vec::new());
@@ -185,7 +186,7 @@ impl WorldState<'_> {
                 let coming = deeds.split_off(entered);
                 let since =
                     here.map_or(Duration::ZERO, |(.., since)| self.now.saturating_sub(since));
-                // Leaving takes a while, and a rank on its way out leaves nothing out.
+                // A rank that is about to exit has not skipped the calls after that.
                 sight.ahead = match deeds.last().is_some_and(leaves) || deeds.iter().any(hides) {
                     true => Remaining::Unknown,
                     false => ahead(coming),
@@ -200,8 +201,8 @@ impl WorldState<'_> {
         sight
     }
 
-    /// A rank's deeds in a step. A step that all ranks make alike is one deed: they differ only in whether they have
-    /// come to it.
+    /// Returns the events of a rank in a step. A step that all ranks make alike is one event: ranks differ only in
+    /// whether they have reached it.
     fn deeds_of(&self, pending: &Pending, rank: Rank) -> Vec<TraceEvent> {
         let collective = |group: &str, name: &str| TraceEvent {
             what: EventKind::Collective(Collective {
@@ -240,7 +241,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Ranks that have something to do in a step.
+    /// Returns the ranks that have calls to make in a step.
     fn callers(&self, pending: &Pending) -> Arc<[Rank]> {
         let calls = self.size().ranks().zip(&pending.calls);
         calls
@@ -250,7 +251,8 @@ impl WorldState<'_> {
     }
 }
 
-/// Known as far as nothing in it takes the rank away: that a rank is going to die is nothing that could be known.
+/// Returns the remaining calls as known, unless one of them ends the rank: when a rank will die cannot be known
+/// beforehand.
 fn ahead(coming: Vec<TraceEvent>) -> Remaining {
     match coming.iter().any(leaves) {
         true => Remaining::Unknown,
@@ -262,15 +264,15 @@ fn leaves(deed: &TraceEvent) -> bool {
     matches!(&deed.what, EventKind::Own(name) if LEAVES.contains(&name.as_str()))
 }
 
-/// Whether what comes after it is not what it seems: statements and threads may have called anything.
+/// Returns true if the calls after this event are unknown: Python statements and threads may have called anything.
 fn hides(deed: &TraceEvent) -> bool {
     matches!(&deed.what, EventKind::Own(name) if ["python", "together"].contains(&name.as_str()))
 }
 
-/// Calls after which a rank may not be there any more, or does what cannot be seen.
+/// Calls after which a rank may have ended, or does something that cannot be seen.
 const LEAVES: [&str; 5] = ["die", "exit", "pause", "python", "together"];
 
-/// What a call raised, whether it was allowed to or not.
+/// Returns what a call raised, whether it was allowed to or not; none if it returned.
 fn raised(call: &CallResult) -> Option<String> {
     if let Some(error) = &call.error {
         return Some(format!("{}: {}", error.kind, error.message));

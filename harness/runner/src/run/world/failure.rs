@@ -1,4 +1,4 @@
-//! A world that fails: why, which step it failed in, and what is told of every rank.
+//! Turns the failure of a world into check results: why it failed, in which step, and where every rank is.
 
 use super::phase::Wanted;
 use super::state::WorldState;
@@ -15,17 +15,17 @@ use allranks_model::record::RankLine;
 /// Why a world fails.
 #[derive(Debug)]
 pub enum WorldFailure {
-    /// Nothing moved for the whole deadline, or it is proved that nothing will; what is known of it.
+    /// Nothing moved for the whole deadline, or it is proved that nothing will; with the diagnosis.
     Hang(Box<Diagnosis>),
-    /// A rank died, closed its connection, or broke the protocol.
+    /// The rank died, closed its connection, or broke the protocol; the text says which.
     Crash(Rank, String),
     /// The run is being interrupted.
     Interrupted,
 }
 
 impl WorldState<'_> {
-    /// The world has failed. If a script under way says which verdict must come and there is none yet, the host is asked
-    /// first.
+    /// Ends the world with a failure. If the script under way demands a hang verdict and there is none yet, the host is
+    /// asked first.
     pub(super) fn fail(&mut self, failure: WorldFailure) {
         let script = self.pending.front().and_then(Pending::script);
         let wants_verdict = script.is_some_and(|script| script.hang().is_some());
@@ -36,8 +36,8 @@ impl WorldState<'_> {
         self.reap();
     }
 
-    /// Turns a failure into findings: of the step in flight, if it is a check's, of init, or of the end.
-    /// `told` is the verdict on the world, if a script under way says which must come and the world has not hung.
+    /// Turns a failure into the result of the check in flight, of `init`, or of `teardown`. `told` is the diagnosis of
+    /// a world that has not hung, if the script under way demands one.
     pub(super) fn note_failure(&mut self, failure: &WorldFailure, told: Option<Diagnosis>) {
         let (outcome, class, what) = match failure {
             WorldFailure::Hang(told) => (Outcome::Hang, "hang", hung(told)),
@@ -68,7 +68,7 @@ impl WorldState<'_> {
             self.pending.front().map(|pending| &pending.purpose)
             && let (Some(hang), Some(told)) = (staged.hang(), told)
         {
-            // As it was to be: no world is lost that was not given up beforehand.
+            // The script expects this failure: the world counts as given up on purpose, not as lost.
             let finding = self.judge_hang(hang, told, finding);
             self.result.checks.insert(*index, finding);
             return;
@@ -79,7 +79,7 @@ impl WorldState<'_> {
                 let index = *index;
                 self.result.checks.insert(index, finding);
             }
-            // A probe belongs to its check.
+            // The result of a follow-up call belongs to its check.
             Some(Purpose::Probe(index, _)) => {
                 let index = *index;
                 if let Some(refused) = self.result.checks.remove(&index) {
@@ -101,9 +101,9 @@ impl WorldState<'_> {
         }
     }
 
-    /// The step in which the world failed. Steps are sent ahead, so ranks may be in different ones: a rank that
+    /// Returns the step in which the world failed. Steps are sent ahead, so ranks may be in different ones: a rank that
     /// died did so in the first step it has not answered, and a world hangs in the first that not all have answered.
-    /// Steps before it that are still open have no finding; they are made again in the next world.
+    /// Steps before it that are still open get no result; they are made again in the next world.
     fn failed_step(&self, failure: &WorldFailure) -> Option<&Pending> {
         match failure {
             WorldFailure::Crash(rank, _) => self
@@ -114,7 +114,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// The call that each rank is in goes into its timeline: it will not end.
+    /// Adds the call that each rank is in to its timeline, as one that never ends.
     fn mark_stuck(&mut self) {
         for (rank, story) in self.result.ranks.iter_mut().enumerate() {
             let Some((step, call, _)) = story.position else {
@@ -130,7 +130,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Where every rank is.
+    /// Returns where every rank is, one line for each.
     fn positions(&self) -> Vec<RankLine> {
         let now = self.now;
         let open = self.pending.front();
@@ -169,8 +169,9 @@ impl WorldState<'_> {
     }
 }
 
-/// A failure in a step in which some ranks raised. If the others then wait for ever, the errors are the cause. If one died,
-/// the death may be the cause of the errors as well as the other way round: it stays a crash, and the errors are told.
+/// Adds the errors of ranks to a failure of their step. If the others then wait for ever, the errors are the cause, and
+/// the outcome becomes `error`. If a rank died, either may have caused the other: the outcome stays `crash`, and the
+/// errors are listed.
 fn with_errors(failed: CheckResult, open: &Pending) -> CheckResult {
     let mut first = None;
     let mut count = 0;
@@ -211,7 +212,7 @@ fn with_errors(failed: CheckResult, open: &Pending) -> CheckResult {
     CheckResult { ranks, ..told }
 }
 
-/// What is said of a world in which nothing moves.
+/// Returns the summary of a world in which nothing moves.
 fn hung(told: &Diagnosis) -> String {
     let still = format!("no rank moved for {:.1} s", told.after_s);
     match told.confidence {

@@ -1,4 +1,4 @@
-//! What tests of a world are made of: a scenario without files, expectations, ends.
+//! Builds what tests of a world need without files: scenarios, expectations, exits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use allranks_suite::plan::Target;
 use allranks_suite::plan::plan;
 use allranks_yaml::Source;
 
-/// Everything but `all_gather` is declared.
+/// A platform that declares every op but `all_gather`.
 const PLATFORM: &str = "
 name: cpu
 device_type: cpu
@@ -30,7 +30,7 @@ backends:
         reduce: [sum]
 ";
 
-/// Every call that a driver of these tests has.
+/// The calls of the driver in these tests.
 pub const CALLS: [&str; 18] = [
     "prepare",
     "init_process_group",
@@ -52,7 +52,7 @@ pub const CALLS: [&str; 18] = [
     "windows",
 ];
 
-/// The only scenario of a case: `world` and `steps` are YAML as in a case file.
+/// Plans the only scenario of a case. `world` and `steps` are YAML as in a case file.
 pub fn planned(world: &str, steps: &str) -> Scenario {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("case.yaml");
@@ -70,7 +70,7 @@ pub fn planned(world: &str, steps: &str) -> Scenario {
     let mut plan = plan(&library.cases, &[target], &Selection::default());
     assert_eq!(plan.scenarios.len(), 1);
     let mut scenario = plan.scenarios.remove(0);
-    // A barrier is one check for each rank that is late in it; here it is one, and none is late.
+    // A `barrier` makes one check for each late rank; here it makes one in which no rank is late.
     let late = |check: &Check| check.op().and_then(|op| op.late);
     scenario
         .checks
@@ -83,18 +83,18 @@ pub fn planned(world: &str, steps: &str) -> Scenario {
     scenario
 }
 
-/// Expectations, as in their files.
+/// Parses expectations, as in their files.
 pub fn expectations(text: &str) -> Expectations {
     let source = Source::new("expectations.yaml", text);
     Expectations::parse(source).unwrap_or_else(|found| panic!("{}", found[0]))
 }
 
-/// So many milliseconds.
+/// Returns a duration of `count` milliseconds.
 pub const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Outcomes of the checks that have a finding, by their place.
+/// Returns the outcomes of the checks that have a result, with their indices.
 pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
     let checks = result.checks.iter();
     checks
@@ -102,7 +102,7 @@ pub fn outcomes(result: &WorldResult) -> Vec<(usize, Outcome)> {
         .collect()
 }
 
-/// An exit with that code that left nothing behind.
+/// An exit with this code that left no process behind.
 pub const fn exit(code: i32) -> RankExit {
     RankExit::Exited {
         code,

@@ -1,4 +1,4 @@
-//! What a frame of a rank changes, and which frames break the protocol.
+//! Applies a rank's frame to the world, and detects frames that break the protocol.
 
 use super::state::WorldState;
 use crate::run::pending::Purpose;
@@ -13,7 +13,7 @@ use allranks_protocol::CallStatus;
 use allranks_protocol::FromRank;
 
 impl WorldState<'_> {
-    /// Takes a frame; the error says how it breaks the protocol.
+    /// Applies a frame of a rank. The error says how the frame breaks the protocol.
     pub(super) fn take(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
         let story = &mut self.result.ranks[rank.index()];
         let due = self

@@ -1,4 +1,5 @@
-//! When to look at a world in which nothing moves, which verdict on it counts, and whether it is the one that a script wants.
+//! Decides when a world in which nothing moves is looked at, which verdict ends it, and whether that is the verdict a
+//! script demands.
 
 use std::time::Duration;
 
@@ -15,29 +16,30 @@ use allranks_model::diagnosis::HangKind;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Hang;
 
-/// How long nothing must move before the first look.
+/// How long nothing moves before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
-/// How long between looks.
+/// Time between two looks.
 pub const AGAIN: Duration = Duration::from_millis(400);
 
-/// What the last look came to.
+/// The looks at a world since something last moved.
 #[derive(Debug, Default)]
 pub struct HangChecks {
-    /// When to look again; none if nothing has been looked at since something moved.
+    /// When to look again; none if there was no look since something moved.
     next: Option<Duration>,
     last: Option<Diagnosis>,
-    /// The last verdict that a rank was only late.
+    /// The last verdict that said a rank was only late.
     late: Option<Diagnosis>,
 }
 
 impl HangChecks {
-    /// Something has moved.
+    /// Forgets earlier verdicts, because something has moved.
     pub fn reset(&mut self) {
         self.next = None;
         self.last = None;
     }
 
-    /// Takes a verdict. What is proved twice in a row counts.
+    /// Takes a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise
+    /// none.
     pub fn accept(&mut self, told: Diagnosis, now: Duration) -> Option<Diagnosis> {
         self.next = Some(now + AGAIN);
         if told.kind == HangKind::Slow {
@@ -50,8 +52,8 @@ impl HangChecks {
 }
 
 impl WorldState<'_> {
-    /// When to look next, if a verdict may end this world before its deadline: in a script only if it says so, because
-    /// there ranks may be meant to fail in time.
+    /// Returns when to look next; none if no verdict may end this world before its deadline. In a script that is so
+    /// unless the script demands a verdict, because its ranks may be meant to fail in time.
     pub(super) fn next_hang_check(&self) -> Option<Duration> {
         let may = match self.pending.front().map(|pending| &pending.purpose) {
             Some(Purpose::Script(_, staged)) => staged.hang().is_some(),
@@ -68,7 +70,7 @@ impl WorldState<'_> {
         may.then(|| self.hang_checks.next.map_or(first, |next| next.max(first)))
     }
 
-    /// Asks the host for what is missing to a verdict.
+    /// Asks the host for what a verdict still needs.
     pub(super) fn ask_host(&mut self, wanted: Wanted) {
         let step = match &wanted {
             Wanted::Script(pending) => Some(&**pending),
@@ -79,7 +81,7 @@ impl WorldState<'_> {
         self.wait = Some(Wait::Host { sights, wanted });
     }
 
-    /// Holds the verdict that a script must come to against the one it comes to.
+    /// Compares the hang verdict of a script with the one it demands.
     pub(super) fn judge_hang(
         &self,
         hang: &Hang,
@@ -122,7 +124,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// A script in which a rank is late: it must come to a good end, and the rank must have been seen to be late.
+    /// Judges a script that demands a late rank: the script must pass, and that rank must have been seen to be late.
     fn judge_slow(&self, hang: &Hang, script: CheckResult) -> CheckResult {
         let late = self.hang_checks.late.clone();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);

@@ -1,7 +1,7 @@
-//! What the host tells of a world: what its processes do, which others listen where the ranks meet, how much memory there
-//! is.
+//! Asks the host about a world: what its processes do, which foreign processes listen at its endpoints, and how much
+//! memory is available.
 //!
-//! In: a [`HostQuery`]. Out: [`HostFacts`]. Reads `/proc`, and dials ports on loopback.
+//! In: a [`HostQuery`]. Out: [`HostFacts`]. Reads `/proc`, and connects to ports on loopback.
 
 use super::evidence::HostFacts;
 use super::evidence::HostQuery;
@@ -12,10 +12,10 @@ use allranks_host::is_asleep;
 use allranks_host::is_heard;
 use allranks_host::resolves;
 
-/// Names of this machine for itself.
+/// Names by which this machine reaches itself.
 const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// Answers a query. May take seconds: names are resolved, and listeners are given time to say something.
+/// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
 pub fn facts(query: &HostQuery) -> HostFacts {
     let activity_of = |pid: &Option<u32>| pid.and_then(activity);
     HostFacts {
@@ -25,8 +25,8 @@ pub fn facts(query: &HostQuery) -> HostFacts {
     }
 }
 
-/// The place of a meeting's host and why no rank can be met there, if none can: on this machine nothing listens, or the
-/// name means nothing. A host that waits for the processor has not come to listen yet.
+/// Returns the endpoint and why no rank can be reached there: nothing listens at it on this machine, or its name has no
+/// address. None if it may be reachable; also while rank 0 is not asleep, because it may be about to listen.
 fn deserted(meeting: &MeetingHost) -> Option<(String, String)> {
     if !is_asleep(meeting.pid) {
         return None;
@@ -42,7 +42,7 @@ fn deserted(meeting: &MeetingHost) -> Option<(String, String)> {
     Some((meeting.place.clone(), why))
 }
 
-/// Bytes that programs can have without swapping; none if the system does not tell.
+/// Returns the bytes available to programs without swapping; none if the system does not report it.
 pub fn memory_available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text

@@ -1,5 +1,5 @@
-//! A rank whose connection breaks before its `bye`: how its process ended, and, if it crashed, which answers of the others
-//! still count.
+//! Handles a rank whose connection breaks before its `bye`: how its process ended, and, if it crashed, which answers of
+//! the other ranks still count.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use allranks_model::names::Rank;
 
 /// How long the end of a process may come after the end of its connection.
 pub const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How long the others may take to answer what a lost rank had answered before.
+/// How long the other ranks may take to answer the steps that a lost rank had answered.
 pub const LATE_PATIENCE: Duration = Duration::from_secs(2);
 
 impl WorldState<'_> {
-    /// A rank's connection has broken.
+    /// Handles the end of a rank's connection.
     pub(super) fn receive_broken(&mut self, rank: Rank, why: String) -> Result<(), Stop> {
         let story = self.story(rank);
         story.broken = Some(why.clone());
@@ -31,7 +31,8 @@ impl WorldState<'_> {
         if story.end.is_some() {
             return self.lose(rank, why);
         }
-        // It is often a death whose report is on its way. Of a rank that a script sends away, how it ends is what is judged.
+        // A broken connection often means that the process died and its exit is not reported yet. If a script makes the
+        // rank leave, how it exits is what is judged.
         let patience = match self.is_to_leave(rank) {
             true => self.plan.deadline(),
             false => END_PATIENCE,
@@ -41,7 +42,7 @@ impl WorldState<'_> {
         Ok(())
     }
 
-    /// An event while the end of a process is waited for.
+    /// Handles an event while the end of a process is waited for.
     pub(super) fn receive_before_end(&mut self, event: RankEvent) -> Result<(), Stop> {
         match event {
             RankEvent::Ended(rank, end) => {
@@ -53,11 +54,12 @@ impl WorldState<'_> {
                 }
             }
             RankEvent::Frame(rank, frame) => {
-                // A late answer of another rank still counts; a broken protocol is reported by the failure.
+                // A late answer of another rank still counts; a frame that breaks the protocol is ignored, as the
+                // failure is known already.
                 let _ = self.take(rank, frame);
                 Ok(())
             }
-            // Several ranks may leave at once.
+            // Several ranks may leave at the same time.
             event @ RankEvent::Broken(..) => {
                 self.deferred.push_back(event);
                 Ok(())
@@ -66,8 +68,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// A rank's connection has broken, and how its process ended is known, or will not be: it has left, if the script under
-    /// way sends it away, and otherwise crashed.
+    /// Handles the loss of a rank whose exit is known, or will not become known: it has left if the script under way
+    /// makes it leave, and has crashed otherwise.
     pub(super) fn lose(&mut self, rank: Rank, why: String) -> Result<(), Stop> {
         let story = &self.result.ranks[rank.index()];
         let end = story.end.clone();
@@ -80,9 +82,9 @@ impl WorldState<'_> {
         Err(Stop::crash(rank, why))
     }
 
-    /// After a rank is lost: the step it was lost in is the one it has not answered. Steps before that, which it has
-    /// answered, are the other ranks' to answer, and what they come to counts, unless it is an error, which may well
-    /// come of the death: such a step is left open and made again in the next world.
+    /// Waits for late answers after a rank crashed. The crash belongs to the first step that the rank has not answered.
+    /// The steps before it are for the other ranks to answer, and their results count, unless they are errors, which
+    /// the crash may have caused: such a step is left open and made again in the next world.
     pub(super) fn await_late_answers(&mut self, lost: Rank, why: String) {
         self.deferred.clear();
         self.phase = Phase::LateAnswers {
@@ -92,7 +94,7 @@ impl WorldState<'_> {
         };
     }
 
-    /// An event while late answers are waited for.
+    /// Handles an event while late answers are waited for.
     pub(super) fn receive_late(&mut self, event: RankEvent) {
         match event {
             RankEvent::Frame(rank, frame) => {
@@ -101,14 +103,14 @@ impl WorldState<'_> {
                 }
             }
             RankEvent::Ended(rank, end) => self.story(rank).end = Some(end),
-            // The rank that the step waits for is lost as well.
+            // The step waits for this rank, which is lost as well.
             RankEvent::Broken(rank, _) if !self.has_answered_first(rank) => self.fail_for_crash(),
             RankEvent::Broken(..) | RankEvent::Hello(..) | RankEvent::Refused(..) => {}
         }
     }
 
-    /// Judges the first step if every rank has answered it and it counts. If there is no more to wait for, the world fails.
-    /// Whether either was so.
+    /// Judges the first open step if every rank has answered it and the result counts. If there is nothing more to wait
+    /// for, the world fails. Returns true if either happened.
     pub(super) fn count_late_answer(&mut self) -> Result<bool, Stop> {
         let Phase::LateAnswers { lost, .. } = self.phase else {
             return Ok(false);
@@ -119,7 +121,7 @@ impl WorldState<'_> {
                 return Ok(true);
             }
             if let Purpose::Probe(index, _) = pending.purpose {
-                // The refusal is judged with its probe: both are made again.
+                // A refusal is judged together with its follow-up call: both are made again.
                 self.result.checks.remove(&index);
             }
             self.pending.push_front(pending);
@@ -130,7 +132,7 @@ impl WorldState<'_> {
         Ok(true)
     }
 
-    /// No more late answers: the rank that was lost is what the world fails for.
+    /// Stops waiting for late answers: the world fails with the crash of the lost rank.
     pub(super) fn fail_for_crash(&mut self) {
         if let Phase::LateAnswers { lost, why, .. } = &mut self.phase {
             let failure = WorldFailure::Crash(*lost, std::mem::take(why));
@@ -138,13 +140,13 @@ impl WorldState<'_> {
         }
     }
 
-    /// Whether the rank has answered the first step that is open.
+    /// Returns true if the rank has answered the first open step.
     fn has_answered_first(&self, rank: Rank) -> bool {
         let first = self.pending.front();
         first.is_some_and(|one| one.is_answered_by(rank))
     }
 
-    /// Whether something raised in a step that should not have.
+    /// Returns true if a rank raised in a step in which it must not.
     fn is_harmed(&self, pending: &Pending) -> bool {
         let raised = pending.replies();
         let raised = raised.filter(|reply| error_text(&reply.result.calls).is_some());
@@ -157,7 +159,7 @@ impl WorldState<'_> {
                 }
             }
             Purpose::Probe(..) | Purpose::Script(..) => 0,
-            // No check to make again: what they come to counts.
+            // There is no check to make again, so their result counts.
             Purpose::Imports | Purpose::Opening | Purpose::Closing => return false,
         };
         let count = raised.count();
@@ -231,7 +233,7 @@ mod tests {
         let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
         world.close(1);
-        // What happens to others meanwhile changes nothing of that.
+        // Events of other ranks do not change that.
         world.pass(ms(400));
         world.enter(0);
         world.tell(Event::Interrupted);
@@ -351,7 +353,7 @@ mod tests {
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         assert_eq!(world.state.result.checks[&0].outcome, Outcome::Unsupported);
-        // It has answered the probe and dies in the barrier; the other raises in the probe.
+        // Rank 1 has answered the follow-up call and dies in the barrier; rank 0 raises in the follow-up call.
         world.answer(1);
         world.die(1, 9);
         world.raise(0, "peer closed");

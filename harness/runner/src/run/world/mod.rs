@@ -1,4 +1,4 @@
-//! Running one world, from its start to its end, or to the point where it fails.
+//! Runs one world, from its start to its end, or to the point where it fails.
 //!
 //! In: a [`WorldPlan`] and a [`World`](crate::world::World) whose processes have been started. Out: a [`WorldResult`]:
 //! findings of the checks it got to, and what is known of each rank. Afterwards no process of the world is left.
@@ -12,21 +12,21 @@
 //! |---|---|
 //! | `plan` | what a world is to do |
 //! | `event` | what comes into the state machine, and what comes out of it |
-//! | `state` | the state machine: what it knows, and its transitions |
+//! | `state` | the state machine: its data, and its transitions |
 //! | `phase` | phases, what is waited for besides, why a world is left early |
-//! | `alarm` | when something must be done although nothing happens |
+//! | `alarm` | when the world must act although no event comes |
 //! | `sending` | steps on their way |
 //! | `opening` | imports, `init_process_group` and groups |
-//! | `checks` | which check is sent next, and whether it can be |
-//! | `frame` | what a frame of a rank changes, and which frames break the protocol |
+//! | `checks` | decides which check is sent next, and whether it can be |
+//! | `frame` | applies a rank's frame, and detects frames that break the protocol |
 //! | `conclusion` | a step that every rank has answered → a finding |
 //! | `script_events` | what goes on in a script besides calls: marks, pauses, ranks that leave |
-//! | `hang_check` | when to look at a world in which nothing moves, and which verdict counts |
-//! | `evidence` | what is known of each rank in a step, and what to ask the host for |
+//! | `hang_check` | decides when a world in which nothing moves is looked at, and which verdict counts |
+//! | `evidence` | the hang evidence of each rank, and the query to the host |
 //! | `lost_rank` | a rank whose connection breaks, and the answers that still count then |
 //! | `failure` | a failed world → findings |
 //! | `shutdown` | every rank's `bye` and exit, or its death |
-//! | `host` | what the host tells: processes, listeners, memory |
+//! | `host` | asks the host: processes, listeners, memory |
 //! | `runner` | [`WorldRunner`] |
 //!
 //! # Phases
@@ -61,7 +61,7 @@
 //!   which everything leaves: `Shutdown` of the ranks that are left.
 //! * The run is interrupted: `Reaping`.
 //!
-//! Any event of any rank is progress, but for what a rank tells of its waiting.
+//! Any event of a rank is progress, except what a rank reports while it waits.
 
 mod alarm;
 mod checks;

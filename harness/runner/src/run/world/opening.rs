@@ -1,4 +1,4 @@
-//! How a world begins: hellos, imports, `init_process_group` and groups.
+//! The beginning of a world: hellos, imports, `init_process_group` and groups.
 
 use std::time::Duration;
 
@@ -20,22 +20,23 @@ use allranks_oracle::RankStep;
 use allranks_protocol::CallResult;
 use allranks_protocol::Step;
 
-/// From the host's entering `init_process_group` to its listening, a little more than it takes.
+/// Time from rank 0's entering `init_process_group` to the opening of the others: a little more than the store needs to
+/// listen.
 pub const HOST_AHEAD: Duration = Duration::from_millis(5);
-/// How long the others wait for the host to enter it.
+/// How long the others wait for rank 0 to enter `init_process_group`.
 pub const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the driver on libtorch calls itself.
+/// The name that the libtorch driver reports.
 const LIBTORCH: &str = "libtorch";
 
 impl WorldState<'_> {
-    /// Whether every rank has said hello.
+    /// Returns true if every rank has said hello.
     pub(super) fn is_connected(&self) -> bool {
         let mut ranks = self.result.ranks.iter();
         ranks.all(|rank| rank.hello.is_some())
     }
 
-    /// Sends the imports; or, if the driver cannot show what the scenario is about, shuts down.
+    /// Sends the imports; if the driver cannot run this scenario, shuts the world down.
     pub(super) fn begin(&mut self) {
         if let Some(why) = self.cannot_begin(&self.plan.beginnings) {
             let finding = CheckResult::bare(Outcome::NotRun, None, why);
@@ -51,7 +52,7 @@ impl WorldState<'_> {
         self.phase = Phase::Importing;
     }
 
-    /// Why the ranks' driver cannot show what this scenario is about, before anything is asked of it.
+    /// Returns why the ranks' driver cannot run this scenario; none if it can.
     fn cannot_begin(&self, beginnings: &[Beginning]) -> Option<String> {
         let mut stories = self.result.ranks.iter().zip(beginnings);
         let lacking =
@@ -68,8 +69,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Sends the opening, if there is one: to rank 0, which hosts the store, a little ahead of the rest. A store's client
-    /// that dials before the host listens sleeps for half a second and more before it tries again.
+    /// Sends the opening, if there is one: to rank 0, which hosts the store, a little ahead of the others. A store
+    /// client that connects before rank 0 listens sleeps half a second or more before it tries again.
     pub(super) fn open(&mut self) {
         let beginnings = std::mem::take(&mut self.plan.beginnings);
         let openings: Option<Vec<Step>> = beginnings.into_iter().map(|own| own.opening).collect();
@@ -83,7 +84,7 @@ impl WorldState<'_> {
         self.send_frames(held);
         self.phase = match others.is_empty() {
             true => Phase::Opening,
-            // A rank that takes long, or never says that it enters, costs time and nothing else.
+            // A rank 0 that is slow, or never reports that it enters, only delays the others.
             false => Phase::HostEntering {
                 until: self.now + HOST_PATIENCE,
                 answered: self.result.ranks[0].answered,
@@ -92,13 +93,13 @@ impl WorldState<'_> {
         };
     }
 
-    /// Whether rank 0, which had answered so many steps before, is in the opening, or through it.
+    /// Returns true if rank 0, which had answered this number of steps before, has entered the opening or answered it.
     pub(super) fn has_entered(&self, answered: u32) -> bool {
         let host = &self.result.ranks[0];
         host.position.is_some() || host.answered > answered
     }
 
-    /// Leaves the host the time to listen.
+    /// Gives rank 0 the time to listen.
     pub(super) fn pause(&mut self) {
         if let Phase::HostEntering { held, .. } = &mut self.phase {
             self.phase = Phase::HostPause {
@@ -108,7 +109,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// What the imports, or the opening, came to: `fault` is what is wrong with a rank's answers.
+    /// Judges the imports or the opening. `fault` returns what is wrong with a rank's answers.
     pub(super) fn judge_opening(
         &self,
         replies: &[RankReply],
@@ -131,12 +132,12 @@ impl WorldState<'_> {
         }
     }
 
-    /// What is wrong with a rank's answers to the opening.
+    /// Returns what is wrong with a rank's answers to the opening; none if nothing is.
     pub(super) fn opening_fault(&self, rank: Rank, calls: &[CallResult]) -> Option<String> {
         error_text(calls).or_else(|| disagreement(self.plan.scenario, rank, calls))
     }
 
-    /// Keeps what is found of init, once it is all of it; a failure ends the world.
+    /// Records the result of `init` if it is a failure, or if `is_all`. A failure ends the world.
     pub(super) fn note_init(&mut self, finding: CheckResult, is_all: bool) -> Result<(), Stop> {
         let ok = finding.outcome == Outcome::Pass;
         if is_all || !ok {
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(world.calls(1), [""; 0]);
         assert_eq!(world.wake(), HOST_AHEAD);
         assert_eq!(world.calls(1), ["init_process_group"]);
-        // Checks come after the fence.
+        // Checks are sent after the fence.
         world.answer(0);
         assert_eq!(world.calls(0), [""; 0]);
         world.answer(1);
@@ -224,7 +225,7 @@ mod tests {
         assert!(!world.is_killed());
         world.wake();
         assert_eq!(world.calls(1), ["init_process_group"]);
-        // What ranks did comes before the interrupt.
+        // The ranks' frames are handled before the interrupt.
         world.wake_until_killed(ms(5000));
         let result = world.reaped();
         assert_eq!(result.lost.as_deref(), Some("rank 1: wrong"));
@@ -308,7 +309,7 @@ mod tests {
         for rank in 0..2 {
             assert_eq!(world.calls(rank), ["sleep"]);
         }
-        // Nor has it a teardown.
+        // It has no teardown either.
         world.answer_all();
         assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
         world.shut_down();

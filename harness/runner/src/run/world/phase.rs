@@ -1,4 +1,4 @@
-//! Where a world is, what it waits for besides, and why it is left early.
+//! The phases of a world, what else it may wait for, and why it is left early.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use allranks_diagnose::RankState;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
-/// Where a world is; the module's documentation says what each phase waits for.
+/// The phase of a world. The documentation of [`super`] says what each phase waits for.
 #[derive(Debug)]
 pub enum Phase {
-    /// Every rank is to say hello.
+    /// Waits for the hello of every rank.
     Connecting,
-    /// Imports have been sent.
+    /// The imports have been sent.
     Importing,
-    /// Rank 0 has been sent the opening.
+    /// Rank 0 has been sent the opening, the others have not.
     HostEntering {
-        /// When the others get it at the latest.
+        /// When the others are sent the opening at the latest.
         until: Duration,
-        /// Steps that rank 0 had answered before.
+        /// Number of steps that rank 0 had answered before.
         answered: u32,
-        /// The opening of the others.
+        /// The opening of the other ranks.
         held: Vec<StepFrame>,
     },
-    /// Rank 0 has entered the opening.
+    /// Rank 0 has entered the opening, and is given time to listen.
     HostPause {
-        /// When the others get it.
+        /// When the others are sent the opening.
         until: Duration,
-        /// The opening of the others.
+        /// The opening of the other ranks.
         held: Vec<StepFrame>,
     },
     /// Every rank has been sent the opening.
@@ -38,85 +38,85 @@ pub enum Phase {
     Checks,
     /// A script is under way, and nothing else.
     Script,
-    /// Teardown has been sent.
+    /// The teardown has been sent.
     Closing,
-    /// Ranks have been sent `finish`.
+    /// `finish` has been sent.
     Shutdown {
-        /// Which.
+        /// The ranks that were sent it.
         leaving: Vec<Rank>,
-        /// The script that ends the world so, by its place in the scenario; none at the world's own end.
+        /// The index of the script that ends the world in this way; none at the world's own end.
         script: Option<usize>,
     },
-    /// A rank is lost.
+    /// A rank is lost; late answers of the others may still count.
     LateAnswers {
-        /// Which.
+        /// The rank that is lost.
         lost: Rank,
-        /// Why.
+        /// Why it is lost.
         why: String,
-        /// When no answer counts any more.
+        /// The time after which no answer counts.
         until: Duration,
     },
     /// Every process that still ran has been killed.
     Reaping {
-        /// When they are given up.
+        /// The time after which processes that have not ended are given up.
         until: Duration,
     },
     /// The result has been given.
     Finished,
 }
 
-/// Something without which the phase does not go on.
+/// An answer without which the phase does not go on.
 #[derive(Debug)]
 pub enum Wait {
-    /// What the host tells; ranks' events are deferred meanwhile.
+    /// The host's facts. Events of ranks are deferred meanwhile.
     Host {
-        /// What is known of the ranks without it.
+        /// What is known of the ranks without them.
         sights: Vec<RankState>,
-        /// What it is wanted for.
+        /// What the facts are needed for.
         wanted: Wanted,
     },
-    /// How much memory there is, for the check at this place; ranks' events are deferred meanwhile.
+    /// The available memory, for the check at this index. Events of ranks are deferred meanwhile.
     Memory(usize),
-    /// How many processes the ranks have left behind, besides what is wrong with how they ended; ranks' events are deferred
-    /// meanwhile.
+    /// The processes that the ranks left behind; the lines say what else is wrong with how ranks ended. Events of ranks
+    /// are deferred meanwhile.
     Sweep(Vec<RankLine>),
-    /// How the process ended whose connection broke.
+    /// The exit of a process whose connection broke.
     RankExit {
-        /// Whose.
+        /// The rank of that process.
         rank: Rank,
         /// How its connection broke.
         why: String,
-        /// When it is given up.
+        /// The time after which the exit is not waited for any more.
         until: Duration,
     },
 }
 
-/// What a verdict on a world in which nothing moves is wanted for.
+/// What a verdict on a world in which nothing moves is needed for.
 #[derive(Debug)]
 pub enum Wanted {
-    /// To see whether it is proved that nothing will move any more.
+    /// To see whether it is proved that nothing will move again.
     HangCheck,
     /// Nothing has moved for the whole deadline.
     Deadline,
-    /// A script under way says which verdict must come, and the world has failed.
+    /// The world has failed, and the script under way demands a verdict.
     Failure(WorldFailure),
-    /// A script that every rank has answered says which verdict must come.
+    /// Every rank has answered a script that demands a verdict.
     Script(Box<Pending>),
 }
 
-/// Why a world is left before it has done everything.
+/// Why a world is left before its end.
 #[derive(Debug)]
 pub enum Stop {
     /// It failed.
     Failed(WorldFailure),
-    /// A finding has been made that ends it.
+    /// The result of a check, or of init, ends it.
     Decided,
-    /// The script at that place ends it by every rank's leaving.
+    /// The script at this index ends it by making every rank leave.
     Leave(usize),
 }
 
 impl Stop {
-    /// A rank died, closed its connection, or broke the protocol.
+    /// Returns the stop for a rank that died, closed its connection, or broke the protocol.
     pub fn crash(rank: Rank, why: String) -> Self {
         Self::Failed(WorldFailure::Crash(rank, why))
     }

@@ -1,4 +1,4 @@
-//! What one world is to do.
+//! The work of one world.
 
 use std::time::Duration;
 
@@ -11,36 +11,37 @@ use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::Scenario;
 
-/// What one world is to do, and what the run says about it.
+/// The work of one world, and the settings of the run that apply to it.
 pub struct WorldPlan<'a> {
-    /// The scenario.
+    /// The scenario that the world belongs to.
     pub scenario: &'a Scenario,
-    /// Checks to be made, by their place in the scenario, in order.
+    /// The checks to make, by index, in order.
     pub checks: Vec<usize>,
-    /// What each rank begins with.
+    /// For each rank, the steps that it begins with.
     pub beginnings: Vec<Beginning>,
-    /// Where the ranks of scripts may meet.
+    /// The endpoints that scripts may use.
     pub points: Points,
-    /// Failures that are known.
+    /// The failures that are known.
     pub expectations: &'a Expectations,
-    /// Seed of all inputs.
+    /// Seed of all input data.
     pub seed: u64,
-    /// How long nothing may move before every rank has imported what it needs.
+    /// How long nothing may move before every rank has finished its imports.
     pub import_patience: Duration,
 }
 
 impl WorldPlan<'_> {
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> WorldSize {
         self.scenario.world_size
     }
 
-    /// How long nothing may move.
+    /// Returns how long nothing may move.
     pub fn deadline(&self) -> Duration {
         Duration::from_secs_f64(self.scenario.case.world.deadline_s)
     }
 
-    /// Whether an expectation says that the check at this place, or the world's own if it is none, may end so.
+    /// Returns true if an expectation allows this outcome for the check at this index; without an index, for the world
+    /// as a whole.
     pub fn is_expected(&self, ranks: &[RankStory], index: Option<usize>, outcome: Outcome) -> bool {
         is_expected(self.expectations, self.scenario, ranks, index, outcome)
     }

@@ -1,21 +1,21 @@
-//! What came of a world.
+//! The result of a world.
 
 use std::collections::BTreeMap;
 
 use crate::check_result::CheckResult;
 use crate::run::story::RankStory;
 
-/// What came of a world.
+/// The result of a world.
 #[derive(Debug, Default)]
 pub struct WorldResult {
-    /// Findings of the checks it got to, by their place in the scenario.
+    /// Results of the checks that were decided, by index.
     pub checks: BTreeMap<usize, CheckResult>,
-    /// Of every rank's initialisation; none if the world failed before.
+    /// Result of `init`; none if the world failed before it was decided.
     pub init: Option<CheckResult>,
-    /// Of its teardown; none if it did not get there.
+    /// Result of `teardown`; none if the world did not get there.
     pub end: Option<CheckResult>,
-    /// Why it failed.
+    /// Why the world was lost; none if it was not.
     pub lost: Option<String>,
-    /// What is known of each rank.
+    /// For each rank, what is known of it.
     pub ranks: Vec<RankStory>,
 }

@@ -1,4 +1,5 @@
-//! The part of running a world that does I/O: it waits for what happens, tells the state machine, and does what that says.
+//! The part of running a world that does I/O: it waits for events, passes them to the state machine, and performs its
+//! actions.
 
 use std::collections::VecDeque;
 
@@ -24,12 +25,12 @@ pub struct WorldRunner<'a> {
     /// The origin of the state machine's time.
     began: Instant,
     interrupt: watch::Receiver<bool>,
-    /// Whether the state machine has been told of the interrupt.
+    /// True if the state machine has been told of the interrupt.
     is_interrupted: bool,
 }
 
 impl<'a> WorldRunner<'a> {
-    /// A runner for a world whose processes have been started.
+    /// Makes a runner for a world whose processes have been started.
     pub fn new(plan: WorldPlan<'a>, world: World, interrupt: watch::Receiver<bool>) -> Self {
         Self {
             world,
@@ -40,7 +41,7 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Runs the world to its end; afterwards no process of it is left.
+    /// Runs the world to its end. Afterwards no process of it is left.
     pub async fn run(mut self) -> WorldResult {
         loop {
             let mut events = VecDeque::from([self.next().await]);
@@ -67,7 +68,7 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// The next event. What ranks sent comes before a deadline that has passed.
+    /// Returns the next event. Frames that have arrived come before a deadline that has passed.
     async fn next(&mut self) -> Event {
         let deadline = self.state.deadline().map(|time| self.began + time);
         let rank_event = async {
@@ -88,8 +89,8 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Tells the state machine. Comparing much, and finding out why nothing moves, take long: other worlds go on
-    /// meanwhile.
+    /// Passes an event to the state machine. Comparing large tensors and diagnosing a hang take long; other worlds go
+    /// on meanwhile.
     fn tell(&mut self, event: Event) -> Vec<Action> {
         let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
         let now = self.began.elapsed();

@@ -1,5 +1,5 @@
-//! What goes on in a script besides calls: marks that are waited for, ranks that are stopped for a while, ranks that leave on
-//! purpose, and what becomes of the world afterwards.
+//! Handles what happens in a script besides calls: marks that are waited for, ranks that are stopped for a while, ranks
+//! that leave on purpose, and what becomes of the world afterwards.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -26,32 +26,32 @@ use allranks_suite::case::Afterwards;
 use allranks_suite::plan::Hang;
 use allranks_suite::plan::Script;
 
-/// A stopped rank is told to go on again and again: the first time may come before it has stopped.
+/// Interval at which a stopped rank is told to go on: the first time may come before it has stopped.
 pub const RESUME_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is going on in a script besides calls.
+/// The state of a script besides its calls.
 #[derive(Debug, Default)]
 pub struct ScriptEvents {
-    /// The ranks that have made each mark.
+    /// For each mark, the ranks that have made it.
     marked: BTreeMap<String, BTreeSet<Rank>>,
-    /// Ranks that hold, and the mark each waits for.
+    /// Ranks that hold, each with the mark that it waits for.
     holding: Vec<(Rank, String)>,
-    /// Stopped ranks, and when each is to go on.
+    /// Stopped ranks, each with the time at which it is told to go on.
     paused: Vec<(Rank, Duration)>,
 }
 
 impl ScriptEvents {
-    /// Whether the rank is stopped only for a while.
+    /// Returns true if the rank is stopped and will be told to go on.
     pub fn is_paused(&self, rank: Rank) -> bool {
         self.paused.iter().any(|(paused, _)| *paused == rank)
     }
 
-    /// When the next stopped rank is to go on.
+    /// Returns when the next stopped rank is told to go on; none if no rank is stopped.
     pub fn next_resume(&self) -> Option<Duration> {
         self.paused.iter().map(|(_, when)| *when).min()
     }
 
-    /// Ranks whose time to go on has come; each comes again until it has gone on.
+    /// Returns the ranks that must be told to go on now. Each is returned again later until it has gone on.
     fn due(&mut self, now: Duration) -> Vec<Rank> {
         let due = self.paused.iter_mut().filter(|(_, when)| *when <= now);
         due.map(|(rank, when)| {
@@ -61,7 +61,7 @@ impl ScriptEvents {
         .collect()
     }
 
-    /// Takes away the ranks that hold for a mark that every rank has made that must.
+    /// Removes and returns the ranks that hold for a mark which every rank that must make it has made.
     fn released(&mut self, script: &CompiledScript) -> Vec<Rank> {
         let marked = &self.marked;
         let is_free = |(_, name): &mut (Rank, String)| script.is_marked(name, marked);
@@ -84,7 +84,7 @@ impl WorldState<'_> {
         );
         let mut staged = match staged {
             Ok(staged) => staged,
-            // The suite's tests stage every script; reaching this is the harness's own mistake.
+            // The suite's tests compile every script, so this is an error of the harness.
             Err(why) => return self.leave_out(index, Outcome::HarnessError, why),
         };
         self.script_events = ScriptEvents::default();
@@ -97,13 +97,13 @@ impl WorldState<'_> {
         self.phase = Phase::Script;
     }
 
-    /// A script is over: its finding, and the world's fate.
+    /// Records the result of a script, and decides whether the world goes on.
     pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let passed = finding.outcome == Outcome::Pass;
         let fate = self.plan.scenario.checks[index]
             .script()
             .map_or(Afterwards::GoOn, |script| match &script.hang {
-                // The rank that is late comes.
+                // The rank is only late, so the script comes to its end.
                 Some(Hang {
                     kind: HangKind::Slow,
                     ..
@@ -123,7 +123,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// A rank enters a call: does what the script says is to be done then.
+    /// Does what the script demands when a rank enters a call.
     pub(super) fn cue(&mut self, rank: Rank, call: usize) {
         let events = &mut self.script_events;
         // It has gone on.
@@ -151,14 +151,14 @@ impl WorldState<'_> {
         }
     }
 
-    /// Lets every stopped rank go on whose time has come.
+    /// Tells every stopped rank whose time has come to go on.
     pub(super) fn resume(&mut self) {
         for rank in self.script_events.due(self.now) {
             self.act(Action::Resume(rank));
         }
     }
 
-    /// Whether the script under way wants the rank to leave.
+    /// Returns true if the script under way makes this rank leave.
     pub(super) fn is_to_leave(&self, rank: Rank) -> bool {
         self.pending
             .front()
@@ -167,7 +167,7 @@ impl WorldState<'_> {
             .is_some_and(|script| script.departure(rank).is_some())
     }
 
-    /// A rank has left in the middle of a script: in which call, and how its process ended, if that is known.
+    /// Records that a rank has left in the middle of a script: in which call, and its exit, if known.
     pub(super) fn note_left(&mut self, rank: Rank, call: Option<usize>, end: Option<RankExit>) {
         if let Some(pending) = self.pending.front_mut() {
             pending.answers[rank.index()] = Some(Answer::Left(call, end));
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(world.take_done(), [""; 0]);
         world.enter(1);
         assert_eq!(world.take_done(), ["go 0"]);
-        // It is told once.
+        // It is told only once.
         world.enter(1);
         world.answer(0);
         assert_eq!(world.take_done(), [""; 0]);
@@ -240,7 +240,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(1);
         world.close(1);
-        // How it ends is judged, so that is waited for, and others may answer meanwhile.
+        // Its exit is judged, so it is waited for; other ranks may answer meanwhile.
         world.answer(0);
         assert_eq!(world.state.deadline(), Some(world.now + ms(20_000)));
         world.end(1, RankExit::Signalled(9));

@@ -1,4 +1,4 @@
-//! Steps on their way: a number for each, a frame for each rank, and what is to be answered.
+//! Sends steps: numbers them, builds a frame for each rank, and records what must be answered.
 
 use super::event::Action;
 use super::state::WorldState;
@@ -13,11 +13,11 @@ use allranks_protocol::ToRank;
 /// A step for one rank, and the bytes of its storages.
 pub type StepFrame = (Rank, Step, Vec<u8>);
 
-/// Bytes of a rank's storages from which on comparing them takes long.
+/// Bytes of a rank's storages above which a comparison takes long.
 const MUCH: usize = 1 << 20;
 
 impl WorldState<'_> {
-    /// Whether so many bytes are under way that an event may take long.
+    /// Returns true if an event may take long, because a step under way has large storages.
     pub fn holds_much(&self) -> bool {
         self.pending.iter().any(|pending| pending.bytes > MUCH)
     }
@@ -34,7 +34,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// Notes a step as pending; what is to be sent to each rank.
+    /// Records a step as pending. Returns what must be sent to each rank.
     pub(super) fn prepare(
         &mut self,
         label: String,
@@ -65,14 +65,14 @@ impl WorldState<'_> {
         frames
     }
 
-    /// Takes the first step away, if every rank has answered it.
+    /// Removes and returns the first pending step if every rank has answered it; otherwise none.
     pub(super) fn next_answered(&mut self) -> Option<Pending> {
         let is_answered = self.pending.front()?.is_answered();
         is_answered.then(|| self.pending.pop_front())?
     }
 }
 
-/// A step without tensors.
+/// Returns a step without tensors.
 pub const fn bare(step: Step) -> RankStep {
     RankStep {
         step,

@@ -15,7 +15,7 @@ use allranks_model::record::RankLine;
 use allranks_oracle::RankReply;
 use allranks_protocol::ToRank;
 
-/// How long killed processes may take to be reaped.
+/// How long killed processes may take to end.
 pub const REAPING: Duration = Duration::from_secs(10);
 
 impl WorldState<'_> {
@@ -25,8 +25,8 @@ impl WorldState<'_> {
         self.send_finish(leaving, None);
     }
 
-    /// Sends `finish` to those ranks that a script has not sent away. Nothing was destroyed before; what goes wrong is the
-    /// script's.
+    /// Sends `finish` to the ranks that the script has not made leave. Their groups were not destroyed before, so what
+    /// goes wrong is part of the script's result.
     pub(super) fn leave(&mut self, index: usize) {
         let is_here = |rank: &Rank| self.result.ranks[rank.index()].broken.is_none();
         let leaving = self.size().ranks().filter(is_here).collect();
@@ -40,7 +40,7 @@ impl WorldState<'_> {
         self.phase = Phase::Shutdown { leaving, script };
     }
 
-    /// Whether each of these ranks has said `bye` and ended.
+    /// Returns true if each of these ranks has said `bye` and its process has ended.
     pub(super) fn have_left(&self, leaving: &[Rank]) -> bool {
         leaving.iter().all(|rank| {
             let story = &self.result.ranks[rank.index()];
@@ -48,7 +48,8 @@ impl WorldState<'_> {
         })
     }
 
-    /// Ranks have left: what is wrong with how they did is the script's, or, with what they left behind, the world's.
+    /// Judges how the ranks left. Faults count for the script that made them leave; at the world's own end they count,
+    /// together with processes left behind, for `teardown`.
     pub(super) fn judge_shutdown(&mut self) {
         let Phase::Shutdown { leaving, script } = &self.phase else {
             return;
@@ -71,7 +72,7 @@ impl WorldState<'_> {
         self.reap();
     }
 
-    /// The world has come to its own end.
+    /// Records the result of the world's own end.
     pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, processes: &[Remnant]) {
         let ranks: Vec<Rank> = self.size().ranks().collect();
         wrong.extend(left_behind(processes, &ranks));
@@ -81,7 +82,7 @@ impl WorldState<'_> {
         self.reap();
     }
 
-    /// Kills what still runs.
+    /// Kills every process that still runs.
     pub(super) fn reap(&mut self) {
         self.wait = None;
         self.deferred.clear();
@@ -97,7 +98,7 @@ impl WorldState<'_> {
         };
     }
 
-    /// Whether no process is left.
+    /// Returns true if every process has ended.
     pub(super) fn have_ended(&self) -> bool {
         self.result.ranks.iter().all(|rank| rank.end.is_some())
     }
@@ -110,7 +111,8 @@ impl WorldState<'_> {
     }
 }
 
-/// What is wrong with the ranks that left these processes. Where a token names none of them, every rank is told of it.
+/// Returns one line for each rank that left some of these processes behind. Every rank gets a line if their tokens name
+/// none of the ranks.
 fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
     let line = |rank: &Rank| {
         let is_own = |process: &&Remnant| process.rank == Some(*rank);
@@ -130,7 +132,7 @@ fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
     lines.chain(of_all).collect()
 }
 
-/// The finding of ranks that did not end as they must, if there are any.
+/// Returns the check result for ranks that ended badly; none if `wrong` is empty.
 fn bad_end(wrong: Vec<RankLine>) -> Option<CheckResult> {
     let first = wrong.first()?;
     let summary = format!("rank {}: {}", first.rank, first.text);
@@ -140,7 +142,7 @@ fn bad_end(wrong: Vec<RankLine>) -> Option<CheckResult> {
     })
 }
 
-/// Of the teardown step: every rank must have come through it.
+/// Judges the teardown step: its calls must have returned on every rank.
 pub fn judge_closing(replies: &[RankReply]) -> CheckResult {
     let mut ranks = Vec::new();
     for (rank, reply) in replies.iter().enumerate() {
@@ -180,7 +182,7 @@ mod tests {
         planned("{size: 2, deadline_s: 20}", "  - barrier: {}\n")
     }
 
-    /// A world that has torn down and whose ranks have been sent `finish`.
+    /// Returns a world that has torn down and whose ranks have been sent `finish`.
     fn finishing<'a>(scenario: &'a Scenario, known: &'a Expectations) -> Simulation<'a> {
         let mut world = Simulation::opened(scenario, known);
         world.answer_all();
@@ -402,7 +404,7 @@ mod tests {
                 world.bye(rank, steps);
                 world.end(rank, exit(code));
             }
-            // What they left behind is not asked for.
+            // Processes left behind are not searched for.
             assert_eq!(world.take_done(), ["finish 0", "finish 1"]);
             let result = world.result.unwrap();
             let finding = &result.checks[&0];

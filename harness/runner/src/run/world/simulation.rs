@@ -1,4 +1,4 @@
-//! A world without processes, for tests: the test is every rank, the host and the clock.
+//! A world without processes, for tests: the test plays every rank, the host and the clock.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -40,26 +40,26 @@ use allranks_protocol::VERSION;
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::Scenario;
 
-/// A world of which the test is everything but the state machine.
+/// A world in which the test plays everything but the state machine.
 pub struct Simulation<'a> {
-    /// What is tested.
+    /// The state machine under test.
     pub state: WorldState<'a>,
     /// The time since the world began.
     pub now: Duration,
-    /// Steps that each rank has been sent and has not answered, with their payloads.
+    /// For each rank, the steps that it was sent and has not answered, with their payloads.
     pub inbox: Vec<VecDeque<(Step, Vec<u8>)>>,
-    /// Calls that each rank has entered of the first of those.
+    /// For each rank, the number of calls that it has entered of its first open step.
     entered: Vec<usize>,
-    /// What the host was asked and has not told.
+    /// Queries to the host that have not been answered.
     pub queries: Vec<HostQuery>,
-    /// Everything else that was to be done, as text, in order: `go 0`, `finish 1`, `resume 1`, `kill 0`, `sweep`, `memory`.
+    /// All other actions, as text, in order: `go 0`, `finish 1`, `resume 1`, `kill 0`, `sweep`, `memory`.
     pub done: Vec<String>,
-    /// What came of it, once it is over.
+    /// The world's result; none before its end.
     pub result: Option<WorldResult>,
 }
 
 impl<'a> Simulation<'a> {
-    /// A world of the scenario, for all its checks, in which nothing has happened.
+    /// Makes a world of the scenario, for all its checks, in which nothing has happened.
     pub fn new(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
         let at = Endpoint::nowhere();
         let size = scenario.world_size;
@@ -86,7 +86,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A world that has been opened, and whose first checks have been sent.
+    /// Makes a world that has been opened, and whose first checks have been sent.
     pub fn opened(scenario: &'a Scenario, expectations: &'a Expectations) -> Self {
         let mut world = Self::new(scenario, expectations);
         world.hello_all();
@@ -94,7 +94,7 @@ impl<'a> Simulation<'a> {
         world
     }
 
-    /// Every rank, having said hello, imports and initialises.
+    /// Lets every rank, having said hello, import and initialise.
     pub fn open(&mut self) {
         self.answer_all();
         if matches!(self.state.phase, Phase::HostEntering { .. }) {
@@ -110,7 +110,7 @@ impl<'a> Simulation<'a> {
         self.inbox.len() as u32
     }
 
-    /// Tells the state machine, now.
+    /// Passes an event to the state machine, at the current time.
     pub fn tell(&mut self, event: Event) {
         for action in self.state.on(event, self.now) {
             assert!(self.result.is_none(), "after the end: {action:?}");
@@ -130,12 +130,12 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Lets time pass; nothing happens.
+    /// Lets time pass without an event.
     pub fn pass(&mut self, time: Duration) {
         self.now += time;
     }
 
-    /// Lets time pass until the state machine wants to be woken, and wakes it; how long that was.
+    /// Lets time pass until the state machine's deadline, and passes that on. Returns how long that was.
     pub fn wake(&mut self) -> Duration {
         let deadline = self.state.deadline().expect("it wants to be woken");
         let passed = deadline.saturating_sub(self.now);
@@ -144,8 +144,8 @@ impl<'a> Simulation<'a> {
         passed
     }
 
-    /// Wakes it until it has given its result or `limit` has passed, on a host on which every process is alive. Returns how
-    /// long that was.
+    /// Wakes the world until it kills its processes or `limit` has passed, on a host on which every process is alive.
+    /// Returns how long that was.
     pub fn wake_until_killed(&mut self, limit: Duration) -> Duration {
         let began = self.now;
         while !self.is_killed() && self.now - began < limit {
@@ -157,17 +157,17 @@ impl<'a> Simulation<'a> {
         self.now - began
     }
 
-    /// Whether processes have been killed.
+    /// Returns true if processes have been killed.
     pub fn is_killed(&self) -> bool {
         self.done.iter().any(|done| done.starts_with("kill"))
     }
 
-    /// Takes what was done besides sending steps.
+    /// Removes and returns the actions besides the sending of steps.
     pub fn take_done(&mut self) -> Vec<String> {
         std::mem::take(&mut self.done)
     }
 
-    /// Answers the oldest query: these ranks' processes are stopped, and all others alive.
+    /// Answers the oldest query: the processes of these ranks are stopped, and all others alive.
     pub fn tell_host(&mut self, stopped: &[u32]) {
         let query = self.queries.remove(0);
         let activity = |(rank, pid): (u32, &Option<u32>)| {
@@ -188,17 +188,17 @@ impl<'a> Simulation<'a> {
         self.tell(Event::Rank(RankEvent::Frame(Rank(rank), frame)));
     }
 
-    /// A frame without payload.
+    /// Sends a frame without payload from a rank.
     pub fn header(&mut self, rank: u32, header: FromRank) {
         self.frame(rank, header, Vec::new());
     }
 
-    /// A rank says hello.
+    /// Sends a rank's hello.
     pub fn hello(&mut self, rank: u32) {
         self.hello_of(rank, "python", &CALLS);
     }
 
-    /// A rank of that driver, which has those calls, says hello.
+    /// Sends the hello of a rank with this driver and these calls.
     pub fn hello_of(&mut self, rank: u32, driver: &str, calls: &[&str]) {
         let hello = Hello {
             version: VERSION,
@@ -213,12 +213,12 @@ impl<'a> Simulation<'a> {
         self.tell(Event::Rank(RankEvent::Hello(Rank(rank), hello)));
     }
 
-    /// Every rank says hello.
+    /// Sends the hello of every rank.
     pub fn hello_all(&mut self) {
         (0..self.size()).for_each(|rank| self.hello(rank));
     }
 
-    /// A rank enters the next call of its step.
+    /// Lets a rank enter the next call of its step.
     pub fn enter(&mut self, rank: u32) {
         let at = rank as usize;
         let (step, call) = (self.inbox[at][0].0.step, self.entered[at]);
@@ -226,12 +226,12 @@ impl<'a> Simulation<'a> {
         self.header(rank, FromRank::Enter { step, call, ns: 1 });
     }
 
-    /// A rank makes all calls of its step, which return, and answers it.
+    /// Lets all calls of a rank's step return, and answers the step.
     pub fn answer(&mut self, rank: u32) {
         self.answer_as(rank, rank);
     }
 
-    /// A rank that takes itself for another makes all calls of its step, which return, and answers it.
+    /// Lets all calls of a rank's step return as if it were the rank `claimed`, and answers the step.
     pub fn answer_as(&mut self, rank: u32, claimed: u32) {
         let size = self.size();
         self.answer_with(rank, usize::MAX, |_, call| {
@@ -239,13 +239,13 @@ impl<'a> Simulation<'a> {
         });
     }
 
-    /// A rank makes all calls of its step; those that may raise do.
+    /// Lets a rank make all calls of its step; those that may raise do raise.
     pub fn attempt(&mut self, rank: u32, message: &str) {
         let raised = json!({"raised": {"type": "RuntimeError", "message": message}});
         self.answer_with(rank, usize::MAX, |_, _| returned(raised.clone()));
     }
 
-    /// A rank's next call raises, and it answers its step.
+    /// Lets a rank's next call raise, and answers the step.
     pub fn raise(&mut self, rank: u32, message: &str) {
         let failing = self.entered[rank as usize];
         let error = CallError {
@@ -268,13 +268,13 @@ impl<'a> Simulation<'a> {
         });
     }
 
-    /// A rank changes the last byte of the storages of its next step.
+    /// Changes the last byte of the storages of a rank's next step.
     pub fn spoil(&mut self, rank: usize) {
         *self.inbox[rank][0].1.last_mut().unwrap() ^= 1;
     }
 
-    /// A rank enters calls of its step until it has entered so many, and answers with what came of each. Its storages are as
-    /// they were.
+    /// Lets a rank enter calls of its step until it has entered `entered`, and answers with the result of each. Its
+    /// storages are unchanged.
     fn answer_with(
         &mut self,
         rank: u32,
@@ -297,7 +297,7 @@ impl<'a> Simulation<'a> {
         self.frame(rank, FromRank::Result(result), payload);
     }
 
-    /// Every rank adds what all have in the only tensor of their step, and answers it.
+    /// Lets every rank add up the only tensor of their step, and answers it.
     pub fn answer_sum(&mut self) {
         let tensors = self.inbox.iter().map(|steps| steps[0].0.tensors.as_slice());
         assert!(
@@ -327,12 +327,12 @@ impl<'a> Simulation<'a> {
         self.answer_all();
     }
 
-    /// Every rank answers the step that is its next.
+    /// Lets every rank answer its next step.
     pub fn answer_all(&mut self) {
         (0..self.size()).for_each(|rank| self.answer(rank));
     }
 
-    /// Nothing more comes from a rank's connection.
+    /// Closes a rank's connection.
     pub fn close(&mut self, rank: u32) {
         self.tell(Event::Rank(RankEvent::Broken(
             Rank(rank),
@@ -340,25 +340,25 @@ impl<'a> Simulation<'a> {
         )));
     }
 
-    /// A rank's process ends.
+    /// Ends a rank's process.
     pub fn end(&mut self, rank: u32, end: RankExit) {
         self.tell(Event::Rank(RankEvent::Ended(Rank(rank), end)));
     }
 
-    /// A rank is killed by a signal, and so its connection breaks.
+    /// Ends a rank by a signal, which also closes its connection.
     pub fn die(&mut self, rank: u32, signal: i32) {
         self.close(rank);
         self.end(rank, RankExit::Signalled(signal));
     }
 
-    /// A rank says goodbye, after so many steps.
+    /// Lets a rank say `bye`, after this number of steps.
     pub fn bye(&mut self, rank: u32, steps: u32) {
         let token = token(rank);
         self.header(rank, FromRank::Bye { steps, token });
         self.close(rank);
     }
 
-    /// Every rank tears down, says goodbye and exits, and has left nothing behind.
+    /// Lets every rank tear down, say `bye` and exit, with no process left behind.
     pub fn shut_down(&mut self) {
         if !self.inbox[0].is_empty() {
             self.answer_all();
@@ -371,7 +371,7 @@ impl<'a> Simulation<'a> {
         self.tell(Event::Swept(Vec::new()));
     }
 
-    /// Every process that still runs ends as a killed one does; what came of the world.
+    /// Ends every process that still runs as killed. Returns the world's result.
     pub fn reaped(mut self) -> WorldResult {
         for rank in 0..self.size() {
             if self.result.is_none() {
@@ -381,7 +381,7 @@ impl<'a> Simulation<'a> {
         self.result.expect("it has ended")
     }
 
-    /// Names of the calls of each step that a rank has not answered.
+    /// Returns, for each step that a rank has not answered, the names of its calls.
     pub fn calls(&self, rank: u32) -> Vec<String> {
         let steps = self.inbox[rank as usize].iter();
         steps
@@ -407,7 +407,7 @@ fn token(rank: u32) -> String {
     format!("token{rank}")
 }
 
-/// What a call returns.
+/// Returns the value that a call returns.
 fn value(call: &Call, rank: u32, size: u32) -> Value {
     match call {
         Call::InitProcessGroup { .. } => {

@@ -1,6 +1,7 @@
-//! The state machine of one world: what it knows, and what moves it from one phase to the next.
+//! The state machine of one world: its data, and the transitions between its phases.
 //!
-//! In: [`Event`]s, each with the time since the world began. Out: [`Action`]s. All time is a plain value that comes in.
+//! In: [`Event`]s, each with the time since the world began. Out: [`Action`]s. It reads no clock: time comes in as a
+//! plain value.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,20 +31,20 @@ use allranks_protocol::FromRank;
 /// The state machine of one world.
 pub struct WorldState<'a> {
     pub(super) plan: WorldPlan<'a>,
-    /// Checks not sent yet, by their place in the scenario.
+    /// Checks that have not been sent yet, by index.
     pub(super) todo: VecDeque<usize>,
     pub(super) phase: Phase,
     pub(super) wait: Option<Wait>,
-    /// Events that came while another was being looked into.
+    /// Events that came while an answer was waited for.
     pub(super) deferred: VecDeque<RankEvent>,
-    /// Steps sent that not every rank has answered, in order.
+    /// Steps that were sent and that not every rank has answered, in order.
     pub(super) pending: VecDeque<Pending>,
-    /// Steps sent so far.
+    /// Number of steps sent so far.
     pub(super) steps: u32,
     pub(super) result: WorldResult,
     pub(super) script_events: ScriptEvents,
     pub(super) hang_checks: HangChecks,
-    /// When something moved last.
+    /// When something last moved.
     pub(super) progress: Duration,
     /// When the latest event came.
     pub(super) now: Duration,
@@ -52,7 +53,7 @@ pub struct WorldState<'a> {
 }
 
 impl<'a> WorldState<'a> {
-    /// A world whose processes have just been started.
+    /// Makes a world whose processes have just been started.
     pub fn new(mut plan: WorldPlan<'a>) -> Self {
         let result = WorldResult {
             ranks: vec![RankStory::default(); plan.size().count()],
@@ -76,7 +77,8 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Takes an event and the time since the world began, which never goes back. What is to be done comes out in order.
+    /// Takes an event and the time since the world began, which never goes back. Returns the actions to perform, in
+    /// order.
     pub fn on(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.now = now;
         let mut moved = self.receive(event).map(|()| true);
@@ -90,8 +92,8 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// When [`Event::Deadline`] is to come, if nothing else does before; none if it waits for an answer to an action, or
-    /// has finished.
+    /// Returns when [`Event::Deadline`] must come if no other event does; none if the world waits for the answer to an
+    /// action, or has finished.
     pub fn deadline(&self) -> Option<Duration> {
         match &self.wait {
             Some(Wait::RankExit { until, .. }) => return Some(*until),
@@ -143,7 +145,7 @@ impl<'a> WorldState<'a> {
                     Event::Rank(event) => return self.receive_rank(event),
                     Event::Deadline => return self.receive_deadline(),
                     Event::Interrupted => self.is_interrupted = true,
-                    // What is not waited for was not asked for.
+                    // An answer that is not waited for is ignored.
                     Event::Host(_) | Event::Memory(_) | Event::Swept(_) => {}
                 }
             }
@@ -203,7 +205,7 @@ impl<'a> WorldState<'a> {
         Ok(())
     }
 
-    /// The host has told what it sees: the verdict, and what it was wanted for.
+    /// Takes the host's facts: makes the verdict, and uses it for what it was needed for.
     fn receive_facts(
         &mut self,
         sights: Vec<RankState>,
@@ -227,7 +229,7 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Handles one event, which is progress whatever it is, but for what a rank tells of its waiting.
+    /// Handles one event of a rank. Each is progress, except what a rank reports while it waits.
     fn handle(&mut self, event: RankEvent) -> Result<(), Stop> {
         match &self.phase {
             Phase::LateAnswers { .. } => {
@@ -271,7 +273,7 @@ impl<'a> WorldState<'a> {
                 let story = self.story(rank);
                 let why = format!("its process ended: {end}");
                 story.end = Some(end);
-                // What a connected rank still had to say is on its way; the end of its connection decides.
+                // Frames of a connected rank may still be on their way; the end of its connection decides.
                 match story.hello {
                     Some(_) => Ok(()),
                     None => Err(Stop::crash(rank, why)),
@@ -280,7 +282,7 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Makes one transition; whether there was one to make.
+    /// Makes one transition. Returns true if there was one to make.
     fn advance(&mut self) -> Result<bool, Stop> {
         if self.wait.is_some() || matches!(self.phase, Phase::Finished) {
             return Ok(false);
@@ -291,7 +293,7 @@ impl<'a> WorldState<'a> {
                     return Ok(true);
                 }
             }
-            // Nothing counts any more.
+            // No answer counts any more.
             Phase::Reaping { .. } => {}
             _ => {
                 if let Some(pending) = self.next_answered() {
@@ -316,7 +318,8 @@ impl<'a> WorldState<'a> {
         Ok(true)
     }
 
-    /// Where there is no transition to make: handles an event that was deferred, or the interrupt; whether there was one.
+    /// Handles a deferred event, or the interrupt, when there is no transition to make. Returns true if there was one
+    /// to handle.
     fn handle_deferred(&mut self) -> Result<bool, Stop> {
         if let Some(event) = self.deferred.pop_front() {
             self.handle(event)?;
@@ -334,7 +337,7 @@ impl<'a> WorldState<'a> {
 
     fn stop(&mut self, stop: Stop) {
         match stop {
-            // A finding that still counted ends the world: nothing is said of the rank that is lost.
+            // A late answer has ended the world, so the crash of the lost rank is not reported.
             _ if matches!(self.phase, Phase::LateAnswers { .. }) => self.reap(),
             Stop::Leave(index) => self.leave(index),
             Stop::Failed(WorldFailure::Crash(rank, why)) => self.await_late_answers(rank, why),
