@@ -1,4 +1,4 @@
-//! One op at one point of its axes, in one group: all that its inputs and expected bytes are made of.
+//! One op at one point of its axes, in one group: everything from which its inputs and expected bytes are computed.
 
 use std::sync::Arc;
 
@@ -11,68 +11,68 @@ use crate::dtype::{DType, ReduceOp};
 use crate::group::Group;
 use crate::op::Op;
 
-/// An op as a check, or a move of a script, asks for it.
+/// One op as a check, or a move of a script, exercises it.
 ///
 /// Fields that the op has no use for hold their neutral value, that of [`OpCheck::new`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpCheck {
-    /// Number of its data: two checks of a scenario with different numbers share none.
+    /// Number that the input data are derived from: two checks of a scenario with different numbers have different data.
     pub index: u32,
-    /// What is called.
+    /// The op that is called.
     pub op: Op,
-    /// The group, with members.
+    /// The process group of the call.
     pub group: Arc<Group>,
     /// Element type (object collectives and barriers: uint8, unused).
     pub dtype: DType,
-    /// Reduce operator, for ops that reduce.
+    /// The reduce operator; `None` for ops that do not reduce.
     pub reduce: Option<ReduceOp>,
-    /// Size of one rank's contribution.
+    /// Number of elements and shape of one rank's contribution.
     pub extent: Extent,
-    /// Root, for ops that have one.
+    /// The root; `None` for ops without one.
     pub root: Option<Root>,
-    /// How tensors lie in their storages.
+    /// Layout of tensors in their storages.
     pub layout: Layout,
-    /// Which tensors do.
+    /// Which of the check's tensors have that layout.
     pub layout_of: LayoutOf,
-    /// What kind of tensors they are to torch.
+    /// The kind of tensors, as torch tells them apart.
     pub tensor: TensorKind,
-    /// For ops with one tensor for all ranks' contributions.
+    /// Shape of the tensor that holds all ranks' contributions, for ops with one.
     pub joined: Joined,
-    /// Sync or async.
+    /// Whether the call blocks, or returns a work to wait for.
     pub mode: Mode,
-    /// Shared memory between input and output.
+    /// Whether input and output share memory.
     pub placement: Placement,
-    /// For `reduce`.
+    /// What is expected of the buffers of ranks other than the root, for `reduce`.
     pub non_root: NonRoot,
-    /// For all_to_all, and ops on lists.
+    /// Split sizes of all_to_all, and sizes of the tensors in the lists of other ops.
     pub splits: Splits,
-    /// For point-to-point ops.
+    /// Which rank sends to which, for point-to-point ops.
     pub pairs: Pairs,
-    /// How peers are named in point-to-point ops.
+    /// Whether point-to-point calls name peers by global or by group rank.
     pub peer_by: RootBy,
     /// Number of tensors (coalesced ops) or of messages for each pair (point-to-point).
     pub count: u32,
     /// Message tag (point-to-point).
     pub tag: u32,
-    /// For object collectives.
+    /// The Python object carried, for object collectives.
     pub object: ObjectKind,
-    /// Which group rank is late, for barriers; `None`: the check makes no rank late.
+    /// The group rank that is late, for barriers; `None`: the check makes no rank late.
     pub late: Option<u32>,
-    /// What values its tensors hold.
+    /// The kind of values that the input tensors hold.
     pub values: Values,
-    /// For `premul_sum`.
+    /// The factor of `premul_sum`.
     pub factor: Factor,
     /// What the platform file promises of the backend's arithmetic.
     pub promises: Promises,
 }
 
 impl OpCheck {
-    /// From how many elements of one contribution on tensors are too large to travel: ranks make them themselves, and
-    /// windows are compared.
+    /// The number of elements of one contribution from which tensors are too large for the control connection: ranks fill them
+    /// themselves, and parts of the result are compared.
     pub const LARGE: u64 = 1 << 26;
 
-    /// The op in a group, on 33 elements of float32 where it has tensors, with every other field neutral: no reduce
-    /// operator, no root, and no rank late.
+    /// Returns a check of the op on 33 elements of float32 where it has tensors, with every other field neutral: no reduce operator,
+    /// no root, and no rank late.
     #[must_use]
     pub fn new(index: u32, op: Op, group: Arc<Group>) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl OpCheck {
         }
     }
 
-    /// The element type of an op whose step names none.
+    /// Returns the element type of an op whose step names none.
     #[must_use]
     pub fn neutral_dtype(op: Op) -> DType {
         match op.has_tensors() {
@@ -112,7 +112,7 @@ impl OpCheck {
         }
     }
 
-    /// The number of tensors or messages of an op whose step names none.
+    /// Returns the number of tensors or messages of an op whose step names none.
     #[must_use]
     pub fn neutral_count(op: Op) -> u32 {
         match op.is_coalesced() {
@@ -121,13 +121,14 @@ impl OpCheck {
         }
     }
 
-    /// Whether its tensors are too large to travel.
+    /// Returns true if the tensors are too large for the control connection; see [`Self::LARGE`].
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.op.has_tensors() && self.extent.numel() >= Self::LARGE
     }
 
-    /// Bytes of memory its ranks need together on one host: their tensors, as much again for the backend's own buffers.
+    /// Returns the bytes of memory that the ranks need together on one host: their tensors, and as much again for the backend's own
+    /// buffers.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let contribution = self.extent.numel().saturating_mul(self.dtype.size() as u64);

@@ -1,12 +1,12 @@
-//! Which parameters an op takes: the one table that loading of case files, their schema and the plan share.
+//! The parameters that each op takes in a case file; loader, schema and plan share this table.
 
 use crate::op::Op;
 
-/// What every op takes.
+/// Parameters that every op takes.
 const EVERY: &[&str] = &["group", "sweep", "covers", "profile"];
 
 impl Op {
-    /// Whether a parameter of a step means something to it.
+    /// Returns true if the op takes the parameter of a step.
     #[must_use]
     pub fn takes(self, parameter: &str) -> bool {
         let mut rules = RULES.iter();
@@ -14,7 +14,7 @@ impl Op {
             || EVERY.contains(&parameter)
     }
 
-    /// The parameters it takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
+    /// Returns the parameters that the op takes besides `group`, `sweep`, `covers` and `profile`, which every op takes.
     #[must_use]
     pub fn parameters(self) -> Vec<&'static str> {
         RULES
@@ -25,7 +25,7 @@ impl Op {
             .collect()
     }
 
-    /// Every parameter it takes, those of every op first.
+    /// Returns every parameter that the op takes, those of every op first.
     #[must_use]
     pub fn all_parameters(self) -> Vec<&'static str> {
         EVERY.iter().copied().chain(self.parameters()).collect()
@@ -36,10 +36,10 @@ fn has_dense_tensors(op: Op) -> bool {
     op.has_tensors() && op != Op::AllReduceSparse
 }
 
-/// Parameters, and which ops take them.
+/// Parameters, and a function that returns true for the ops that take them.
 type Rule = (&'static [&'static str], fn(Op) -> bool);
 
-/// Which ops take what.
+/// The parameters of the ops, in the order of the case schema; a parameter of several rows is taken by the ops of each.
 const RULES: &[Rule] = &[
     (&["dtype", "numel"], Op::has_tensors),
     (
