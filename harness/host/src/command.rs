@@ -1,4 +1,4 @@
-//! A command that is asked something, for a limited time.
+//! Runs a command for a limited time and returns its output.
 
 use std::io::{self, Read, Seek};
 use std::os::unix::process::CommandExt;
@@ -6,16 +6,16 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a running command is looked at.
+/// Time between two checks of whether the command has ended.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The most output that is read back, in bytes.
+/// Most output that is read back, in bytes; the rest is dropped.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// Runs a command in a process group of its own, without input, and ends whatever is left of the group after it: all that
-/// was written to both streams, and how it ended; none if the time was over.
+/// Runs a command without input in its own process group, and kills what is left of the group after it. Returns what was written
+/// to standard output and standard error together, and the exit status; `None` if `limit` passed before the command ended.
 ///
 /// # Errors
-/// It cannot be started, waited for or read.
+/// The command cannot be started or waited for, or its output cannot be read.
 pub fn run_with_timeout(
     mut command: Command,
     limit: Duration,
@@ -46,7 +46,7 @@ fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
         }
         thread::sleep(PERIOD);
     };
-    // It fails if nothing is left, and that is well.
+    // It fails if no process of the group is left, which is fine.
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     if status.is_none() {
         child.wait()?;

@@ -1,7 +1,7 @@
-//! This machine seen from outside its programs: what a process does, and who listens at a port. Needs no privileges, and
-//! sees what the caller may see: of other users' processes that is little. Linux only; elsewhere nothing is known.
+//! Facts about this machine: the state of a process, and which process listens at a port. Needs no privileges, and sees what the
+//! caller may see, which is little of other users' processes. Linux only; elsewhere nothing is known.
 //!
-//! In: process ids and ports. Out: facts, or none. Nothing here knows ranks or worlds.
+//! Functions take process ids and ports, and return facts, or `None` where these cannot be read. Nothing here knows ranks or worlds.
 
 mod command;
 mod listener;

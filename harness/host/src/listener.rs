@@ -1,4 +1,4 @@
-//! Who listens at a port, and whether it is a store of PyTorch's.
+//! Finds the processes that listen at a port, and whether a listener is a `TCPStore` of PyTorch.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
@@ -7,24 +7,24 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Who listens at a port.
+/// A socket that listens for TCP connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// The port.
+    /// The port at which it listens.
     pub port: u16,
-    /// Its process; none if that belongs to another user.
+    /// Id of the process that holds the socket; `None` if that process belongs to another user.
     pub pid: Option<u32>,
 }
 
 impl Listener {
-    /// Who it is, in the caller's words for a process.
+    /// Returns `describe` of the process that holds the socket, or a text for a process of another user.
     pub fn owner(&self, describe: impl Fn(u32) -> String) -> String {
         self.pid
             .map_or_else(|| "a process of another user".to_owned(), describe)
     }
 }
 
-/// Everybody who listens for TCP connections at one of these ports.
+/// Returns every listener at one of these ports, in order of port and process. Empty where this machine does not tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn listeners(ports: &[u16]) -> Vec<Listener> {
@@ -55,29 +55,29 @@ pub fn listeners(ports: &[u16]) -> Vec<Listener> {
     all
 }
 
-/// Everybody who listens for TCP connections at one of these ports.
+/// Returns every listener at one of these ports, in order of port and process. Empty where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn listeners(_ports: &[u16]) -> Vec<Listener> {
     Vec::new()
 }
 
-/// Whether anybody listens for TCP connections at a port; none if this machine does not tell. Whoever wants to know who it
-/// is asks for [`listeners`], which looks through all processes.
+/// Returns whether a process listens for TCP connections at a port; `None` where this machine does not tell. Cheaper than
+/// [`listeners`], which looks through all processes.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_heard(port: u16) -> Option<bool> {
     Some(sockets().any(|(other, _)| other == port))
 }
 
-/// Whether anybody listens for TCP connections at a port; none if this machine does not tell.
+/// Returns whether a process listens for TCP connections at a port; `None` where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn is_heard(_port: u16) -> Option<bool> {
     None
 }
 
-/// Ports at which somebody listens, each with its socket's inode.
+/// Returns the port and the inode of each listening socket.
 #[cfg(target_os = "linux")]
 fn sockets() -> impl Iterator<Item = (u16, u64)> {
     use procfs::net::{TcpState, tcp, tcp6};
@@ -88,22 +88,22 @@ fn sockets() -> impl Iterator<Item = (u16, u64)> {
         .map(|socket| (socket.local_address.port(), socket.inode))
 }
 
-/// How long a name server may take to answer: one of another network takes half a second for a name that nobody has.
+/// How long a name server may take to answer: one of another network takes half a second for a name that does not exist.
 const NAMING: Duration = Duration::from_secs(3);
 
-/// Whether a host's name or number means an address here; none if nobody knows in time.
+/// Returns whether a host name or a numeric address resolves on this machine; `None` if there is no answer in time.
 #[must_use]
 pub fn resolves(host: &str) -> Option<bool> {
     let found = addresses(host.trim_matches(['[', ']']), NAMING)?;
     Some(found.is_ok_and(|found| !found.is_empty()))
 }
 
-/// The addresses of a host, in order and each once; none if nobody has answered within `patience`.
+/// Returns the addresses of a host, in order and each once; `None` if there is no answer within `patience`.
 #[must_use]
 pub fn addresses(host: &str, patience: Duration) -> Option<io::Result<Vec<IpAddr>>> {
     let host = host.to_owned();
     let (answer, answered) = mpsc::channel();
-    // It cannot be interrupted: a thread that is late is left to end with the process, and nobody hears it.
+    // The call cannot be interrupted: a thread that is late is left to end with the process, and its answer is dropped.
     thread::spawn(move || answer.send((host.as_str(), 0).to_socket_addrs().map(Vec::from_iter)));
     let found = answered.recv_timeout(patience).ok()?;
     Some(found.map(|found| {
@@ -121,18 +121,18 @@ const MAGIC: u32 = 0x3C85_F7CE;
 const PING: u8 = 13;
 const NONCE: u32 = 0x616C_6C72;
 
-/// How a listener answers a client of a TCPStore.
+/// How a listener answers the first bytes of a client of a `TCPStore`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreReply {
-    /// As a store does.
+    /// As a `TCPStore` does.
     Store,
-    /// It takes the connection and says nothing.
+    /// It accepts the connection and sends nothing in time.
     Silent,
-    /// Otherwise: it is no store, and its clients notice.
+    /// In another way, so that clients notice that it is no store.
     Other,
 }
 
-/// How a listener answers a client of a TCPStore; none if nobody takes the connection.
+/// Connects as a client of a `TCPStore` and returns how the listener answers; `None` if the connection is not accepted.
 #[must_use]
 pub fn probe_store(address: SocketAddr) -> Option<StoreReply> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;

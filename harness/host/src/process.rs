@@ -1,20 +1,20 @@
-//! What a process does.
+//! The state of a process, as `/proc` shows it.
 
-/// What a process does, as the kernel tells it.
+/// The state of a process, as far as a hang verdict needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// It runs, or waits for something.
+    /// It runs, or waits for an event.
     Alive {
-        /// Time on the processor so far, in clock ticks, of all its threads.
+        /// Processor time of all its threads so far, in clock ticks.
         ticks: u64,
     },
     /// A signal or a debugger has stopped it.
     Stopped,
-    /// It is gone.
+    /// It has ended, even if its parent has not reaped it yet.
     Gone,
 }
 
-/// What a process does now; none if this machine does not tell.
+/// Returns the state of a process now; `None` where this machine does not tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn activity(pid: u32) -> Option<Activity> {
@@ -35,15 +35,15 @@ pub fn activity(pid: u32) -> Option<Activity> {
     }
 }
 
-/// What a process does now; none if this machine does not tell.
+/// Returns the state of a process now; `None` where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn activity(_pid: u32) -> Option<Activity> {
     None
 }
 
-/// The letter that `/proc` has for the state of a process: `D` where it waits and cannot be interrupted; none if it is gone, or
-/// this machine does not tell.
+/// Returns the letter that `/proc` has for the state of a process, as `D` for an uninterruptible wait; `None` if the process does
+/// not exist, or where this machine does not tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn state(pid: u32) -> Option<char> {
@@ -51,15 +51,15 @@ pub fn state(pid: u32) -> Option<char> {
     process.stat().ok().map(|stat| stat.state)
 }
 
-/// The letter that `/proc` has for the state of a process: `D` where it waits and cannot be interrupted; none if it is gone, or
-/// this machine does not tell.
+/// Returns the letter that `/proc` has for the state of a process, as `D` for an uninterruptible wait; `None` if the process does
+/// not exist, or where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn state(_pid: u32) -> Option<char> {
     None
 }
 
-/// Whether a process's main thread waits for something, and not for the processor.
+/// Returns true if a process's main thread waits for an event, and not for the processor.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_asleep(pid: u32) -> bool {
@@ -69,14 +69,14 @@ pub fn is_asleep(pid: u32) -> bool {
     stat.is_ok_and(|stat| matches!(stat.state(), Ok(ProcState::Sleeping)))
 }
 
-/// Whether a process's main thread waits for something, and not for the processor.
+/// Returns true if a process's main thread waits for an event, and not for the processor.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn is_asleep(_pid: u32) -> bool {
     false
 }
 
-/// The processes that hold a lock (`flock`) on the file with this inode, in order; none where this machine does not tell.
+/// Returns the processes that hold a lock (`flock`) on the file with this inode, in order. Empty where this machine does not tell.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn locking(inode: u64) -> Vec<u32> {
@@ -92,14 +92,14 @@ pub fn locking(inode: u64) -> Vec<u32> {
     pids
 }
 
-/// The processes that hold a lock (`flock`) on the file with this inode, in order; none where this machine does not tell.
+/// Returns the processes that hold a lock (`flock`) on the file with this inode, in order. Empty where this machine does not tell.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn locking(_inode: u64) -> Vec<u32> {
     Vec::new()
 }
 
-/// `python3 train.py (pid 4711)`, as much as can be seen of it.
+/// Returns command line and process id, `python3 train.py (pid 4711)`, or the id alone if the command line cannot be read.
 #[must_use]
 pub fn describe(pid: u32) -> String {
     match command(pid) {

@@ -1,4 +1,4 @@
-//! A Python script that is asked something.
+//! Prepares a command that runs a Python script with one JSON argument.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 const LEASH: &str = include_str!("../leash.py");
 
-/// The script in an interpreter, with the question as its one argument. Where the kernel can it ends with the thread that
-/// starts it, so that nothing is left of a harness that is killed while it waits for the answer.
+/// Returns the command that runs a script in an interpreter, with `question` as its one argument, in JSON. Where the kernel supports
+/// it, the script ends with the thread that starts it, so that a harness that is killed leaves no process behind.
 #[must_use]
 pub fn script(python: &Path, text: &str, question: &Value) -> Command {
     let mut command = Command::new(python);
@@ -17,7 +17,7 @@ pub fn script(python: &Path, text: &str, question: &Value) -> Command {
     command
 }
 
-/// This process's id, and the namespace in which it has it.
+/// Returns this process's id and its PID namespace.
 fn asker() -> String {
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {}", std::process::id(), namespace.display())
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use crate::run_with_timeout;
 
-    /// What a script says whose environment names this asker, and which is started by a shell that goes on.
+    /// Returns the output of a script whose environment names this asker, and which is started by a shell that goes on.
     fn said_behind_a_shell(asker: &str) -> String {
         let direct = script(Path::new("python3"), "print('asked')", &Value::Null);
         let mut command = Command::new("sh");

@@ -1,21 +1,21 @@
-//! The processes that somebody started, by a mark in their environments.
+//! Finds processes by a variable in their environments.
 
 use std::collections::BTreeMap;
 
-/// A process that carries a mark.
+/// A process whose environment holds the variable that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaggedProcess {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
-    /// Its parent's id.
+    /// Process id of the parent.
     pub parent: u32,
-    /// When it was started, in clock ticks since the machine was: two processes with the same id differ in it.
+    /// When the process started, in clock ticks since the machine did: it tells two processes with the same id apart.
     pub started: u64,
-    /// Its environment as it was when its program began.
+    /// The environment that its program was started with.
     pub environment: BTreeMap<String, String>,
 }
 
-/// All living processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere none.
+/// Returns all processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere empty.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn members(name: &str, value: &str) -> Vec<TaggedProcess> {
@@ -48,7 +48,7 @@ pub fn members(name: &str, value: &str) -> Vec<TaggedProcess> {
     members
 }
 
-/// All living processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere none.
+/// Returns all processes whose environments hold `NAME=VALUE`, in order of their start. Linux only; elsewhere empty.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn members(_name: &str, _value: &str) -> Vec<TaggedProcess> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::{DType, DTypeKind, ReduceOp};
 
-/// What kind of tensor it is to torch.
+/// The kind of tensor, as torch tells them apart: by `requires_grad`, inference mode and pinned memory.
 #[derive(
     Clone,
     Copy,
@@ -26,18 +26,18 @@ use crate::dtype::{DType, DTypeKind, ReduceOp};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum TensorKind {
-    /// Any.
+    /// An ordinary tensor: no gradient, pageable memory.
     Plain,
-    /// Those that are read are leaves with `requires_grad`, and the call is made outside of `no_grad`: parameters.
+    /// Tensors that the op only reads are leaves with `requires_grad`, as parameters are, and the call is made outside of `no_grad`.
     RequiresGrad,
-    /// Made, and used, in inference mode.
+    /// Tensors are made, and the call is made, in inference mode.
     Inference,
-    /// In page-locked host memory; for platforms with a device.
+    /// Tensors in page-locked host memory; for platforms with a device.
     Pinned,
 }
 
-/// How many elements, and in what shape: the size of *one rank's contribution* (for all_gather the input, for
-/// reduce_scatter the output, for all_to_all one slice).
+/// The number of elements and the shape of *one rank's contribution*: for all_gather the input, for reduce_scatter the output,
+/// for all_to_all one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
@@ -57,7 +57,7 @@ impl fmt::Display for Extent {
 }
 
 impl Extent {
-    /// The number of elements.
+    /// Returns the number of elements; 1 for a 0-dim tensor.
     #[must_use]
     pub fn numel(self) -> u64 {
         match self {
@@ -67,7 +67,7 @@ impl Extent {
     }
 }
 
-/// How a tensor lies in its storage.
+/// How a tensor's elements are laid out in its storage: strides and offset.
 #[derive(
     Clone,
     Copy,
@@ -88,7 +88,7 @@ impl Extent {
 pub enum Layout {
     /// Dense, but never at the start of its storage: guard bands lie on both sides.
     Contiguous,
-    /// Every second element; the gaps belong to the guard.
+    /// Every second element of a row of memory; the gaps are guard bytes, which must stay as they are.
     Strided,
     /// Two-dimensional and transposed; `numel` is rounded down to a multiple of two rows.
     Transposed,
@@ -123,17 +123,17 @@ pub enum Layout {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum LayoutOf {
-    /// All of them.
+    /// All tensors of the check.
     All,
-    /// Those that are only read.
+    /// The tensors that the op only reads.
     Input,
-    /// Those that are only written.
+    /// The tensors that the op only writes.
     Output,
-    /// Those of odd group ranks: equal shapes with different strides in one call.
+    /// The tensors of odd group ranks: equal shapes with different strides in one call.
     OddRanks,
 }
 
-/// In what shape all ranks' contributions lie in one tensor.
+/// The shape of a tensor that holds the contributions of all ranks.
 #[derive(
     Clone,
     Copy,
@@ -158,7 +158,7 @@ pub enum Joined {
     Stack,
 }
 
-/// Whether the call returns a work to wait for.
+/// Whether the call blocks, or returns a work to wait for.
 #[derive(
     Clone,
     Copy,
@@ -202,13 +202,13 @@ pub enum Mode {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Placement {
-    /// Separate storages.
+    /// Input and output have separate storages.
     OutOfPlace,
     /// The smaller one is a slice of the larger: this rank's own block.
     InPlace,
 }
 
-/// What is asked of the buffers of ranks that receive nothing from a `reduce`.
+/// What is expected of the buffers of ranks that receive nothing from a `reduce`.
 #[derive(
     Clone,
     Copy,
@@ -229,16 +229,16 @@ pub enum Placement {
 pub enum NonRoot {
     /// Nothing: the documentation promises the result to the root only and says nothing of the others.
     Unspecified,
-    /// That they are as before.
+    /// They must hold what they held before the call.
     Untouched,
 }
 
 /// A root: a rank of the check's group, named to the library by global or by group rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Root {
-    /// Position in the group.
+    /// The rank's position in the group, from 0.
     pub group_rank: u32,
-    /// How the call names it.
+    /// Whether the call names the root by global or by group rank.
     pub by: RootBy,
 }
 
@@ -275,8 +275,8 @@ pub enum RootBy {
     Group,
 }
 
-/// How all_to_all divides its tensors, and of what sizes the lists of other ops are (`numel` is the base size of a
-/// slice). A list op has one size for each rank, all_to_all one for each ordered pair.
+/// The split sizes of all_to_all, and the sizes of the tensors in the lists of other ops; `numel` is the base size of a slice.
+/// An op on lists has one size for each rank, all_to_all one for each ordered pair.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -294,7 +294,7 @@ pub enum Splits {
     Explicit(Vec<Vec<u64>>),
 }
 
-/// A kind of split sizes.
+/// The variants of [`Splits`] without their data.
 #[derive(
     Clone,
     Copy,
@@ -322,7 +322,7 @@ pub enum SplitsKind {
 }
 
 impl Splits {
-    /// Its kind.
+    /// Returns the variant without the explicit sizes.
     #[must_use]
     pub fn kind(&self) -> SplitsKind {
         match self {
@@ -344,7 +344,7 @@ impl Splits {
     }
 }
 
-/// Who sends to whom in a point-to-point check.
+/// Which rank sends to which in a point-to-point check.
 #[derive(
     Clone,
     Copy,
@@ -372,14 +372,14 @@ pub enum Pairs {
     #[serde(skip)]
     #[schemars(skip)]
     Link {
-        /// The sender.
+        /// Group rank of the sender.
         from: u32,
-        /// The receiver.
+        /// Group rank of the receiver.
         to: u32,
     },
 }
 
-/// What values the tensors hold.
+/// The kind of values that the input tensors hold.
 #[derive(
     Clone,
     Copy,
@@ -413,7 +413,8 @@ pub enum Values {
 }
 
 impl Values {
-    /// Why no dtype and operator of this kind has such values with a defined result, if so.
+    /// Returns why these values have no defined result for a dtype and a reduce operator (`None`: an op that only moves data), or
+    /// `None` if they have one.
     #[must_use]
     pub fn are_undefined(self, dtype: DType, reduce: Option<ReduceOp>) -> Option<String> {
         let kind = dtype.kind();
@@ -440,7 +441,7 @@ impl Values {
     }
 }
 
-/// What `premul_sum` multiplies each rank's contribution by.
+/// The factor by which `premul_sum` multiplies each rank's contribution.
 #[derive(
     Clone,
     Copy,
@@ -470,7 +471,7 @@ pub enum Factor {
 }
 
 impl Factor {
-    /// The factor of the rank at a position of the group.
+    /// Returns the factor of the rank at a position of the group, from 0.
     #[must_use]
     pub fn of(self, position: usize) -> f64 {
         match self {
@@ -479,7 +480,7 @@ impl Factor {
         }
     }
 
-    /// The largest magnitude among them.
+    /// Returns the largest magnitude of the factors of all ranks.
     #[must_use]
     pub fn largest(self) -> u64 {
         match self {
@@ -489,7 +490,7 @@ impl Factor {
     }
 }
 
-/// What Python object an object collective carries; each rank's differs in content and in size.
+/// The Python object that an object collective carries; each rank's differs in content and in size.
 #[derive(
     Clone,
     Copy,

@@ -3,17 +3,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a backend promises of its arithmetic. What it says nothing of is observed and reported, and never fails.
+/// What a platform file promises of a backend's arithmetic. Where it promises nothing (`None`), the behaviour is observed and
+/// reported, and no check fails because of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Promises {
-    /// How sums of floats of 16 bits and fewer are accumulated.
+    /// The precision in which sums of floats of 16 bits and fewer are accumulated.
     pub accumulates: Option<Accumulation>,
     /// Whether the same sum of the same data gives the same bits again.
     pub deterministic: Option<bool>,
 }
 
-/// How a sum of narrow floats comes about.
+/// The precision in which a sum of floats of 16 bits and fewer is accumulated.
 #[derive(
     Clone,
     Copy,
@@ -29,26 +30,26 @@ pub struct Promises {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Accumulation {
-    /// In float32 or wider, rounded to the dtype once.
+    /// Partial sums are float32 or wider, and the result is rounded to the dtype once.
     Float32,
-    /// In the dtype, rounded at every addition.
+    /// Partial sums are rounded to the dtype at every addition.
     Dtype,
 }
 
 impl Accumulation {
-    /// The name in platform files and results.
+    /// Returns the name in platform files and results.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Whether the platform file declares the check's combination as supported.
+/// Whether the platform file declares a check's combination of op, dtype and reduce operator as supported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Declared {
-    /// It must work.
+    /// The check must pass.
     Supported,
-    /// It must raise a clear error on every rank and leave the group usable; the text says what is not supported.
+    /// The call must raise a clear error on every rank and leave the group usable; the text says what is not supported.
     Unsupported(String),
 }

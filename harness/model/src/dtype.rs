@@ -1,5 +1,5 @@
-//! The tensor dtypes and reduce operators of `torch.distributed`, as words: names, sizes, and which pairs mean
-//! anything. Arithmetic on them is [`allranks_oracle`]'s.
+//! The tensor dtypes and reduce operators of `torch.distributed`: names, sizes, and which pairs have a defined result. Arithmetic
+//! on them is in the crate `allranks-oracle`.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub enum DType {
     Complex128,
 }
 
-/// What kind of number a dtype holds; decides which reduce operators mean anything on it.
+/// The kind of number a dtype holds; it decides which reduce operators have a defined result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DTypeKind {
     /// IEEE-like binary floating point, any width.
@@ -67,13 +67,13 @@ impl DType {
     /// Every dtype, widest floats first.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name in `torch.<name>`, in case files and in the rank protocol.
+    /// Returns the name in `torch.<name>`, in case files and in the rank protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Bytes per element.
+    /// Returns the size of one element in bytes.
     #[must_use]
     pub fn size(self) -> usize {
         match self {
@@ -85,7 +85,7 @@ impl DType {
         }
     }
 
-    /// What kind of number it holds.
+    /// Returns the kind of number that the dtype holds.
     #[must_use]
     pub fn kind(self) -> DTypeKind {
         match self {
@@ -141,16 +141,16 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// Every operator.
+    /// Every reduce operator, in the order of the case schema.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name in case files and in the rank protocol.
+    /// Returns the name in case files and in the rank protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether the pair has one mathematical meaning, so that an expected value exists.
+    /// Returns true if the operator on this dtype has one mathematical meaning, so that an expected value exists.
     ///
     /// - complex numbers have no order and no bits: `sum`, `avg`, `product`, `premul_sum` only;
     /// - floats have no bitwise operators;

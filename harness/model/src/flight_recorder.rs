@@ -1,21 +1,21 @@
-//! What the backend's own records (torch's flight recorder) say of an op.
+//! An op as torch's flight recorder, the backend's own record, describes it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An op that a rank has issued and that has not ended, as the backend's own records have it.
+/// An op that a rank has issued and that has not completed, as the flight recorder describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOp {
-    /// `all_reduce`.
+    /// The op's name: `all_reduce`.
     pub op: String,
-    /// The group, by the backend's name for it: `0 default_pg`.
+    /// The backend's name of the process group: `0 default_pg`.
     pub group: String,
-    /// Its number among the group's collectives, or messages, from 1.
+    /// The op's sequence number among the group's collectives, or among its messages, from 1.
     pub number: u64,
     /// Dtype and shape of each input: `float[33]`.
     pub inputs: Vec<String>,
-    /// `scheduled`, `started`.
+    /// The op's state: `scheduled` or `started`.
     pub state: String,
 }
 

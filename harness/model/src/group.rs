@@ -4,52 +4,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::Rank;
 
-/// How a process group is made, apart from its members and its backend.
+/// How a process group is created, apart from its members and its backend.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Creation {
-    /// Members in the order in which the library is given them; empty: in group order.
+    /// Members in the order in which they are passed to `new_group`; empty: in group order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given: Vec<Rank>,
-    /// The library's own timeout, seconds, if not the world's.
+    /// The group's timeout in seconds; `None`: the world's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,
-    /// With `use_local_synchronization`.
+    /// Whether `new_group` is called with `use_local_synchronization`.
     #[serde(default)]
     pub local_sync: bool,
-    /// By `split_group`.
+    /// Whether the group is created by `split_group`, and not by `new_group`.
     #[serde(default)]
     pub split: bool,
-    /// The name that all copies of a group have in common, if there are several.
+    /// The name in the case that all copies of a group share; `None` if there is one copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
 }
 
-/// A process group of a scenario, with its members worked out for the scenario's world size.
+/// A process group of a scenario, with its members at the scenario's world size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// `world`, or the name in the case.
     pub name: String,
-    /// Members as global ranks, in group order: the group rank is the position here.
+    /// Members as global ranks in group order: a member's position is its group rank.
     pub ranks: Vec<Rank>,
-    /// Its backend, if not the world's.
+    /// The group's backend; `None`: the world's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Whether its tensors are the host's although the platform has a device: its backend is not one for the device.
+    /// Whether the group's tensors are in host memory although the platform has a device, because its backend does not serve the
+    /// device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub on_host: bool,
-    /// How it is made.
+    /// How the group is created.
     #[serde(default)]
     pub how: Creation,
 }
 
 impl Group {
-    /// Whether a step that names `name` means it.
+    /// Returns true if `name` in a step means this group: its own name, or the name shared by all its copies.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.how.family.as_deref() == Some(name)
     }
 
-    /// The rank's position in the group, if it is a member.
+    /// Returns the rank's position in the group, or `None` if it is no member.
     #[must_use]
     pub fn group_rank(&self, rank: Rank) -> Option<u32> {
         self.ranks
@@ -58,7 +59,7 @@ impl Group {
             .map(|position| position as u32)
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     #[must_use]
     pub fn size(&self) -> usize {
         self.ranks.len()

@@ -1,9 +1,9 @@
-//! What starts the ranks of a program.
+//! The launchers that can start the ranks of a program.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What starts ranks.
+/// A program that starts ranks.
 #[derive(
     Clone,
     Copy,
@@ -30,7 +30,7 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// The word in files and on the command line.
+    /// Returns the name in files and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()

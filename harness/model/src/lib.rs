@@ -1,8 +1,7 @@
 //! # allranks-model
 //!
 //! The vocabulary that every layer shares: names of ranks and checks, dtypes, ops and the axes along which they vary, process
-//! groups, init recipes, outcomes and verdicts, diagnoses, and the records of `results.jsonl`. Plain data: no I/O, no async, and
-//! nothing of how any of it comes about.
+//! groups, init recipes, outcomes and verdicts, diagnoses, and the records of `results.jsonl`. Plain data: no I/O and no async.
 //!
 //! | module              | holds                                                                        |
 //! |---------------------|------------------------------------------------------------------------------|

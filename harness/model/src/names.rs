@@ -1,4 +1,4 @@
-//! Newtypes for the things everything else names: ranks, world sizes, and the ids of cases and requirements.
+//! Newtypes for ranks, world sizes, and the ids of cases, scenarios, checks and requirements.
 //!
 //! They carry no behaviour beyond parsing and printing; they exist so that a rank is never mistaken for a count.
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// The rank as an index into a per-rank vector.
+    /// Returns the rank as an index into a vector with one item for each rank.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -36,12 +36,12 @@ impl fmt::Display for Rank {
 pub struct WorldSize(#[schemars(range(min = 1, max = 4096))] pub u32);
 
 impl WorldSize {
-    /// Every rank of the world, in order.
+    /// Returns every rank of the world, in ascending order.
     pub fn ranks(self) -> impl Iterator<Item = Rank> {
         (0..self.0).map(Rank)
     }
 
-    /// The size as a count of things held per rank.
+    /// Returns the size as a `usize`, for the length of a vector with one item for each rank.
     #[must_use]
     pub fn count(self) -> usize {
         self.0 as usize
@@ -64,7 +64,7 @@ macro_rules! string_id {
         pub struct $name(pub String);
 
         impl $name {
-            /// The id as text.
+            /// Returns the id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

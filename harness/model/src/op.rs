@@ -1,11 +1,11 @@
-//! What kind of thing each op is. Which parameters it takes in a case file says the table of [axes](crate::axis).
+//! The ops that checks exercise, and properties of each: whether it reduces, has a root, moves tensors. The parameters that each
+//! takes in a case file are in the table of [axes](crate::axis).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-/// What a check exercises. The names are those of case files: the function of `torch.distributed`, or a
-/// pattern made of several.
+/// The op that a check exercises: a function of `torch.distributed`, or a pattern of several calls. Names are those of case files.
 #[derive(
     Clone,
     Copy,
@@ -25,43 +25,43 @@ use strum::VariantArray;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Op {
-    /// `all_reduce`.
+    /// `all_reduce` of one tensor.
     AllReduce,
     /// `all_reduce_coalesced` over `count` tensors of different sizes.
     AllReduceCoalesced,
     /// `all_reduce` of sparse tensors (COO): `numel` indices that every rank has, and as many for each rank alone.
     AllReduceSparse,
-    /// `broadcast`.
+    /// `broadcast` of one tensor from the root.
     Broadcast,
-    /// `reduce`.
+    /// `reduce` of one tensor to the root.
     Reduce,
     /// `all_gather` into a list.
     AllGather,
     /// `all_gather_coalesced` over `count` tensors.
     AllGatherCoalesced,
-    /// `all_gather_into_tensor`.
+    /// `all_gather_into_tensor`: into one tensor.
     AllGatherIntoTensor,
-    /// `gather`.
+    /// `gather` into a list on the root.
     Gather,
-    /// `scatter`.
+    /// `scatter` from a list on the root.
     Scatter,
     /// `reduce_scatter` from a list.
     ReduceScatter,
-    /// `reduce_scatter_tensor`.
+    /// `reduce_scatter_tensor`: from one tensor.
     ReduceScatterTensor,
     /// `all_to_all` on lists.
     AllToAll,
-    /// `all_to_all_single`.
+    /// `all_to_all_single`: from one tensor into one tensor.
     AllToAllSingle,
-    /// Blocking `send` and `recv` along a [`Pairs`] pattern.
+    /// Blocking `send` and `recv` along a [`Pairs`](crate::axes::Pairs) pattern.
     SendRecv,
-    /// `isend` and `irecv` along a [`Pairs`] pattern.
+    /// `isend` and `irecv` along a [`Pairs`](crate::axes::Pairs) pattern.
     IsendIrecv,
-    /// `batch_isend_irecv` along a [`Pairs`] pattern.
+    /// `batch_isend_irecv` along a [`Pairs`](crate::axes::Pairs) pattern.
     BatchIsendIrecv,
     /// `barrier`, each rank late in turn: no rank leaves before the last one enters.
     Barrier,
-    /// `monitored_barrier`, likewise.
+    /// `monitored_barrier`, each rank late in turn: no rank leaves before the last one enters.
     MonitoredBarrier,
     /// `count` calls of `all_reduce` inside `_coalescing_manager`.
     CoalescedAllReduce,
@@ -69,18 +69,18 @@ pub enum Op {
     CoalescedAllGatherIntoTensor,
     /// `count` calls of `reduce_scatter_tensor` inside `_coalescing_manager`.
     CoalescedReduceScatterTensor,
-    /// `all_gather_object`.
+    /// `all_gather_object`: every rank's object to every rank.
     AllGatherObject,
-    /// `gather_object`.
+    /// `gather_object`: every rank's object to the root.
     GatherObject,
-    /// `broadcast_object_list`.
+    /// `broadcast_object_list`: the root's objects to every rank.
     BroadcastObjectList,
-    /// `scatter_object_list`.
+    /// `scatter_object_list`: one object of the root's to each rank.
     ScatterObjectList,
 }
 
 impl Op {
-    /// Whether it combines values with a reduce operator.
+    /// Returns true if the op combines values with a reduce operator.
     #[must_use]
     pub fn reduces(self) -> bool {
         matches!(
@@ -96,7 +96,7 @@ impl Op {
         )
     }
 
-    /// Whether one rank is special.
+    /// Returns true if the call names a root.
     #[must_use]
     pub fn has_root(self) -> bool {
         matches!(
@@ -111,7 +111,7 @@ impl Op {
         )
     }
 
-    /// Whether it is point to point.
+    /// Returns true if the op is point to point, along a [`Pairs`](crate::axes::Pairs) pattern.
     #[must_use]
     pub fn has_pairs(self) -> bool {
         matches!(
@@ -120,7 +120,7 @@ impl Op {
         )
     }
 
-    /// Whether it carries Python objects.
+    /// Returns true if the op carries Python objects.
     #[must_use]
     pub fn has_objects(self) -> bool {
         matches!(
@@ -132,13 +132,13 @@ impl Op {
         )
     }
 
-    /// Whether it is a barrier.
+    /// Returns true if the op is a barrier.
     #[must_use]
     pub fn is_barrier(self) -> bool {
         matches!(self, Self::Barrier | Self::MonitoredBarrier)
     }
 
-    /// Whether it handles several tensors in one call, `count` of them.
+    /// Returns true if the op handles several tensors in one call, `count` of them.
     #[must_use]
     pub fn is_coalesced(self) -> bool {
         matches!(
@@ -156,13 +156,13 @@ impl Op {
     /// Every op, in the order of the case schema.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The name in case files.
+    /// Returns the name in case files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether it moves tensors (not only objects, and not nothing).
+    /// Returns true if the op moves tensors, that is unless it carries objects or is a barrier.
     #[must_use]
     pub fn has_tensors(self) -> bool {
         !self.has_objects() && !self.is_barrier()

@@ -1,4 +1,4 @@
-//! One op at one point of its axes, in one group: all that its inputs and expected bytes are made of.
+//! One op at one point of its axes, in one group: everything from which its inputs and expected bytes are computed.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ macro_rules! op_check {
 crate::for_each_axis!(op_check);
 
 impl OpCheck {
-    /// From how many elements of one contribution on tensors are too large to travel: ranks make them themselves, and
-    /// windows are compared.
+    /// The number of elements of one contribution from which tensors are too large for the control connection: ranks fill them
+    /// themselves, and parts of the result are compared.
     pub const LARGE: u64 = 1 << 26;
 
     /// The element type of an op whose step names none.
@@ -70,7 +70,7 @@ impl OpCheck {
         }
     }
 
-    /// The number of tensors or messages of an op whose step names none.
+    /// Returns the number of tensors or messages of an op whose step names none.
     #[must_use]
     pub fn neutral_count(op: Op) -> u32 {
         match op.is_coalesced() {
@@ -79,13 +79,14 @@ impl OpCheck {
         }
     }
 
-    /// Whether its tensors are too large to travel.
+    /// Returns true if the tensors are too large for the control connection; see [`Self::LARGE`].
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.op.has_tensors() && self.extent.numel() >= Self::LARGE
     }
 
-    /// Bytes of memory its ranks need together on one host: their tensors, as much again for the backend's own buffers.
+    /// Returns the bytes of memory that the ranks need together on one host: their tensors, and as much again for the backend's own
+    /// buffers.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let contribution = self.extent.numel().saturating_mul(self.dtype.size() as u64);

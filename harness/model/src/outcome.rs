@@ -1,5 +1,5 @@
-//! An [`Outcome`] is what happened in a check; a [`Verdict`] is what it means against the expectations. They are two types so that
-//! no failure can be wished away and no pass can be wished into being.
+//! What happened in a check ([`Outcome`]), and what it means against the expectations ([`Verdict`]). They are two types so that no
+//! expectation can turn a failure into a pass.
 
 use std::fmt;
 
@@ -25,25 +25,25 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// Every rank voted and every byte is right.
     Pass,
-    /// Every call returned on every rank, but something is not as the oracle says.
+    /// Every call returned on every rank, but some bytes differ from what the oracle expects.
     Mismatch,
     /// A call raised on some rank.
     Error,
-    /// No progress within the harness's own deadline.
+    /// A rank made no progress within the harness's own deadline.
     Hang,
     /// A rank died, or broke the protocol.
     Crash,
     /// The world did not initialise on every rank.
     InitFailed,
-    /// Refused with a clear error on every rank, group usable afterwards.
+    /// The call was refused with a clear error on every rank, and the group was usable afterwards.
     Unsupported,
-    /// The harness or the machine failed; says nothing about the backend.
+    /// The harness or the machine failed; this says nothing about the backend.
     HarnessError,
-    /// It never ran; the summary says why.
+    /// The check did not run; the summary says why.
     NotRun,
 }
 
-/// What an outcome means against platform and expectations.
+/// What an outcome means against the platform file and the expectations.
 #[derive(
     Clone,
     Copy,
@@ -61,23 +61,24 @@ pub enum Outcome {
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
-    /// As it must be: a pass where support is declared, a verified refusal where it is not.
+    /// The outcome is as required: a pass where support is declared, a verified refusal where it is not.
     Expected,
-    /// Not as it must be, and nobody said so: the run fails. A verdict `flaky` in a file of an earlier version is one too.
+    /// The outcome is not as required, and no expectation covers it: the run fails. A verdict `flaky` in a file of an earlier version
+    /// is read as this one.
     #[serde(alias = "flaky")]
     Regression,
-    /// Fails as an expectation with a public link says it does.
+    /// The check fails as an expectation with a public link says.
     KnownFailure,
-    /// An expectation or the platform file says it fails, and it does not: the file is stale, the run fails.
+    /// An expectation or the platform file says that the check fails, and it does not: the file is out of date, and the run fails.
     UnexpectedPass,
-    /// A failure that a waiver excuses.
+    /// The check fails, and a waiver excuses it.
     Waived,
-    /// Did not run.
+    /// The check did not run.
     NotRun,
 }
 
 impl Outcome {
-    /// The name in result files.
+    /// Returns the name in result files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -85,7 +86,7 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// The name in result files.
+    /// Returns the name in result files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()

@@ -1,4 +1,4 @@
-//! How a world initialises: the points of an init recipe.
+//! The parameters of an init recipe: how a rank calls `init_process_group` and sets its device.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,17 +22,17 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum DeviceId {
-    /// It is not passed.
+    /// The argument is not passed.
     #[default]
     Absent,
-    /// A number.
+    /// The device's index, a number.
     Index,
     /// A `torch.device` with an index.
     Device,
 }
 
 impl DeviceId {
-    /// The word in files.
+    /// Returns the name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -61,21 +61,21 @@ pub enum SetDevice {
     /// Before `init_process_group`.
     #[default]
     Before,
-    /// After it.
+    /// After `init_process_group`.
     After,
-    /// Not at all.
+    /// It is not called.
     Never,
 }
 
 impl SetDevice {
-    /// The word in files.
+    /// Returns the name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a world on a device has for tensors of the host.
+/// The backend for tensors in host memory, in a world on a device.
 #[derive(
     Clone,
     Copy,
@@ -94,15 +94,15 @@ impl SetDevice {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum CpuBackend {
-    /// Nothing: it is initialised with the backend's name.
+    /// None: the world is initialised with the backend's name alone.
     #[default]
     Absent,
-    /// Gloo: it is initialised with `cpu:gloo,DEVICE:BACKEND`.
+    /// Gloo: the world is initialised with `cpu:gloo,DEVICE:BACKEND`.
     Gloo,
 }
 
 impl CpuBackend {
-    /// The word in files.
+    /// Returns the name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()

@@ -1,5 +1,5 @@
-//! The lines of `results.jsonl`: the one source every report is rendered from. The format is a contract; a change
-//! that a reader could notice raises [`FORMAT`].
+//! The lines of `results.jsonl`, from which every report is rendered. The format is a contract; a change that a reader could notice
+//! raises [`FORMAT`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::outcome::{Outcome, Verdict};
 
 pub use crate::rank_line::RankLine;
 
-/// The parameter of a scenario's `init` that says what must fail in it.
+/// The parameter of a scenario's `init` that names what must be refused in it.
 pub const REFUSED: &str = "refused";
 
 /// The format number in every line.
@@ -22,81 +22,81 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Record {
-    /// First line.
+    /// The first line of a file.
     Run(RunRecord),
-    /// One for each scenario, after its checks.
+    /// One line for each scenario, after those of its checks.
     Scenario(Box<ScenarioRecord>),
-    /// One for each check.
+    /// One line for each check.
     Check(Box<CheckRecord>),
-    /// Last line; a file without one belongs to a run that was cut off.
+    /// The last line; a file without one is of a run that was cut off.
     End(EndRecord),
 }
 
-/// What was asked for.
+/// What a run was asked to do, and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`FORMAT`].
+    /// The format number, [`FORMAT`].
     pub format: u32,
-    /// Version of allranks.
+    /// Version of allranks that made the run.
     pub allranks: String,
-    /// The run's name: the output folder's.
+    /// Name of the run, which is that of its output folder.
     pub name: String,
-    /// Seconds since the epoch.
+    /// When the run began, in seconds since the Unix epoch.
     pub started: u64,
-    /// Seed of all inputs.
+    /// Seed that all inputs are derived from.
     pub seed: u64,
-    /// Profile, if one was used.
+    /// Name of the profile; `None`: none was used.
     pub profile: Option<String>,
     /// The command line, without the program.
     pub arguments: Vec<String>,
-    /// Scenarios and checks planned.
+    /// Numbers of scenarios and checks planned.
     pub planned: Counts,
     /// The sentences of the requirements that the planned cases cover, so that reports need no other file.
     #[serde(default)]
     pub requirements: BTreeMap<RequirementId, String>,
-    /// Platforms that were looked for and are not here: nothing of theirs was run, and nothing of it is a pass.
+    /// Platforms that were looked for and are not on this machine: none of their checks ran, and none counts as a pass.
     #[serde(default)]
     pub absent: Vec<Absent>,
 }
 
-/// A platform, or one of its backends, that is not here.
+/// A platform, or one of its backends, that is not on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Its name.
+    /// Name of the platform, or of platform and backend.
     pub platform: String,
-    /// Why, one line.
+    /// Why it is absent, in one line.
     pub reason: String,
 }
 
-/// A count of scenarios and of checks.
+/// Numbers of scenarios and of checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Scenarios.
+    /// Number of scenarios.
     pub scenarios: u64,
-    /// Checks.
+    /// Number of checks.
     pub checks: u64,
 }
 
 /// One scenario: where it ran and what its ranks did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioRecord {
-    /// [`FORMAT`].
+    /// The format number, [`FORMAT`].
     pub format: u32,
-    /// Its id.
+    /// Id of the scenario.
     pub id: ScenarioId,
-    /// Its case.
+    /// Id of the scenario's case.
     pub case: CaseId,
-    /// The case's title.
+    /// Title of the case.
     pub title: String,
-    /// The matrix column.
+    /// Where it ran: its column of the matrix.
     pub column: Column,
-    /// Why it did not run, or why its world was lost; none if all went well.
+    /// Why the scenario did not run, or why its world failed; `None` if neither happened.
     pub trouble: Option<String>,
-    /// Milliseconds since the run began.
+    /// When it began, in milliseconds since the run began.
     pub start_ms: u64,
-    /// Milliseconds it took.
+    /// How long it took, in milliseconds.
     pub duration_ms: u64,
-    /// Worlds started for it: 1, plus one for each time a world was lost.
+    /// Number of worlds started for it: one, and one more for each world that failed and was replaced.
     pub worlds: u32,
     /// The ranks of its last world.
     pub ranks: Vec<RankRecord>,
@@ -105,149 +105,149 @@ pub struct ScenarioRecord {
 /// Where a scenario ran; scenarios with equal columns share a column of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Column {
-    /// Platform name.
+    /// Name of the platform.
     pub platform: String,
-    /// Backend name.
+    /// Name of the backend.
     pub backend: String,
-    /// World size.
+    /// Number of ranks in the world.
     pub world_size: WorldSize,
-    /// Driver name.
+    /// Name of the driver.
     pub driver: String,
-    /// Launcher name.
+    /// Name of the launcher.
     pub launcher: String,
-    /// What a result proves.
+    /// The kind of device it ran on.
     pub evidence: Evidence,
-    /// Torch version the ranks reported, or was found before they were started; empty if neither.
+    /// Torch's version as the ranks reported it, or as it was found before they were started; empty if neither is known.
     pub torch: String,
 }
 
-/// What became of one rank's process.
+/// How one rank's process ran and ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankRecord {
-    /// The rank.
+    /// Rank in the world.
     pub rank: Rank,
-    /// Its process id; 0 if it never said hello.
+    /// Process id of the rank; 0 if it never sent `hello`.
     pub pid: u32,
-    /// `exit 0`, `signal 9 (SIGKILL)`, `killed by allranks`, `unknown`.
+    /// How the process ended: `exit 0`, `signal 9 (SIGKILL)`, `killed by allranks` or `unknown`.
     pub end: String,
-    /// Its log, relative to the run's folder.
+    /// Path of the rank's log, relative to the run's folder.
     pub log: String,
-    /// What it did and when, for the timeline: at most a few hundred spans.
+    /// What the rank did and when, for the timeline: at most a few hundred spans.
     pub spans: Vec<Span>,
 }
 
-/// A stretch of a rank's time.
+/// A period in which a rank did one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// What it did: `init_process_group`, or the check's id without the scenario.
+    /// What the rank did: `init_process_group`, or the check's id without the scenario.
     pub label: String,
-    /// Microseconds since the scenario began.
+    /// When it began, in microseconds since the scenario began.
     pub start_us: u64,
-    /// Microseconds since the scenario began; none if it never ended.
+    /// When it ended, in microseconds since the scenario began; `None` if it never did.
     pub end_us: Option<u64>,
-    /// Whether it ended well.
+    /// Whether it ended without an error.
     pub ok: bool,
 }
 
-/// One check: outcome, verdict, and everything needed to act on it.
+/// One check: outcome, verdict, and the details needed to act on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckRecord {
-    /// [`FORMAT`].
+    /// The format number, [`FORMAT`].
     pub format: u32,
-    /// Its id.
+    /// Id of the check.
     pub id: CheckId,
-    /// Its scenario.
+    /// Id of the check's scenario.
     pub scenario: ScenarioId,
-    /// Its case.
+    /// Id of the check's case.
     pub case: CaseId,
-    /// The matrix column.
+    /// Where it ran: its column of the matrix.
     pub column: Column,
-    /// Requirements covered.
+    /// Ids of the requirements that the check covers.
     pub covers: Vec<RequirementId>,
-    /// Axes of the init recipe and of the sweep, with values: `dtype` → `float32`.
+    /// The check's values on the axes of the init recipe and of the sweep: `dtype` → `float32`.
     pub params: BTreeMap<String, String>,
     /// Where its step is written, `cases/collectives/all_reduce.yaml:12`.
     pub at: String,
-    /// What happened.
+    /// What happened in the check.
     pub outcome: Outcome,
-    /// What it means.
+    /// What the outcome means against platform file and expectations.
     pub verdict: Verdict,
-    /// One line for people: what was wrong, or for a pass nothing.
+    /// What was wrong, in one line for people; empty for a plain pass.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub summary: String,
-    /// The part of the summary that is about the verdict, in brackets at its end or all of it; none if the verdict is plain
-    /// from the outcome.
+    /// The part of the summary that explains the verdict: in brackets at its end, or all of it. `None` if the verdict needs no
+    /// explanation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
-    /// What a mismatch looks like: `avg-divided-twice`.
+    /// Class of a mismatch, the known bug that it looks like: `avg-divided-twice`. `None` if there is no mismatch, or no class fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Details of a mismatch.
+    /// The first wrong element of a mismatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
-    /// One line for each rank, where they differ or fail: what it did or raised.
+    /// What each rank did or raised, one line each; empty if there is nothing to tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLine>,
-    /// The verdict on a world that hung, or on ranks that contradicted each other.
+    /// The hang verdict, if the world hung or its ranks contradicted each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Box<Diagnosis>>,
-    /// The expectation that matched.
+    /// The expectation that matched; `None` if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expectation: Option<Reason>,
-    /// What was seen of the backend that no check judges by itself: `accumulates` → `float32`, `deterministic` → `yes`.
+    /// What was observed of the backend beyond right and wrong: `accumulates` → `float32`, `deterministic` → `yes`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub observations: BTreeMap<String, String>,
-    /// Elements checked on each rank; a pass has more than zero on every rank or says why not.
+    /// Number of elements compared on each rank; a pass has more than 0 on every rank, or its summary says why not.
     pub checked: Vec<u64>,
-    /// Microseconds from the first rank's start to the last one's end.
+    /// Microseconds from the start of the check's first rank to the end of its last.
     pub duration_us: u64,
 }
 
-/// The first wrong element.
+/// The first wrong element of a mismatch, and how many are wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Which buffer: `output`, `output[2]`, `input`, `guard`.
+    /// Name of the buffer: `output`, `output[2]`, `input` or `guard`.
     pub buffer: String,
-    /// The first rank that is wrong.
+    /// The lowest rank that has a wrong element.
     pub rank: Rank,
-    /// The first wrong element on it.
+    /// Index of the first wrong element in the buffer.
     pub index: u64,
-    /// What it must be.
+    /// The value that it must have, as text.
     pub expected: String,
-    /// What it is.
+    /// The value that it has, as text.
     pub actual: String,
-    /// Wrong elements, over all ranks.
+    /// Number of wrong elements, over all ranks.
     pub wrong: u64,
-    /// Elements compared, over all ranks.
+    /// Number of elements compared, over all ranks.
     pub of: u64,
-    /// Every rank with something wrong.
+    /// Every rank that has a wrong element.
     pub ranks: Vec<Rank>,
 }
 
-/// Why a verdict is what it is.
+/// An expectation that matched a check, and so the reason for its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Where it is written, `expectations/gloo.yaml:12`.
+    /// File and line of the expectation: `expectations/gloo.yaml:12`.
     pub at: String,
-    /// The sentence.
+    /// The reason that the expectation gives.
     pub text: String,
-    /// The public issue.
+    /// Link to a public issue; `None` if the expectation has none.
     pub url: Option<String>,
 }
 
-/// How the run ended.
+/// How a run ended, with totals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndRecord {
-    /// [`FORMAT`].
+    /// The format number, [`FORMAT`].
     pub format: u32,
-    /// Milliseconds the run took.
+    /// How long the run took, in milliseconds.
     pub duration_ms: u64,
-    /// Checks by verdict name.
+    /// Number of checks by name of the verdict.
     pub verdicts: BTreeMap<String, u64>,
-    /// Checks by outcome name.
+    /// Number of checks by name of the outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Troubles that belong to no check: stale expectations, interruption, disk full.
+    /// Problems that belong to no check: expectations out of date, an interruption, a full disk.
     pub troubles: Vec<String>,
-    /// The exit code the run ended with.
+    /// Exit code of the run.
     pub exit_code: u8,
 }

@@ -1,4 +1,4 @@
-//! That a word is spelt alike wherever it comes from: `name()` and serde.
+//! Tests that the name of a variant is the same from `name()` and from serde.
 
 use serde::Serialize;
 use strum::VariantArray;
@@ -15,7 +15,7 @@ use crate::outcome::{Outcome, Verdict};
 use crate::recipe::{CpuBackend, DeviceId, SetDevice};
 use crate::store::StoreMethod;
 
-/// The variants whose name is not the serialised one.
+/// Returns the names of the variants that serde spells differently.
 fn misspelt<T>() -> Vec<&'static str>
 where
     T: VariantArray + Serialize + Copy + Into<&'static str>,

@@ -1,4 +1,4 @@
-//! Where a check stands: outcome and verdict in one word for people.
+//! The status of a check: outcome and verdict in one word for people.
 
 use serde::Serialize;
 use strum::VariantArray;
@@ -6,36 +6,36 @@ use strum::VariantArray;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::CheckRecord;
 
-/// Outcome and verdict put together; the order is from worst to best.
+/// Outcome and verdict of a check in one word; the order is from worst to best.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Not as it must be, and nobody said so.
+    /// The outcome is not as required, and no expectation covers it.
     Regression,
     /// The harness or the machine failed.
     Trouble,
-    /// Said to fail, and does not.
+    /// Expected to fail, but passed.
     UnexpectedPass,
-    /// Did not run.
+    /// The check did not run.
     NotRun,
-    /// A failure that a waiver excuses.
+    /// The check failed, and a waiver excuses it.
     Waived,
-    /// Fails as an expectation says.
+    /// The check failed as an expectation says.
     KnownFailure,
-    /// Refused with a clear error on every rank, as the platform declares.
+    /// The call was refused with a clear error on every rank, as the platform file declares.
     Refused,
-    /// As it must be.
+    /// The check passed, or failed in the way that its case requires.
     Passed,
 }
 
 impl Status {
-    /// Every standing, worst first.
+    /// Every status, worst first.
     pub const ALL: &[Self] = Self::VARIANTS;
 
-    /// The standing of an outcome with a verdict. An expected outcome that proves nothing (the harness failed, or the
-    /// check never ran) is not let through as a pass.
+    /// Returns the status of an outcome with a verdict. An expected outcome that proves nothing (the harness failed, or the check
+    /// never ran) is not a pass.
     #[must_use]
     pub fn of(outcome: Outcome, verdict: Verdict) -> Self {
         match verdict {
@@ -69,7 +69,7 @@ impl Status {
         }
     }
 
-    /// Whether somebody has to act.
+    /// Returns true if the status makes a run fail.
     #[must_use]
     pub fn is_failing(self) -> bool {
         match self {
@@ -80,7 +80,7 @@ impl Status {
         }
     }
 
-    /// The word for it in reports.
+    /// Returns the word for the status in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl Status {
         }
     }
 
-    /// One character for it, so that colour never stands alone.
+    /// Returns one character for the status, so that reports do not depend on colour alone.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -112,7 +112,7 @@ impl Status {
 }
 
 impl CheckRecord {
-    /// Where it stands.
+    /// Returns the status that follows from outcome and verdict.
     #[must_use]
     pub fn status(&self) -> Status {
         Status::of(self.outcome, self.verdict)

@@ -1,4 +1,4 @@
-//! How the ranks of a world find their store.
+//! The ways in which the ranks of a world find their store.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,14 +32,14 @@ pub enum StoreMethod {
 }
 
 impl StoreMethod {
-    /// The name in case files and in the rank protocol.
+    /// Returns the name in case files and in the rank protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// What a rank is told of the place: a URL, or `host:port` of the store that it makes itself; nothing if the
-    /// environment says it.
+    /// Returns the address that a rank is given: a URL for `init_method`, or `host:port` of the store that the rank creates itself;
+    /// `None` if the environment holds the address.
     #[must_use]
     pub fn url(self, host: &str, port: u16, file: &str) -> Option<String> {
         match self {

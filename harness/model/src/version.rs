@@ -1,7 +1,8 @@
-//! Versions as Python packages write them.
+//! Parses versions as Python packages write them.
 
-/// The release of a package, without what Python appends to it: `2.11.0` of `2.11.0+cu130`, `2.9.0` of
-/// `2.9.0a0+git1234`. A pre-release counts as its release, for that is what its build contains most of.
+/// Parses the release of a package and ignores what Python appends to it: `2.11.0` of `2.11.0+cu130`, `2.9.0` of
+/// `2.9.0a0+git1234`. A pre-release counts as its release, because its build contains most of that. Returns `None` if the text
+/// does not begin with a number.
 #[must_use]
 pub fn torch_version(text: &str) -> Option<semver::Version> {
     let release: String = text

@@ -1,5 +1,5 @@
-//! The calls a rank can be asked to make: one variant for each function of `torch.distributed`, plus a few verbs
-//! (`import`, `sleep`, `wait`) that scenarios need.
+//! The calls that a rank can be told to make: one variant for each function of `torch.distributed`, and a few others (`prepare`,
+//! `sleep`, `wait`) that scenarios need.
 //!
 //! Tensors are indices into the step's tensors. Groups are names: `world` is the default group, others come from
 //! `new_group`. Roots and peers say whether they are global or group ranks ([`RankRef`]).
@@ -13,13 +13,13 @@ use allranks_model::dtype::ReduceOp;
 use allranks_model::names::Rank;
 use allranks_model::store::StoreMethod;
 
-/// What `device_id=` is given.
+/// The value of the argument `device_id=`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DeviceArgument {
-    /// `3`: a number.
+    /// The device's index, a number: `3`.
     Index(u32),
-    /// `"cuda:3"`: a `torch.device`.
+    /// A `torch.device`: `"cuda:3"`.
     Device(String),
 }
 
@@ -39,32 +39,32 @@ fn is_yes(value: &bool) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankRef {
-    /// A rank in the world.
+    /// Its rank in the world.
     Global(Rank),
-    /// A rank in the group.
+    /// Its rank in the call's group.
     Group(u32),
 }
 
-/// Which way a message of `batch_isend_irecv` goes.
+/// Whether an op of `batch_isend_irecv` sends or receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// `P2POp(isend, ...)`.
+    /// A send: `P2POp(isend, ...)`.
     Send,
-    /// `P2POp(irecv, ...)`.
+    /// A receive: `P2POp(irecv, ...)`.
     Recv,
 }
 
 /// One `P2POp` of `batch_isend_irecv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct P2pCall {
-    /// Send or receive.
+    /// Whether the op sends or receives.
     pub direction: Direction,
-    /// The tensor.
+    /// Index of the tensor in the step.
     pub tensor: usize,
-    /// The other end.
+    /// The rank to send to or receive from.
     pub peer: RankRef,
-    /// The tag.
+    /// Tag of the message.
     #[serde(default)]
     pub tag: u32,
 }
@@ -80,7 +80,7 @@ pub struct P2pCall {
     reason = "the fields are the library's own arguments, named in each variant's first line"
 )]
 pub enum Call {
-    /// Import the platform's modules, then make tensors on `device` from here on.
+    /// Imports the platform's modules; from then on, tensors are made on `device`.
     Prepare {
         /// Python modules, in order.
         import: Vec<String>,
@@ -109,11 +109,11 @@ pub enum Call {
         /// The URL for `tcp` and `file`; `host:port` for `store`; unused for `env`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<String>,
-        /// This rank.
+        /// The rank's own number in the world.
         rank: Rank,
-        /// World size.
+        /// Number of ranks in the world.
         world_size: u32,
-        /// The library's own timeout, seconds.
+        /// The library's own timeout in seconds.
         timeout_s: f64,
         /// `store` only: whether this rank hosts the store; absent: rank 0 does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,14 +125,14 @@ pub enum Call {
     /// `new_group`, called on every rank. Value: `{"rank": group rank or -1, "size": n, "timeout_s": seconds}`; size 0 on
     /// non-members; no timeout there, or where the library does not tell it.
     NewGroup {
-        /// The name later calls use.
+        /// Name of the group in later calls.
         name: String,
-        /// Members, global ranks.
+        /// Members of the group, as global ranks.
         ranks: Vec<Rank>,
-        /// Backend, or the world's.
+        /// The group's backend; absent: the world's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<String>,
-        /// The library's own timeout, seconds.
+        /// The library's own timeout in seconds.
         timeout_s: f64,
         /// Whether to pass `use_local_synchronization=True`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -140,114 +140,113 @@ pub enum Call {
     },
     /// `split_group` of the world, called on every rank. Value: as of `new_group`.
     SplitGroup {
-        /// The name later calls use.
+        /// Name of the group in later calls.
         name: String,
-        /// Members, global ranks.
+        /// Members of the group, as global ranks.
         ranks: Vec<Rank>,
-        /// The library's own timeout, seconds.
+        /// The library's own timeout in seconds.
         timeout_s: f64,
     },
-    /// `destroy_process_group`.
+    /// `destroy_process_group` of one group, or of all.
     DestroyProcessGroup {
         /// The group; `world` destroys everything.
         group: String,
     },
-    /// Makes the step's tensors anew, as tensors of that kind; first in its step, not a call of the library.
+    /// Replaces tensors of the step by tensors of a kind; must be the first call of its step. Not a call of the library.
     TensorsAs {
-        /// The kind; never `plain`.
+        /// The kind of the new tensors; never `plain`.
         kind: TensorKind,
-        /// Those that are to be of that kind.
+        /// Indices of the tensors to replace.
         tensors: Vec<usize>,
     },
-    /// Puts a new tensor in the place of one of the step's: the old one's elements, so many times over. Not a call of the
-    /// library.
+    /// Replaces a tensor of the step by a larger one that repeats its elements `times` times. Not a call of the library.
     Grow {
-        /// The tensor, of one dimension.
+        /// Index of the tensor; it has one dimension.
         tensor: usize,
-        /// How often its elements follow each other.
+        /// How many times the elements are repeated.
         times: u64,
     },
-    /// Copies parts of a tensor to another, one after another. Not a call of the library.
+    /// Copies parts of a tensor, one after another, to another tensor. Not a call of the library.
     Windows {
-        /// The tensor, of one dimension.
+        /// Index of the tensor to copy from; it has one dimension.
         tensor: usize,
-        /// Where parts begin.
+        /// Index of the first element of each part.
         starts: Vec<u64>,
-        /// Elements of a part.
+        /// Number of elements of each part.
         len: u64,
-        /// Where they go: as many elements as all parts have.
+        /// Index of the tensor to copy to; it has as many elements as all parts together.
         output: usize,
     },
-    /// `time.sleep`.
+    /// Sleeps, as `time.sleep` does.
     Sleep {
-        /// Milliseconds.
+        /// How long to sleep, in milliseconds.
         ms: u64,
     },
-    /// Sets what `premul_sum` multiplies this rank's contribution by in the calls that follow in this step; without it,
-    /// [`PREMUL_FACTOR`](super::PREMUL_FACTOR). One of the two fields is given.
+    /// Sets the factor by which `premul_sum` multiplies this rank's contribution in the calls that follow in this step; without this
+    /// call it is [`PREMUL_FACTOR`](super::PREMUL_FACTOR). Exactly one of the two fields is given.
     PremulFactor {
-        /// A number.
+        /// The factor as a number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         factor: Option<f64>,
-        /// A tensor of one element.
+        /// The factor as the index of a tensor of one element.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tensor: Option<usize>,
     },
-    /// Wait for the work of an earlier call made with `async_op`. An async call's own result only says it was issued.
+    /// Waits for the work of an earlier call made with `async_op`. An async call's own result only says that it was issued.
     Wait {
-        /// Index of that call in the step.
+        /// Index in the step of the call that returned the work.
         work: usize,
-        /// `wait(timeout)`, milliseconds; absent: no argument.
+        /// Timeout in milliseconds, as `wait(timeout)`; absent: no argument is passed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
     /// `is_completed()` of the work. Value: the answer.
     IsCompleted {
-        /// Index of the call that made it.
+        /// Index in the step of the call that returned the work.
         work: usize,
     },
     /// `get_future().wait()` of the work. Value: whether the future says afterwards that it is done.
     Future {
-        /// Index of the call that made it.
+        /// Index in the step of the call that returned the work.
         work: usize,
     },
-    /// Forget the work without waiting for it.
+    /// Drops the work without waiting for it.
     Drop {
-        /// Index of the call that made it.
+        /// Index in the step of the call that returned the work.
         work: usize,
     },
-    /// Make a call that may raise; the step goes on either way. Value: `{"raised": null, "value": v}` or
+    /// Makes a call that may raise; the step goes on either way. Value: `{"raised": null, "value": v}` or
     /// `{"raised": {"type": t, "message": m}}`.
     Attempt {
-        /// The call.
+        /// The call to make.
         inner: Box<Call>,
     },
-    /// Run each list of calls on a thread of its own, all at once, and wait for all. Value: for each thread, the
+    /// Runs each list of calls on its own thread, all at the same time, and waits for all. Value: for each thread, the
     /// [`CallResult`](super::CallResult)s of its calls; the first error ends that thread. `work` indices count within the thread.
     Together {
-        /// One list for each thread.
+        /// One list of calls for each thread.
         threads: Vec<Vec<Call>>,
     },
-    /// Nothing; its `enter` frame tells the harness that the rank has come here.
+    /// Does nothing; its `enter` frame tells the harness that the rank has reached this call.
     Mark {
-        /// Its name, for people.
+        /// Name of the mark in messages.
         name: String,
     },
-    /// Wait for the harness's `go`.
+    /// Waits for the harness's frame `go`.
     Hold {
-        /// What is waited for, for people.
+        /// What is waited for, in messages.
         name: String,
     },
-    /// Stop this process as SIGSTOP does; the harness may let it go on.
+    /// Stops this process as SIGSTOP does; the harness may continue it.
     Pause,
-    /// End this process by a signal.
+    /// Ends this process by a signal.
     Die {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
-    /// Leave through the language's normal shutdown, with this code and without `bye`.
+    /// Exits through the language's normal shutdown, with this code and without `bye`.
     Exit {
-        /// The exit code.
+        /// Exit code of the process.
         code: i32,
     },
     /// Value: `{"files": n, "sockets": n, "threads": n, "shared_memory": n, "memory": bytes, "processes": n}` of this process, after collecting garbage:
@@ -255,39 +254,39 @@ pub enum Call {
     Census,
     /// Value: `{"rank": r, "size": n, "backend": name}` of a group as the library tells them; rank -1 for non-members.
     WhoAmI {
-        /// The group.
+        /// Name of the group.
         group: String,
     },
-    /// Change this process's environment.
+    /// Sets or removes an environment variable of this process.
     Setenv {
-        /// The variable.
+        /// Name of the variable.
         name: String,
         /// Its value; null removes it.
         value: Option<String>,
     },
-    /// `abort` of the group's backend.
+    /// Calls `abort` of the group's backend.
     Abort {
-        /// The group.
+        /// Name of the group.
         group: String,
     },
-    /// Run Python statements with the names `torch`, `dist`, `rank`, `world_size`, `group` (a function from names to groups) and
-    /// `tensors`. Value: what they leave in `result`. For what is a matter of PyTorch's Python layer.
+    /// Runs Python statements with the names `torch`, `dist`, `rank`, `world_size`, `group` (a function from names to groups) and
+    /// `tensors`. Value: what they leave in `result`. For behaviour of PyTorch's Python layer.
     Python {
-        /// The statements.
+        /// The Python statements.
         source: String,
-        /// Whether other ranks notice nothing of them; the harness's own business, and not told to the rank.
+        /// Whether the statements have no effect on other ranks; only the harness uses this, and it is not sent to the rank.
         #[serde(skip)]
         unnoticed: bool,
     },
-    /// Python drivers only: uses a layer above c10d, whose own code issues the collectives. The tensors that a layer takes and
-    /// fills in are named; [`allranks_model::stack`] has the layers and their options.
+    /// Uses a layer above c10d, whose own code issues the collectives; Python drivers only. The layer's tensors have names;
+    /// [`allranks_model::stack`] has the layers and their parameters.
     Stack {
         group: String,
-        /// A layer's name, `ddp`.
+        /// Name of the layer: `ddp`.
         layer: String,
-        /// The step's tensors by the names that the layer has for them.
+        /// Indices of the step's tensors, by the layer's names for them.
         tensors: BTreeMap<String, usize>,
-        /// What the layer is asked for, on this rank.
+        /// Options of the layer on this rank.
         options: serde_json::Value,
     },
     /// `all_reduce(tensors[tensor], op)`.
@@ -427,7 +426,7 @@ pub enum Call {
         #[serde(default)]
         tag: u32,
     },
-    /// `isend`; always async.
+    /// `isend(tensors[tensor], peer, tag)`; always async.
     Isend {
         group: String,
         tensor: usize,
@@ -435,7 +434,7 @@ pub enum Call {
         #[serde(default)]
         tag: u32,
     },
-    /// `irecv`; always async.
+    /// `irecv(tensors[tensor], peer, tag)`; always async.
     Irecv {
         group: String,
         tensor: usize,
@@ -486,13 +485,13 @@ pub enum Call {
 }
 
 impl Call {
-    /// The name in the `call` field.
+    /// Returns the name in the `call` field.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()
     }
 
-    /// Its name, and those of the calls inside it.
+    /// Returns the call's name, and those of the calls inside it.
     #[must_use]
     pub fn names(&self) -> Vec<&'static str> {
         let inside: Vec<&Self> = match self {
@@ -505,7 +504,7 @@ impl Call {
         std::iter::once(self.name()).chain(inside).collect()
     }
 
-    /// Every tensor the call names, to be changed.
+    /// Returns a mutable reference to each tensor index of the call and of the calls inside it.
     pub fn tensors_mut(&mut self) -> Vec<&mut usize> {
         match self {
             Self::AllReduce { tensor, .. }
@@ -578,7 +577,7 @@ impl Call {
         }
     }
 
-    /// Whether it keeps a work for `wait`.
+    /// Returns true if the call returns a work that a later `wait` may name.
     #[must_use]
     pub fn keeps_work(&self) -> bool {
         match self {

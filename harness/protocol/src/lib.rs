@@ -1,4 +1,4 @@
-//! The rank protocol: what the harness and a rank say to each other, as data types and a frame codec.
+//! The frames of the rank protocol, between the harness and a rank, as data types.
 //!
 //! The page for people who write drivers is `harness/doc/reference/protocol.md`; these types are that page in Rust. Nothing
 //! here opens a socket (`allranks-runner` does) or knows what a call means (`allranks-oracle` does).
@@ -19,7 +19,7 @@ use allranks_model::dtype::DType;
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 
-/// The protocol's version, in `hello`; a driver that says another is refused with a clear error.
+/// The protocol's version, sent in `hello`; a driver with another version is refused with a clear error.
 pub const VERSION: u32 = 1;
 
 /// The factor of `premul_sum` in steps that set none (`premul_factor`): every rank's contribution is multiplied by it
@@ -35,9 +35,9 @@ pub const MAX_PAYLOAD: u64 = 64 << 30;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum ToRank {
-    /// Do these calls. The payload is the initial bytes of the step's storages, one after another.
+    /// Make these calls. The payload is the initial bytes of the step's storages, one after another.
     Step(Step),
-    /// What a `hold` waits for has come.
+    /// Continue a call `hold` that waits.
     Go,
     /// No more steps: answer `bye`, close the socket, exit with code 0.
     Finish,
@@ -46,13 +46,13 @@ pub enum ToRank {
 /// One unit of work for one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Counts from 0 in each world; the same on every rank.
+    /// Number of the step, counted from 0 in each world; the same on every rank.
     pub step: u32,
     /// Length in bytes of each storage; the payload holds their initial bytes in this order.
     pub storages: Vec<u64>,
     /// Views of the storages. Calls name them by index.
     pub tensors: Vec<Tensor>,
-    /// Made in order; the first that fails ends the step, the rest are `not_reached`.
+    /// Calls, made in order; the first that fails ends the step, and the rest are `not_reached`.
     pub calls: Vec<Call>,
 }
 
@@ -61,7 +61,7 @@ pub struct Step {
 pub struct Tensor {
     /// Index of the storage it views.
     pub storage: usize,
-    /// Element type.
+    /// Element type of the tensor.
     pub dtype: DType,
     /// Sizes; empty for a 0-dim tensor.
     pub shape: Vec<u64>,
@@ -69,7 +69,7 @@ pub struct Tensor {
     pub strides: Vec<u64>,
     /// Offset of the first element from the start of the storage, in elements.
     pub offset: u64,
-    /// On the CPU, wherever the rank's other tensors are.
+    /// Whether the tensor is on the CPU, wherever the rank's other tensors are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host: bool,
 }
@@ -82,43 +82,44 @@ pub enum FromRank {
     Hello(Hello),
     /// Sent just before a call is made: where the rank is, should it never return.
     Enter {
-        /// The step's number.
+        /// Number of the step.
         step: u32,
         /// Index of the call in the step.
         call: usize,
-        /// Monotonic clock of the rank's host, nanoseconds.
+        /// Monotonic clock of the rank's host, in nanoseconds.
         ns: u64,
     },
     /// The step is over. The payload is the final bytes of every storage, in the step's order.
     Result(StepResult),
-    /// What torch's flight recorder has under way in a call that takes long. May come at any time, and asks for nothing.
+    /// The ops that are not complete according to torch's flight recorder, sent during a call that takes long. It may come at any time
+    /// and has no answer.
     Recorder {
-        /// The step the rank is in.
+        /// Number of the rank's current step.
         step: u32,
-        /// Oldest first.
+        /// The ops, oldest first.
         ops: Vec<RecordedOp>,
     },
-    /// The answer to `finish`: the rank's positive token.
+    /// The answer to `finish`, and the rank's vote: exit code 0 without it is a failure.
     Bye {
-        /// How many steps it finished.
+        /// Number of steps that the rank finished.
         steps: u32,
-        /// The run's token, once more.
+        /// The rank's token from `ALLRANKS_TOKEN`, as in `hello`.
         token: String,
     },
 }
 
-/// Who is calling.
+/// What a rank says of itself when it connects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// The protocol's [`VERSION`].
     pub version: u32,
-    /// The run's token, from `ALLRANKS_TOKEN`.
+    /// The rank's token, from `ALLRANKS_TOKEN`.
     pub token: String,
-    /// The rank it takes itself for, from `RANK`.
+    /// The rank's number in the world, from `RANK`.
     pub rank: Rank,
-    /// Its process id.
+    /// Process id of the rank.
     pub pid: u32,
-    /// `python`, `libtorch`, or a vendor's own name for its driver.
+    /// Name of the driver: `python`, `libtorch`, or a vendor's own.
     pub driver: String,
     /// Version of torch, or of what stands in for it.
     pub torch: String,
@@ -131,7 +132,7 @@ pub struct Hello {
 /// How a step went on one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
-    /// The step's number.
+    /// Number of the step.
     pub step: u32,
     /// One entry for each call of the step.
     pub calls: Vec<CallResult>,
@@ -142,7 +143,7 @@ pub struct StepResult {
 /// How one call went on one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// Whether it returned.
+    /// Whether the call returned.
     pub status: CallStatus,
     /// Monotonic clock just before the call, nanoseconds; 0 if not reached.
     #[serde(default)]
@@ -153,7 +154,7 @@ pub struct CallResult {
     /// What the call returned, where the call's description says so; otherwise null.
     #[serde(default)]
     pub value: serde_json::Value,
-    /// What it raised.
+    /// What the call raised; `None` if it did not raise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
 }
@@ -162,9 +163,9 @@ pub struct CallResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// It returned.
+    /// The call returned.
     Ok,
-    /// It raised; `error` says what.
+    /// The call raised, and `error` says what.
     Error,
     /// An earlier call of the step raised.
     NotReached,
@@ -176,6 +177,6 @@ pub struct CallError {
     /// The exception's type, `RuntimeError`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its whole message.
+    /// The exception's whole message.
     pub message: String,
 }

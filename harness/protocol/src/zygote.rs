@@ -1,4 +1,4 @@
-//! What the harness and a zygote say to each other: the frames of [`super::frame`], without payload.
+//! The frames between the harness and a zygote; they have no payload.
 //!
 //! A zygote is one process that has imported torch and forks ranks on request, so that a rank costs milliseconds
 //! instead of seconds (`python -m allranks_rank.zygote`). It dials its own control socket, `ALLRANKS_CONTROL` with
@@ -26,12 +26,12 @@ pub enum ToZygote {
     },
 }
 
-/// A rank to be forked. It leads its own session and process group, and reads `/dev/null`.
+/// The parameters of a rank to be forked. The rank leads its own session and process group, and its standard input is `/dev/null`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
-    /// The harness's name for it; never used twice on one zygote.
+    /// The harness's number for the rank; never used twice on one zygote.
     pub id: u64,
-    /// Its whole environment; nothing is inherited.
+    /// The rank's whole environment; nothing is inherited.
     pub env: BTreeMap<String, String>,
     /// File for standard output; appended to.
     pub stdout: PathBuf,
@@ -52,38 +52,39 @@ pub enum FromZygote {
         version: u32,
         /// The token, from `ALLRANKS_TOKEN`.
         token: String,
-        /// Its process id.
+        /// Process id of the zygote.
         pid: u32,
-        /// Version of torch.
+        /// Version of the torch that is imported.
         torch: String,
-        /// Threads it has. With more than one, forking is unsafe and every `fork` is refused: start fresh processes.
+        /// Number of the zygote's threads. With more than one, forking is unsafe and every `fork` is refused; ranks must then be started as
+        /// processes of their own.
         threads: u32,
     },
-    /// A rank runs.
+    /// A rank has been forked.
     Forked {
-        /// As in `fork`.
+        /// The `id` in `fork`.
         id: u64,
         /// The rank's process id, which is also its process group and session.
         pid: u32,
     },
-    /// A rank could not be started.
+    /// A rank could not be forked.
     ForkFailed {
-        /// As in `fork`.
+        /// The `id` in `fork`.
         id: u64,
-        /// Why.
+        /// Why it could not be forked.
         error: String,
     },
-    /// A rank has ended, and what it left running has been killed. Exactly one of `code` and `signal` is set.
+    /// A rank has ended, and the processes that it left running have been killed. Exactly one of `code` and `signal` is set.
     Exited {
-        /// As in `fork`.
+        /// The `id` in `fork`.
         id: u64,
         /// The rank's process id, free for reuse by now.
         pid: u32,
-        /// Its exit code.
+        /// Exit code of the rank; `None` if a signal killed it.
         code: Option<i32>,
-        /// The signal that killed it.
+        /// Number of the signal that killed the rank; `None` if it exited.
         signal: Option<i32>,
-        /// How many processes it had started were still running, in whatever session, and were killed.
+        /// Number of processes that the rank had started, in any session, that were still running and were killed.
         #[serde(default)]
         left_behind: u32,
     },

@@ -1,7 +1,7 @@
-//! From a document to a typed value, with all problems rather than the first.
+//! Decodes a document into a typed value, and reports all problems rather than the first.
 //!
-//! serde stops at the first problem. So the part it stopped at is noted, taken out, and the rest is read again. A
-//! problem that only arises because a part was taken out is not reported.
+//! serde stops at the first problem. So the part at which it stopped is reported and removed, and the rest is decoded again. A
+//! problem that only arises because a part was removed is not reported.
 
 use std::path;
 
@@ -10,13 +10,13 @@ use serde_path_to_error::Segment as TrackSegment;
 
 use super::{Diagnostic, Document, Focus, Segment, Source, one_of};
 
-/// More problems than anyone reads; the next run shows the rest.
+/// Most problems that are reported for one text.
 const MAX_PROBLEMS: usize = 50;
 
 /// Reads and decodes a file.
 ///
 /// # Errors
-/// Everything wrong with it, in the order of the file.
+/// Every problem found, in the order of the file.
 pub fn load<T: DeserializeOwned>(path: &path::Path) -> Result<(T, Document), Vec<Diagnostic>> {
     let source = Source::read(path)?;
     decode(source)
@@ -25,7 +25,7 @@ pub fn load<T: DeserializeOwned>(path: &path::Path) -> Result<(T, Document), Vec
 /// Decodes a text.
 ///
 /// # Errors
-/// Everything wrong with it, in the order of the text.
+/// Every problem found, in the order of the text.
 pub fn decode<T: DeserializeOwned>(source: Source) -> Result<(T, Document), Vec<Diagnostic>> {
     let document = Document::parse(source)?;
     let mut rest = document.clone();
@@ -74,16 +74,16 @@ fn segments(path: &serde_path_to_error::Path) -> Vec<Segment> {
         .collect()
 }
 
-/// serde's words in ours.
+/// A decoding error of serde's, rewritten for people who edit the file.
 struct SchemaProblem {
     message: String,
     hint: Option<String>,
     focus: Focus,
-    /// The field that is missing, if that is the problem.
+    /// Name of the missing field, if a field is missing.
     missing: Option<String>,
-    /// The problem is at this key of the part.
+    /// The key of the part at which the problem is; `None`: at the part itself.
     below: Option<String>,
-    /// The problem is the part's parent.
+    /// Whether the problem is at the part's parent.
     above: bool,
 }
 
@@ -160,13 +160,13 @@ fn explain(path: &[Segment], text: &str) -> SchemaProblem {
     }
 }
 
-/// The first word in backticks, and the others.
+/// Returns the first word in backticks, and the others.
 fn quoted(text: &str) -> (&str, Vec<&str>) {
     let mut words = text.split('`').skip(1).step_by(2);
     (words.next().unwrap_or_default(), words.collect())
 }
 
-/// What the values of a key are called.
+/// Returns what the values of a key are called in messages.
 fn noun(key: &str) -> &'static str {
     match key {
         "dtype" | "dtypes" => "dtype",
@@ -190,7 +190,7 @@ fn noun(key: &str) -> &'static str {
     }
 }
 
-/// serde's names of types, for people who do not write Rust.
+/// Replaces serde's names of types by plain ones: `sequence` by `a list`.
 fn plain_type(text: &str) -> String {
     match text {
         "unit value" | "Option value" => "nothing".to_owned(),

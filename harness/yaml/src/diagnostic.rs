@@ -1,36 +1,36 @@
-//! One problem in a file, with everything needed to show it.
+//! A problem in a file, with what is needed to show it: place, message, hint and excerpt.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
-/// The most bytes that are underlined: the start of a long value is enough to find it.
+/// Most bytes that are underlined: the start of a long value is enough to find it.
 const MAX_MARKED: usize = 60;
 
-/// One problem in a file people wrote.
+/// One problem in a file.
 ///
 /// `Display` draws it plainly, over several lines, without a final newline; [`Diagnostic::render`] can colour it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The file, as shown to people.
+    /// Path of the file, as shown in messages.
     pub path: String,
-    /// Line, from 1; 0 if the problem is the whole file's.
+    /// Line, from 1; 0 if the problem concerns the whole file.
     pub line: usize,
-    /// Column in characters, from 1; 0 if the problem is the whole file's.
+    /// Column in characters, from 1; 0 if the problem concerns the whole file.
     pub column: usize,
     /// What is wrong, a lower-case fragment.
     pub message: String,
-    /// What would be right, if that is known.
+    /// How to correct it; `None` if that is not known.
     pub hint: Option<String>,
-    /// The line of the file, without its end.
+    /// The line of the file, without its line ending; empty if the problem concerns the whole file.
     pub excerpt: String,
-    /// What to underline, in bytes of the excerpt.
+    /// The part of the excerpt to underline, as a range of bytes.
     pub marked: Range<usize>,
 }
 
 impl Diagnostic {
-    /// A problem of a whole file: there is no line to show.
+    /// Returns a problem that concerns a whole file, without a line to show.
     #[must_use]
     pub fn of_file(path: &str, message: impl Into<String>) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Diagnostic {
         }
     }
 
-    /// A problem at these bytes of a text; only their first line is shown.
+    /// Returns a problem at a range of bytes of a text; only the first line of the range is shown.
     #[must_use]
     pub fn at(path: &str, text: &str, bytes: Range<usize>, message: impl Into<String>) -> Self {
         let start = floor_boundary(text, bytes.start.min(text.len()));
@@ -66,14 +66,14 @@ impl Diagnostic {
         }
     }
 
-    /// The same with a hint.
+    /// Returns the problem with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Draws it; with ANSI colours if `coloured`.
+    /// Renders the problem with its excerpt, over several lines; with ANSI colours if `coloured`.
     #[must_use]
     pub fn render(&self, coloured: bool) -> String {
         let mut group = Level::ERROR
@@ -110,7 +110,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// The start of the character that holds this byte.
+/// Returns the index of the first byte of the character that contains `byte`.
 fn floor_boundary(text: &str, mut byte: usize) -> usize {
     while !text.is_char_boundary(byte) {
         byte -= 1;

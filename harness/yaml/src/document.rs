@@ -1,4 +1,4 @@
-//! A parsed text in which every part knows its place.
+//! A parsed text that keeps the place at which each part is written.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use serde_yaml::Value;
 use super::parse::{self, Builder};
 use super::{Diagnostic, Source};
 
-/// One step on the way to a part of a document.
+/// One segment of the path to a part of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// The value of a key.
+    /// A key of a map.
     Key(String),
-    /// An item of a list.
+    /// An index into a list, from 0.
     Index(usize),
 }
 
-/// The way to a part of a document, from its root.
+/// The path to a part of a document, from its root.
 pub type Path = [Segment];
 
 impl From<&str> for Segment {
@@ -31,27 +31,27 @@ impl From<usize> for Segment {
     }
 }
 
-/// What of an entry a problem is about.
+/// Whether a problem is at the key or at the value of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
-    /// Its key.
+    /// The problem is at the key.
     Key,
-    /// Its value.
+    /// The problem is at the value.
     Value,
 }
 
-/// A parsed text: its value, and where each part of it is written.
+/// A parsed text: its value, and the place at which each part is written.
 #[derive(Clone, Debug)]
 pub struct Document {
     source: Source,
-    /// What serde reads.
+    /// The value that serde decodes.
     pub(super) value: Value,
     root: Node,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Bytes of the text; empty for an empty value.
+    /// Range of bytes in the text; empty for an empty value.
     pub bytes: Range<usize>,
     pub children: Children,
 }
@@ -74,9 +74,9 @@ impl Document {
     /// Parses a text under the rules of [`crate`].
     ///
     /// # Errors
-    /// Everything that breaks those rules; a syntax error ends the list.
+    /// Every breach of those rules; nothing after a syntax error is reported.
     pub fn parse(mut source: Source) -> Result<Self, Vec<Diagnostic>> {
-        // Some editors put a byte order mark in front; nobody sees it.
+        // Some editors put an invisible byte order mark in front.
         if let Some(rest) = source.text.strip_prefix('\u{feff}') {
             source.text = rest.to_owned();
         }
@@ -115,13 +115,13 @@ impl Document {
         }
     }
 
-    /// The text it was parsed from.
+    /// Returns the text from which the document was parsed.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The keys of a map, in order; none if there is no map.
+    /// Returns the keys of a map, in order; empty if there is no map at `path`.
     #[must_use]
     pub fn keys(&self, path: &Path) -> Vec<&str> {
         let mut node = &self.root;
@@ -137,24 +137,23 @@ impl Document {
         }
     }
 
-    /// The line on which a part is written, from 1.
+    /// Returns the line on which a part is written, from 1.
     #[must_use]
     pub fn line(&self, path: &Path) -> usize {
         let at = self.bytes(path, Focus::Key).start;
         self.source.text[..at].matches('\n').count() + 1
     }
 
-    /// A problem at a part. The way may go on into a value that is not a list (`x` where `[x]` was possible):
-    /// then the value itself is meant.
+    /// Returns a problem at a part. If the path goes further than the document, as with `x` where `[x]` was possible, the problem is at
+    /// the last part that exists.
     #[must_use]
     pub fn problem(&self, path: &Path, focus: Focus, message: impl Into<String>) -> Diagnostic {
         let bytes = self.bytes(path, focus);
         Diagnostic::at(&self.source.path, &self.source.text, bytes, message)
     }
 
-    /// Takes a part out, so that what is left can be looked at again. What is alone in its list or map takes that
-    /// with it: an empty one would only be the next problem.
-    /// Gives the way to what went, or none if that is the whole document.
+    /// Removes a part, so that the rest can be decoded again. A list or map whose only part it is, is removed with it: empty, it would be
+    /// the next problem. Returns the path to what was removed, or `None` if that is the whole document.
     pub(super) fn remove(&mut self, path: &Path) -> Option<Vec<Segment>> {
         let mut path = self.existing(path);
         loop {
@@ -184,7 +183,7 @@ impl Document {
         }
     }
 
-    /// The longest beginning of the way that exists.
+    /// Returns the longest prefix of the path that exists.
     fn existing(&self, path: &Path) -> Vec<Segment> {
         let mut node = &self.root;
         let mut way = Vec::new();
@@ -198,8 +197,8 @@ impl Document {
         way
     }
 
-    /// What to underline for a part: a key; a value, unless it is empty or spread over lines of its own, for then
-    /// its key says more.
+    /// Returns the bytes to underline for a part: its key, or its value; the key also for a value that is empty or written on lines of
+    /// its own.
     fn bytes(&self, path: &Path, focus: Focus) -> Range<usize> {
         let mut node = &self.root;
         let mut key = None;
@@ -270,7 +269,7 @@ impl Node {
         }
     }
 
-    /// Whether it is a list or a map written without brackets.
+    /// Returns true if the node is a list or a map written without brackets.
     fn is_block(&self) -> bool {
         match &self.children {
             Children::None => false,
@@ -279,7 +278,7 @@ impl Node {
         }
     }
 
-    /// Its own bytes, or for a block those of its first key or item.
+    /// Returns the node's bytes, or for a list or map without brackets those of its first key or item.
     fn first_word(&self) -> Range<usize> {
         match &self.children {
             Children::Map(entries) if self.is_block() && !entries.is_empty() => {

@@ -1,12 +1,12 @@
-//! The YAML files that a path means.
+//! Lists the YAML files of a path.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The file itself, or the `.yaml` files of a folder, sorted.
+/// Returns the file itself, or the `.yaml` files of a folder in sorted order, without those of its subfolders.
 ///
 /// # Errors
-/// The path cannot be read, or is not there.
+/// The path does not exist or cannot be read.
 pub fn yaml_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_path_buf()]);

@@ -1,6 +1,6 @@
-//! Hints: which of the known words a wrong word was meant to be.
+//! Hints for a wrong word: the known word that was meant, or those that are valid.
 
-/// Words people bring from elsewhere, and what they are called here.
+/// Names that are common elsewhere, with the names in our files.
 const ALIASES: &[(&str, &str)] = &[
     ("fp64", "float64"),
     ("double", "float64"),
@@ -26,7 +26,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("xor", "bxor"),
 ];
 
-/// The known word that a wrong one is closest to, if one is close enough to be what was meant.
+/// Returns the known word that is closest to a wrong one, or `None` if none is close enough.
 #[must_use]
 pub fn did_you_mean<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = wrong.to_lowercase();
@@ -45,7 +45,7 @@ pub fn did_you_mean<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, word)| word)
 }
 
-/// A hint for a wrong word: what was meant, or everything that would fit.
+/// Returns a hint for a wrong word: the word that was meant, or all that are valid.
 #[must_use]
 pub fn one_of(wrong: &str, known: &[&str]) -> String {
     if let Some(meant) = did_you_mean(wrong, known) {
@@ -58,7 +58,7 @@ pub fn one_of(wrong: &str, known: &[&str]) -> String {
     }
 }
 
-/// The word without what people disagree on: case and separators.
+/// Returns the word in lower case and without separators.
 fn plain(word: &str) -> String {
     word.chars()
         .filter(|c| !matches!(c, '_' | '-' | ' '))
@@ -66,7 +66,7 @@ fn plain(word: &str) -> String {
         .collect()
 }
 
-/// Edits (insert, delete, replace, swap neighbours) from one word to the other.
+/// Returns the number of edits (insert, delete, replace, swap neighbours) from one word to the other.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];

@@ -1,9 +1,8 @@
-//! Strict YAML: what every file that people write for allranks goes through.
+//! Reads strict YAML, the format of every file that people write for allranks.
 //!
-//! In goes a [`Source`] (a file's text), out comes a typed value together with its [`Document`], which knows where
-//! in the text each part of the value was written, or every problem found, each a [`Diagnostic`] with file, line,
-//! column, an excerpt and a hint. Nothing here knows what a file is about: meaning is checked by the module that owns the
-//! type, which reports through [`Document::problem`] and so looks the same.
+//! A [`Source`] (a file's text) is decoded into a typed value together with its [`Document`], which keeps the place of each part in
+//! the text, or into every problem found, each a [`Diagnostic`] with file, line, column, excerpt and hint. What a file means is
+//! checked by the module that owns the type; it reports through [`Document::problem`], so all errors look the same.
 //!
 //! Strict means: at most [`MAX_BYTES`], UTF-8, one document, no anchors, aliases, merge keys or tags, no key twice,
 //! string keys only. Two readers of such a file cannot understand it differently.
@@ -43,17 +42,17 @@ use std::path;
 /// The longest file accepted, in bytes. People write these files; a longer one is a mistake.
 pub const MAX_BYTES: u64 = 256 << 10;
 
-/// A file's text, and the name it has in diagnostics.
+/// A file's text, and its path for diagnostics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its path, as shown to people.
+    /// Path of the file, as shown in messages.
     pub path: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
 }
 
 impl Source {
-    /// A text under a name.
+    /// Returns a source with this path and text; reads no file.
     #[must_use]
     pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -65,7 +64,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, is longer than [`MAX_BYTES`], or is not UTF-8.
+    /// The file cannot be read, is longer than [`MAX_BYTES`], or is not UTF-8.
     pub fn read(path: &path::Path) -> Result<Self, Vec<Diagnostic>> {
         let name = path.display().to_string();
         let refuse = |message: String| Err(vec![Diagnostic::of_file(&name, message)]);
@@ -87,7 +86,7 @@ impl Source {
     }
 }
 
-/// Reads at most one byte more than is accepted.
+/// Reads at most one byte more than [`MAX_BYTES`], so that a longer file is noticed.
 fn read_capped(path: &path::Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?

@@ -1,4 +1,4 @@
-//! From text to the tree of places, by the parser's events; refuses on the way what is not allowed.
+//! Builds the tree of places of a text from the parser's events, and reports what strict YAML does not allow.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use super::document::{Children, Entry, Node};
 use super::{Diagnostic, Source};
 
-/// Builds the tree of places from the parser's events, and refuses what is not allowed on the way.
+/// Builds the tree of places of one text.
 pub(super) struct Builder<'s> {
     source: &'s Source,
     parser: Parser<'s, saphyr_parser::StrInput<'s>>,
-    /// Byte of each character, for texts that are not ASCII.
+    /// Byte offset of each character; `None` for an ASCII text, where both are equal.
     characters: Option<Vec<usize>>,
     pub problems: Vec<Diagnostic>,
 }
 
-/// How deep lists and maps may lie in each other: more than any file of ours needs, less than any stack holds.
+/// Deepest nesting of lists and maps that is accepted.
 const MAX_DEPTH: usize = 32;
 
 impl<'s> Builder<'s> {
@@ -44,7 +44,7 @@ impl<'s> Builder<'s> {
         self.problems.push(problem.hint(hint));
     }
 
-    /// The next event; none after a syntax error, which is noted.
+    /// Returns the next event; `None` after a syntax error, which is added to the problems.
     fn next(&mut self) -> Option<(Event<'s>, Range<usize>)> {
         match self.parser.next_event()? {
             Ok((event, span)) => {
@@ -69,7 +69,7 @@ impl<'s> Builder<'s> {
         }
     }
 
-    /// The only document of the stream.
+    /// Returns the tree of the stream's only document; `None` if there is a problem that ends the parsing.
     pub fn document(&mut self) -> Option<Node> {
         let mut root = None;
         loop {

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::names::Rank;
 use crate::rank_line::RankLine;
 
-/// What is wrong with a job that hangs, or that goes on although its ranks contradict each other.
+/// The kind of a hang verdict: what is wrong with a job that hangs, or that makes progress although its ranks contradict each
+/// other.
 #[derive(
     Clone,
     Copy,
@@ -31,102 +32,102 @@ use crate::rank_line::RankLine;
 #[strum(serialize_all = "kebab-case")]
 #[schemars(rename = "Kind")]
 pub enum HangKind {
-    /// Ranks meet at different ports of one host.
+    /// Ranks use different ports of one host for their rendezvous.
     PortMismatch,
-    /// Ranks meet at different hosts, files, or by different methods.
+    /// Ranks use different hosts, files or methods for their rendezvous.
     PlaceMismatch,
-    /// Another process has the port, and the rank that should listen there cannot.
+    /// A process outside the job listens at the port, and the rank that should listen there cannot.
     PortInUse,
-    /// Another process has the port, takes connections, and never answers.
+    /// A process outside the job listens at the port, accepts connections, and never answers.
     SilentListener,
-    /// Nobody can be reached where the ranks want to meet.
+    /// No process answers at the address of the ranks' rendezvous.
     MasterUnreachable,
     /// Some ranks made a world of their own.
     SplitWorld,
-    /// A rank never comes to the meeting.
+    /// A rank never joins the rendezvous.
     MissingRank,
-    /// Two processes say that they are the same rank.
+    /// Two processes claim the same rank.
     DuplicateRank,
-    /// Ranks believe in worlds of different sizes.
+    /// Ranks were given different world sizes.
     WorldSizeDisagreement,
-    /// A rank lacks a variable it needs.
+    /// A rank lacks an environment variable that its rendezvous needs.
     EnvironmentMissing,
-    /// Ranks make their groups in different orders.
+    /// Ranks create their process groups in different orders.
     GroupOrder,
-    /// A rank does not make a group that the others make.
+    /// A rank does not create a process group that the others create.
     GroupSkipped,
-    /// Ranks make a group with different members.
+    /// Ranks create a process group with different members.
     GroupMembersDiffer,
-    /// A member leaves out a collective.
+    /// A member of a group does not call a collective that the other members call.
     CollectiveSkipped,
     /// Members call different collectives, or the same one with other arguments.
     CollectiveMismatch,
     /// Ranks wait for each other in a circle.
     CyclicWait,
-    /// One side of a message has no other side.
+    /// A send has no matching receive, or a receive no matching send.
     MessageUnmatched,
-    /// A rank that others wait for is gone.
+    /// A rank that others wait for has ended.
     PeerDead,
-    /// A rank that others wait for is stopped.
+    /// A rank that others wait for is stopped by a signal or a debugger.
     PeerStopped,
     /// A rank raised an error, and the others wait for it.
     PeerRaised,
     /// A group has no backend for the device its ranks use.
     DeviceBinding,
-    /// A rank does not have the backend.
+    /// A rank's torch lacks the backend.
     BackendMissing,
-    /// A rank does not come out of tearing down.
+    /// A rank does not return from its teardown.
     TeardownStuck,
-    /// One member does not come out of a collective that all have entered and others have left.
+    /// One member does not return from a collective that all members have entered and others have left.
     StuckInCall,
-    /// A rank has not come to where the others wait, and nobody saw what keeps it.
+    /// A rank has not reached the call in which the others wait, and the evidence does not show why.
     Behind,
-    /// Somebody is late, and on the way: no hang.
+    /// A rank is late but makes progress: no hang.
     Slow,
-    /// The evidence proves nothing.
+    /// The evidence supports no verdict.
     Unknown,
 }
 
-/// How sure a verdict is.
+/// How well the evidence supports a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Confidence {
-    /// The evidence leaves nothing else.
+    /// The evidence allows no other verdict.
     Proved,
-    /// It fits the evidence best.
+    /// The verdict fits the evidence better than any other.
     Likely,
-    /// A statement of what is known, no accusation.
+    /// The verdict states what is known and accuses no rank.
     None,
 }
 
-/// The verdict on a job.
+/// The verdict on a job that hangs, with its evidence and advice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
-    /// What is wrong.
+    /// The kind of the verdict.
     pub kind: HangKind,
-    /// Seconds since the last progress when it was given.
+    /// Seconds from the job's last progress to the verdict.
     pub after_s: f64,
-    /// How sure that is.
+    /// How well the evidence supports the verdict.
     pub confidence: Confidence,
-    /// Who caused it.
+    /// The ranks that caused the hang; with [`Confidence::None`], the ranks that are waited for.
     pub culprits: Vec<Rank>,
-    /// Who waits because of them.
+    /// The ranks that wait because of the culprits.
     pub victims: Vec<Rank>,
-    /// One line: who, where, what.
+    /// One line: which rank, where, and what.
     pub summary: String,
-    /// The facts it follows from.
+    /// The facts from which the verdict follows, one line each.
     pub evidence: Vec<String>,
-    /// What would show that it is wrong.
+    /// The observation that would refute the verdict.
     pub refuted_by: String,
-    /// What to do about it.
+    /// What to try, one suggestion each.
     pub advice: Vec<String>,
-    /// Where every rank is.
+    /// What each rank is doing.
     pub places: Vec<RankLine>,
 }
 
 impl Diagnosis {
-    /// The same verdict with the facts that it follows from, in place of those it had.
+    /// Returns the verdict with its evidence replaced by `facts`.
     #[must_use]
     pub fn because(mut self, facts: Vec<String>) -> Self {
         self.evidence = facts;

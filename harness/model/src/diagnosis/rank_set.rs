@@ -1,11 +1,12 @@
-//! Many ranks in few words: ten thousand of them at one place are one line.
+//! Short text for sets of ranks: ten thousand ranks that do the same are one line.
 
 use std::collections::HashMap;
 
 use crate::names::Rank;
 use crate::rank_line::RankLine;
 
-/// Where ranks are; those at one place in one line. Times differ from rank to rank, and are left out where they do.
+/// Returns one line for each place that ranks are at, with the ranks that are there. The time that a rank has been there (`for
+/// 10.2 s`) is left out where ranks at one place differ in it.
 #[must_use]
 pub fn places(places: &[RankLine]) -> Vec<String> {
     let mut by_place: Vec<(&str, &str, Vec<Rank>)> = Vec::new();
@@ -28,14 +29,14 @@ pub fn places(places: &[RankLine]) -> Vec<String> {
         .collect()
 }
 
-/// `rank 3`, `ranks 0–2, 4–9999`. Ranks are in order.
+/// Returns the ranks with the word: `rank 3`, `ranks 0–2, 4–9999`. `ranks` must be in ascending order.
 #[must_use]
 pub fn named(ranks: &[Rank]) -> String {
     let word = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!("{word} {}", spans(ranks))
 }
 
-/// `0–2, 4–9999`. Ranks are in order.
+/// Returns the ranks as ranges: `0–2, 4–9999`. `ranks` must be in ascending order.
 #[must_use]
 pub fn spans(ranks: &[Rank]) -> String {
     let texts: Vec<String> = runs(ranks)
@@ -49,7 +50,7 @@ pub fn spans(ranks: &[Rank]) -> String {
     texts.join(", ")
 }
 
-/// First and last of each run of ranks that follow one another. Ranks are in order.
+/// Returns the first and the last of each run of consecutive ranks. `ranks` must be in ascending order.
 #[must_use]
 pub fn runs(ranks: &[Rank]) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();

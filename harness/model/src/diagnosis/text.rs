@@ -1,10 +1,10 @@
-//! A diagnosis for people: the one place where it becomes text.
+//! Renders a diagnosis as text; every report uses this text.
 
 use crate::diagnosis::rank_set::{named, places};
 use crate::diagnosis::{Confidence, Diagnosis, HangKind};
 use crate::names::Rank;
 
-/// One line: `KIND: who, where, what (how sure)`.
+/// Returns the verdict in one line: `KIND: SUMMARY (CONFIDENCE)`.
 #[must_use]
 pub fn headline(diagnosis: &Diagnosis) -> String {
     let sure = match diagnosis.confidence {
@@ -15,7 +15,7 @@ pub fn headline(diagnosis: &Diagnosis) -> String {
     format!("{}: {}{sure}", diagnosis.kind, diagnosis.summary)
 }
 
-/// Everything it says, the headline first; the other lines are indented.
+/// Returns the whole verdict, the headline first; the other lines are indented.
 #[must_use]
 pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
     let mut lines = vec![headline(diagnosis)];
@@ -45,7 +45,7 @@ pub fn lines(diagnosis: &Diagnosis) -> Vec<String> {
         }
     };
     section("why", &diagnosis.evidence);
-    // Whoever is accused of nothing needs no defence.
+    // A verdict that accuses no rank has nothing to refute.
     if diagnosis.confidence != Confidence::None {
         section("refuted if", std::slice::from_ref(&diagnosis.refuted_by));
     }

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::InvalidParameter;
 use crate::dtype::DType;
 
-/// The most steps, and passes of one: each has data of its own, and sums of passes must stay exact.
+/// Largest number of training steps; each has its own data.
 const MAX_STEPS: u32 = 20;
+/// Largest number of backward passes of one step, so that sums of passes stay exact.
 const MAX_PASSES: u32 = 4;
 
-/// How gradients are put together for their reduction.
+/// How gradients are put into buckets for their reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Buckets {
@@ -41,13 +42,13 @@ pub enum Hook {
 pub struct Ddp {
     /// Element type of parameters and buffers.
     pub dtype: DType,
-    /// How gradients are put together.
+    /// How gradients are put into buckets.
     pub buckets: Buckets,
-    /// Training steps, each with data of its own.
+    /// Number of training steps, 1 to 20; each has its own data.
     pub steps: u32,
-    /// Backward passes of a step; all but the last are made under `no_sync`.
+    /// Number of backward passes of a step, 1 to 4; all but the last are made under `no_sync`.
     pub passes: u32,
-    /// Whether some ranks, and all of them, leave parameters out (`find_unused_parameters`).
+    /// Whether one parameter is unused on every rank and others on some ranks only (`find_unused_parameters`).
     pub unused: bool,
     /// Whether gradients are views of the buckets (`gradient_as_bucket_view`).
     pub view: bool,
@@ -81,7 +82,7 @@ impl Ddp {
         }
     }
 
-    /// Why the point has no meaning, or is that of another one, if so.
+    /// Returns why this combination has no meaning or is the same as another one, or `None` if it is a check of its own.
     pub(super) fn meaningless(&self) -> Option<String> {
         let is_compressed = matches!(self.hook, Hook::Fp16 | Hook::Bf16);
         let is_narrow = matches!(self.dtype, DType::Float16 | DType::Bfloat16);

@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use super::InvalidParameter;
 use crate::dtype::DType;
 
-/// How a matrix of 7 rows and 5 columns lies on the ranks.
+/// The placement of a matrix of 7 rows and 5 columns on the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorPlacement {
-    /// `Shard(0)`: rows, as `torch.chunk` has them.
+    /// `Shard(0)`: each rank has some of the rows, divided as by `torch.chunk`.
     Rows,
-    /// `Shard(1)`: columns, as `torch.chunk` has them.
+    /// `Shard(1)`: each rank has some of the columns, divided as by `torch.chunk`.
     Columns,
     /// `Replicate()`: every rank has the whole matrix.
     Replicate,
-    /// `Partial()`: the matrix is the sum of the ranks'.
+    /// `Partial()`: each rank has a matrix, and their sum is the value.
     Partial,
 }
 
-/// A DTensor of one placement made one of another, there and back.
+/// A DTensor that is redistributed from one placement to another, and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dtensor {
     /// Element type of the matrix.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::InvalidParameter;
 use crate::dtype::DType;
 
-/// The most steps: each has data of its own, and their sums must stay exact.
+/// Largest number of training steps, so that sums over all of them stay exact.
 const MAX_STEPS: u32 = 8;
 
 /// How parameters are laid out over the ranks.
@@ -25,9 +25,9 @@ pub enum Sharding {
 pub struct Fsdp2 {
     /// Element type of the parameters.
     pub dtype: DType,
-    /// How they are laid out.
+    /// How parameters are laid out over the ranks.
     pub sharding: Sharding,
-    /// Training steps, each with data of its own.
+    /// Number of training steps, 1 to 8; each has its own data.
     pub steps: u32,
     /// Whether parameters are sharded again after forward (`reshard_after_forward`).
     pub reshard: bool,

@@ -10,13 +10,13 @@ use crate::dtype::{DType, ReduceOp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// `all_reduce`.
+    /// `all_reduce` of one tensor.
     AllReduce,
-    /// `all_gather_tensor`.
+    /// `all_gather_tensor` along a dimension.
     AllGatherTensor,
-    /// `reduce_scatter_tensor`.
+    /// `reduce_scatter_tensor` along a dimension.
     ReduceScatterTensor,
-    /// `all_to_all_single`.
+    /// `all_to_all_single` of one tensor.
     AllToAllSingle,
     /// `broadcast`, from the last rank.
     Broadcast,
@@ -29,7 +29,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// Whether it combines values with a reduce operator.
+    /// Returns true if the function combines values with a reduce operator.
     #[must_use]
     pub fn reduces(self) -> bool {
         match self {
@@ -44,7 +44,7 @@ impl Collective {
         }
     }
 
-    /// How many tensors one call takes.
+    /// Returns the number of tensors that one call takes.
     #[must_use]
     pub fn tensors(self) -> u32 {
         match self {
@@ -64,40 +64,40 @@ impl Collective {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// Not at all: the first use of the tensor waits.
+    /// No explicit wait: the first use of the tensor waits.
     #[default]
     Use,
     /// By `wait_tensor`, in the opposite order of the calls.
     Explicit,
 }
 
-/// How many rows go from each rank to each in `all_to_all_single`.
+/// The number of rows that go from each rank to each in `all_to_all_single`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Splits {
-    /// As many for each; no split sizes are passed.
+    /// The same number for each pair; no split sizes are passed.
     #[default]
     Even,
-    /// Another number for each pair, some of them none.
+    /// A different number for each pair, 0 for some.
     Uneven,
 }
 
 /// A functional collective, called twice before either result is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Functional {
-    /// The function.
+    /// The function that is called.
     pub collective: Collective,
-    /// Element type.
+    /// Element type of the tensors.
     pub dtype: DType,
-    /// Reduce operator; without meaning to those that do not reduce.
+    /// Reduce operator, sum or avg; ignored by functions that do not reduce.
     pub op: ReduceOp,
-    /// Gather or scatter dimension, of two.
+    /// Dimension along which to gather or scatter, 0 or 1.
     pub dim: u32,
     /// Split sizes of `all_to_all_single`.
     pub splits: Splits,
     /// How results are waited for.
     pub wait: Wait,
-    /// Whether the inputs require gradients, and what comes back to them is read.
+    /// Whether the inputs require gradients, which are then computed and compared.
     pub backward: bool,
     /// Whether the last rank is late.
     pub late: bool,
@@ -133,7 +133,7 @@ impl Functional {
         }
     }
 
-    /// Why the point has no meaning, or is that of another one, if so.
+    /// Returns why this combination has no meaning or is the same as another one, or `None` if it is a check of its own.
     pub(super) fn meaningless(&self) -> Option<String> {
         let has_dim = matches!(
             self.collective,

@@ -1,16 +1,16 @@
-//! `torch.distributed.device_mesh.DeviceMesh`.
+//! The parameters of a check of `torch.distributed.device_mesh.DeviceMesh`.
 
 use serde::{Deserialize, Serialize};
 
 use super::InvalidParameter;
 use crate::dtype::DType;
 
-/// A mesh of two dimensions over all ranks, its slices and its flattening.
+/// A mesh of two dimensions over all ranks, with its slices and its flattened form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mesh {
-    /// Element type of what is summed along its dimensions.
+    /// Element type of the tensors that are summed along its dimensions.
     pub dtype: DType,
-    /// Size of its first dimension; that of the second follows.
+    /// Size of the first dimension, 1 or more; it must divide the world size.
     pub outer: u32,
 }
 

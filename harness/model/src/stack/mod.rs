@@ -1,8 +1,8 @@
-//! What runs above c10d: layers, each at one point of its axes, and the check that exercises one.
+//! The layers above c10d, each at one point of its axes, and the check that exercises one.
 //!
-//! A layer is what people's programs call (functional collectives, `DistributedDataParallel`, ...); the collectives below it
-//! are issued by PyTorch's own code. What a layer takes in a case file is its struct here; the names are those of case files
-//! and of the protocol.
+//! A layer is what programs call (functional collectives, `DistributedDataParallel`, ...); PyTorch's own code issues the
+//! collectives below it. The parameters of a layer in a case file are the fields of its struct here; the names are those of case
+//! files and of the protocol.
 
 mod ddp;
 mod dtensor;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::dtype::DType;
 use crate::group::Group;
 
-/// Python modules that layers import and that take seconds: worth importing once for all worlds.
+/// Python modules that layers use and that take seconds to import; a zygote imports them once for all worlds.
 pub const MODULES: &[&str] = &[
     "torch._dynamo",
     "torch.distributed.algorithms.ddp_comm_hooks",
@@ -44,28 +44,28 @@ pub const MODULES: &[&str] = &[
     strum(serialize_all = "snake_case")
 )]
 pub enum Layer {
-    /// Functional collectives.
+    /// Functional collectives (`torch.distributed._functional_collectives`).
     Functional(Functional),
-    /// `DistributedDataParallel`.
+    /// Data parallelism by `DistributedDataParallel`.
     Ddp(Ddp),
-    /// `fully_shard`.
+    /// FSDP2: sharded parameters by `fully_shard`.
     Fsdp2(Fsdp2),
-    /// `DeviceMesh`.
+    /// Process groups along the dimensions of a `DeviceMesh`.
     Mesh(Mesh),
-    /// `DTensor`.
+    /// Redistribution of a `DTensor`.
     Dtensor(Dtensor),
-    /// A pipeline.
+    /// Pipeline parallelism by `torch.distributed.pipelining`.
     Pipeline(Pipeline),
 }
 
 impl Layer {
-    /// Its name in case files and in the protocol.
+    /// Returns the layer's name in case files and in the protocol.
     #[must_use]
     pub fn name(&self) -> &'static str {
         LayerName::from(self).name()
     }
 
-    /// The element type of its tensors.
+    /// Returns the element type of the layer's tensors.
     #[must_use]
     pub fn dtype(&self) -> DType {
         match self {
@@ -79,11 +79,11 @@ impl Layer {
     }
 }
 
-/// A parameter with a value that it cannot have, what is wrong, and what fits.
+/// A parameter with an invalid value: its name, what is wrong with the value, and which values are valid.
 pub type InvalidParameter = (&'static str, String, &'static str);
 
 impl Layer {
-    /// A value that makes no sense in any combination, if there is one.
+    /// Returns a parameter whose value is invalid in every combination, or `None` if all are valid.
     #[must_use]
     pub fn invalid(&self) -> Option<InvalidParameter> {
         let fits = "float64, float32, float16 or bfloat16";
@@ -102,7 +102,8 @@ impl Layer {
         }
     }
 
-    /// Why the point has no meaning on so many ranks, or is that of another one, if so.
+    /// Returns why this combination has no meaning on `ranks` ranks or is the same as another one, or `None` if it is a check of its
+    /// own.
     #[must_use]
     pub fn meaningless(&self, ranks: u32) -> Option<String> {
         match self {
@@ -120,20 +121,20 @@ impl LayerName {
     /// Every layer, in the order of the case schema.
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Its name in case files and in the protocol.
+    /// Returns the layer's name in case files and in the protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// A layer as a check asks for it.
+/// A check of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackCheck {
-    /// Number of its data: two checks of a scenario with different numbers share none.
+    /// Number that the input data are derived from: two checks of a scenario with different numbers have different data.
     pub index: u32,
-    /// The ranks that take part: the world.
+    /// The ranks that take part; always the world.
     pub group: Arc<Group>,
-    /// What they use.
+    /// The layer and its parameters.
     pub layer: Layer,
 }

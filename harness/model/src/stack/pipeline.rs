@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use super::InvalidParameter;
 use crate::dtype::DType;
 
-/// The most steps and microbatches: what they add up to must stay exact.
+/// Largest number of steps, and of microbatches, so that sums over all of them stay exact.
 const MOST: u32 = 8;
-/// The most stages whose products are exact in float32.
+/// Largest number of stages whose products are exact in float32.
 const MOST_STAGES: u32 = 7;
 
-/// In which order stages work through their microbatches.
+/// The order in which a stage works through its microbatches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Schedule {
     /// `ScheduleGPipe`: all forwards, then all backwards.
@@ -26,13 +26,13 @@ pub enum Schedule {
 /// A pipeline of one affine stage on each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pipeline {
-    /// Element type.
+    /// Element type of parameters and activations.
     pub dtype: DType,
-    /// The order of the work.
+    /// The order in which a stage works through its microbatches.
     pub schedule: Schedule,
-    /// Microbatches of a step.
+    /// Number of microbatches of a step, 2 to 8.
     pub microbatches: u32,
-    /// Steps, each with data of its own.
+    /// Number of training steps, 1 to 8; each has its own data.
     pub steps: u32,
     /// Whether the last rank is late in every step.
     pub late: bool,
