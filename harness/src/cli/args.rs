@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::prove::ProveArguments;
+use super::prove_arguments::ProveArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;

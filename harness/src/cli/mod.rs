@@ -12,6 +12,7 @@ mod list;
 mod locate;
 mod planning;
 mod prove;
+mod prove_arguments;
 mod repro;
 mod results;
 mod run_issue;

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use tokio::sync::mpsc;
 
+use super::prove_arguments::ProveArguments;
 use super::running::{self, listen_for_signals};
 use super::{Exit, Failure, planning};
 use crate::prove;
 use crate::prove::{
     Event, FILE_NAME, Head, Healthy, Index, Kill, Matrix, MatrixRecord, MatrixStatus, Mutant,
-    MutantOutcome, Plan, Proof, SharedChecks, Tail,
+    MutantOutcome, Plan, Proof, Tail,
 };
 use crate::suite;
 use crate::suite::{Request, Suite, SuiteError};
@@ -29,29 +29,6 @@ use allranks_suite::plan;
 
 /// Characters shown of a summary.
 const SUMMARY: usize = 160;
-
-/// `prove`.
-#[derive(Debug, Args)]
-pub struct ProveArguments {
-    /// Mutants, by name; default: all of the index.
-    #[arg(value_name = "MUTANT")]
-    pub names: Vec<String>,
-    /// Another folder of mutants: an index.yaml and a Python package allranks_mutants.
-    #[arg(long, value_name = "FOLDER")]
-    pub mutants: Option<PathBuf>,
-    /// What every mutant meets besides its own checks.
-    #[arg(long, value_enum, default_value_t = SharedChecks::Quick)]
-    pub panel: SharedChecks,
-    /// Folder for the kill matrix. Default: target/allranks/<time>.
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// The Python that has torch. Default: as for `run`.
-    #[arg(long, value_name = "PATH")]
-    pub python: Option<PathBuf>,
-    /// Seed of all inputs.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-}
 
 /// Proves. Exits with 0 if every mutant is killed as the index says and nothing is unexpected without a bug; with 1 if
 /// not; with 4 if it was interrupted; with 10 if the harness or the machine failed on the way.

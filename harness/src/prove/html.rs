@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
+use super::healthy::Healthy;
 use super::kill::{Kill, MutantOutcome, Seen};
 use super::markdown::summary_line;
 use super::matrix::{Matrix, MatrixStatus};
-use super::proof::Healthy;
 use super::record::Head;
 use allranks_report::text::{clip, one_line};
 

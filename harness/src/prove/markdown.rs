@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use super::healthy::Healthy;
 use super::kill::{Kill, MutantOutcome};
 use super::matrix::{Matrix, MatrixStatus};
-use super::proof::Healthy;
 use super::record::{Head, MutantCounts};
 use allranks_report::text::{counted, one_line};
 

@@ -18,6 +18,7 @@
 //! | `record`   | `kills.jsonl`                                                               |
 //! | `markdown`, `html` | the matrix for people                                               |
 
+mod healthy;
 mod html;
 mod index;
 mod kill;
@@ -30,12 +31,13 @@ mod shrunk;
 
 use std::time::Duration;
 
+pub use healthy::Healthy;
 pub use html::render as html;
 pub use index::{Index, Mutant};
 pub use kill::{Kill, MutantOutcome, Seen, Witness, is_unexpected};
 pub use markdown::{render as markdown, summary_line};
 pub use matrix::{Matrix, MatrixStatus};
-pub use proof::{Event, Healthy, Plan, Proof};
+pub use proof::{Event, Plan, Proof};
 pub use record::{FILE_NAME, Head, MatrixRecord, MutantCounts, Tail, Writer};
 pub use shared_checks::SharedChecks;
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::healthy::Healthy;
 use super::kill::Kill;
-use super::proof::Healthy;
 use super::shared_checks::SharedChecks;
 use allranks_model::names::RequirementId;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::launcher::RankLaunchSpec;
+use super::launch_spec::RankLaunchSpec;
 use super::orphans::{Remnant, end_remains};
 use super::spawned::{self, SpawnedProcesses};
 use super::{EVENTS, Event, Processes, RankExit, SIGKILL, TOKEN};

@@ -9,31 +9,11 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
 use super::control_server::{ControlServer, STRANGERS_PATIENCE};
+use super::launch_spec::{LaunchSpec, prepend_path};
 use super::zygote::{Zygote, ZygoteError};
 use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
 use allranks_model::names::Rank;
 use allranks_suite::platform::Start;
-
-/// What is needed to start one world.
-#[derive(Clone, Debug)]
-pub struct LaunchSpec {
-    /// Whether its processes are forked or spawned.
-    pub start: Start,
-    /// Python modules besides torch that take long to import: the ranks are forked from a zygote that has imported
-    /// them.
-    pub modules: &'static [&'static str],
-    /// For each rank, how it is started.
-    pub ranks: Vec<RankLaunchSpec>,
-}
-
-/// What is needed to start one rank.
-#[derive(Clone, Debug)]
-pub struct RankLaunchSpec {
-    /// Its whole environment, except the control address and the token.
-    pub env: BTreeMap<String, String>,
-    /// The file for its standard output and error; its folder exists.
-    pub log: PathBuf,
-}
 
 /// Why a world could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -163,14 +143,4 @@ impl LocalLauncher {
         *zygote = Some(Arc::clone(&started));
         Ok(started)
     }
-}
-
-/// Puts `folder` in front of `PYTHONPATH`.
-pub fn prepend_path(env: &mut BTreeMap<String, String>, folder: &str) {
-    let path = env.entry("PYTHONPATH".into()).or_default();
-    *path = if path.is_empty() {
-        folder.to_owned()
-    } else {
-        format!("{folder}:{path}")
-    };
 }

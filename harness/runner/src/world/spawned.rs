@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::launcher::RankLaunchSpec;
+use super::launch_spec::RankLaunchSpec;
 use super::orphans::{Remnant, TOKEN, kill_remains};
 use super::supervise::SUPERVISED;
 use super::{Event, Processes, RankExit};

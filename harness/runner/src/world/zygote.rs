@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
-use super::launcher::{RankLaunchSpec, prepend_path};
+use super::launch_spec::{RankLaunchSpec, prepend_path};
 use super::{Event, Processes, RankExit, Remnant, TOKEN};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};

@@ -3,6 +3,7 @@
 //! These are the *typed* files. A [`Case`] that exists is valid: loading refuses unknown fields, bad values and
 //! impossible combinations with file, line, column, an excerpt and a hint.
 
+mod entries;
 mod file;
 mod layout;
 mod load;
@@ -15,6 +16,7 @@ mod requirement;
 mod schema;
 mod script;
 mod stack;
+mod step_schema;
 mod validate;
 mod validate_program;
 mod validate_random;

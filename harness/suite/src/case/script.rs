@@ -13,7 +13,7 @@ use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, MapAccess, Vi
 use serde::{Deserialize as DeserializeDerive, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::file::Entries;
+use super::entries::Entries;
 use super::{MAX_SECONDS, Members, OneOrMany, Only, StepParams};
 use allranks_model::diagnosis::HangKind;
 use allranks_model::names::RequirementId;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::expand::{ScenarioContext, expand};
+use super::context::ScenarioContext;
+use super::expand::expand;
 use super::program::checks as program_checks;
 use super::{Filter, Init, Scenario, Shard, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};

@@ -5,109 +5,22 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::axes::Axes;
+use super::context::ScenarioContext;
+use super::op_point::{declared, unsupported_reason};
 use super::random::sequence;
 use super::script::script;
 use super::sweep::points;
 use super::{Check, CheckKind, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
-    Case, LayerPoint, On, OneOrMany, OpSpec, RandomSpec, ScriptSpec, StackSpec, StepSpec,
-    SweepSpec, filled,
+    LayerPoint, OneOrMany, OpSpec, RandomSpec, ScriptSpec, StackSpec, StepSpec, SweepSpec,
 };
-use crate::platform::{Backend, Platform};
-use allranks_model::axes::{
-    Extent, Factor, Joined, Layout, LayoutOf, Pairs, Placement, Splits, SplitsKind, TensorKind,
-};
+use allranks_model::axes::{Layout, LayoutOf, SplitsKind};
 use allranks_model::axis::AXES;
 use allranks_model::capability::Declared;
-use allranks_model::dtype::{DTypeKind, ReduceOp};
-use allranks_model::group::{Creation, Group};
-use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
+use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_model::stack::StackCheck;
-
-/// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
-/// one): nobody creates it and its steps have no checks.
-#[must_use]
-pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
-    let world = Group {
-        name: "world".to_owned(),
-        ranks: size.ranks().collect(),
-        backend: None,
-        on_host: false,
-        how: Creation::default(),
-    };
-    let on_device = platform.backends[backend].on_device(&platform.device_type);
-    let named = case.groups.iter().flat_map(|(name, spec)| {
-        let pattern = spec.backend.as_ref();
-        let own = pattern.map(|pattern| filled(pattern, &platform.device_type, on_device));
-        let copies = spec.count.unwrap_or(1);
-        (0..copies).map(move |copy| {
-            let given = spec.ranks.of_copy(size, copy);
-            // new_group numbers members by global rank, in whatever order they are given.
-            let mut ranks = given.clone();
-            ranks.sort_unstable();
-            let is_one = spec.count.is_none();
-            Group {
-                name: if is_one {
-                    name.clone()
-                } else {
-                    format!("{name}-{copy}")
-                },
-                ranks,
-                on_host: match spec.tensors {
-                    Some(On::Host) => platform.device_type != "cpu",
-                    Some(On::Device) => false,
-                    None => is_on_host(platform, own.as_deref()),
-                },
-                backend: own.clone(),
-                how: Creation {
-                    given,
-                    timeout_s: spec.timeout_s,
-                    local_sync: spec.local_sync,
-                    split: spec.split,
-                    family: (!is_one).then(|| name.clone()),
-                },
-            }
-        })
-    });
-    std::iter::once(world).chain(named).map(Arc::new).collect()
-}
-
-/// Whether the tensors of a group with this backend are the host's on a platform with a device: if it is for the CPU
-/// only, or none of the platform's.
-pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
-    let Some(backend) = backend else {
-        return false;
-    };
-    let device = platform.device_type.as_str();
-    let is_for_device = |part: &str| match part.split_once(':') {
-        Some((of, _)) => of == device,
-        None => platform.backends.contains_key(part),
-    };
-    device != "cpu" && !backend.split(',').any(is_for_device)
-}
-
-/// Where a step's checks belong.
-pub struct ScenarioContext<'a> {
-    pub case: &'a Case,
-    pub scenario: &'a ScenarioId,
-    pub backend: &'a Backend,
-    pub platform: &'a Platform,
-    pub groups: &'a [Arc<Group>],
-}
-
-impl ScenarioContext<'_> {
-    /// The requirements of the case, and these.
-    fn covers(&self, more: &[RequirementId]) -> Arc<[RequirementId]> {
-        self.case.covers.iter().chain(more).cloned().collect()
-    }
-
-    /// Where a line of the case is.
-    fn at(&self, line: usize) -> Arc<str> {
-        format!("{}:{line}", self.case.source.display()).into()
-    }
-}
 
 /// A check of the whole world that is no point of a sweep.
 pub(super) struct Whole<'a> {
@@ -373,34 +286,6 @@ fn of_script(
     check
 }
 
-/// The first point of a step's sweep, and what the platform file says of it.
-///
-/// # Errors
-/// Why it has no meaning.
-pub(super) fn single(
-    place: &ScenarioContext<'_>,
-    step: &SweepSpec,
-    group: &Arc<Group>,
-    index: u32,
-) -> Result<(OpCheck, Declared), String> {
-    let axes = Axes::new(step, group, place.backend.promises);
-    let lengths = axes.lengths();
-    if lengths.iter().any(|length| *length > 1) && step.op.has_tensors() {
-        return Err("a move has one value for each parameter".to_owned());
-    }
-    let point = vec![0; lengths.len()];
-    let mut check = axes.check(&point, index);
-    if step.op.is_barrier() {
-        // Who is late is for the script to say.
-        check.late = None;
-    }
-    if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {
-        return Err(reason);
-    }
-    let declared = declared(place, &check);
-    Ok((check, declared))
-}
-
 fn sweep(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -473,15 +358,6 @@ fn sweep(
     }
 }
 
-/// What must be refused whatever the platform declares is what no backend can do.
-fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
-    if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
-        let reason = "an output whose elements share memory can hold no result";
-        return Declared::Unsupported(reason.to_owned());
-    }
-    place.backend.declares(check)
-}
-
 /// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
 /// would wait for them.
 fn is_one_sided(check: &OpCheck) -> bool {
@@ -532,112 +408,5 @@ fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: De
         params,
         at: Arc::clone(&step.at),
         kind: CheckKind::Op(of),
-    }
-}
-
-/// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
-fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
-    if let Some(reduce) = check.reduce
-        && !reduce.is_defined_for(check.dtype)
-    {
-        return Some(format!("{reduce} is not defined on {}", check.dtype));
-    }
-    if check.factor != Factor::Scalar && check.reduce != Some(ReduceOp::PremulSum) {
-        return Some("only premul_sum has a factor".to_owned());
-    }
-    if let Some(reason) = check.values.are_undefined(check.dtype, check.reduce) {
-        return Some(reason);
-    }
-    if check.is_large() {
-        let made = matches!(
-            check.op,
-            Op::AllReduce | Op::Broadcast | Op::AllGatherIntoTensor | Op::SendRecv
-        );
-        let plain = check.layout == Layout::Contiguous
-            && check.tensor == TensorKind::Plain
-            && check.joined == Joined::Cat
-            && check.placement == Placement::OutOfPlace;
-        if !made || !plain {
-            return Some("tensors that large are made for the plain forms of few ops".to_owned());
-        }
-    }
-    if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
-        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
-    }
-    if let Some(reason) = no_such_layout(check) {
-        return Some(reason.to_owned());
-    }
-    match check.tensor {
-        TensorKind::RequiresGrad
-            if !matches!(check.dtype.kind(), DTypeKind::Float | DTypeKind::Complex) =>
-        {
-            return Some("only floats and complex numbers have gradients".to_owned());
-        }
-        TensorKind::Pinned if device == "cpu" => {
-            return Some("only a platform with a device has pinned memory".to_owned());
-        }
-        _ => {}
-    }
-    if check.op.has_pairs() && check.group.size() < 2 {
-        match check.pairs {
-            Pairs::Ring => return Some("a ring needs two ranks".to_owned()),
-            Pairs::All => return Some("a pair needs two ranks".to_owned()),
-            Pairs::Own | Pairs::Link { .. } => {}
-        }
-    }
-    None
-}
-
-/// Why a layout does not exist for the check's tensors, or is that of another point.
-fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
-    if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
-        return Some("0-dim tensors are of one size");
-    }
-    if check.layout == Layout::Contiguous {
-        return (check.layout_of != LayoutOf::All).then_some("contiguous is the other layout");
-    }
-    if check.extent == Extent::Scalar {
-        return Some("a 0-dim tensor has one layout only");
-    }
-    let numel = check.extent.numel();
-    let one_sided_output = check.op == Op::Gather && check.layout_of != LayoutOf::Input;
-    match check.layout {
-        Layout::Contiguous | Layout::Strided | Layout::Offset => {}
-        Layout::Transposed if numel < 4 => {
-            return Some("a transposed tensor needs two rows and two columns");
-        }
-        Layout::ChannelsLast if numel < 16 => return Some("channels-last takes two images"),
-        Layout::Expanded if numel < 16 => return Some("an expanded tensor needs two rows"),
-        Layout::Expanded if check.layout_of == LayoutOf::OddRanks => {
-            return Some("what some ranks cannot hold the others cannot refuse");
-        }
-        // Only the root has outputs.
-        Layout::Expanded if one_sided_output => {
-            return Some("what some ranks cannot hold the others cannot refuse");
-        }
-        Layout::Expanded if check.placement == Placement::InPlace => {
-            return Some("in place, an expanded tensor is an output");
-        }
-        Layout::Unaligned if check.dtype.size() >= 16 => {
-            return Some("elements of 16 bytes are always aligned");
-        }
-        Layout::Transposed | Layout::ChannelsLast | Layout::Expanded | Layout::Unaligned => {}
-    }
-    let read_and_written = matches!(
-        check.op,
-        Op::AllReduce
-            | Op::AllReduceCoalesced
-            | Op::CoalescedAllReduce
-            | Op::Broadcast
-            | Op::Reduce
-    );
-    match check.layout_of {
-        LayoutOf::All => None,
-        LayoutOf::OddRanks => {
-            (check.group.size() < 2).then_some("there is no odd rank in a group of one")
-        }
-        LayoutOf::Input | LayoutOf::Output => {
-            read_and_written.then_some("its one tensor is both input and output")
-        }
     }
 }

@@ -3,8 +3,11 @@
 mod axes;
 mod build;
 mod check;
+mod context;
 mod expand;
 mod filter;
+mod groups;
+mod op_point;
 mod program;
 mod random;
 mod script;
@@ -13,8 +16,9 @@ mod shard;
 mod sweep;
 
 pub use build::{Excluded, Plan, Selection, Target, plan};
-pub use expand::{groups, replay};
+pub use expand::replay;
 pub use filter::{Filter, FilterError};
+pub use groups::groups;
 pub use program::{ProgramCheck, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};

@@ -1,6 +1,7 @@
 //! What is asked of a program under a launcher: one check for each thing it is judged by.
 
-use super::expand::{ScenarioContext, Whole};
+use super::context::ScenarioContext;
+use super::expand::Whole;
 use super::{Check, CheckKind, Hang};
 use crate::case::{Case, HangSpec, Members, ProgramSpec};
 use allranks_model::launcher::Launcher;

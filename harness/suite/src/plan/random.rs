@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::expand::{ScenarioContext, single};
+use super::context::ScenarioContext;
+use super::op_point::single;
 use super::sequence::{Does, Sequence, Turn, Unit, UnitKind};
 use crate::case::{RandomSpec, StepParams, SweepSpec};
 use allranks_model::axes::Layout;

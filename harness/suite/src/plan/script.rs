@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Sequence;
-use super::expand::{ScenarioContext, is_on_host, single};
+use super::context::ScenarioContext;
+use super::groups::is_on_host;
+use super::op_point::single;
 use crate::case::{
     Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
     SteadySpec, StepParams, SweepSpec, Verb,
