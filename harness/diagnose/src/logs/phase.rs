@@ -50,6 +50,12 @@ fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
 
+/// What every line about a phase has.
+static SIGN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|success|succeed|initiali|\.\.\.|…",
+    )
+});
 static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|creating|about to(?: call)?|waiting (?:for|at|in|on))\b[:\s]+(.+)$",
@@ -122,6 +128,9 @@ static MEMBERS: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"\[([\d, ]+)
 pub(super) fn mark(text: &str) -> Option<Mark> {
     let text = text.trim();
     if text.is_empty() || text.len() > SHORT {
+        return None;
+    }
+    if !SIGN.as_ref().is_some_and(|sign| sign.is_match(text)) {
         return None;
     }
     let what = |pattern: &LazyLock<Option<Regex>>| {
@@ -249,6 +258,7 @@ mod tests {
     #[test]
     fn every_pattern_is_a_pattern() {
         let alone = [
+            &SIGN,
             &BEGIN,
             &END,
             &OVER,

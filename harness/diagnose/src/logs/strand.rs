@@ -10,7 +10,7 @@ use regex::Regex;
 use super::arrival::{Counts, arrival};
 use super::failure::Accusations;
 use super::launcher::Launcher;
-use super::line::{LogLine, RANKS, parts};
+use super::line::{LogLine, RANKS, may_name_a_rank, parts};
 use super::recorder::{self, Dump};
 use super::source::Source;
 use super::story::Story;
@@ -98,6 +98,9 @@ impl Survey {
     fn read(&mut self, raw: &str) {
         let (label, raw) = self.numbers.take(raw);
         self.ranks.extend(label);
+        if !may_name_a_rank(raw) {
+            return;
+        }
         for part in parts(raw) {
             let line = LogLine::read(part);
             self.ranks.extend(line.rank);
