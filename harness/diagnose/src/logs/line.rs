@@ -191,7 +191,7 @@ fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
     pattern.as_ref()?.captures(text)?[1].parse().ok()
 }
 
-/// A rank behind a prefix that nobody knows, and where the text behind it begins. An error may name a rank that is another.
+/// A rank behind an unknown prefix, and where the text behind it begins. An error may name a rank that is another.
 fn inner(text: &str) -> Option<(u32, usize)> {
     if !text.contains("[rank") && !text.contains("[Rank") {
         return None;

@@ -259,7 +259,7 @@ impl Case<'_> {
     fn work(&self, group: &str, ranks: &[Reached<'_>]) -> Option<Diagnosis> {
         let works = ranks.iter().filter_map(|(.., work)| *work);
         let number = works.map(|work| work.number).max()?;
-        // Who has timed out in an earlier one waits there.
+        // A rank that has timed out in an earlier one waits there.
         let waits_elsewhere = |rank: u32| {
             let mut works = self.job.ranks[&rank].story.watchdog.groups.values();
             works.any(|works| works.timed_out.is_some())
