@@ -30,14 +30,15 @@ Examples:
 
 const DIAGNOSE_EXIT_CODES: &str = "\
 Exit codes:
-  0   nothing wrong is seen: every rank finished, or somebody is slow and on the way
+  0   nothing wrong is seen: every rank came through every phase, or one is slow and on the way
   1   a verdict was given, if only that ranks wait and the logs do not show for whom
   2   no such file, no logs in a folder, or nothing says which rank wrote them
-  3   the logs do not say where any rank is
+  3   not known: nothing wrong is seen, but not that every rank came through either
 
 Examples:
   allranks diagnose rank0.log rank1.log rank2.log rank3.log
   allranks diagnose logs/                          a folder, also torchrun's --log-dir
+  allranks diagnose /tmp/nccl_trace_rank_*         dumps of torch's flight recorder
   kubectl logs -l job=train --prefix=false | allranks diagnose -";
 
 const DIFF_EXIT_CODES: &str = "\

@@ -22,6 +22,7 @@ pub fn diagnose(arguments: &DiagnoseArguments, out: &mut impl Write) -> Result<E
         }
     }
     Ok(match &report.verdict {
+        None if !report.not_known.is_empty() => Exit::Nothing,
         None => Exit::AsExpected,
         Some(diagnosis) if diagnosis.kind == HangKind::Slow => Exit::AsExpected,
         Some(_) => Exit::Unexpected,
@@ -32,11 +33,19 @@ fn text(report: &Report) -> Vec<String> {
     let mut text = match &report.verdict {
         Some(diagnosis) => lines(diagnosis),
         None => {
-            let head =
-                "nothing wrong is seen: no rank waits for another, and none ended with an error"
-                    .to_owned();
+            let head = match report.not_known.is_empty() {
+                true => {
+                    "nothing wrong is seen: no rank waits for another, and none ended with an error"
+                }
+                false => "not known: these logs do not show that every rank has come through",
+            };
             let places = rank_set::places(&report.places).into_iter();
-            std::iter::once(head)
+            let reasons = report
+                .not_known
+                .iter()
+                .map(|reason| format!("  - {reason}"));
+            std::iter::once(head.to_owned())
+                .chain(reasons)
                 .chain(places.map(|line| format!("    {line}")))
                 .collect()
         }

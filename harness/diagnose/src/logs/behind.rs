@@ -66,6 +66,8 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
             .ranks
             .iter()
             .filter(|(_, logged)| logged.times(key) < *times && !waits_itself(logged))
+            // Where a rank that says nothing of phases is, nothing says.
+            .filter(|(_, logged)| !logged.begun.is_empty() || logged.story.cause().is_some())
             .map(|(rank, _)| *rank)
             .collect(),
     };
@@ -148,6 +150,43 @@ pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
         (
             out,
             inside.into_iter().map(|(rank, _)| Rank(*rank)).collect(),
+        )
+    })
+}
+
+/// Ranks that are in something of their own which those that gave up in a collective have passed; who gave up; and what it
+/// is that they are in.
+pub(super) fn still_busy(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>, String)> {
+    let timed_out = |logged: &Logged| {
+        let mut works = logged.story.watchdog.groups.values();
+        works.any(|works| works.timed_out.is_some())
+    };
+    let (waiting, rest): (Vec<_>, Vec<_>) =
+        job.ranks.iter().partition(|(_, logged)| timed_out(logged));
+    let has_passed = |logged: &Logged, key: &str, times: usize| {
+        let mut open = logged.open.iter().map(|number| &logged.begun[*number]);
+        logged.times(key) >= times && !open.any(|step| step.key == key)
+    };
+    let is_busy = |logged: &Logged| {
+        let step = logged.step().filter(|step| step.nature == Nature::Own)?;
+        let times = logged.times(&step.key);
+        let mut waiting = waiting.iter();
+        let is = waiting.all(|(_, other)| has_passed(other, &step.key, times));
+        (is && !logged.story.is_torn).then(|| step.name.clone())
+    };
+    let late: Vec<(Rank, String)> = rest
+        .iter()
+        .filter_map(|(rank, logged)| Some((Rank(**rank), is_busy(logged)?)))
+        .collect();
+    let step = late.first()?.1.clone();
+    let is_same = late.iter().all(|(_, name)| *name == step);
+    let is_few = late.len() < waiting.len() && late.len() * 2 < job.ranks.len();
+    (is_same && is_few).then(|| {
+        let waiting = waiting.iter().map(|(rank, _)| Rank(**rank)).collect();
+        (
+            late.into_iter().map(|(rank, _)| rank).collect(),
+            waiting,
+            step,
         )
     })
 }

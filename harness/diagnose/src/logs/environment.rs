@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The variables that a rank has printed; the last value of each counts, and `None` was never printed.
+use super::line::RANKS;
+
+/// What a rank was told, or says that it was; the last value counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     pub(super) host: Option<String>,
@@ -21,10 +23,35 @@ static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+static PROCESSES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"^Num processes: (\d+)|registered\. Starting with (\d+) processes").ok()
+});
+static TENSOR: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\btp_size=(\d+)").ok());
+static PIPELINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\bpp_size=(\d+)").ok());
+
+/// The number of ranks as accelerate, Lightning and SGLang write it.
+fn processes(text: &str) -> Option<u32> {
+    let number = |pattern: &LazyLock<Option<Regex>>| -> Option<u32> {
+        let found = pattern.as_ref()?.captures(text)?;
+        found.get(1).or(found.get(2))?.as_str().parse().ok()
+    };
+    let size = if text.contains("rocesses") {
+        number(&PROCESSES)?
+    } else if text.contains("server_args=") {
+        number(&TENSOR)?.checked_mul(number(&PIPELINE).unwrap_or(1))?
+    } else {
+        return None;
+    };
+    (1..=RANKS).contains(&size).then_some(size)
+}
+
 impl Environment {
     /// Takes over the values that a line names.
     pub(super) fn read(&mut self, text: &str) {
-        // Most lines name no variable, and searching for words is cheaper than matching the pattern.
+        if let Some(size) = processes(text) {
+            self.world_size = Some(size);
+        }
+        // Most lines name none of them, and a look is cheaper than a pattern.
         if !["MASTER_", "RANK", "WORLD_SIZE", "world"]
             .iter()
             .any(|name| text.contains(name))
@@ -40,7 +67,7 @@ impl Environment {
                 "MASTER_ADDR" if value != "None" => self.host = Some(value.to_owned()),
                 "MASTER_PORT" => self.port = value.parse().ok().or(self.port),
                 "WORLD_SIZE" | "world_size" | "world size" => {
-                    let size = value.parse().ok().filter(|size| *size > 0);
+                    let size = value.parse().ok().filter(|size| (1..=RANKS).contains(size));
                     self.world_size = size.or(self.world_size);
                 }
                 "RANK" => self.rank = value.parse().ok().or(self.rank),
@@ -82,6 +109,26 @@ mod tests {
                 (environment.world_size, environment.rank),
                 (Some(4), Some(1))
             );
+        }
+    }
+
+    #[test]
+    fn libraries_say_how_many_ranks_there_are() {
+        for (text, size) in [
+            ("Num processes: 4", Some(4)),
+            (
+                "All distributed processes registered. Starting with 2 processes",
+                Some(2),
+            ),
+            (
+                "server_args=ServerArgs(tp_size=8, pp_size=2, nnodes=2)",
+                Some(16),
+            ),
+            ("world_size=4000000000", None),
+        ] {
+            let mut environment = Environment::default();
+            environment.read(text);
+            assert_eq!(environment.world_size, size, "{text}");
         }
     }
 

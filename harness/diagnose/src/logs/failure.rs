@@ -18,6 +18,8 @@ static EXCEPTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static ANY_EXCEPTION: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::|$)"));
+static FRAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+), in (\S+)"#));
 static FAULT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
         r"^(?:Fatal Python error: |Segmentation fault|Bus error|Illegal instruction|Killed$|terminate called )",
@@ -34,16 +36,83 @@ static MISMATCH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Reads the errors of one stream of lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Failures {
-    /// Whether the last line belongs to a traceback.
-    in_traceback: bool,
+    /// The traceback that the lines are of.
+    traceback: Option<Traceback>,
 }
 
+/// The end of a traceback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// Its last line, or a line that is an error by itself.
+    pub(super) text: String,
+    /// Where it was raised, if that is a traceback's.
+    pub(super) place: Option<Place>,
+}
+
+/// Where a traceback ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a call of `torch.distributed`: its name.
+    Call(&'static str),
+    /// In code that is not torch's: `data.py:18 in load`.
+    Own(String),
+    /// In something that may or may not wait for others.
+    Other,
+}
+
+/// The frames of a traceback so far, outermost first.
+#[derive(Clone, Debug, Default)]
+struct Traceback {
+    call: Option<&'static str>,
+    /// The innermost frame: file, line and function.
+    last: Option<(String, String, String)>,
+    /// Whether the innermost frame's own line may wait for a device.
+    may_wait: bool,
+}
+
+/// Calls of `torch.distributed` in which ranks wait for others.
+const CALLS: &[&str] = &[
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "init_process_group",
+    "monitored_barrier",
+    "new_group",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+];
+/// What a line of one's own code waits for a device, a thread or a process with.
+const WAITS: &[&str] = &[
+    ".item(",
+    ".cpu(",
+    ".tolist(",
+    ".numpy(",
+    ".to(",
+    ".wait(",
+    ".join(",
+    ".get(",
+    ".result(",
+    "synchronize",
+    "backward",
+    "print(",
+];
+
 impl Failures {
-    /// Reads the next line. Returns the error that it states or, as the last line of a traceback, ends; `None` if it
-    /// does neither.
-    pub(super) fn read(&mut self, text: &str) -> Option<String> {
+    /// The error that this line ends or is.
+    pub(super) fn read(&mut self, text: &str) -> Option<Failure> {
         if text.starts_with("Traceback (most recent call last)") {
-            self.in_traceback = true;
+            self.traceback = Some(Traceback::default());
             return None;
         }
         let is = |pattern: &LazyLock<Option<Regex>>| {
@@ -52,17 +121,52 @@ impl Failures {
                 .is_some_and(|pattern| pattern.is_match(text))
         };
         let indented = text.starts_with([' ', '\t']) || text.is_empty();
-        let found = match self.in_traceback {
-            true if indented => false,
-            true => {
-                self.in_traceback = false;
-                is(&ANY_EXCEPTION)
-            }
-            false => is(&EXCEPTION) || is(&FAULT) || text.contains("Watchdog caught collective"),
+        if let (true, Some(traceback)) = (indented, &mut self.traceback) {
+            traceback.read(text);
+            return None;
+        }
+        let traceback = self.traceback.take();
+        let found = match &traceback {
+            Some(_) => is(&ANY_EXCEPTION),
+            None => is(&EXCEPTION) || is(&FAULT) || text.contains("Watchdog caught collective"),
         };
         // ChildFailedError is raised by the launcher because of its ranks' errors.
         let is_own = !text.contains("ChildFailedError");
-        (found && is_own).then(|| kept(text))
+        let failure = || Failure {
+            text: kept(text),
+            place: traceback.map(|traceback| traceback.place()),
+        };
+        (found && is_own).then(failure)
+    }
+}
+
+impl Traceback {
+    fn read(&mut self, text: &str) {
+        let Some(found) = FRAME.as_ref().and_then(|frame| frame.captures(text)) else {
+            if !text.trim_start().starts_with(['^', '~']) {
+                self.may_wait |= WAITS.iter().any(|wait| text.contains(wait));
+            }
+            return;
+        };
+        self.may_wait = false;
+        let (file, function) = (&found[1], &found[3]);
+        if self.call.is_none() && file.contains("distributed_c10d") {
+            self.call = CALLS.iter().copied().find(|call| *call == function);
+        }
+        self.last = Some((file.to_owned(), found[2].to_owned(), function.to_owned()));
+    }
+
+    fn place(self) -> Place {
+        if let Some(call) = self.call {
+            return Place::Call(call);
+        }
+        match self.last {
+            Some((file, line, function)) if !self.may_wait && !file.contains("/torch/") => {
+                let file = file.rsplit('/').next().unwrap_or_default();
+                Place::Own(format!("{file}:{line} in {function}"))
+            }
+            _ => Place::Other,
+        }
     }
 }
 
@@ -123,6 +227,7 @@ mod tests {
         let mut failures = Failures::default();
         text.lines()
             .filter_map(|line| failures.read(line))
+            .map(|failure| failure.text)
             .collect()
     }
 
@@ -135,6 +240,27 @@ mod tests {
             ["torch.OutOfMemoryError: CUDA out of memory."]
         );
         assert_eq!(errors("loss: 0.1\nError rate: 3\nepoch: 2"), [""; 0]);
+    }
+
+    #[test]
+    fn a_traceback_says_where_the_rank_was() {
+        let place = |frames: &str| {
+            let text = format!("Traceback (most recent call last):\n{frames}KeyboardInterrupt");
+            let mut failures = Failures::default();
+            let failure = text.lines().find_map(|line| failures.read(line)).unwrap();
+            failure.place.unwrap()
+        };
+        let own = "  File \"/app/train.py\", line 61, in main\n    batch = next(batches)\n";
+        let torch = "  File \"/venv/torch/distributed/distributed_c10d.py\", line 4551, in barrier\n    work.wait()\n";
+        let loss =
+            "  File \"/app/train.py\", line 62, in main\n    total += loss.item()\n    ^^^^\n";
+        assert_eq!(place(own), Place::Own("train.py:61 in main".into()));
+        assert_eq!(place(&format!("{own}{torch}")), Place::Call("barrier"));
+        assert_eq!(place(loss), Place::Other);
+        assert_eq!(
+            place("  File \"/venv/torch/cuda/__init__.py\", line 1, in f\n"),
+            Place::Other
+        );
     }
 
     #[test]

@@ -1,22 +1,29 @@
 //! Joins what all ranks of a job have written, and makes evidence for the rules of it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rayon::prelude::*;
 use regex::Regex;
 
-use super::failure::Accusations;
+use super::arrival::Counts;
+use super::failure::{Accusations, Place};
 use super::launcher::{Launcher, ending, is_struck};
 use super::moment::Moment;
+use super::owner;
 use super::phase::{Edge, Mark, Nature};
+use super::recorder::Dump;
 use super::source::{LogError, Source};
-use super::story::{Story, Strand};
+use super::story::Story;
+use super::strand::{Strand, Survey};
 use crate::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
     TraceEvent,
 };
+use allranks_model::diagnosis::rank_set::named;
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;
 
@@ -28,12 +35,16 @@ const WORLD: &str = "world";
 pub(super) struct Job {
     /// What each rank has written.
     pub(super) ranks: BTreeMap<u32, Logged>,
-    /// The number of ranks: the largest world size that a rank prints, or else one more than the highest rank that is
-    /// named.
-    pub(super) size: u32,
+    /// How many ranks it has; none if nothing says so.
+    pub(super) size: Option<u32>,
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
-    /// The latest time on any line; `None` if no line has a time.
+    pub(super) counts: Counts,
+    /// What flight recorders held, by rank.
+    pub(super) dumps: BTreeMap<u32, Dump>,
+    /// Lines that belong to no rank, as far as anything says.
+    pub(super) stray: Story,
+    /// When anybody wrote last.
     pub(super) last: Option<Moment>,
 }
 
@@ -66,17 +77,25 @@ static PLACE_IN_SOURCE: LazyLock<Option<Regex>> =
 impl Job {
     /// Reads all sources. Returns the job, and notes on how the logs were read.
     pub(super) fn of(sources: &[Source]) -> Result<(Self, Vec<String>), LogError> {
-        let strands: Vec<Strand> = sources.par_iter().map(Strand::of).collect();
         let mut notes = Vec::new();
+        let (strands, dumps) = taken_apart(sources, &mut notes)?;
         let mut stories: BTreeMap<u32, Story> = BTreeMap::new();
         let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
-        let is_named = strands.iter().any(|strand| !strand.stories.is_empty());
-        let by_order = !is_named && strands.len() > 1;
+        let (mut counts, mut stray) = (Counts::default(), Story::default());
+        let is_named = !dumps.is_empty() || strands.iter().any(|strand| !strand.stories.is_empty());
+        let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
+        let by_order = !is_named && !has_numbers && strands.len() > 1;
         for (number, strand) in (0..).zip(strands) {
             launcher.merge(strand.launcher);
             accusations.merge(strand.accusations);
-            let own = strand.nobodys.filter(|_| by_order);
-            let own = own.map(|story| (number, story));
+            counts.merge(strand.counts);
+            let own = match by_order {
+                true => Some((number, strand.stray)),
+                false => {
+                    stray.merge(strand.stray);
+                    None
+                }
+            };
             for (rank, story) in strand.stories.into_iter().chain(own) {
                 match stories.get_mut(&rank) {
                     Some(known) => known.merge(story),
@@ -84,7 +103,10 @@ impl Job {
                 }
             }
         }
-        if stories.is_empty() {
+        for rank in dumps.keys() {
+            stories.entry(*rank).or_default();
+        }
+        if stories.is_empty() && accusations.absent.is_empty() {
             return Err(LogError::NoRank);
         }
         if by_order {
@@ -95,15 +117,17 @@ impl Job {
         }
         if stories.values().any(|story| story.is_cut) {
             notes.push(
-                "long logs were read at their beginning and their end only: phases without a number were not counted"
+                "of logs with very many phases only the later ones were kept: phases without a number were not counted"
                     .to_owned(),
             );
         }
-        let told = stories
-            .values()
-            .filter_map(|story| story.environment.world_size);
-        let highest = stories.keys().chain(launcher.exits.keys()).max();
-        let size = told.max().max(highest.map(|rank| rank + 1)).unwrap_or(0);
+        let told = stories.values().chain([&stray]);
+        let told = told.filter_map(|story| story.environment.world_size);
+        let counted = counts.barriers.values().map(|(counted, _)| counted.of);
+        let joined = counts.joined.map(|(_, of)| of);
+        let members = dumps.values().flat_map(|dump| dump.groups.values());
+        let members = members.filter_map(|group| group.members.last().map(|rank| rank + 1));
+        let size = told.chain(counted).chain(joined).chain(members).max();
         let last = latest(stories.values().filter_map(|story| story.last));
         let ranks = logged(stories);
         let job = Self {
@@ -111,6 +135,9 @@ impl Job {
             size,
             launcher,
             accusations,
+            counts,
+            dumps,
+            stray,
             last,
         };
         Ok((job, notes))
@@ -126,12 +153,19 @@ impl Job {
         };
         self.launcher.exits.is_empty()
             && self.accusations.absent.is_empty()
+            && self.dumps.is_empty()
             && !self.ranks.values().any(says)
     }
 
-    /// Returns the ranks of which there is no log.
+    /// How many ranks it has at least.
+    pub(super) fn least_size(&self) -> u32 {
+        let highest = self.ranks.keys().chain(self.launcher.exits.keys()).max();
+        self.size.max(highest.map(|rank| rank + 1)).unwrap_or(0)
+    }
+
+    /// Ranks of which there are no logs here. That says nothing against them.
     pub(super) fn absent(&self) -> Vec<Rank> {
-        let absent = (0..self.size).filter(|rank| !self.ranks.contains_key(rank));
+        let absent = (0..self.least_size()).filter(|rank| !self.ranks.contains_key(rank));
         absent.map(Rank).collect()
     }
 
@@ -148,7 +182,10 @@ impl Job {
 
     /// Makes evidence for the rules.
     pub(super) fn evidence(&self) -> HangEvidence {
-        let members: Arc<[Rank]> = self.ranks.keys().copied().map(Rank).collect();
+        let members: Arc<[Rank]> = match self.size {
+            Some(size) => (0..size).map(Rank).collect(),
+            None => self.ranks.keys().copied().map(Rank).collect(),
+        };
         let shared = self.shared();
         let place = self.place();
         let sight = |(rank, logged): (&u32, &Logged)| {
@@ -202,7 +239,7 @@ impl Job {
         });
         let absent = self.absent().into_iter().map(|rank| RankLine {
             rank,
-            text: "no log".to_owned(),
+            text: "not in these logs".to_owned(),
         });
         let mut places: Vec<RankLine> = own.chain(absent).collect();
         places.sort_by_key(|line| line.rank);
@@ -210,6 +247,17 @@ impl Job {
     }
 
     fn place_of(&self, rank: u32, logged: &Logged) -> String {
+        if let Some(dump) = self.dumps.get(&rank).filter(|_| logged.begun.is_empty()) {
+            let groups = dump.groups.iter();
+            let groups = groups.map(|(name, group)| {
+                let (issued, over) = (group.issued, group.over);
+                format!(
+                    "has issued {issued} collectives of {}, {over} are over",
+                    group.title(name)
+                )
+            });
+            return groups.collect::<Vec<_>>().join("; ");
+        }
         let at = match logged.now().and_then(|now| logged.begun.get(now)) {
             Some(step) => {
                 let seconds = self.time_in(step).as_secs_f64();
@@ -285,7 +333,7 @@ impl Job {
             place,
             told: None,
             rank: environment.rank.unwrap_or(rank),
-            world_size: environment.world_size.unwrap_or(self.size),
+            world_size: environment.world_size.unwrap_or_else(|| self.least_size()),
         }
     }
 
@@ -321,6 +369,92 @@ impl Job {
             Nature::Destroy => EventKind::Destroy(WORLD.to_owned()),
             Nature::Own => EventKind::Own(step.name.clone()),
         }
+    }
+}
+
+/// What stands in the way of saying that nothing is wrong.
+impl Job {
+    /// What the logs do not show of ranks coming through.
+    pub(super) fn not_known(&self) -> Vec<String> {
+        let mut open = Vec::new();
+        let absent = self.absent();
+        if !absent.is_empty() {
+            let are = if absent.len() == 1 { "is" } else { "are" };
+            open.push(format!("{} {are} not in these logs", named(&absent)));
+        }
+        if self.size.is_none() && self.ranks.len() < 2 {
+            open.push("nothing says how many ranks there are".to_owned());
+        }
+        let silent = self.those(|rank, logged| {
+            logged.begun.is_empty() && !self.dumps.contains_key(&rank) && !logged.story.is_finished
+        });
+        if !silent.is_empty() {
+            let say = if silent.len() == 1 { "says" } else { "say" };
+            open.push(format!("{} {say} nothing of phases", named(&silent)));
+        }
+        let within = self.those(|_, logged| logged.step().is_some() && !logged.story.is_finished);
+        if !within.is_empty() {
+            let are = if within.len() == 1 { "is" } else { "are" };
+            open.push(format!(
+                "{} {are} in something that is not said to be over",
+                named(&within)
+            ));
+        }
+        let common = self.common();
+        let without = self.those(|_, logged| {
+            let begun: HashSet<&str> = logged.begun.iter().map(|step| step.key.as_str()).collect();
+            !logged.begun.is_empty() && common.iter().any(|key| !begun.contains(*key))
+        });
+        if !without.is_empty() {
+            let have = if without.len() == 1 { "has" } else { "have" };
+            open.push(format!(
+                "{} {have} not said a phase that most others have passed",
+                named(&without)
+            ));
+        }
+        let is_over = self.stray.is_finished;
+        let stepping = self.those(|_, logged| logged.story.step.is_some() && !is_over);
+        if !stepping.is_empty() {
+            let last: Vec<&str> = stepping
+                .iter()
+                .filter_map(|rank| self.ranks[&rank.0].story.step.as_deref())
+                .collect();
+            let end = if stepping.len() == 1 { "ends" } else { "end" };
+            open.push(format!(
+                "the lines of {} {end} with steps (such as {}), and none says that it has finished",
+                named(&stepping),
+                last[0]
+            ));
+        }
+        if let Some(error) = self.stray.cause() {
+            open.push(format!("an error that no rank signs: {}", brief(error)));
+        }
+        open
+    }
+
+    fn those(&self, is: impl Fn(u32, &Logged) -> bool) -> Vec<Rank> {
+        let ranks = self.ranks.iter();
+        let ranks = ranks.filter(|(rank, logged)| is(**rank, logged));
+        ranks.map(|(rank, _)| Rank(*rank)).collect()
+    }
+
+    /// Calls of all ranks that more than half have come to.
+    fn common(&self) -> Vec<&str> {
+        let mut callers: HashMap<&str, BTreeSet<u32>> = HashMap::new();
+        for (rank, logged) in &self.ranks {
+            let is_shared = |step: &&Step| {
+                matches!(
+                    step.nature,
+                    Nature::Init | Nature::NewGroup(_) | Nature::Collective(_)
+                )
+            };
+            for step in logged.begun.iter().filter(is_shared) {
+                callers.entry(&step.key).or_default().insert(*rank);
+            }
+        }
+        let half = self.ranks.len() / 2;
+        let common = callers.into_iter().filter(|(_, ranks)| ranks.len() > half);
+        common.map(|(key, _)| key).collect()
     }
 }
 
@@ -368,10 +502,12 @@ impl Logged {
                     logged.begin(mark, *moment);
                 }
                 Edge::End => {
-                    let begun = logged.open.iter().rposition(|number| {
-                        let step = &logged.begun[*number];
-                        mark.ends(&step.name, &step.nature)
-                    });
+                    let is = |test: &dyn Fn(&Step) -> bool| {
+                        let mut open = logged.open.iter();
+                        open.rposition(|number| test(&logged.begun[*number]))
+                    };
+                    let begun = is(&|step| mark.names(&step.name));
+                    let begun = begun.or_else(|| is(&|step| mark.is_like(&step.nature)));
                     match begun {
                         Some(place) => logged.open.truncate(place),
                         None => logged.begin(mark, *moment),
@@ -380,7 +516,33 @@ impl Logged {
             }
         }
         logged.story.marks = marks;
+        logged.interrupt();
         logged
+    }
+
+    /// Adds the call, or the place in its own code, that the rank's last traceback shows it in.
+    fn interrupt(&mut self) {
+        let Some(place) = self.story.interrupted() else {
+            return;
+        };
+        let is_ctrl_c = || {
+            let mut words = self.story.last_words();
+            words.all(|error| error.starts_with("KeyboardInterrupt"))
+        };
+        let (name, nature) = match place {
+            Place::Call(call) => ((*call).to_owned(), nature(call)),
+            Place::Own(place) if is_ctrl_c() => (place.clone(), Nature::Own),
+            Place::Own(_) | Place::Other => return,
+        };
+        let is_known = match self.step() {
+            Some(step) => step.nature == nature || step.nature.waits(),
+            None => false,
+        };
+        if !is_known {
+            let edge = Edge::Begin;
+            self.open.push(self.begun.len());
+            self.begin(&Mark { edge, name, nature }, None);
+        }
     }
 
     fn begin(&mut self, mark: &Mark, moment: Option<Moment>) {
@@ -393,7 +555,66 @@ impl Logged {
     }
 }
 
-/// The phases of which some rank writes that they are over.
+/// What a call of `torch.distributed` is to others.
+fn nature(call: &'static str) -> Nature {
+    match call {
+        "init_process_group" => Nature::Init,
+        "new_group" => Nature::NewGroup(Vec::new()),
+        "monitored_barrier" => Nature::Collective("barrier"),
+        call => Nature::Collective(call),
+    }
+}
+
+/// All sources taken apart, and what flight recorders held, by rank.
+fn taken_apart(
+    sources: &[Source],
+    notes: &mut Vec<String>,
+) -> Result<(Vec<Strand>, BTreeMap<u32, Dump>), LogError> {
+    let paths: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
+    let names = owner::by_names(&paths);
+    let unreadable = |source: &Source| {
+        let path = source.path.clone();
+        move |error: io::Error| LogError::Unreadable(path, error)
+    };
+    let surveys = sources
+        .par_iter()
+        .zip(&names)
+        .map(|(source, name)| Survey::of(source, name.is_some()).map_err(unreadable(source)));
+    let mut surveys: Vec<Survey> = surveys.collect::<Result<_, _>>()?;
+    let mut dumps = BTreeMap::new();
+    for (survey, path) in surveys.iter_mut().zip(&paths) {
+        let Some(dump) = survey.dump.as_mut() else {
+            continue;
+        };
+        let rank = owner::of_dump(path);
+        let path = path.display();
+        match (std::mem::replace(dump, Err(String::new())), rank) {
+            (Ok(dump), Some(rank)) => drop(dumps.insert(rank, dump)),
+            (Ok(_), None) => notes.push(format!(
+                "{path}: no number in its name says whose dump it is"
+            )),
+            (Err(error), _) => notes.push(format!("{path}: the dump cannot be read: {error}")),
+        }
+    }
+    // Files in each of which one rank signs are that rank's, if no two are the same rank's.
+    let singles: Vec<u32> = surveys
+        .iter()
+        .flat_map(|survey| &survey.ranks)
+        .copied()
+        .collect();
+    let is_only = sources.len() > 1
+        && surveys.iter().all(|survey| survey.ranks.len() < 2)
+        && singles.iter().collect::<BTreeSet<_>>().len() == singles.len();
+    let strands = sources.par_iter().zip(&surveys).zip(&names);
+    let strands = strands.filter(|((_, survey), _)| survey.dump.is_none());
+    let strands = strands.map(|((source, survey), name)| {
+        let owner = survey.owner(*name, is_only);
+        Strand::of(source, survey, owner).map_err(unreadable(source))
+    });
+    Ok((strands.collect::<Result<_, _>>()?, dumps))
+}
+
+/// What some rank says is over.
 #[derive(Default)]
 struct Ended {
     names: HashSet<String>,

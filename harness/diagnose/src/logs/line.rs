@@ -1,4 +1,7 @@
-//! Takes a line of a log apart: its rank, its time, and its text without colours and headers.
+//! One line: which process and rank wrote it, when, and what is left of it without colours and headers.
+//!
+//! Headers are those of torchrun, `mpirun`, glog, Python's `logging`, loguru, accelerate, DeepSpeed, vLLM, SGLang, Ray and
+//! collectors that put something of their own before each line.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,11 +13,13 @@ use super::moment::{Form, Moment};
 /// A line, split into what its headers say and its text.
 #[derive(Clone, Debug)]
 pub(super) struct LogLine<'a> {
-    /// The rank in its headers; `None` if they name none.
+    /// The rank it begins with. The first counts: `[rank13]: [Rank 1]` is rank 1 of a group, and rank 13 of the job.
     pub(super) rank: Option<u32>,
     /// The local rank in its headers, torchrun's `[default1]:`; `None` if there is none.
     pub(super) local_rank: Option<u32>,
-    /// The time in its headers; `None` if there is none.
+    /// The process that a launcher names, `4009` or `4009@10.0.0.1`.
+    pub(super) process: Option<String>,
+    /// The time it begins with.
     pub(super) moment: Option<Moment>,
     /// The rest of the line, its indentation included.
     pub(super) text: Cow<'a, str>,
@@ -23,72 +28,89 @@ pub(super) struct LogLine<'a> {
 static COLOUR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07)").ok());
 
-/// Matches one header before the text and the blank after it: a time, a level, a rank.
+/// Names of levels.
+macro_rules! level {
+    () => {
+        "(?:INFO|DEBUG|WARNING|WARN|ERROR|CRITICAL|NOTICE|SUCCESS|TRACE|FATAL)"
+    };
+}
+
+/// What may stand before the text, one thing at a time, each with the blank after it.
 static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(?:",
-        // 2026-11-20T14:00:00.123Z, in brackets or not.
-        r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?\]?[:,]?",
+        // 2026-11-20T14:00:00.123Z, in brackets or not; SGLang puts its ranks into the brackets.
+        r"\[?(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ](?P<clock>\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?)(?:Z|[+-]\d\d:?\d\d)?(?P<engine>(?: [A-Z]{2}\d+)+)?\]?[:,]?",
+        // accelerate: 05/01/2026 10:00:00.
+        r"|\[?(?P<amonth>\d\d)/(?P<aday>\d\d)/(?P<ayear>\d{4}) (?P<aclock>\d\d:\d\d:\d\d)\]?",
+        // vLLM: INFO 12-02 10:11:02 parallel_state.py:250].
+        r"|", level!(), r"\s+(?P<vmonth>\d\d)-(?P<vday>\d\d) (?P<vclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?: \[?[\w./-]+:\d+\])?",
         // E1120 14:00:00.123456 4242 file.cpp:67]
         r"|\[?[IWEFCD](?P<gmonth>\d\d?)(?P<gday>\d\d) (?P<gclock>\d\d:\d\d:\d\d(?:\.\d+)?)(?:\s+\d+)?(?:\s+[^\s\]]+:\d+)?\]?",
         r"|\[[IWEF] [^\s\]]+:\d+\]",
         r"|\[?(?P<epoch>1\d{9}(?:\.\d+)?)\]?:?",
         r"|\[default(?P<local>\d+)\]:",
-        r"|\[(?i:rank)[ _:]?(?P<rank>\d+)\]:?",
+        r"|\[(?i:rank)[ _:]*(?P<rank>\d+)\]:?",
         r"|(?i:rank)[ _:=]?(?P<bare>\d+)(?:/\d+)?\s*[:|>\]]",
         r"|\[\d+,(?P<mpi>\d+)\]<std\w+>:?",
-        r"|[\[(]?(?:INFO|DEBUG|WARNING|WARN|ERROR|CRITICAL|NOTICE)[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\|)?",
-        r"|-",
+        // (RayWorkerWrapper pid=4009, ip=10.0.0.1), (VllmWorker rank=2 pid=251), (Worker_TP1 pid=251).
+        r"|\((?P<actor>[A-Za-z][\w.:]*)(?: rank=(?P<arank>\d+)| (?P<aengine>[A-Z]{2}\d+(?:_[A-Z]{2}\d+)*))? pid=(?P<pid>\d+)(?:, ip=(?P<ip>[^)\s]+))?\)",
+        // Python's logging: `- trainer - INFO -`, `- INFO - __main__ -`; loguru: `| INFO | train:main:42 -`.
+        r"|- [\w.]+ - ", level!(), r" -",
+        r"|- ", level!(), r" - [\w.]+ -",
+        r"|\|\s*", level!(), r"\s*\|(?: [\w.<>]+:[\w.<>]+:\d+ -| [\w.]+ \|)?",
+        r"|[\[(]?", level!(), r"[\])]?(?::[\w.]*:?)?(?:\s+-|\s*\|)?",
+        // DeepSpeed: [engine.py:1810:_log].
+        r"|\[[\w./-]+\.\w+:\d+(?::[\w<>]+)?\]",
+        r"|\[std(?:out|err)\]|std(?:out|err):",
+        r"|-|\|",
         r")(?: |$|(?P<on>\S))"
     ))
     .ok()
 });
 
-/// The most headers that a line has; anything further is text.
-const HEADERS: usize = 8;
+/// A rank that stands behind something that no header is.
+static INNER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\[rank(\d+)\]: ?|\[Rank (\d+)\] ").ok());
+/// The rank in the words of NCCL's watchdog, of the group of all ranks only.
+static WORLD_RANK: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\[PG [^\]]*\bdefault_pg\) Rank (\d+)\]").ok());
+/// SGLang's and vLLM's rank among those that share a model's tensors.
+static TENSOR_RANK: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"TP(\d+)").ok());
+
+/// Headers in a row that a line may have; more are text.
+const HEADERS: usize = 10;
+/// Characters before a rank that stands behind something that no header is.
+const PREFIX: usize = 120;
+/// The highest rank; greater numbers are something else.
+pub(super) const RANKS: u32 = 1_000_000;
 
 impl<'a> LogLine<'a> {
     /// Takes a line apart.
     pub(super) fn read(raw: &'a str) -> Self {
         let mut text = clean(raw);
-        let (mut rank, mut local_rank, mut moment) = (None, None, None);
+        let mut line = Self {
+            rank: None,
+            local_rank: None,
+            process: None,
+            moment: None,
+            text: Cow::Borrowed(""),
+        };
+        // A collector's bar.
+        let bare = text.trim_start();
+        if bare.len() < text.len() && bare.starts_with("| ") {
+            text = Cow::Owned(bare.to_owned());
+        }
         for _ in 0..HEADERS {
-            // Every header begins with one of these. Most lines do not, and this test is cheaper than the pattern.
-            let is_one =
-                |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'0'..=b'9' | b'A'..=b'Z' | b'r');
+            // A header begins with one of these; most lines do not, and a look is cheaper than the pattern.
+            let is_one = |byte: &u8| matches!(byte, b'[' | b'(' | b'-' | b'|' | b'0'..=b'9' | b'A'..=b'Z' | b'r' | b's');
             if !text.as_bytes().first().is_some_and(is_one) {
                 break;
             }
             let Some(found) = HEADER.as_ref().and_then(|header| header.captures(&text)) else {
                 break;
             };
-            let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
-            let part = |name: &str| found.name(name)?.as_str().parse::<i64>().ok();
-            rank = number("rank").or(number("bare")).or(number("mpi")).or(rank);
-            local_rank = number("local").or(local_rank);
-            if moment.is_none() {
-                let clock = |name: &str| found.name(name).map(|clock| clock.as_str());
-                moment = match (clock("clock"), clock("gclock"), clock("epoch")) {
-                    (Some(clock), ..) => Moment::of_date(
-                        Form::Iso,
-                        part("year").unwrap_or(0),
-                        part("month").unwrap_or(1),
-                        part("day").unwrap_or(1),
-                        clock,
-                    ),
-                    (None, Some(clock), _) => Moment::of_date(
-                        Form::Glog,
-                        0,
-                        part("gmonth").unwrap_or(1),
-                        part("gday").unwrap_or(1),
-                        clock,
-                    ),
-                    (None, None, Some(epoch)) => epoch.parse().ok().map(Moment::of_epoch),
-                    (None, None, None) => None,
-                };
-            }
-            let whole = found.get(0).map_or(0, |all| all.end());
-            let end = found.name("on").map_or(whole, |on| on.start());
+            let end = line.take(&found);
             if end == 0 {
                 break;
             }
@@ -97,37 +119,126 @@ impl<'a> LogLine<'a> {
                 Cow::Owned(text) => Cow::Owned(text[end..].to_owned()),
             };
         }
-        Self {
-            rank,
-            local_rank,
-            moment,
-            text,
+        if line.rank.is_none() && text.starts_with("[PG ") {
+            line.rank = captured(&WORLD_RANK, &text);
         }
-    }
-}
-
-impl<'a> LogLine<'a> {
-    /// Returns the line that remains, headers read again, when the first bytes of its text are cut off.
-    pub(super) fn without(&self, bytes: usize) -> Self {
-        match &self.text {
-            Cow::Borrowed(text) => Self::read(&text[bytes..]),
-            Cow::Owned(text) => {
-                let line = LogLine::read(&text[bytes..]);
-                Self {
-                    rank: line.rank,
-                    local_rank: line.local_rank,
-                    moment: line.moment,
-                    text: Cow::Owned(line.text.into_owned()),
-                }
+        if line.rank.is_none() && line.local_rank.is_none() {
+            let inner = inner(&text);
+            if let Some((rank, end)) = inner {
+                line.rank = Some(rank);
+                let tail = text[end..].to_owned();
+                let rest = LogLine::read(&tail);
+                line.moment = line.moment.or(rest.moment);
+                text = Cow::Owned(rest.text.into_owned());
             }
         }
+        line.rank = line.rank.filter(|rank| *rank < RANKS);
+        line.text = text;
+        line
+    }
+
+    /// Takes in what a header says; its end.
+    fn take(&mut self, found: &regex::Captures<'_>) -> usize {
+        let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
+        let part = |name: &str| found.name(name)?.as_str().parse::<i64>().ok();
+        let text = |name: &str| found.name(name).map(|text| text.as_str());
+        // With other kinds of parallelism beside it, the number among those that share tensors is no rank of the job.
+        let is_rank = |engine: &&str| !engine.contains("DP") && !engine.contains("PP");
+        let engine = text("engine").or(text("aengine"));
+        let engine = engine.or_else(|| text("actor").filter(|actor| actor.contains("_TP")));
+        let tensor = engine
+            .filter(is_rank)
+            .and_then(|engine| captured(&TENSOR_RANK, engine));
+        let said = number("rank")
+            .or(number("bare"))
+            .or(number("mpi"))
+            .or(number("arank"))
+            .or(tensor);
+        self.rank = self.rank.or(said);
+        self.local_rank = number("local").or(self.local_rank);
+        if let Some(pid) = text("pid") {
+            self.process = Some(match text("ip") {
+                Some(ip) => format!("{pid}@{ip}"),
+                None => pid.to_owned(),
+            });
+        }
+        if self.moment.is_none() {
+            let date = |form, year: Option<i64>, month: &str, day: &str, clock: &str| {
+                let (month, day) = (part(month).unwrap_or(1), part(day).unwrap_or(1));
+                Moment::of_date(form, year.unwrap_or(0), month, day, clock)
+            };
+            self.moment = if let Some(clock) = text("clock") {
+                date(Form::Iso, part("year"), "month", "day", clock)
+            } else if let Some(clock) = text("aclock") {
+                date(Form::Iso, part("ayear"), "amonth", "aday", clock)
+            } else if let Some(clock) = text("vclock") {
+                date(Form::Glog, None, "vmonth", "vday", clock)
+            } else if let Some(clock) = text("gclock") {
+                date(Form::Glog, None, "gmonth", "gday", clock)
+            } else {
+                text("epoch")
+                    .and_then(|epoch| epoch.parse().ok())
+                    .map(Moment::of_epoch)
+            };
+        }
+        let whole = found.get(0).map_or(0, |all| all.end());
+        found.name("on").map_or(whole, |on| on.start())
     }
 }
 
-/// Removes colours and, of a line that was overwritten with carriage returns, all but the last state.
+/// The number that a pattern finds.
+fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
+    pattern.as_ref()?.captures(text)?[1].parse().ok()
+}
+
+/// A rank behind an unknown prefix, and where the text behind it begins. An error may name a rank that is another.
+fn inner(text: &str) -> Option<(u32, usize)> {
+    if !text.contains("[rank") && !text.contains("[Rank") {
+        return None;
+    }
+    let found = INNER.as_ref()?.captures(text)?;
+    let whole = found.get(0)?;
+    let before = &text[..whole.start()];
+    if before.len() > PREFIX || before.contains("rror") || before.contains("xception") {
+        return None;
+    }
+    let rank = found.get(1).or(found.get(2))?.as_str().parse().ok()?;
+    Some((rank, whole.end()))
+}
+
+/// Parts of a line that each begin with a rank of their own: the watchdog's threads write into lines that others have begun.
+pub(super) fn parts(raw: &str) -> impl Iterator<Item = &str> {
+    let mut cuts: Vec<usize> = Vec::new();
+    // Most lines have none, and a look is cheaper than the pattern.
+    if let Some(joint) = JOINT.as_ref().filter(|_| raw.contains("[rank")) {
+        let starts = joint.find_iter(raw).map(|found| found.start());
+        cuts.extend(starts.filter(|start| *start > 0));
+    }
+    // The prefix that a collector puts before a rank belongs to it.
+    if let [only] = cuts[..]
+        && only <= PREFIX
+        && !raw[..only].contains("%|")
+    {
+        cuts.clear();
+    }
+    let mut from = 0;
+    cuts.push(raw.len());
+    cuts.into_iter()
+        .map(move |to| &raw[std::mem::replace(&mut from, to)..to])
+}
+
+/// Whether a line may begin with a rank or a process; a look that costs less than taking it apart.
+pub(super) fn may_name_a_rank(raw: &str) -> bool {
+    const SIGNS: &[&str] = &["ank", "ANK", "[default", " pid=", "]<std", " TP", "_TP"];
+    SIGNS.iter().any(|sign| raw.contains(sign))
+}
+
+static JOINT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\[rank\d+\]:(?:\[[IWEF]\d* | Traceback)").ok());
+
+/// Without colours.
 fn clean(raw: &str) -> Cow<'_, str> {
     let raw = raw.trim_end();
-    let raw = raw.rsplit('\r').next().unwrap_or(raw);
     match COLOUR.as_ref() {
         Some(colour) if raw.contains('\x1b') => colour.replace_all(raw, ""),
         _ => Cow::Borrowed(raw),
@@ -172,12 +283,11 @@ mod tests {
                 "Rank 3 failed",
             ),
             (
-                "\x1b[32m[Rank 1]\x1b[0m Before x\r",
+                "\x1b[32m[Rank 1]\x1b[0m Before x",
                 Some(1),
                 None,
                 "Before x",
             ),
-            (" 10%|#    |\r100%|####|", None, None, "100%|####|"),
             ("Rank 3 failed to pass", None, None, "Rank 3 failed to pass"),
             ("1795183200.5 Before x", None, None, "Before x"),
         ] {
@@ -188,6 +298,129 @@ mod tests {
                 "{raw}"
             );
         }
+    }
+
+    #[test]
+    fn prefixes_of_engines_and_launchers_are_taken_off() {
+        for (raw, rank, process, text) in [
+            (
+                "INFO 12-02 10:11:02 parallel_state.py:250] [Rank 1] Before x",
+                Some(1),
+                None,
+                "Before x",
+            ),
+            (
+                "INFO 04-27 01:29:44 [parallel_state.py:959] rank is",
+                None,
+                None,
+                "rank is",
+            ),
+            (
+                "(VllmWorkerProcess pid=123) INFO 06-29 19:49:29 a.py:2] Before x",
+                None,
+                Some("123"),
+                "Before x",
+            ),
+            (
+                "(VllmWorker rank=2 pid=251) DEBUG 05-16 13:08:57 [a.py:9] x",
+                Some(2),
+                Some("251"),
+                "x",
+            ),
+            (
+                "(Worker_TP3 pid=251) INFO 05-16 13:08:57 [a.py:9] x",
+                Some(3),
+                Some("251"),
+                "x",
+            ),
+            ("(Worker_DP1_TP0 pid=251) x", None, Some("251"), "x"),
+            (
+                "(RayWorkerWrapper pid=7, ip=10.0.0.1) [rank1]:[E a.cpp:5] [Rank 0] x",
+                Some(1),
+                Some("7@10.0.0.1"),
+                "x",
+            ),
+            (
+                "[2025-01-01 10:00:00 TP1] Load weight begin.",
+                Some(1),
+                None,
+                "Load weight begin.",
+            ),
+            ("[2025-01-01 10:00:00 DP1 TP1] x", None, None, "x"),
+            (
+                "[2025-01-01 10:00:00,123] [INFO] [engine.py:18:_log] [Rank 0] x",
+                Some(0),
+                None,
+                "x",
+            ),
+            ("[rank: 2] Seed set to 42", Some(2), None, "Seed set to 42"),
+            (
+                "2026-05-01 10:00:00,123 - trainer - INFO - [Rank 3] x",
+                Some(3),
+                None,
+                "x",
+            ),
+            ("05/01/2026 10:00:00 - INFO - __main__ - x", None, None, "x"),
+            (
+                "2026-05-01 10:00:00.1 | INFO     | train:main:42 - [rank 1] x",
+                Some(1),
+                None,
+                "x",
+            ),
+            (
+                "2022-05-10 11:18:41 | INFO | torch.distributed.c10d | x",
+                None,
+                None,
+                "x",
+            ),
+            (
+                "[rank13]:[E218 04:54:22.86 P.cpp:616] [Rank 1] x",
+                Some(13),
+                None,
+                "x",
+            ),
+            ("  | [rank0]:[E P.cpp:563] [Rank 0] x", Some(0), None, "x"),
+            (
+                "node7.nolog [stderr] [rank3]:[E909 09:55:46.9 P.cpp:17] x",
+                Some(3),
+                None,
+                "x",
+            ),
+            (
+                "RuntimeError: [Rank 0]: Ranks 4, 5 failed",
+                None,
+                None,
+                "RuntimeError: [Rank 0]: Ranks 4, 5 failed",
+            ),
+            (
+                "[PG ID 0 PG GUID 0(default_pg) Rank 7] y",
+                Some(7),
+                None,
+                "[PG ID 0 PG GUID 0(default_pg) Rank 7] y",
+            ),
+            (
+                "[PG ID 2 PG GUID 5(tp) Rank 7] y",
+                None,
+                None,
+                "[PG ID 2 PG GUID 5(tp) Rank 7] y",
+            ),
+        ] {
+            let line = LogLine::read(raw);
+            assert_eq!(
+                (line.rank, line.process.as_deref(), &*line.text),
+                (rank, process, text),
+                "{raw}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_that_others_wrote_into_has_parts() {
+        let raw = " 2%| 13/620 [01:07<50:20,  4.98s/it][rank0]:[E1123 00:52:57.6 P.cpp:607] [Rank 0] a [rank1]:[E1123 00:52:57.7 P.cpp:607] [Rank 1] b";
+        let ranks: Vec<_> = parts(raw).map(|part| LogLine::read(part).rank).collect();
+        assert_eq!(ranks, [None, Some(0), Some(1)]);
+        assert_eq!(parts("host: [rank3]:[E909 x] y").count(), 1);
+        assert_eq!(parts("").count(), 1);
     }
 
     #[test]

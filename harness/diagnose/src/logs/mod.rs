@@ -6,22 +6,27 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `source` | files, and which parts of them are read |
-//! | `owner` | the rank of a file, by its name |
-//! | `line` | one line: rank, time, text |
+//! | `source` | files, and their lines |
+//! | `owner` | whose a file is, by its name |
+//! | `line` | one line: whose, when, what |
 //! | `moment` | times at the start of lines |
 //! | `phase` | `Before X`, `After X`, and what X is |
-//! | `failure` | tracebacks, and what torch's messages say of ranks |
-//! | `environment` | printed variables: `MASTER_PORT=29500` |
+//! | `arrival` | lines in which a rank names itself as it comes to its world |
+//! | `failure` | tracebacks, and what torch says of others |
+//! | `environment` | `MASTER_PORT=29500` |
 //! | `launcher` | torchrun's table of failures |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
-//! | `story` | everything that one rank wrote, in order |
-//! | `job` | all ranks together, as evidence for the rules |
-//! | `behind` | ranks that have not come to where the others wait |
-//! | `verdict` | the rules for logs, and their order |
+//! | `recorder`, `pickle` | dumps of flight recorders |
+//! | `story` | everything one rank wrote, in order |
+//! | `strand` | one source taken apart into stories |
+//! | `job` | all stories, as evidence for the rules |
+//! | `behind` | which ranks have not come to where the others wait |
+//! | `records` | what dumps contradict each other in |
+//! | `verdict` | which rule counts |
 //!
-//! A new kind of line needs a reader like `watchdog`, called in `story`.
+//! A new kind of line: a reader beside `watchdog`, asked in `story`, or in `strand` if the line is no rank's.
 
+mod arrival;
 mod behind;
 mod environment;
 mod failure;
@@ -31,8 +36,12 @@ mod line;
 mod moment;
 mod owner;
 mod phase;
+mod pickle;
+mod recorder;
+mod records;
 mod source;
 mod story;
+mod strand;
 mod verdict;
 mod watchdog;
 
@@ -52,7 +61,10 @@ pub struct Report {
     pub format: u32,
     /// What is wrong; `None` if the logs show nothing wrong.
     pub verdict: Option<Diagnosis>,
-    /// Where every rank is; empty if there is a verdict, which says so itself.
+    /// Without a verdict: what keeps the logs from showing that every rank has come through. Empty if they show it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_known: Vec<String>,
+    /// Where every rank is, if there is no verdict that says it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankLine>,
     /// Notes on how the logs were read.
@@ -69,13 +81,14 @@ pub fn report(sources: &[Source]) -> Result<Report, LogError> {
         return Err(LogError::Silent);
     }
     let verdict = verdict::verdict(&job);
-    let places = match &verdict {
-        Some(_) => Vec::new(),
-        None => job.places(),
+    let (places, not_known) = match &verdict {
+        Some(_) => (Vec::new(), Vec::new()),
+        None => (job.places(), job.not_known()),
     };
     Ok(Report {
         format: FORMAT,
         verdict,
+        not_known,
         places,
         notes,
     })

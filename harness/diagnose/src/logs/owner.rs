@@ -1,39 +1,78 @@
-//! Finds the rank that a log belongs to by its name: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`,
-//! `3.out`.
+//! Whose logs files are, by their names: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
+//!
+//! A number beside the word `rank` is a rank. Any other number may be a date, or the id of a job, a process or an issue: it
+//! is a rank only if the numbers of all names are 0 to n-1.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Ranks are below this; larger numbers are ids of jobs and processes.
-const RANKS: u32 = 100_000;
+use super::line::RANKS;
 
-static RANK: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)(?:^|[^a-z])(?:rank|worker|trainer)[-_. ]?(\d+)(?:\D|$)").ok()
-});
+static RANK: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)(?:^|[^a-z])rank[-_. ]?(\d+)(?:\D|$)").ok());
+static WORKER: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?i)(?:^|[^a-z])(?:worker|trainer)[-_. ]?(\d+)(?:\D|$)").ok());
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?i)(?:^|[-_.])(\d+)(?:\.(?:log|txt|out|err|stdout|stderr))*$").ok()
+    Regex::new(r"(?i)(?:^|[-_.])(\d+)(?:\.(?:log|txt|out|err|stdout|stderr|json|pickle|pkl))*$")
+        .ok()
 });
 
-/// Returns the rank in the name of a file or its folder; `None` if there is none.
-pub(super) fn by_name(path: &Path) -> Option<u32> {
-    let name = path.file_name()?.to_str()?;
-    let rank = |pattern: &LazyLock<Option<Regex>>, text: &str| -> Option<u32> {
-        let found = pattern.as_ref()?.captures(text)?;
-        let number = found.get(1)?.as_str().parse().ok()?;
-        (number < RANKS).then_some(number)
-    };
-    if let Some(number) = rank(&RANK, name) {
+/// The rank of each file, where its name says one.
+pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
+    let said: Vec<Option<u32>> = paths.iter().map(|path| said(path)).collect();
+    let numbers: Vec<Option<u32>> = paths.iter().map(|path| number(path)).collect();
+    let others = said.iter().zip(&numbers).filter(|(said, _)| said.is_none());
+    let found: BTreeSet<u32> = others.filter_map(|(_, number)| *number).collect();
+    let is_whole = found.len() > 1 && found.iter().copied().eq((0..).take(found.len()));
+    said.into_iter()
+        .zip(numbers)
+        .map(|(said, number)| said.or(number.filter(|_| is_whole)))
+        .collect()
+}
+
+/// The rank of a flight recorder's dump: torch ends the name with it.
+pub(super) fn of_dump(path: &Path) -> Option<u32> {
+    said(path).or_else(|| number(path))
+}
+
+/// Whether a name has a number that could be taken for a rank.
+pub(super) fn has_number(path: &Path) -> bool {
+    said(path).or_else(|| number(path)).is_some()
+}
+
+fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
+    let found = pattern.as_ref()?.captures(text)?;
+    let number = found.get(1)?.as_str().parse().ok()?;
+    (number < RANKS).then_some(number)
+}
+
+/// The names of the file and of its folder.
+fn names(path: &Path) -> (Option<&str>, Option<&str>) {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let folder = path.parent().and_then(Path::file_name);
+    (name, folder.and_then(|name| name.to_str()))
+}
+
+/// The rank that a name calls so.
+fn said(path: &Path) -> Option<u32> {
+    let (name, folder) = names(path);
+    let by = |name: Option<&str>| captured(&RANK, name?);
+    by(name).or_else(|| by(folder))
+}
+
+/// The number that a name has where others have their rank.
+fn number(path: &Path) -> Option<u32> {
+    let (name, folder) = names(path);
+    let name = name?;
+    if let Some(number) = captured(&WORKER, name) {
         return Some(number);
     }
-    let folder = path
-        .parent()
-        .and_then(Path::file_name)
-        .and_then(|name| name.to_str());
     if let Some(folder) = folder {
-        let number = folder.parse().ok().or_else(|| rank(&RANK, folder));
-        if let Some(number) = number.filter(|number| *number < RANKS) {
+        let number = folder.parse().ok().filter(|number| *number < RANKS);
+        if let Some(number) = number.or_else(|| captured(&WORKER, folder)) {
             return Some(number);
         }
     }
@@ -41,32 +80,60 @@ pub(super) fn by_name(path: &Path) -> Option<u32> {
     if name.starts_with("slurm-") && !name.contains('_') {
         return None;
     }
-    rank(&NUMBER, name)
+    captured(&NUMBER, name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ranks(paths: &[&str]) -> Vec<Option<u32>> {
+        let paths: Vec<&Path> = paths.iter().map(Path::new).collect();
+        by_names(&paths)
+    }
+
     #[test]
-    fn names_are_read() {
+    fn a_rank_by_name_is_one() {
         for (path, rank) in [
             ("rank0.log", Some(0)),
             ("logs/rank_3.txt", Some(3)),
             ("run-rank-12.out", Some(12)),
-            ("12/stdout.log", Some(12)),
-            ("run/attempt_0/7/stderr.log", Some(7)),
-            ("job.0003.log", Some(3)),
-            ("train_2.err", Some(2)),
-            ("5.out", Some(5)),
-            ("out.4", Some(4)),
             ("rank1/train.log", Some(1)),
-            ("slurm-4711.out", None),
             ("job.log", None),
             ("frank.log", None),
-            ("20261120123456.log", None),
+            ("llamafactory_7396.log", None),
+            ("5.out", None),
         ] {
-            assert_eq!(by_name(Path::new(path)), rank, "{path}");
+            assert_eq!(ranks(&[path]), [rank], "{path}");
         }
+    }
+
+    #[test]
+    fn other_numbers_are_ranks_from_0_only() {
+        let all = |names: [&str; 3]| ranks(&names).into_iter().collect::<Option<Vec<u32>>>();
+        assert_eq!(
+            all(["2/stdout.log", "0/stdout.log", "1/stdout.log"]),
+            Some(vec![2, 0, 1])
+        );
+        assert_eq!(
+            all(["job.0000.out", "job.0001.out", "job.0002.out"]),
+            Some(vec![0, 1, 2])
+        );
+        assert_eq!(
+            all(["train_2.err", "train_0.err", "train_1.err"]),
+            Some(vec![2, 0, 1])
+        );
+        assert_eq!(
+            all(["a/attempt_0/0/x.log", "a/attempt_0/1/x.log", "out.2"]),
+            Some(vec![0, 1, 2])
+        );
+        assert_eq!(ranks(&["job.1.out", "job.2.out"]), [None, None]);
+        assert_eq!(ranks(&["issue_5484.log", "issue_7396.log"]), [None, None]);
+        assert_eq!(ranks(&["slurm-0.out", "slurm-1.out"]), [None, None]);
+        assert_eq!(
+            ranks(&["launcher.log", "0/a.log", "1/a.log"]),
+            [None, Some(0), Some(1)]
+        );
+        assert!(has_number(Path::new("run.20.log")) && !has_number(Path::new("run.log")));
     }
 }

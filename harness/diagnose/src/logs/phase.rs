@@ -50,19 +50,34 @@ fn pattern(text: &str) -> Option<Regex> {
     Regex::new(text).ok()
 }
 
+/// What every line about a phase has.
+static SIGN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)before|start|begin|enter|call|creat|about|wait|after|finish|end |ends|end\.|leav|left|exit|complet|pass|done|ok|success|succeed|initiali|\.\.\.|…",
+    )
+});
 static BEGIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|about to(?: call)?|waiting (?:for|at|in|on))\b[:\s]+(.+)$",
+        r"(?i)^\W*(?:before|starting|begin(?:ning)?|entering|enter|calling|creating|about to(?: call)?|waiting (?:for|at|in|on))\b[:\s]+(.+)$",
     )
 });
 static END: LazyLock<Option<Regex>> = LazyLock::new(|| {
     pattern(
-        r"(?i)^\W*(?:after|finished|finishing|end of|leaving|left|exiting|exited|completed|passed|done with|done)\b[:\s]+(.+)$",
+        r"(?i)^\W*(?:after|finished|finishing|end of|leaving|left|exiting|exited|completed|passed|done with|done|(?:successfully )?(?:created|initiali[sz]ed))\b[:\s]+(.+)$",
     )
 });
 static OVER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    pattern(r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are )?(?:done|finished|completed?|ok)[.!]*$")
+    pattern(
+        r"(?i)^\W*(.+?)[\s.…:-]+(?:is |are |was |were |has been |have been )?(?:successfully )?(?:done|finished|completed?|ok|created|initiali[sz]ed|succeeded|passed)(?: successfully)?[.!]*$",
+    )
 });
+/// `Load weight begin.`, `Load weight end. type=...`, as SGLang writes.
+static HALF: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^(\w[\w ]*?) (begin|end)s?\.(?: .*)?$"));
+
+/// `Initializing X` without dots, if ranks wait for each other in X.
+static INITIALIZING: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"(?i)^\W*(initiali[sz]ing [^,;:=]+)$"));
 static UNDERWAY: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(r"^\W*(.+?)\s*(?:\.\.\.|…)$"));
 
 /// Matches words that name one rank, host or device, and are no part of a phase's name.
@@ -78,7 +93,7 @@ static REST: LazyLock<Option<Regex>> =
 static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
     let all = [
         (
-            r"init_process_group|init(?:ialis|ializ)?(?:e|ing|ation)?(?:[ _]of)?[ _](?:the[ _])?(?:torch[._ ])?(?:dist|process[ _]group)|rendezvous|^(?:dist(?:ributed)?|process[ _]group)[ _]init",
+            r"init_process_group|init(?:ialis|ializ)?(?:e|ing|ation)?(?:[ _]of)?[ _](?:the[ _])?(?:torch[._ ])?(?:dist|process[ _]group)|init torch distributed|torchbackend|rendezvous|^(?:dist(?:ributed)?|process[ _]group)[ _]init",
             Nature::Init,
         ),
         (
@@ -86,10 +101,10 @@ static NATURES: LazyLock<Option<(RegexSet, Vec<Nature>)>> = LazyLock::new(|| {
             Nature::Destroy,
         ),
         (
-            r"new_group|new_subgroups|creat\w*[ _](?:the[ _])?(?:process[ _])?groups?\b",
+            r"new_group|new_subgroups|creat\w*[ _](?:the[ _])?(?:process[ _])?groups?\b|_pg\b|\bgroups?$|model[ _]parallel|device[ _]mesh",
             Nature::NewGroup(Vec::new()),
         ),
-        (r"barrier", Nature::Collective("barrier")),
+        (r"barrier|wait_for_everyone", Nature::Collective("barrier")),
         (r"all[-_ ]?to[-_ ]?all", Nature::Collective("all_to_all")),
         (r"reduce[-_ ]?scatter", Nature::Collective("reduce_scatter")),
         (r"all[-_ ]?gather", Nature::Collective("all_gather")),
@@ -115,12 +130,19 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
     if text.is_empty() || text.len() > SHORT {
         return None;
     }
+    if !SIGN.as_ref().is_some_and(|sign| sign.is_match(text)) {
+        return None;
+    }
     let what = |pattern: &LazyLock<Option<Regex>>| {
         let found = pattern.as_ref()?.captures(text)?;
         found.get(1).map(|what| what.as_str())
     };
     let brief = |what: &&str| what.split_whitespace().count() <= WORDS;
-    let (edge, phase) = if let Some(phase) = what(&BEGIN) {
+    let half = HALF.as_ref().and_then(|half| half.captures(text));
+    let half = half.and_then(|half| Some((half.get(1)?.as_str(), &half[2] == "begin")));
+    let (edge, phase) = if let Some((phase, begins)) = half {
+        (if begins { Edge::Begin } else { Edge::End }, phase)
+    } else if let Some(phase) = what(&BEGIN) {
         // `Starting X ... done`, in one line.
         match over(phase) {
             Some(inner) => (Edge::End, inner),
@@ -132,10 +154,21 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
         (Edge::End, phase)
     } else if let Some(phase) = what(&UNDERWAY).filter(brief) {
         (Edge::Begin, phase)
+    } else if let Some(phase) = what(&INITIALIZING).filter(brief) {
+        let (_, nature) = named(phase)?;
+        if !nature.waits() {
+            return None;
+        }
+        (Edge::Begin, phase)
     } else {
         return None;
     };
     let (name, nature) = named(phase)?;
+    // `Created 3 files`: no phase that anybody else is in.
+    let has_made = text.starts_with("Created ") || text.starts_with("created ");
+    if edge == Edge::End && nature == Nature::Own && has_made {
+        return None;
+    }
     Some(Mark { edge, name, nature })
 }
 
@@ -197,10 +230,14 @@ fn members(text: &str) -> Vec<u32> {
 }
 
 impl Mark {
-    /// Returns true if this mark ends the phase of that name and nature.
-    pub(super) fn ends(&self, begun: &str, nature: &Nature) -> bool {
-        let same = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
-        same(&self.name, begun) || (self.nature == *nature && self.nature != Nature::Own)
+    /// Whether this one has the name of the phase that was begun.
+    pub(super) fn names(&self, begun: &str) -> bool {
+        self.name.starts_with(begun) || begun.starts_with(&self.name)
+    }
+
+    /// Whether this one is of the kind of the phase that was begun.
+    pub(super) fn is_like(&self, nature: &Nature) -> bool {
+        self.nature == *nature && self.nature != Nature::Own
     }
 }
 
@@ -221,7 +258,17 @@ mod tests {
     #[test]
     fn every_pattern_is_a_pattern() {
         let alone = [
-            &BEGIN, &END, &OVER, &UNDERWAY, &OWN, &REST, &MESSAGE, &MEMBERS,
+            &SIGN,
+            &BEGIN,
+            &END,
+            &OVER,
+            &HALF,
+            &INITIALIZING,
+            &UNDERWAY,
+            &OWN,
+            &REST,
+            &MESSAGE,
+            &MEMBERS,
         ];
         assert!(alone.iter().all(|pattern| pattern.is_some()));
         assert!(NATURES.is_some());
@@ -261,6 +308,48 @@ mod tests {
                 "initializing distributed",
                 Nature::Init,
             ),
+            (
+                "init_process_group completed successfully",
+                End,
+                "init_process_group",
+                Nature::Init,
+            ),
+            (
+                "Init torch distributed begin.",
+                Begin,
+                "init torch distributed",
+                Nature::Init,
+            ),
+            (
+                "Load weight end. type=LlamaForCausalLM, avail mem=120.1 GB",
+                End,
+                "load weight",
+                Nature::Own,
+            ),
+            (
+                "Creating CFG group",
+                Begin,
+                "cfg group",
+                Nature::NewGroup(vec![]),
+            ),
+            (
+                "CFG group created",
+                End,
+                "cfg group",
+                Nature::NewGroup(vec![]),
+            ),
+            (
+                "Before set_seq_parallel_pg",
+                Begin,
+                "set_seq_parallel_pg",
+                Nature::NewGroup(vec![]),
+            ),
+            (
+                "Initializing model parallel",
+                Begin,
+                "initializing model parallel",
+                Nature::NewGroup(vec![]),
+            ),
             ("Starting epoch 3", Begin, "epoch 3", Nature::Own),
             ("Finished epoch 3, loss=0.1", End, "epoch 3", Nature::Own),
             ("loading data...", Begin, "loading data", Nature::Own),
@@ -298,6 +387,8 @@ mod tests {
             "the checkpoint of yesterday was not found and so the training has to be done",
             "Rank 3 failed to pass monitoredBarrier in 10000 ms",
             "before",
+            "Created 3 files",
+            "Initializing the tokenizer",
         ] {
             assert_eq!(mark(text), None, "{text}");
         }

@@ -1,31 +1,40 @@
-//! Reads log files: of a long one the first MiB and the last sixteen, whatever bytes they hold.
+//! Files, and their lines: read one at a time, whatever bytes are in there, so that a log's size does not matter.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use rayon::prelude::*;
+use super::recorder;
 
-/// Bytes read at the beginning of a long file, where it says how the job was started.
-const HEAD: u64 = 1 << 20;
-/// Bytes read at the end of a long file, where it says what the job did last.
-const TAIL: u64 = 16 << 20;
-/// Extensions of files in a folder that are not logs.
+/// Bytes kept of a line; what is longer is no line about a phase.
+const LONGEST: usize = 64 << 10;
+/// Files in a folder that are no logs, unless they are dumps of a flight recorder.
 const OTHER: &[&str] = &[
     "json", "jsonl", "yaml", "yml", "py", "md", "gz", "zst", "pt", "html", "xml", "csv", "png",
     "sh",
 ];
 
-/// What was read of one file.
+/// One file, or the stream.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its path; `-` for standard input.
     pub path: PathBuf,
-    /// Its text; bytes that are not UTF-8 are replaced.
-    pub text: String,
-    /// Whether its middle was left out.
-    pub is_cut: bool,
+    content: Content,
+}
+
+/// Where its bytes are.
+#[derive(Clone, Debug)]
+enum Content {
+    /// At its path.
+    File,
+    /// In a file without a name, which has what came from the stream.
+    Stream(Arc<Mutex<File>>),
+    /// Here.
+    #[cfg(test)]
+    Text(Arc<str>),
 }
 
 /// Why there are no logs to read.
@@ -59,7 +68,7 @@ impl LogError {
             Self::Unreadable(..) => "ask its owner for read access, or copy it",
             Self::Empty(_) => "logs are files such as rank0.log, 0/stderr.log or job.0000.out",
             Self::NoRank => {
-                "give one file for each rank (rank0.log rank1.log ...), or begin lines with [Rank 0]"
+                "give one file for each rank (rank0.log rank1.log ...), or begin lines with [Rank 0]; other numbers in names are ranks only if they are 0 to n-1"
             }
             Self::Silent => {
                 "let ranks print lines such as `[Rank 0] Before barrier` and `[Rank 0] After barrier`, unbuffered"
@@ -68,10 +77,10 @@ impl LogError {
     }
 }
 
-/// Reads files, and every log in folders. The path `-` reads `stream`.
+/// Finds files, and every log in folders. `-` is the stream, which is copied into a file without a name.
 ///
 /// # Errors
-/// A file is not there or cannot be read, or a folder holds none.
+/// A file is not there, or a folder holds none, or the stream cannot be read.
 pub fn read(paths: &[PathBuf], stream: &mut dyn Read) -> Result<Vec<Source>, LogError> {
     let mut files = Vec::new();
     for path in paths {
@@ -89,31 +98,129 @@ pub fn read(paths: &[PathBuf], stream: &mut dyn Read) -> Result<Vec<Source>, Log
             return Err(LogError::Absent(path.clone()));
         }
     }
-    let files = latest_attempts(files);
-    let mut piped = String::new();
-    if files.iter().any(|file| file.as_os_str() == "-") {
-        let mut bytes = Vec::new();
-        stream
-            .read_to_end(&mut bytes)
-            .map_err(|error| LogError::Unreadable("-".into(), error))?;
-        piped = String::from_utf8_lossy(&bytes).into_owned();
-    }
-    files
-        .into_par_iter()
-        .map(|path| {
-            let read = match path.as_os_str() == "-" {
-                true => Ok((piped.clone(), false)),
-                false => text(&path),
-            };
-            match read {
-                Ok((text, is_cut)) => Ok(Source { path, text, is_cut }),
-                Err(error) => Err(LogError::Unreadable(path, error)),
+    let mut piped = None;
+    let mut source = |path: PathBuf| {
+        if path.as_os_str() != "-" {
+            let content = Content::File;
+            return Ok(Source { path, content });
+        }
+        let file = match &piped {
+            Some(file) => Arc::clone(file),
+            None => {
+                let mut file = tempfile::tempfile()?;
+                io::copy(stream, &mut file)?;
+                Arc::clone(piped.insert(Arc::new(Mutex::new(file))))
             }
-        })
+        };
+        let content = Content::Stream(file);
+        Ok(Source { path, content })
+    };
+    let sources = latest_attempts(files).into_iter();
+    sources
+        .map(|path| source(path).map_err(|error| LogError::Unreadable("-".into(), error)))
         .collect()
 }
 
-/// Collects every file below a folder that may be a log, in the order of their names.
+impl Source {
+    /// Calls with every line until told to stop, without its end; a bar that writes over itself is a line each time. Returns
+    /// whether the last line has no end.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn each_line(
+        &self,
+        mut call: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> io::Result<bool> {
+        match &self.content {
+            Content::File => lines(&mut BufReader::new(File::open(&self.path)?), &mut call),
+            Content::Stream(file) => {
+                let mut file = file
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                file.seek(SeekFrom::Start(0))?;
+                lines(&mut BufReader::new(&mut *file), &mut call)
+            }
+            #[cfg(test)]
+            Content::Text(text) => lines(&mut text.as_bytes(), &mut call),
+        }
+    }
+
+    /// The bytes at its beginning.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn beginning(&self, length: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match &self.content {
+            Content::File => drop(
+                File::open(&self.path)?
+                    .take(length)
+                    .read_to_end(&mut bytes)?,
+            ),
+            Content::Stream(file) => {
+                let mut file = file
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                file.seek(SeekFrom::Start(0))?;
+                (&mut *file).take(length).read_to_end(&mut bytes)?;
+            }
+            #[cfg(test)]
+            Content::Text(text) => bytes.extend(
+                text.bytes()
+                    .take(usize::try_from(length).unwrap_or(usize::MAX)),
+            ),
+        }
+        Ok(bytes)
+    }
+
+    /// A text with a name.
+    #[cfg(test)]
+    pub(super) fn of_text(path: &str, text: &str) -> Self {
+        Self {
+            path: path.into(),
+            content: Content::Text(text.into()),
+        }
+    }
+}
+
+/// Calls with every line; whether the last has no end.
+fn lines(
+    from: &mut dyn BufRead,
+    call: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> io::Result<bool> {
+    let mut line = Vec::new();
+    let mut was_overwritten = false;
+    loop {
+        let bytes = from.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let piece = &bytes[..end.unwrap_or(bytes.len())];
+        let room = LONGEST.saturating_sub(line.len()).min(piece.len());
+        line.extend_from_slice(&piece[..room]);
+        let Some(end) = end else {
+            let length = bytes.len();
+            from.consume(length);
+            continue;
+        };
+        was_overwritten = bytes[end] == b'\r';
+        from.consume(end + 1);
+        let flow = call(&String::from_utf8_lossy(&line));
+        line.clear();
+        if flow.is_break() {
+            return Ok(false);
+        }
+    }
+    if line.is_empty() {
+        return Ok(false);
+    }
+    _ = call(&String::from_utf8_lossy(&line));
+    // Bars that write over themselves end without a line's end, too.
+    Ok(!was_overwritten)
+}
+
+/// Every file below a folder that may be a log, in the order of their names.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -128,7 +235,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
             collect(&path, files)?;
         } else {
             let extension = path.extension().and_then(OsStr::to_str);
-            if !extension.is_some_and(|extension| OTHER.contains(&extension)) {
+            let is_other = extension.is_some_and(|extension| OTHER.contains(&extension));
+            if !is_other || (extension == Some("json") && is_dump(&path)) {
                 files.push(path);
             }
         }
@@ -162,31 +270,12 @@ fn latest_attempts(files: Vec<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-fn text(path: &Path) -> io::Result<(String, bool)> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    if length <= HEAD + TAIL {
-        file.read_to_end(&mut bytes)?;
-        return Ok((String::from_utf8_lossy(&bytes).into_owned(), false));
-    }
-    (&mut file).take(HEAD).read_to_end(&mut bytes)?;
-    // The lines that the cut goes through are left out.
-    bytes.truncate(
-        bytes
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1),
-    );
-    file.seek(SeekFrom::Start(length - TAIL))?;
-    let mut tail = Vec::new();
-    file.take(TAIL).read_to_end(&mut tail)?;
-    let start = tail
-        .iter()
-        .position(|byte| *byte == b'\n')
-        .map_or(0, |at| at + 1);
-    bytes.extend_from_slice(&tail[start..]);
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), true))
+/// Whether a file begins as a dump of a flight recorder does.
+fn is_dump(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let file = File::open(path);
+    let read = file.and_then(|file| file.take(recorder::SIGN).read_to_end(&mut beginning));
+    read.is_ok() && recorder::is_dump(&beginning)
 }
 
 #[cfg(test)]
@@ -210,20 +299,43 @@ mod tests {
         assert!(sources[0].path.ends_with("attempt_1/0/stderr.log"));
     }
 
+    fn all(text: &[u8]) -> (Vec<String>, bool) {
+        let mut all = Vec::new();
+        let is_torn = lines(&mut &*text, &mut |line| {
+            all.push(line.to_owned());
+            ControlFlow::Continue(())
+        });
+        (all, is_torn.unwrap())
+    }
+
     #[test]
-    fn the_middle_of_a_long_file_is_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("rank0.log");
-        let line = b"[Rank 0] a line of some length, \xff\n";
-        let mut bytes = b"first\n".to_vec();
-        bytes.extend(line.repeat(600_000));
-        bytes.extend(b"last\n");
-        fs::write(&path, &bytes).unwrap();
-        let sources = read(&[path], &mut io::empty()).unwrap();
-        assert!(sources[0].is_cut);
-        assert!(sources[0].text.starts_with("first\n"));
-        assert!(sources[0].text.ends_with("\nlast\n"));
-        assert!(sources[0].text.lines().all(|line| line.len() < 50));
+    fn lines_end_in_several_ways() {
+        let (lines, is_torn) = all(b"a\r\nb\n 1%\r 2%\xff\nrest");
+        assert_eq!(lines, ["a", "", "b", " 1%", " 2%\u{fffd}", "rest"]);
+        assert!(is_torn);
+        assert!(!all(b"a\n").1 && !all(b"").1 && !all(b" 1%\r 2%").1);
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_another() {
+        let (lines, _) = all(&b"x".repeat(1 << 20));
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0].len(), LONGEST);
+    }
+
+    #[test]
+    fn the_stream_can_be_read_twice() {
+        let sources = read(&["-".into()], &mut &b"a\nb\n"[..]).unwrap();
+        for _ in 0..2 {
+            let mut count = 0;
+            let count = &mut count;
+            let is_torn = sources[0].each_line(|_| {
+                *count += 1;
+                ControlFlow::Continue(())
+            });
+            assert_eq!((*count, is_torn.unwrap()), (2, false));
+        }
+        assert_eq!(sources[0].beginning(3).unwrap(), b"a\nb");
     }
 
     #[test]

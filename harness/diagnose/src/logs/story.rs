@@ -1,20 +1,22 @@
 //! Splits logs by rank, and reads what each rank wrote, in order.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::arrival::Arrival;
 use super::environment::Environment;
-use super::failure::{Accusations, Failures};
-use super::launcher::Launcher;
+use super::failure::{Failures, Place};
 use super::line::LogLine;
 use super::moment::Moment;
-use super::owner;
-use super::phase::{Mark, Nature, mark};
-use super::source::Source;
+use super::phase::{Edge, Mark, Nature, mark};
 use super::watchdog::Watchdog;
 use crate::{Told, told};
+
+/// Marks that are kept of a rank; of more, the later ones are, and the rank's log counts as cut.
+const MARKS: usize = 20_000;
+/// Errors that are kept of a rank; of more, the later ones are.
+const ERRORS: usize = 200;
 
 /// What one rank wrote.
 #[derive(Clone, Debug, Default)]
@@ -23,119 +25,108 @@ pub(super) struct Story {
     pub(super) marks: Vec<(Mark, Option<Moment>)>,
     /// Errors, each with the number of marks before it.
     pub(super) errors: Vec<(String, usize)>,
+    /// Where the last traceback ends, and the number of marks before it.
+    pub(super) place: Option<(Place, usize)>,
     pub(super) environment: Environment,
     pub(super) watchdog: Watchdog,
     /// The time of its last line with a time; `None` if no line has one.
     pub(super) last: Option<Moment>,
-    /// Whether a part of a file was not read.
+    /// The step or epoch that it wrote of last, if no phase and no end came after it.
+    pub(super) step: Option<String>,
+    /// Whether it says that it has finished what it was started for.
+    pub(super) is_finished: bool,
+    /// Whether a part of it was not kept.
     pub(super) is_cut: bool,
     /// Whether a file ends within a line: more may be in a buffer.
     pub(super) is_torn: bool,
     failures: Failures,
 }
 
-/// What one source holds.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Strand {
-    /// What each rank wrote, for lines that belong to a rank.
-    pub(super) stories: BTreeMap<u32, Story>,
-    /// What all lines say together, if nothing tells the rank; otherwise `None`.
-    pub(super) nobodys: Option<Story>,
-    pub(super) launcher: Launcher,
-    pub(super) accusations: Accusations,
-}
-
-/// Matches `3: text`, as `srun --label` writes.
-static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\s*(\d{1,5}): ?").ok());
-/// How many lines must begin with a number before the numbers are taken for ranks.
-const LABELS: usize = 5;
-
-impl Strand {
-    /// Splits a source by rank.
-    pub(super) fn of(source: &Source) -> Self {
-        let mut lines: Vec<LogLine<'_>> = source.text.lines().map(LogLine::read).collect();
-        let mut ranks: BTreeSet<u32> = lines.iter().filter_map(|line| line.rank).collect();
-        let locals: BTreeMap<u32, u32> = lines
-            .iter()
-            .filter_map(|line| Some((line.local_rank?, line.rank?)))
-            .collect();
-        let is_torchruns = lines.iter().any(|line| line.local_rank.is_some());
-        let name = owner::by_name(&source.path);
-        if ranks.is_empty() && !is_torchruns && name.is_none() {
-            ranks = labels(&mut lines);
-        }
-        let mut single = ranks.iter().copied();
-        let owner = match (is_torchruns, single.next(), single.next()) {
-            (true, ..) | (false, Some(_), Some(_)) => None,
-            (false, Some(rank), None) => Some(rank),
-            (false, None, _) => name,
-        };
-        let is_nobodys = !is_torchruns && ranks.is_empty() && owner.is_none();
-        let mut strand = Self::default();
-        let mut nobodys = Story::default();
-        for line in &lines {
-            strand.launcher.read(&line.text);
-            strand.accusations.read(&line.text);
-            let local = line.local_rank;
-            let local = local.map(|local| locals.get(&local).copied().unwrap_or(local));
-            match line.rank.or(local).or(owner) {
-                Some(rank) => strand.stories.entry(rank).or_default().read(line),
-                None if is_nobodys => nobodys.read(line),
-                // The launcher's own line.
-                None => {}
-            }
-        }
-        if let (Some(rank), true) = (owner, strand.stories.is_empty()) {
-            strand.stories.insert(rank, Story::default());
-        }
-        strand.nobodys = is_nobodys.then_some(nobodys);
-        // A progress bar that overwrites itself ends without a newline, and is not torn.
-        let last = source.text.rsplit('\n').next().unwrap_or_default();
-        let is_torn = !last.is_empty() && !last.contains('\r');
-        for story in strand.stories.values_mut().chain(&mut strand.nobodys) {
-            story.is_cut = source.is_cut;
-            story.is_torn = is_torn && owner.is_some();
-            story.watchdog.close();
-        }
-        strand
-    }
-}
-
-/// Takes the rank off every line if the first lines all begin with one, and returns the ranks; otherwise none.
-fn labels(lines: &mut [LogLine<'_>]) -> BTreeSet<u32> {
-    let Some(pattern) = LABEL.as_ref() else {
-        return BTreeSet::new();
-    };
-    let mut first = lines
-        .iter()
-        .filter(|line| !line.text.is_empty())
-        .take(LABELS);
-    if lines.is_empty() || !first.all(|line| pattern.is_match(&line.text)) {
-        return BTreeSet::new();
-    }
-    for line in lines.iter_mut() {
-        if let Some(found) = pattern.captures(&line.text) {
-            let (rank, end) = (found[1].parse().ok(), found[0].len());
-            *line = line.without(end);
-            line.rank = rank;
-        }
-    }
-    lines.iter().filter_map(|line| line.rank).collect()
-}
+static STEP: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)\b(?:epoch|step|iter|iteration|batch)s?\b[ :=#\[]*\d+(?:/\d+)?").ok()
+});
+static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(
+        r"(?i)^\W*(?:training|finetuning|fine-tuning|job|run|evaluation|everything|all)(?: is| has| was)? ?(?:done|complete[d]?|finished|over)\b|Trainer\.fit` stopped|Application startup complete|ready to roll",
+    )
+    .ok()
+});
 
 impl Story {
-    fn read(&mut self, line: &LogLine<'_>) {
+    /// Takes in a line.
+    pub(super) fn read(&mut self, line: &LogLine<'_>) {
         let text = &*line.text;
         if line.moment.is_some() {
             self.last = line.moment;
         }
         self.environment.read(text);
         self.watchdog.read(text);
-        if let Some(error) = self.failures.read(text) {
-            self.errors.push((error, self.marks.len()));
-        } else if let Some(mark) = mark(text) {
-            self.marks.push((mark, line.moment));
+        if self.read_error(text) {
+            return;
         }
+        let finishes = FINISHED
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(text));
+        if finishes {
+            self.is_finished = true;
+            self.step = None;
+        }
+        if let Some(mark) = mark(text) {
+            self.push(mark, line.moment);
+        } else if !finishes && let Some(step) = STEP.as_ref().and_then(|step| step.find(text)) {
+            self.step = Some(step.as_str().to_lowercase());
+            self.is_finished = false;
+        }
+    }
+
+    /// Takes in a line in which a rank tells of itself.
+    pub(super) fn arrive(&mut self, line: &LogLine<'_>, arrival: &Arrival) {
+        self.environment.world_size = arrival.world_size.or(self.environment.world_size);
+        self.last = line.moment.or(self.last);
+        // The same is said again and again while it waits.
+        let is_new = self
+            .marks
+            .last()
+            .is_none_or(|(last, _)| *last != arrival.mark);
+        if is_new {
+            self.push(arrival.mark.clone(), line.moment);
+        }
+        self.read_error(&line.text);
+    }
+
+    /// Takes in that all ranks have met.
+    pub(super) fn meet(&mut self) {
+        let (edge, name) = (Edge::End, "init_process_group".to_owned());
+        let nature = Nature::Init;
+        self.push(Mark { edge, name, nature }, None);
+    }
+
+    fn read_error(&mut self, text: &str) -> bool {
+        let Some(failure) = self.failures.read(text) else {
+            return false;
+        };
+        if self.errors.len() >= ERRORS {
+            self.errors.remove(0);
+        }
+        self.errors.push((failure.text, self.marks.len()));
+        if let Some(place) = failure.place {
+            self.place = Some((place, self.marks.len()));
+        }
+        true
+    }
+
+    fn push(&mut self, mark: Mark, moment: Option<Moment>) {
+        self.step = None;
+        if self.marks.len() >= MARKS {
+            let gone = MARKS / 2;
+            self.marks.drain(..gone);
+            self.is_cut = true;
+            let places = self.errors.iter_mut().map(|(_, at)| at);
+            for at in places.chain(self.place.as_mut().map(|(_, at)| at)) {
+                *at = at.saturating_sub(gone);
+            }
+        }
+        self.marks.push((mark, moment));
     }
 
     /// Adds what the same rank wrote into another file. Which of two files' lines came first is not known, so the
@@ -156,6 +147,15 @@ impl Story {
             .map(|(text, at)| (text.clone(), place(&other, before, *at)))
             .collect();
         self.errors.extend(theirs);
+        if let Some((theirs, at)) = &other.place {
+            self.place = Some((theirs.clone(), place(&other, before, *at)));
+        } else if before == 0
+            && let Some((_, at)) = &mut self.place
+        {
+            *at = usize::MAX;
+        }
+        self.step = other.step.or(self.step.take());
+        self.is_finished |= other.is_finished;
         self.marks.extend(other.marks);
         let environment = other.environment;
         self.environment = Environment {
@@ -191,7 +191,14 @@ impl Story {
             .map(|(text, _)| text.as_str())
     }
 
-    /// Returns the first of its last errors that is not an effect of other ranks; `None` if there is none.
+    /// Where the traceback of its last words ends, if they say only that it waited or was interrupted.
+    pub(super) fn interrupted(&self) -> Option<&Place> {
+        let (place, at) = self.place.as_ref()?;
+        let is_last = *at >= self.marks.len() && self.last_words().next().is_some();
+        (is_last && self.cause().is_none()).then_some(place)
+    }
+
+    /// The first of its last errors that is more than an effect of what others did.
     pub(super) fn cause(&self) -> Option<&str> {
         self.last_words().find(|error| told(error) != Told::Effect)
     }
@@ -201,50 +208,16 @@ impl Story {
 mod tests {
     use super::*;
 
-    fn strand(path: &str, text: &str) -> Strand {
-        Strand::of(&Source {
-            path: path.into(),
-            text: text.into(),
-            is_cut: false,
-        })
-    }
-
-    fn ranks(strand: &Strand) -> Vec<u32> {
-        strand.stories.keys().copied().collect()
-    }
-
-    #[test]
-    fn lines_find_their_ranks() {
-        assert_eq!(ranks(&strand("rank3.log", "Before x\nAfter x")), [3]);
-        assert_eq!(
-            ranks(&strand("rank3.log", "[Rank 4] Before x\nAfter x")),
-            [4]
-        );
-        assert_eq!(
-            ranks(&strand("job.log", "[Rank 4] Before x\n[Rank 5] After x")),
-            [4, 5]
-        );
-        assert_eq!(
-            ranks(&strand(
-                "job.log",
-                "[default0]:[rank4]: x\n[default0]:Before x"
-            )),
-            [4]
-        );
-        assert_eq!(
-            ranks(&strand("job.log", "0: Before x\n1: Before x\n0: After x")),
-            [0, 1]
-        );
-        let unknown = strand("job.log", "Before x");
-        assert!(unknown.stories.is_empty() && unknown.nobodys.is_some());
+    fn story(text: &str) -> Story {
+        let mut story = Story::default();
+        text.lines()
+            .for_each(|line| story.read(&LogLine::read(line)));
+        story
     }
 
     #[test]
     fn an_error_that_was_caught_is_no_last_word() {
-        let words = |text: &str| {
-            let strand = strand("rank0.log", text);
-            strand.stories[&0].last_words().count()
-        };
+        let words = |text: &str| story(text).last_words().count();
         let error = "Traceback (most recent call last):\n  File x\nOSError: disk full\n";
         assert_eq!(words(&format!("Before x\n{error}")), 1);
         assert_eq!(words(&format!("Before x\n{error}After x")), 0);
@@ -252,5 +225,24 @@ mod tests {
             words(&format!("Before x\n{error}Before destroy_process_group")),
             1
         );
+    }
+
+    #[test]
+    fn a_step_is_the_last_thing_until_something_else_is() {
+        assert_eq!(
+            story("After x\nepoch 0 step 5 loss 0.1").step.as_deref(),
+            Some("epoch 0")
+        );
+        assert_eq!(story("step 5\nBefore x").step, None);
+        let done = story("step 5\nTraining completed");
+        assert!(done.is_finished && done.step.is_none());
+    }
+
+    #[test]
+    fn a_story_stays_small() {
+        let long = "Before x of step 1\nAfter x of step 1\n".repeat(MARKS);
+        let story = story(&format!("{long}KeyError: 'a'"));
+        assert!(story.is_cut && story.marks.len() <= MARKS);
+        assert_eq!(story.cause(), Some("KeyError: 'a'"));
     }
 }

@@ -1,11 +1,14 @@
 //! Chooses the verdict on a job from its logs. What an error says of its cause is a fact; what follows from places is
 //! likely.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::behind::{alone, behind};
+use super::arrival::Counted;
+use super::behind::{alone, behind, still_busy};
 use super::job::Job;
 use super::launcher::{ending, is_struck};
+use super::phase::Nature;
+use super::records;
 use super::watchdog::{WORLD, Work};
 use crate::conclude;
 use crate::{HangEvidence, Told, diagnose, told};
@@ -32,15 +35,17 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
         .or_else(|| case.fingerprints())
         .or_else(|| case.named_by_barrier())
+        .or_else(|| case.counted())
+        .or_else(|| case.recorded())
         .or_else(|| case.works())
         .or_else(|| {
             Some(by_rules)
                 .filter(|rule| case.is_likely(rule))
-                .map(likely)
+                .map(|rule| case.likely(rule))
         })
         .or_else(|| case.alone())
         .or_else(|| case.behind())
-        .or_else(|| case.without_log())
+        .or_else(|| case.still_busy())
         .or_else(|| case.raised())
         .unwrap_or_else(|| case.unknown());
     Some(Diagnosis {
@@ -60,17 +65,18 @@ fn says_itself(rule: &Diagnosis) -> bool {
     )
 }
 
-fn likely(rule: Diagnosis) -> Diagnosis {
-    Diagnosis {
-        confidence: Confidence::Likely,
-        ..rule
-    }
-}
-
-/// A rank, the number of the last work that it is known to have issued, and the work that timed out there.
+/// A rank, the last work that it is known to have issued, and the one that timed out there.
 type Reached<'a> = (u32, i64, Option<&'a Work>);
 
-/// A job, and the evidence made of it.
+/// Works of one group.
+#[derive(Default)]
+struct Group<'a> {
+    ranks: Vec<Reached<'a>>,
+    /// Whether ranks that give the group this name may mean different groups.
+    is_vague: bool,
+}
+
+/// A job and what is known of it.
 struct Case<'a> {
     job: &'a Job,
     evidence: &'a HangEvidence,
@@ -100,12 +106,32 @@ impl Case<'_> {
         };
         let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
         let accused = || !self.job.accusations.absent.is_empty();
-        waits || ended() || accused() || (raised() && !self.is_over()) || behind(self.job).is_some()
+        let recorded = || {
+            let mut groups = self
+                .job
+                .dumps
+                .values()
+                .flat_map(|dump| dump.groups.values());
+            groups.any(|group| group.waits())
+        };
+        let timed_out = || {
+            let mut all = self.job.ranks.values();
+            all.any(|logged| {
+                let mut works = logged.story.watchdog.groups.values();
+                works.any(|works| works.timed_out.is_some())
+            })
+        };
+        waits
+            || recorded()
+            || timed_out()
+            || ended()
+            || accused()
+            || (raised() && !self.is_over())
+            || behind(self.job).is_some()
     }
 
     /// Returns true if every rank has come out of tearing down.
     fn is_over(&self) -> bool {
-        use super::phase::Nature;
         let mut all = self.job.ranks.values();
         all.all(|logged| {
             let last = logged.begun.last();
@@ -170,17 +196,21 @@ impl Case<'_> {
     /// Returns what `TORCH_DISTRIBUTED_DEBUG=DETAIL` found: ranks that run another collective than the rest.
     fn fingerprints(&self) -> Option<Diagnosis> {
         let prints = &self.job.accusations.fingerprints;
-        let culprits = odd(prints.iter().map(|(rank, print)| (*rank, print.as_str())))?;
+        let prints_of = prints.iter().map(|(rank, print)| (*rank, print.as_str()));
+        let culprits = odd(prints_of, self.job.least_size() as usize)?;
         let lines = prints.iter().map(|(rank, print)| {
             let end = print.find(", TensorDeviceTypes").unwrap_or(print.len());
             line(*rank, &print[..end])
         });
         let facts = rank_set::places(&lines.collect::<Vec<_>>());
-        let summary = format!(
-            "{} {} another collective than the rest, or other arguments",
-            named(&culprits),
-            has(&culprits)
-        );
+        let summary = match culprits.is_empty() {
+            true => "ranks have called different collectives, or with other arguments".to_owned(),
+            false => format!(
+                "{} {} another collective than the rest, or other arguments",
+                named(&culprits),
+                has(&culprits)
+            ),
+        };
         Some(self.diagnosis(
             HangKind::CollectiveMismatch,
             Confidence::Proved,
@@ -208,12 +238,14 @@ impl Case<'_> {
     /// Compares the numbers in the lines of NCCL's watchdog, the world's first: ranks that have not issued a work, or
     /// have issued another one.
     fn works(&self) -> Option<Diagnosis> {
-        let mut groups: BTreeMap<&str, Vec<Reached<'_>>> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
         for (rank, logged) in &self.job.ranks {
             for (group, works) in &logged.story.watchdog.groups {
                 if let Some(reached) = works.reached() {
                     let entry = groups.entry(group).or_default();
-                    entry.push((*rank, reached, works.timed_out.as_ref()));
+                    entry.ranks.push((*rank, reached, works.timed_out.as_ref()));
+                    // A rank's own number for a group is the same everywhere only for a group of all ranks.
+                    entry.is_vague |= works.local_rank.is_some_and(|local| local != *rank);
                 }
             }
         }
@@ -222,15 +254,24 @@ impl Case<'_> {
         order.sort_by_key(|(group, _)| *group != WORLD);
         order
             .into_iter()
-            .find_map(|(group, ranks)| self.work(group, &ranks))
+            .filter(|(_, group)| !group.is_vague)
+            .find_map(|(name, group)| self.work(name, &group.ranks))
     }
 
     fn work(&self, group: &str, ranks: &[Reached<'_>]) -> Option<Diagnosis> {
         let works = ranks.iter().filter_map(|(.., work)| *work);
         let number = works.map(|work| work.number).max()?;
+        // A rank that has timed out in an earlier one waits there.
+        let waits_elsewhere = |rank: u32| {
+            let mut works = self.job.ranks[&rank].story.watchdog.groups.values();
+            works.any(|works| works.timed_out.is_some())
+        };
+        let is_late = |(rank, reached, work): &&Reached<'_>| {
+            *reached < number && work.is_none() && !waits_elsewhere(*rank)
+        };
         let late: Vec<Rank> = ranks
             .iter()
-            .filter(|(_, reached, _)| *reached < number)
+            .filter(is_late)
             .map(|(rank, ..)| Rank(*rank))
             .collect();
         let waiting: Vec<(u32, &Work)> = ranks
@@ -243,9 +284,9 @@ impl Case<'_> {
             let mut facts = vec![format!(
                 "{} timed out in work {number} of group {group}, {}",
                 named(&who),
-                waiting[0].1.op
+                waiting[0].1.title()
             )];
-            let lines = ranks.iter().filter(|(_, reached, _)| *reached < number);
+            let lines = ranks.iter().filter(is_late);
             let lines =
                 lines.map(|(rank, reached, _)| line(*rank, &format!("has issued {reached} last")));
             facts.extend(rank_set::places(&lines.collect::<Vec<_>>()));
@@ -253,7 +294,7 @@ impl Case<'_> {
                 "{} {} not issued work {number} of group {group}, {}, in which the others wait",
                 named(&late),
                 has(&late),
-                waiting[0].1.op
+                waiting[0].1.title()
             );
             return Some(self.diagnosis(
                 HangKind::Behind,
@@ -263,16 +304,29 @@ impl Case<'_> {
                 facts,
             ));
         }
-        let calls = waiting.iter().map(|(rank, work)| (*rank, call(work)));
-        let calls: Vec<(u32, String)> = calls.collect();
-        let culprits = odd(calls.iter().map(|(rank, call)| (*rank, call.as_str())))?;
+        let calls = waiting.iter();
+        let calls: Vec<(u32, String)> = calls
+            .filter_map(|(rank, work)| Some((*rank, call(work)?)))
+            .collect();
+        // How many members a smaller group has is not known unless all ranks are seen.
+        let voters = match group == WORLD || !self.job.absent().is_empty() {
+            true => self.job.least_size() as usize,
+            false => calls.len(),
+        };
+        let calls_of = calls.iter().map(|(rank, call)| (*rank, call.as_str()));
+        let culprits = odd(calls_of, voters)?;
         let lines = calls.iter().map(|(rank, call)| line(*rank, call));
         let facts = rank_set::places(&lines.collect::<Vec<_>>());
-        let summary = format!(
-            "{} {} another collective than the rest as work {number} of group {group}",
-            named(&culprits),
-            has(&culprits)
-        );
+        let summary = match culprits.is_empty() {
+            true => {
+                format!("work {number} of group {group} is not the same collective on all ranks")
+            }
+            false => format!(
+                "{} {} another collective than the rest as work {number} of group {group}",
+                named(&culprits),
+                has(&culprits)
+            ),
+        };
         Some(self.diagnosis(
             HangKind::CollectiveMismatch,
             Confidence::Likely,
@@ -310,7 +364,13 @@ impl Case<'_> {
             HangKind::CollectiveSkipped | HangKind::CollectiveMismatch => {
                 is_stuck() && (few || self.job.ranks.len() == 2)
             }
-            HangKind::StuckInCall => few,
+            // A phase in which groups are made may be many calls, and a rank wait in it for one that others left out.
+            HangKind::StuckInCall => {
+                few && rule
+                    .culprits
+                    .iter()
+                    .all(|rank| self.is_in_collective(*rank))
+            }
             HangKind::PortInUse
             | HangKind::SilentListener
             | HangKind::MasterUnreachable
@@ -328,7 +388,16 @@ impl Case<'_> {
         }
     }
 
-    /// Finds ranks that made a world without the others.
+    fn is_in_collective(&self, rank: Rank) -> bool {
+        let step = self
+            .job
+            .ranks
+            .get(&rank.0)
+            .and_then(super::job::Logged::step);
+        step.is_some_and(|step| matches!(step.nature, Nature::Collective(_)))
+    }
+
+    /// Ranks that made a world without the others.
     fn alone(&self) -> Option<Diagnosis> {
         let (out, inside) = alone(self.job)?;
         let summary = format!(
@@ -411,29 +480,113 @@ impl Case<'_> {
         Some(self.diagnosis(kind, confidence, culprits, summary, facts))
     }
 
-    /// Finds ranks of the world of which there is no log.
-    fn without_log(&self) -> Option<Diagnosis> {
-        let absent = self.job.absent();
-        if absent.is_empty() {
+    /// Ranks that the store has not counted, if it has counted all others that are seen to wait.
+    fn counted(&self) -> Option<Diagnosis> {
+        let too_many = |(counted, _): &&(Counted, BTreeSet<u32>)| counted.came > counted.of;
+        let barriers = &self.job.counts.barriers;
+        if let Some((counted, _)) = barriers.values().find(too_many) {
+            let Counted { key, came, of } = counted;
+            let summary = format!(
+                "the store counts {came} processes in the barrier of a world of {of}: two jobs meet there, or one has been started again with the same store"
+            );
+            let facts = vec![format!("the key is {key}")];
+            let (kind, confidence) = (HangKind::Unknown, Confidence::None);
+            return Some(self.diagnosis(kind, confidence, Vec::new(), summary, facts));
+        }
+        let in_barriers = barriers.values().filter_map(|(counted, ranks)| {
+            let is_all = ranks.len() == counted.came as usize && counted.came < counted.of;
+            is_all.then(|| (counted.of, ranks.clone()))
+        });
+        let in_init = |logged: &super::job::Logged| {
+            logged
+                .step()
+                .is_some_and(|step| step.nature == Nature::Init)
+        };
+        let joined = self.job.counts.joined.and_then(|(came, of)| {
+            let ranks = self.job.ranks.iter().filter(|(_, logged)| in_init(logged));
+            let ranks: BTreeSet<u32> = ranks.map(|(rank, _)| *rank).collect();
+            (ranks.len() == came as usize && came < of).then_some((of, ranks))
+        });
+        let (of, came) = in_barriers.chain(joined).next()?;
+        let missing: Vec<Rank> = (0..of)
+            .filter(|rank| !came.contains(rank))
+            .map(Rank)
+            .collect();
+        if missing.is_empty() || missing.len() + came.len() != of as usize {
             return None;
         }
+        let ranks: Vec<Rank> = came.iter().copied().map(Rank).collect();
         let summary = format!(
-            "{} of {} has left no log, and others wait",
-            named(&absent),
-            self.job.size
+            "{} {} not come to init_process_group",
+            named(&missing),
+            has(&missing)
         );
         let facts = vec![format!(
-            "the world has {} ranks, and there are logs of {}",
-            self.job.size,
-            self.job.ranks.len()
+            "the store counts {} of {of}, and these are {}",
+            came.len(),
+            named(&ranks)
         )];
-        Some(self.diagnosis(
-            HangKind::MissingRank,
+        let (kind, confidence) = (HangKind::MissingRank, Confidence::Likely);
+        Some(self.diagnosis(kind, confidence, missing, summary, facts))
+    }
+
+    /// What flight recorders say.
+    fn recorded(&self) -> Option<Diagnosis> {
+        let told = records::contradiction(&self.job.dumps)?;
+        let found = self.diagnosis(
+            told.kind,
             Confidence::Likely,
-            absent,
-            summary,
-            facts,
-        ))
+            told.culprits,
+            told.summary,
+            told.facts,
+        );
+        let victims = told.victims;
+        Some(Diagnosis { victims, ..found })
+    }
+
+    /// Ranks that are still busy where those that gave up in a collective have passed.
+    fn still_busy(&self) -> Option<Diagnosis> {
+        let (late, waiting, step) = still_busy(self.job)?;
+        let is = if late.len() == 1 { "is" } else { "are" };
+        let summary = format!(
+            "{} {is} in {step}, which {} {} passed before they gave up in a collective",
+            named(&late),
+            named(&waiting),
+            has(&waiting)
+        );
+        let facts = vec![format!(
+            "the watchdogs of {} ended their wait",
+            named(&waiting)
+        )];
+        let found = self.diagnosis(HangKind::Behind, Confidence::Likely, late, summary, facts);
+        Some(Diagnosis {
+            victims: waiting,
+            ..found
+        })
+    }
+
+    /// A verdict of the rules, as far as logs allow it: where ranks contradict each other and none has a majority, none is
+    /// named.
+    fn likely(&self, rule: Diagnosis) -> Diagnosis {
+        let is_tie = rule.culprits.len() == self.job.ranks.len()
+            && matches!(
+                rule.kind,
+                HangKind::CollectiveMismatch
+                    | HangKind::CollectiveSkipped
+                    | HangKind::GroupMembersDiffer
+                    | HangKind::GroupOrder
+                    | HangKind::GroupSkipped
+            );
+        let (culprits, victims) = match is_tie {
+            true => (Vec::new(), rule.culprits),
+            false => (rule.culprits, rule.victims),
+        };
+        Diagnosis {
+            confidence: Confidence::Likely,
+            culprits,
+            victims,
+            ..rule
+        }
     }
 
     /// Finds the ranks that raised an error which is not an effect of other ranks; only the first to fail, if the
@@ -467,18 +620,20 @@ impl Case<'_> {
 
     fn unknown(&self) -> Diagnosis {
         let summary = "ranks wait or have given up, and the logs do not show for whom".to_owned();
-        self.diagnosis(
-            HangKind::Unknown,
-            Confidence::None,
-            Vec::new(),
-            summary,
-            Vec::new(),
-        )
+        let absent = self.job.absent();
+        let facts = match absent.is_empty() {
+            true => Vec::new(),
+            false => vec![format!("of {} there are no logs here", named(&absent))],
+        };
+        let (kind, confidence) = (HangKind::Unknown, Confidence::None);
+        self.diagnosis(kind, confidence, Vec::new(), summary, facts)
     }
 }
 
-/// Returns the ranks whose value is not the majority's, or all without a majority; `None` if all have the same.
-fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Option<Vec<Rank>> {
+/// Those whose value is not that of most; none of them if no value is. `None` if all values are the same.
+///
+/// Of `voters` ranks some may not be seen, and agree with either side: then three must agree for each that differs.
+fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>, voters: usize) -> Option<Vec<Rank>> {
     let values: Vec<(u32, &str)> = values.collect();
     let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, value) in &values {
@@ -487,22 +642,27 @@ fn odd<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Option<Vec<Rank>> {
     if votes.len() < 2 {
         return None;
     }
-    let common = votes
-        .into_iter()
-        .find(|(_, count)| count * 2 > values.len());
-    let common = common.map(|(value, _)| value);
-    let odd = values.iter().filter(|(_, value)| Some(*value) != common);
+    let common = votes.into_iter().find(|(_, count)| {
+        let differ = values.len() - count;
+        count * 2 > voters.max(values.len()) || *count >= 3 * differ
+    });
+    let Some((common, _)) = common else {
+        return Some(Vec::new());
+    };
+    let odd = values.iter().filter(|(_, value)| *value != common);
     Some(odd.map(|(rank, _)| Rank(*rank)).collect())
 }
 
-/// Describes a work as every member must call it: with the number of elements only where all members give the same.
-fn call(work: &Work) -> String {
-    match (work.op.as_str(), &work.elements) {
+/// A work as every member must call it: the number of elements only where all members give the same. `None` if no line says
+/// what it is.
+fn call(work: &Work) -> Option<String> {
+    let op = work.op.as_deref()?;
+    Some(match (op, &work.elements) {
         ("ALLREDUCE" | "BROADCAST" | "ALLGATHER" | "_ALLGATHER_BASE", Some(elements)) => {
-            format!("{} of {elements} elements", work.op)
+            format!("{op} of {elements} elements")
         }
         (op, _) => op.to_owned(),
-    }
+    })
 }
 
 /// Returns the port in an error's text, `port: 29500`; `None` if there is none.

@@ -22,6 +22,8 @@ pub(super) struct Works {
     pub(super) timed_out: Option<Work>,
     /// The number of the last work that was issued, -1 for none; `None` if it is not told.
     pub(super) enqueued: Option<i64>,
+    /// The rank within the group, if only a number that the rank itself has given names the group.
+    pub(super) local_rank: Option<u32>,
 }
 
 /// A work: one collective of a group.
@@ -29,9 +31,9 @@ pub(super) struct Works {
 pub(super) struct Work {
     /// Its number in the group.
     pub(super) number: i64,
-    /// The op, such as `ALLREDUCE`.
-    pub(super) op: String,
-    /// The number of elements, `NumelIn`; `None` if it is not told.
+    /// `ALLREDUCE`; none if no line that is here names it.
+    pub(super) op: Option<String>,
+    /// `NumelIn`, if it is told.
     pub(super) elements: Option<String>,
 }
 
@@ -46,8 +48,11 @@ static WORK: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static ENQUEUED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)last enqueued (?:NCCL )?work: (-?\d+)").ok());
+static AT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?:Timeout at NCCL work|watchdog at work(?: sequence id)?): (\d+)").ok()
+});
 static GROUP: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[\w:]+))?\s*(?:\((?P<name>[^)]*)\))? Rank \d+\]").ok()
+    Regex::new(r"\[PG (?:ID )?(?P<id>\d+)(?: PG GUID (?P<guid>[\w:]+))?\s*(?:\((?P<name>[^)]*)\))? Rank (?P<rank>\d+)\]").ok()
 });
 
 impl Watchdog {
@@ -60,7 +65,7 @@ impl Watchdog {
             let number = found[1].parse().unwrap_or(0);
             self.pending = Some(Work {
                 number,
-                op: found[2].to_owned(),
+                op: Some(found[2].to_owned()),
                 elements: found.get(3).map(|numel| numel.as_str().to_owned()),
             });
         }
@@ -68,10 +73,19 @@ impl Watchdog {
         let Some(number) = enqueued.and_then(|found| found[1].parse::<i64>().ok()) else {
             return;
         };
-        let works = self.groups.entry(group(text)).or_default();
+        let (group, local_rank) = group(text);
+        let works = self.groups.entry(group).or_default();
+        works.local_rank = local_rank;
         works.enqueued = Some(number.max(works.enqueued.unwrap_or(number)));
         if works.timed_out.is_none() {
-            works.timed_out = self.pending.take();
+            let at = AT.as_ref().and_then(|line| line.captures(text));
+            let number = at.and_then(|found| found[1].parse().ok());
+            let unnamed = number.map(|number| Work {
+                number,
+                op: None,
+                elements: None,
+            });
+            works.timed_out = self.pending.take().or(unnamed);
         }
     }
 
@@ -84,6 +98,13 @@ impl Watchdog {
     }
 }
 
+impl Work {
+    /// For people.
+    pub(super) fn title(&self) -> &str {
+        self.op.as_deref().unwrap_or("a collective")
+    }
+}
+
 impl Works {
     /// Returns the number of the last work that the rank is known to have issued; `None` if it is not known.
     pub(super) fn reached(&self) -> Option<i64> {
@@ -92,17 +113,19 @@ impl Works {
     }
 }
 
-fn group(text: &str) -> String {
+/// The group that a line is about, and the rank's number in it where the group has no name that all ranks share.
+fn group(text: &str) -> (String, Option<u32>) {
     let Some(found) = GROUP.as_ref().and_then(|group| group.captures(text)) else {
-        return WORLD.to_owned();
+        return (WORLD.to_owned(), None);
     };
     let part = |name: &str| found.name(name).map(|part| part.as_str());
     match (part("name"), part("guid"), part("id")) {
-        (Some(WORLD), ..) => WORLD.to_owned(),
-        (None, None, Some("0")) => WORLD.to_owned(),
-        (name, guid, id) => {
-            let number = guid.or(id).unwrap_or_default();
-            format!("{} {number}", name.unwrap_or("group"))
+        (Some(WORLD), ..) | (None, None, Some("0")) => (WORLD.to_owned(), None),
+        (name, Some(guid), _) => (format!("{} {guid}", name.unwrap_or("group")), None),
+        (name, None, id) => {
+            let title = format!("{} {}", name.unwrap_or("group"), id.unwrap_or_default());
+            let local_rank = part("rank").and_then(|rank| rank.parse().ok());
+            (title, local_rank)
         }
     }
 }
@@ -119,7 +142,17 @@ mod tests {
         watchdog.close();
         let works = &watchdog.groups[WORLD];
         assert_eq!(works.reached(), Some(811));
-        assert_eq!(works.timed_out.as_ref().unwrap().op, "ALLREDUCE");
+        let op = works.timed_out.as_ref().unwrap().op.as_deref();
+        assert_eq!(op, Some("ALLREDUCE"));
+    }
+
+    #[test]
+    fn a_work_may_be_without_its_name() {
+        let mut watchdog = Watchdog::default();
+        watchdog.read("[PG 0 (default_pg) Rank 3] Timeout at NCCL work: 2070, last enqueued NCCL work: 2082, last completed NCCL work: 2069.");
+        watchdog.close();
+        let work = watchdog.groups[WORLD].timed_out.as_ref().unwrap();
+        assert_eq!((work.number, work.op.as_deref()), (2070, None));
     }
 
     #[test]

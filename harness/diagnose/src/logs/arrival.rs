@@ -1,0 +1,255 @@
+//! Lines that libraries write as a rank comes to its world or leaves the door: the rank is in the words and not before them.
+//!
+//! Texts are those of PyTorch's `distributed_c10d.py` and `ProcessGroupGloo.cpp`, Lightning, and vLLM.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::line::RANKS;
+use super::phase::{Edge, Mark, Nature};
+
+/// A rank's own line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// The rank that the line is about, which wrote it.
+    pub(super) rank: u32,
+    /// Its phase.
+    pub(super) mark: Mark,
+    /// Ranks in the world, if it says so.
+    pub(super) world_size: Option<u32>,
+    /// What the store had counted, if it says so.
+    pub(super) counted: Option<Counted>,
+}
+
+/// What a store counts of the ranks that come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// The key of the barrier; `clients` for the first meeting.
+    pub(super) key: String,
+    /// Ranks that had come.
+    pub(super) came: u32,
+    /// Ranks that it waits for altogether.
+    pub(super) of: u32,
+}
+
+/// Ranks that a store has counted, by barrier.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    /// The highest count of each, and the ranks that said that they wait there.
+    pub(super) barriers: BTreeMap<String, (Counted, BTreeSet<u32>)>,
+    /// What clients of a store joined, as the rank that holds it says.
+    pub(super) joined: Option<(u32, u32)>,
+}
+
+fn pattern(text: &str) -> Option<Regex> {
+    Regex::new(text).ok()
+}
+
+static BARRIER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?:Waiting in|initializing process group in) store based barrier (?:to initialize process group for|on) rank: (?P<rank>\d+),(?: for)? key: (?P<key>\S+) \(world_size=(?P<size>\d+), worker_count=(?P<came>\d+)",
+    )
+});
+static ADDED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^Added key: (?P<key>\S+) to store for rank: (?P<rank>\d+)"));
+static COMPLETED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"^(?:Rank (?P<rank>\d+): )?Completed store-based barrier for key:(?P<key>\S+) with (?P<size>\d+) nodes",
+    )
+});
+static LIGHTNING: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^initializing (?:ddp|distributed): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<size>\d+)",
+    )
+});
+static ASSIGNED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"^rank (?P<rank>\d+) in world size (?P<size>\d+) is assigned as "));
+static ENGINE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"world_size=(?P<size>\d+) rank=(?P<rank>\d+).* distributed_init_method=")
+});
+static MONITORED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    pattern(r"^(?:\w*Error: )?Rank (?P<rank>\d+) successfully reached monitoredBarrier")
+});
+static JOINED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| pattern(r"waiting for clients\. (\d+)/(\d+) clients joined"));
+
+/// What a line says of a rank that comes, if it does. `prefix` is the rank that it begins with.
+pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
+    // Most lines are about something else, and a look is cheaper than a pattern.
+    const SIGNS: &[&str] = &[
+        "tore",
+        "GLOBAL_RANK",
+        "world size",
+        "distributed_init_method",
+        "monitoredBarrier",
+    ];
+    if !SIGNS.iter().any(|sign| text.contains(sign)) {
+        return None;
+    }
+    let init = Nature::Init;
+    let kinds = [
+        (&BARRIER, Edge::Begin, &init),
+        (&ADDED, Edge::Begin, &init),
+        (&COMPLETED, Edge::End, &init),
+        (&LIGHTNING, Edge::Begin, &init),
+        (&ASSIGNED, Edge::End, &init),
+        (&ENGINE, Edge::Begin, &init),
+        (&MONITORED, Edge::Begin, &Nature::Collective("barrier")),
+    ];
+    kinds.into_iter().find_map(|(pattern, edge, nature)| {
+        let found = pattern.as_ref()?.captures(text)?;
+        let number = |name: &str| found.name(name)?.as_str().parse::<u32>().ok();
+        let key = found
+            .name("key")
+            .map(|key| key.as_str().trim_end_matches(','));
+        let rank = number("rank").or(prefix).filter(|rank| *rank < RANKS)?;
+        let size = number("size");
+        let counted = key.zip(number("came")).zip(size);
+        // Barriers after the first are those of new groups.
+        let is_first = key.is_none_or(|key| key.ends_with(":1") || !key.contains(':'));
+        let (name, nature) = match (is_first, nature) {
+            (true, Nature::Init) => ("init_process_group".to_owned(), Nature::Init),
+            (false, Nature::Init) => {
+                let number = key
+                    .and_then(|key| key.rsplit(':').next())
+                    .unwrap_or_default();
+                (format!("new_group {number}"), Nature::NewGroup(Vec::new()))
+            }
+            (_, other) => ("monitored_barrier".to_owned(), other.clone()),
+        };
+        Some(Arrival {
+            rank,
+            mark: Mark { edge, name, nature },
+            world_size: size.filter(|size| (1..=RANKS).contains(size)),
+            counted: counted.map(|((key, came), of)| Counted {
+                key: key.to_owned(),
+                came,
+                of,
+            }),
+        })
+    })
+}
+
+impl Counts {
+    /// Takes in what a rank says of a barrier.
+    pub(super) fn add(&mut self, rank: u32, counted: Counted) {
+        let entry = self.barriers.entry(counted.key.clone());
+        let (highest, ranks) = entry.or_insert_with(|| (counted.clone(), BTreeSet::new()));
+        ranks.insert(rank);
+        if counted.came > highest.came {
+            *highest = counted;
+        }
+    }
+
+    /// Takes out a barrier that a rank has come through.
+    pub(super) fn complete(&mut self, text: &str) {
+        if !text.contains("Completed store-based barrier") {
+            return;
+        }
+        let found = COMPLETED.as_ref().and_then(|line| line.captures(text));
+        if let Some(found) = found {
+            self.barriers.remove(&found["key"]);
+        }
+    }
+
+    /// Takes in a line that counts the clients of a store.
+    pub(super) fn read(&mut self, text: &str) {
+        self.complete(text);
+        if !text.contains("clients joined") {
+            return;
+        }
+        if let Some(found) = JOINED.as_ref().and_then(|line| line.captures(text)) {
+            self.joined = found[1].parse().ok().zip(found[2].parse().ok());
+        }
+    }
+
+    /// Adds what another file says.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (counted, ranks) in other.barriers.into_values() {
+            for rank in ranks {
+                self.add(rank, counted.clone());
+            }
+        }
+        self.joined = self.joined.or(other.joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_name_themselves() {
+        for (text, rank, edge, size) in [
+            (
+                "Waiting in store based barrier to initialize process group for rank: 3, key: store_based_barrier_key:1 (world_size=4, worker_count=3, timeout=0:30:00)",
+                3,
+                Edge::Begin,
+                Some(4),
+            ),
+            (
+                "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:10:00)",
+                0,
+                Edge::Begin,
+                Some(2),
+            ),
+            (
+                "Added key: store_based_barrier_key:1 to store for rank: 5",
+                5,
+                Edge::Begin,
+                None,
+            ),
+            (
+                "Initializing distributed: GLOBAL_RANK: 2, MEMBER: 3/8",
+                2,
+                Edge::Begin,
+                Some(8),
+            ),
+            (
+                "rank 7 in world size 8 is assigned as DP rank 0, PP rank 0, TP rank 7",
+                7,
+                Edge::End,
+                Some(8),
+            ),
+            (
+                "Adjusting world_size=16 rank=8 distributed_init_method=tcp://127.0.0.1:42051 for DP",
+                8,
+                Edge::Begin,
+                Some(16),
+            ),
+            (
+                "Rank 3 successfully reached monitoredBarrier, but received errors",
+                3,
+                Edge::Begin,
+                None,
+            ),
+        ] {
+            let arrival = arrival(text, None).unwrap();
+            assert_eq!(
+                (arrival.rank, arrival.mark.edge, arrival.world_size),
+                (rank, edge, size),
+                "{text}"
+            );
+        }
+        assert_eq!(arrival("a store based on something", None), None);
+    }
+
+    #[test]
+    fn a_barrier_that_is_over_counts_no_more() {
+        let mut counts = Counts::default();
+        let counted = |came| Counted {
+            key: "k:1".to_owned(),
+            came,
+            of: 3,
+        };
+        counts.add(0, counted(1));
+        counts.add(1, counted(2));
+        assert_eq!(counts.barriers["k:1"], (counted(2), [0, 1].into()));
+        counts.read("Rank 0: Completed store-based barrier for key:k:1 with 3 nodes.");
+        assert!(counts.barriers.is_empty());
+        counts.read("Timed out after 6 seconds waiting for clients. 4/5 clients joined.");
+        assert_eq!(counts.joined, Some((4, 5)));
+    }
+}

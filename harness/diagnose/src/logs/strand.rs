@@ -1,0 +1,310 @@
+//! One source taken apart: which rank wrote each of its lines. A line that nothing gives to a rank is given to none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::arrival::{Counts, arrival};
+use super::failure::Accusations;
+use super::launcher::Launcher;
+use super::line::{LogLine, RANKS, may_name_a_rank, parts};
+use super::recorder::{self, Dump};
+use super::source::Source;
+use super::story::Story;
+
+/// What one source holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Strand {
+    /// Lines that belong to a rank.
+    pub(super) stories: BTreeMap<u32, Story>,
+    /// Lines that belong to no rank, as far as anything says.
+    pub(super) stray: Story,
+    pub(super) launcher: Launcher,
+    pub(super) accusations: Accusations,
+    pub(super) counts: Counts,
+}
+
+/// What a source shows of its ranks at a first reading.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Survey {
+    /// Ranks that lines begin with.
+    pub(super) ranks: BTreeSet<u32>,
+    /// Ranks by their numbers within the host.
+    locals: BTreeMap<u32, u32>,
+    /// Ranks of processes that a launcher names; no rank if it has none, or several.
+    processes: BTreeMap<String, Option<u32>>,
+    /// Whether torchrun put the number within the host before lines.
+    is_torchruns: bool,
+    numbers: Numbers,
+    /// The dump of a flight recorder, or what is wrong with it.
+    pub(super) dump: Option<Result<Dump, String>>,
+}
+
+/// What numbers that lines begin with are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Numbers {
+    /// There are none.
+    #[default]
+    None,
+    /// Ranks.
+    Ranks,
+    /// Numbers of lines.
+    Lines,
+}
+
+/// `3: text`, as `srun --label` writes, and `[3] text`.
+static LABEL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"^\s*(?:(\d{1,5}): ?|\[(\d{1,9})\](?: |$))").ok());
+/// Lines that have to begin so before numbers are taken for ranks or lines.
+const LABELS: usize = 5;
+/// Lines that are looked at for that.
+const LOOK: usize = 200;
+
+impl Survey {
+    /// Reads a source for the first time.
+    pub(super) fn of(source: &Source, has_owner: bool) -> io::Result<Self> {
+        let beginning = source.beginning(recorder::SIGN)?;
+        if recorder::is_dump(&beginning) {
+            let bytes = source.beginning(recorder::LARGEST)?;
+            let dump = Some(Dump::read(&bytes));
+            return Ok(Self {
+                dump,
+                ..Self::default()
+            });
+        }
+        let mut survey = Self {
+            numbers: numbers(source)?,
+            ..Self::default()
+        };
+        source.each_line(|raw| {
+            survey.read(raw);
+            ControlFlow::Continue(())
+        })?;
+        // Numbers that could be a rank's are none where lines or the file say another.
+        if survey.numbers == Numbers::Ranks && has_owner {
+            survey.numbers = Numbers::None;
+            survey.ranks.clear();
+            source.each_line(|raw| {
+                survey.read(raw);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(survey)
+    }
+
+    fn read(&mut self, raw: &str) {
+        let (label, raw) = self.numbers.take(raw);
+        self.ranks.extend(label);
+        if !may_name_a_rank(raw) {
+            return;
+        }
+        for part in parts(raw) {
+            let line = LogLine::read(part);
+            self.ranks.extend(line.rank);
+            if let Some(local) = line.local_rank {
+                self.is_torchruns = true;
+                if let Some(rank) = line.rank {
+                    self.locals.insert(local, rank);
+                }
+            }
+            if let Some(process) = line.process {
+                match (self.processes.get_mut(&process), line.rank) {
+                    (None, rank) => drop(self.processes.insert(process, rank)),
+                    (Some(known @ None), Some(rank)) => *known = Some(rank),
+                    (Some(Some(_) | None), _) => {}
+                }
+            }
+        }
+    }
+
+    /// The rank that wrote all lines that no other signs: that of the file's name, or the only one that signs, if that can
+    /// be so.
+    pub(super) fn owner(&self, by_name: Option<u32>, is_only: bool) -> Option<u32> {
+        let mut ranks = self.ranks.iter().copied();
+        match (ranks.next(), ranks.next()) {
+            _ if self.is_torchruns || self.processes.len() > 1 => None,
+            (Some(_), Some(_)) => None,
+            (Some(rank), None) if is_only || by_name.is_some() => Some(rank),
+            (Some(_), None) => None,
+            (None, _) => by_name,
+        }
+    }
+}
+
+impl Numbers {
+    /// Takes a number off a line: the rank that it is, and the rest.
+    fn take(self, raw: &str) -> (Option<u32>, &str) {
+        if self == Self::None {
+            return (None, raw);
+        }
+        let Some(found) = LABEL.as_ref().and_then(|label| label.captures(raw)) else {
+            return (None, raw);
+        };
+        let rank = found.get(1).or(found.get(2));
+        let rank = rank.and_then(|rank| rank.as_str().parse().ok());
+        let end = found.get(0).map_or(0, |all| all.end());
+        (rank.filter(|_| self == Self::Ranks), &raw[end..])
+    }
+}
+
+/// What the numbers are that lines of a source begin with. Those that rise with every line are numbers of lines.
+fn numbers(source: &Source) -> io::Result<Numbers> {
+    let mut found: Vec<u32> = Vec::new();
+    let mut is_all = true;
+    let (mut seen, mut in_brackets) = (0, false);
+    source.each_line(|raw| {
+        if !raw.trim().is_empty() {
+            seen += 1;
+            let label = LABEL.as_ref().and_then(|label| label.captures(raw));
+            in_brackets |= label.as_ref().is_some_and(|label| label.get(2).is_some());
+            let number: Option<u32> =
+                label.and_then(|label| label.get(1).or(label.get(2))?.as_str().parse().ok());
+            found.extend(number);
+            is_all &= number.is_some() || seen > LABELS;
+        }
+        match seen < LOOK && is_all {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    if !is_all || found.is_empty() {
+        return Ok(Numbers::None);
+    }
+    let rises = found.len() > 2 && found.windows(2).all(|pair| pair[0] < pair[1]);
+    let ranks: BTreeSet<u32> = found.iter().copied().collect();
+    let from_0 = ranks.len() > 1 && ranks.iter().copied().eq((0..).take(ranks.len()));
+    Ok(match (rises, in_brackets) {
+        (true, true) => Numbers::Lines,
+        (false, true) if from_0 => Numbers::Ranks,
+        (_, true) => Numbers::None,
+        (_, false) => Numbers::Ranks,
+    })
+}
+
+impl Strand {
+    /// Takes a source apart. What no line signs is the owner's.
+    pub(super) fn of(source: &Source, survey: &Survey, owner: Option<u32>) -> io::Result<Self> {
+        let mut strand = Self::default();
+        let is_torn = source.each_line(|raw| {
+            let (label, raw) = survey.numbers.take(raw);
+            for part in parts(raw) {
+                let mut line = LogLine::read(part);
+                line.rank = label.or(line.rank);
+                strand.read(&line, survey, owner);
+            }
+            ControlFlow::Continue(())
+        })?;
+        if let Some(owner) = owner {
+            strand.stories.entry(owner).or_default().is_torn = is_torn;
+        }
+        for story in strand.stories.values_mut().chain([&mut strand.stray]) {
+            story.watchdog.close();
+        }
+        Ok(strand)
+    }
+
+    fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
+        let text = &*line.text;
+        self.launcher.read(text);
+        self.accusations.read(text);
+        self.counts.read(text);
+        if text.starts_with("All distributed processes registered") {
+            self.stories.values_mut().for_each(Story::meet);
+        }
+        if let Some(arrival) = arrival(text, line.rank.or(owner)) {
+            let story = self.stories.entry(arrival.rank).or_default();
+            story.arrive(line, &arrival);
+            if let Some(counted) = arrival.counted {
+                self.counts.add(arrival.rank, counted);
+            }
+            return;
+        }
+        let process = line.process.as_ref();
+        let rank = match process {
+            // A process without a rank is nobody's, whatever other lines say.
+            Some(process) => line
+                .rank
+                .or(survey.processes.get(process).copied().flatten()),
+            None => {
+                let local = line.local_rank;
+                let local = local.map(|local| survey.locals.get(&local).copied().unwrap_or(local));
+                line.rank.or(local).or(owner)
+            }
+        };
+        match rank.filter(|rank| *rank < RANKS) {
+            Some(rank) => self.stories.entry(rank).or_default().read(line),
+            None => self.stray.read(line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strand(path: &str, text: &str) -> Strand {
+        let source = Source::of_text(path, text);
+        let by_name = super::super::owner::by_names(&[source.path.as_path()])[0];
+        let survey = Survey::of(&source, by_name.is_some()).unwrap();
+        let owner = survey.owner(by_name, false);
+        Strand::of(&source, &survey, owner).unwrap()
+    }
+
+    fn marks(strand: &Strand) -> Vec<(u32, usize)> {
+        let stories = strand.stories.iter();
+        stories
+            .map(|(rank, story)| (*rank, story.marks.len()))
+            .collect()
+    }
+
+    #[test]
+    fn lines_find_their_ranks() {
+        for (path, text, expected) in [
+            ("rank3.log", "Before x\nAfter x", vec![(3, 2)]),
+            ("rank3.log", "[Rank 4] Before x\nAfter x", vec![(4, 2)]),
+            (
+                "job.log",
+                "[Rank 4] Before x\n[Rank 5] After x",
+                vec![(4, 1), (5, 1)],
+            ),
+            (
+                "job.log",
+                "[default0]:[rank4]: x\n[default0]:Before x",
+                vec![(4, 1)],
+            ),
+            (
+                "job.log",
+                "0: Before x\n1: Before x\n0: After x",
+                vec![(0, 2), (1, 1)],
+            ),
+            (
+                "job.log",
+                "[0] Before x\n[1] Before x\n[0] After x",
+                vec![(0, 2), (1, 1)],
+            ),
+            (
+                "job.log",
+                "[7] [Rank 1] Before x\n[8] \n[9] [Rank 1] After x",
+                vec![(1, 2)],
+            ),
+            (
+                "job.log",
+                "(W pid=7) [rank1]: x\n(W pid=7) Before x\n(W pid=8) Before x",
+                vec![(1, 1)],
+            ),
+            ("job.log", "Before x", vec![]),
+        ] {
+            assert_eq!(marks(&strand(path, text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_rank_is_nobodys() {
+        let strand = strand("job.log", "[Rank 0] Before x\nAfter x\nKeyError: 'a'");
+        assert_eq!(marks(&strand), [(0, 1)]);
+        assert_eq!(strand.stray.errors.len(), 1);
+    }
+}
