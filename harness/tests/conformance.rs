@@ -266,6 +266,7 @@ impl Run {
         ledger.results.push(end);
         let folder = &self.folder;
         std::fs::remove_dir_all(folder.join("driver"))?;
+        ledger.results.arrange();
         if nextest_run().is_none() {
             let paths = report::write_all(folder, &ledger.results)?;
             tell(&format!("report: {}", paths.html.display()));

@@ -13,6 +13,9 @@ use crate::outcome::{Outcome, Verdict};
 /// The parameter of a scenario's `init` that says what must fail in it.
 pub const REFUSED: &str = "refused";
 
+/// The summary of a check that was not run because the run was stopped.
+pub const INTERRUPTED: &str = "the run was interrupted";
+
 /// The format number in every line.
 pub const FORMAT: u32 = 1;
 

@@ -19,7 +19,7 @@ pub struct Results {
     pub run: RunRecord,
     /// Scenarios, in the order they ended.
     pub scenarios: Vec<ScenarioRecord>,
-    /// Checks, in the order they ended.
+    /// Checks, in the order they were decided; see [`arrange`](Self::arrange).
     pub checks: Vec<CheckRecord>,
     /// How it ended; none if it was cut off.
     pub end: Option<EndRecord>,
@@ -68,6 +68,36 @@ impl Results {
             Record::Check(check) => self.checks.push(*check),
             Record::End(end) => self.end = Some(end),
         }
+    }
+
+    /// Puts the checks of each scenario together: scenarios in the order they ended and those that were cut off last, in each
+    /// of them init first and teardown last. Records are written as they are decided, and init's is among the last, for a later
+    /// world may still fail to initialise.
+    pub fn arrange(&mut self) {
+        type Key = (ScenarioId, String, [String; 3]);
+        let key = |check: &CheckRecord| -> Key {
+            let round = check.params.get("round").cloned().unwrap_or_default();
+            (
+                check.scenario.clone(),
+                round,
+                ran(&check.column).map(str::to_owned),
+            )
+        };
+        let mut ended = BTreeMap::<Key, usize>::new();
+        let mut begun = BTreeMap::<Key, usize>::new();
+        for (place, check) in self.checks.iter().enumerate() {
+            let places = match Frame::of(check) {
+                Frame::Teardown => &mut ended,
+                Frame::Init | Frame::Step => &mut begun,
+            };
+            places.entry(key(check)).or_insert(place);
+        }
+        self.checks.sort_by_cached_key(|check| {
+            let key = key(check);
+            let end = ended.get(&key);
+            let place = end.or_else(|| begun.get(&key)).copied();
+            (end.is_none(), place, Frame::of(check))
+        });
     }
 
     /// Checks that were planned and left no record.
@@ -143,6 +173,28 @@ impl Results {
             .chain(of_run)
             .map(String::as_str)
             .collect()
+    }
+}
+
+/// Where a check stands in its scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Frame {
+    /// The initialisation.
+    Init,
+    /// A step.
+    Step,
+    /// The teardown.
+    Teardown,
+}
+
+impl Frame {
+    fn of(check: &CheckRecord) -> Self {
+        let (_, name) = check.id.as_str().split_once('#').unwrap_or_default();
+        match name.split('.').next() {
+            Some("init") => Self::Init,
+            Some("end") => Self::Teardown,
+            Some(_) | None => Self::Step,
+        }
     }
 }
 

@@ -233,6 +233,7 @@ fn play(
     let Some(mut results) = results else {
         return Err(Failure::RunIssue("the run recorded nothing".to_owned()));
     };
+    results.arrange();
     if interrupt.is_set() && !failed_to_write {
         troubles.push(RunIssue::Interrupted);
     }

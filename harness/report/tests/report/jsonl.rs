@@ -76,6 +76,7 @@ fn a_broken_line_in_the_middle_is_named_and_loses_only_itself() {
         "{\"type\":",
         "{\"format\":1,\"type\":\"check\"}",
         "\0\u{7f}",
+        "{\"format\":7,\"type\":\"check\"}",
     ] {
         let broken: Vec<&str> = text
             .lines()

@@ -1,10 +1,11 @@
 //! Running a plan: scenarios side by side within a budget, each one's worlds in turn, every finding judged and
 //! written down.
 //!
-//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel; who
-//! renders them has no say in the run.
+//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, each as soon as nothing can change it, through one channel; what renders
+//! them has no say in the run.
 
 mod budget;
+mod findings;
 mod pending;
 mod probe;
 mod program;
@@ -32,6 +33,7 @@ use tokio::task::JoinError;
 
 use budget::{Budget, Permit, Wanted};
 use queue::queues;
+use recording::Recorder;
 
 use crate::world::{Driver, LocalLauncher};
 use allranks_model::names::RequirementId;
@@ -243,11 +245,18 @@ impl Session {
         }
     }
 
-    /// Runs a scenario as soon as the budget allows: one record for each check, then one for the scenario.
+    /// Runs a scenario as soon as the budget allows. Returns one record for each check, in the order in which they were decided,
+    /// then those of init, of teardown and of the scenario.
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
         let permit = self.admit(&scenario).await;
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         // The scenario's record has the first of its issues, if there is no other trouble.
-        self.play(permit, scenario, round).await.0
+        self.play(permit, scenario, round, sender).await;
+        let mut records = Vec::new();
+        while let Ok(record) = receiver.try_recv() {
+            records.push(record);
+        }
+        records
     }
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
@@ -261,30 +270,34 @@ impl Session {
         self.0.budget.admit(scenario.world_size, devices).await
     }
 
-    /// The records of a scenario, and what the harness failed at, each with the scenario's id.
+    /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the
+    /// scenario's id.
     async fn play(
         &self,
         _permit: Permit,
         scenario: Arc<Scenario>,
         round: u32,
-    ) -> (Vec<Record>, Vec<String>) {
+        records: mpsc::UnboundedSender<Record>,
+    ) -> Vec<String> {
+        let recorder = Recorder::new(Arc::clone(&self.0), Arc::clone(&scenario), round, records);
+        let recorder = Arc::new(recorder);
         let task = {
-            let (shared, scenario) = (Arc::clone(&self.0), Arc::clone(&scenario));
+            let (shared, recorder) = (Arc::clone(&self.0), Arc::clone(&recorder));
             // On a thread of the runtime: the caller's may end before the run does.
-            tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
+            tokio::spawn(async move { scenario::run(&shared, &recorder).await })
         };
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
         let mut run = match task.await {
             Ok(run) => run,
-            Err(error) => scenario::broken(&scenario, round, &error.to_string()),
+            Err(error) => scenario::broken(&recorder, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
         run.trouble = run.trouble.or_else(|| issues.first().cloned());
+        recorder.end(run);
         let issues = issues
             .iter()
             .map(|issue| format!("{}: {issue}", scenario.id));
-        let issues = issues.collect();
-        (recording::records(&self.0, &scenario, round, run), issues)
+        issues.collect()
     }
 }
 
@@ -338,13 +351,7 @@ async fn run_queue(
             let permit = session.admit(scenario).await;
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
-            running.spawn(async move {
-                let (all, issues) = session.play(permit, scenario, round).await;
-                for record in all {
-                    let _ = records.send(record);
-                }
-                issues
-            });
+            running.spawn(async move { session.play(permit, scenario, round, records).await });
         }
     }
     let mut issues = Vec::new();

@@ -1,37 +1,35 @@
 //! One scenario: its first world, and a fresh one each time a world is lost, until every check has its finding.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::Shared;
+use super::findings::Findings;
 use super::program;
-use super::recording::{is_expected, torch_of};
+use super::recording::Recorder;
 use super::setup::{Beginning, Endpoint, SPARE, device, environment, lease};
 use super::shrink::shrink;
 use super::story::RankStory;
-use super::world::{WorldPlan, WorldResult, WorldRunner};
+use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
 use crate::check_result::CheckResult;
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_model::outcome::Outcome;
+use allranks_model::record::INTERRUPTED;
 use allranks_suite::case::Starts;
-use allranks_suite::expectation::{FAILED_TWICE, NO_WORLD, Point};
+use allranks_suite::expectation::NO_WORLD;
 use allranks_suite::plan::Scenario;
 
 /// Bytes kept of the beginning of a rank's log, and of its end.
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
 
-/// Everything that came of a scenario.
+/// Everything that came of a scenario besides the findings of its checks, which are written as they are decided.
 pub struct ScenarioRun {
     /// Of every rank's initialisation.
     pub init: CheckResult,
-    /// One for each check, in order; none until a world has got to it.
-    pub checks: Vec<Option<CheckResult>>,
-    /// Failures that come and go, each of which its check is tried again for, by place.
-    first_failures: BTreeMap<usize, CheckResult>,
     /// Of the teardown.
     pub end: CheckResult,
     /// Why worlds were lost, or why it did not run.
@@ -56,10 +54,8 @@ impl ScenarioRun {
     fn new(scenario: &Scenario, round: u32) -> Self {
         let folder = log_folder(scenario, round);
         Self {
-            init: not_run("it was not started"),
-            checks: vec![None; scenario.checks.len()],
-            first_failures: BTreeMap::new(),
-            end: not_run("it was not started"),
+            init: CheckResult::not_run("it was not started"),
+            end: CheckResult::not_run("it was not started"),
             trouble: None,
             issues: Vec::new(),
             ranks: Vec::new(),
@@ -76,33 +72,38 @@ impl ScenarioRun {
     }
 }
 
-/// The run of a scenario in which the harness itself broke.
-pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
-    let mut run = ScenarioRun::new(scenario, round);
+/// The run of a scenario in which the harness itself broke. Its checks that are not written are not run.
+pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    give_up(&mut run, why);
+    give_up(&mut run, &mut Findings::new(Arc::clone(recorder)), why);
     run
 }
 
-/// Runs it. Never fails: what goes wrong is a finding.
-pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRun {
+/// Runs it, and writes the findings of its checks. Never fails: what goes wrong is a finding.
+pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
+    let (scenario, round) = (recorder.scenario(), recorder.round());
     let mut run = ScenarioRun::new(scenario, round);
+    let mut findings = Findings::new(Arc::clone(recorder));
     if let Some(program) = &scenario.case.program {
-        return program::run(shared, scenario, program, run).await;
+        return program::run(shared, scenario, program, (run, findings)).await;
     }
     let mut initialised = false;
     loop {
         if *shared.interrupt.borrow() {
-            give_up(&mut run, "the run was interrupted");
+            give_up(&mut run, &mut findings, INTERRUPTED);
             break;
         }
         if run.lost == shared.worlds {
             let why = format!("gave up after {} worlds were lost", run.lost);
-            give_up(&mut run, &why);
+            give_up(&mut run, &mut findings, &why);
             break;
         }
         run.worlds += 1;
-        let result = match world(shared, scenario, open_checks(&run), &run.logs).await {
+        let todo = findings.open();
+        let mut decided =
+            |ranks: &[RankStory], index, finding| findings.take(ranks, index, finding);
+        let result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(error) => {
@@ -112,119 +113,53 @@ pub async fn run(shared: &Shared, scenario: &Scenario, round: u32) -> ScenarioRu
                 } else {
                     run.init = finding;
                 }
-                give_up(&mut run, &error.to_string());
+                give_up(&mut run, &mut findings, &error.to_string());
                 break;
             }
         };
         run.issues.extend(cut(shared, &run.logs));
         let interrupted = *shared.interrupt.borrow();
-        if result.lost.is_some() && !is_known_loss(shared, scenario, &result) {
+        recorder.learn(&result.ranks);
+        if result.lost.is_some() && !is_known_loss(recorder, &result) {
             run.lost += 1;
         }
-        let decided: Vec<usize> = result.checks.keys().copied().collect();
         absorb(&mut run, result, &mut initialised);
-        let torch = torch_of(scenario, &run.ranks).to_owned();
-        try_again(&mut run, &decided, |index, finding| {
-            let point = Point::of(scenario, &torch, Some(&scenario.checks[index]));
-            let class = finding.class.as_deref();
-            (shared.expectations.find(&point)).is_some_and(|entry| {
-                entry.wants_another_try(finding.outcome, class, &finding.summary)
-            })
-        });
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
-                _ if interrupted => "the run was interrupted".to_owned(),
+                _ if interrupted => INTERRUPTED.to_owned(),
                 Outcome::NotRun => run.init.summary.clone(),
                 _ => NO_WORLD.to_owned(),
             };
-            give_up(&mut run, &why);
+            give_up(&mut run, &mut findings, &why);
             break;
         }
-        if run.checks.iter().all(Option::is_some) && run.end.outcome != Outcome::NotRun {
+        if findings.open().is_empty() && run.end.outcome != Outcome::NotRun {
             break;
         }
     }
-    shrink_failures(shared, scenario, round, &mut run).await;
+    shrink_failures(shared, scenario, round, &mut findings).await;
     run.ended = Instant::now();
     run
 }
 
-/// Looks at the checks that the last world decided. A failure of which an expectation says that it comes and goes is put aside,
-/// and its check is left to the next world. What came of the second try decides: a failure that came twice is none that comes
-/// and goes.
-fn try_again(
-    run: &mut ScenarioRun,
-    decided: &[usize],
-    comes_and_goes: impl Fn(usize, &CheckResult) -> bool,
-) {
-    for &index in decided {
-        let Some(finding) = run.checks[index].take() else {
-            continue;
-        };
-        let first = run.first_failures.get(&index);
-        run.checks[index] = match (first, comes_and_goes(index, &finding)) {
-            (None, true) => {
-                run.first_failures.insert(index, finding);
-                None
-            }
-            (None, false) => Some(finding),
-            (Some(first), _) => Some(second_try(first, finding)),
-        };
-    }
-}
-
-/// What a failure and the second try of its check come to.
-fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
-    match second.outcome {
-        Outcome::Pass => CheckResult {
-            summary: format!("{}; the second time it passed", first.summary),
-            ..first.clone()
-        },
-        // Nothing is known of the second time.
-        Outcome::NotRun => first.clone(),
-        Outcome::Mismatch
-        | Outcome::Error
-        | Outcome::Hang
-        | Outcome::Crash
-        | Outcome::InitFailed
-        | Outcome::Unsupported
-        | Outcome::HarnessError => CheckResult {
-            summary: format!(
-                "failed in two worlds, one after the other: {}",
-                second.summary
-            ),
-            class: Some(FAILED_TWICE.to_owned()),
-            ..second
-        },
-    }
-}
-
 /// Random sequences that failed, and are not known to, are cut down.
-async fn shrink_failures(shared: &Shared, scenario: &Scenario, round: u32, run: &mut ScenarioRun) {
-    let torch = torch_of(scenario, &run.ranks).to_owned();
+async fn shrink_failures(
+    shared: &Shared,
+    scenario: &Scenario,
+    round: u32,
+    findings: &mut Findings,
+) {
     let logs = log_folder(scenario, round).join("shrinking");
-    for (index, check) in scenario.checks.iter().enumerate() {
-        let known = shared
-            .expectations
-            .find(&Point::of(scenario, &torch, Some(check)));
-        if let Some(finding) = run.checks[index].take_if(|_| known.is_none()) {
-            run.checks[index] = Some(shrink(shared, scenario, index, finding, &logs).await);
-        }
+    for (index, finding) in findings.take_to_shrink() {
+        let finding = shrink(shared, scenario, index, finding, &logs).await;
+        findings.settle(index, finding);
     }
 }
 
 /// Whether a known failure took the world with it.
-fn is_known_loss(shared: &Shared, scenario: &Scenario, result: &WorldResult) -> bool {
-    let last = result.checks.last_key_value();
-    last.is_some_and(|(index, finding)| {
-        is_expected(
-            &shared.expectations,
-            scenario,
-            &result.ranks,
-            Some(*index),
-            finding.outcome,
-        )
-    })
+fn is_known_loss(recorder: &Recorder, result: &WorldResult) -> bool {
+    let last = result.farthest;
+    last.is_some_and(|(index, outcome)| recorder.is_expected(index, outcome))
 }
 
 /// Adds what a world showed. The first world speaks for init; a later one only if it fails to initialise, for then
@@ -235,9 +170,6 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
     {
         *initialised = init.outcome == Outcome::Pass;
         run.init = init;
-    }
-    for (index, finding) in result.checks {
-        run.checks[index] = Some(finding);
     }
     // A bad end of one world is not made good by the next.
     if let Some(end) = result.end
@@ -252,37 +184,24 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
 }
 
 /// Everything without a finding is not run.
-pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
+pub(super) fn give_up(run: &mut ScenarioRun, findings: &mut Findings, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
-    for (index, check) in run.checks.iter_mut().enumerate() {
-        let first = run.first_failures.get(&index);
-        check.get_or_insert_with(|| first.cloned().unwrap_or_else(|| not_run(why)));
-    }
+    findings.give_up(why);
     for finding in [&mut run.init, &mut run.end] {
         if finding.outcome == Outcome::NotRun {
-            *finding = not_run(why);
+            *finding = CheckResult::not_run(why);
         }
     }
 }
 
-/// Places of the checks that have no finding yet.
-fn open_checks(run: &ScenarioRun) -> Vec<usize> {
-    (0..run.checks.len())
-        .filter(|index| run.checks[*index].is_none())
-        .collect()
-}
-
-fn not_run(why: &str) -> CheckResult {
-    CheckResult::bare(Outcome::NotRun, None, why)
-}
-
 /// Starts one world and makes the checks at these places; none if the run is interrupted before there is a world. `logs`: of
-/// each rank, relative to the run's folder.
+/// each rank, relative to the run's folder. `decided` is given the finding of each check that the world gets to.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
     todo: Vec<usize>,
     logs: &[PathBuf],
+    decided: &mut Decided<'_>,
 ) -> Result<Option<WorldResult>, LaunchError> {
     let size = scenario.world_size;
     let wanted = |_: &[Device]| scenario.platform.devices_for(size);
@@ -348,7 +267,7 @@ pub(super) async fn world(
         import_patience: shared.settings.import_patience,
     };
     let runner = WorldRunner::new(plan, world, shared.interrupt.clone());
-    Ok(Some(runner.run().await))
+    Ok(Some(runner.run(decided).await))
 }
 
 /// Cuts the logs of a world's ranks, relative to the run's folder; a line for each that cannot be cut.
@@ -392,54 +311,4 @@ fn log_folder(scenario: &Scenario, round: u32) -> PathBuf {
         name.push_str(&format!(".round{}", round + 1));
     }
     PathBuf::from("logs").join(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::world::fixture::planned;
-
-    #[test]
-    fn a_failure_that_comes_twice_is_none_that_comes_and_goes() {
-        let first = CheckResult::bare(Outcome::Crash, Some("crash"), "SIGABRT");
-        let second = |outcome| second_try(&first, CheckResult::bare(outcome, Some("c"), "again"));
-        let passed = second(Outcome::Pass);
-        assert_eq!(passed.outcome, Outcome::Crash);
-        assert_eq!(passed.class.as_deref(), Some("crash"));
-        assert_eq!(passed.summary, "SIGABRT; the second time it passed");
-        for outcome in [Outcome::Crash, Outcome::Mismatch, Outcome::Hang] {
-            let failed = second(outcome);
-            assert_eq!(failed.outcome, outcome);
-            assert_eq!(failed.class.as_deref(), Some(FAILED_TWICE));
-            assert!(failed.summary.ends_with("again"), "{}", failed.summary);
-        }
-        assert_eq!(second(Outcome::NotRun), first);
-    }
-
-    #[test]
-    fn what_a_second_try_came_to_stands_whatever_later_worlds_decide() {
-        let scenario = planned(
-            "{size: 2, deadline_s: 20}",
-            "  - all_reduce: {numel: 3}\n  - barrier: {}\n",
-        );
-        let mut run = ScenarioRun::new(&scenario, 0);
-        let crash = CheckResult::bare(Outcome::Crash, None, "SIGABRT");
-        let mut world = |decided: &[(usize, &CheckResult)]| {
-            for (index, finding) in decided {
-                run.checks[*index] = Some((*finding).clone());
-            }
-            let decided: Vec<usize> = decided.iter().map(|(index, _)| *index).collect();
-            try_again(&mut run, &decided, |index, finding| {
-                index == 0 && finding.outcome == Outcome::Crash
-            });
-            run.checks[0]
-                .as_ref()
-                .map(|finding| finding.summary.clone())
-        };
-        let passed = CheckResult::passed(Vec::new());
-        assert_eq!(world(&[(0, &crash)]), None);
-        let settled = Some("SIGABRT; the second time it passed".to_owned());
-        assert_eq!(world(&[(0, &passed)]), settled);
-        assert_eq!(world(&[(1, &passed)]), settled);
-    }
 }
