@@ -214,6 +214,8 @@ impl Run {
             arguments: std::env::args().skip(1).collect(),
             requirements: self.planned.sentences(),
             absent: self.planned.absences(),
+            origin: None,
+            recorded: Arc::default(),
         };
         let expectations = Arc::clone(&self.planned.suite.expectations);
         let runtime = run::runtime()?;

@@ -58,6 +58,20 @@ pub struct RunRecord {
     /// Platforms that were looked for and are not here: nothing of theirs was run, and nothing of it is a pass.
     #[serde(default)]
     pub absent: Vec<Absent>,
+    /// What the run was made from; none where `allranks run` did not make it, and in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// What a run was made from, as SHA-256 digests in hexadecimal. Only a run of the same things can be continued.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Of the planned cases.
+    pub suite: String,
+    /// Of the expectations and waivers.
+    pub expectations: String,
+    /// Of each platform with what was found of it: its version of torch and its devices.
+    pub platforms: BTreeMap<String, String>,
 }
 
 /// A platform, or one of its backends, that is not here.

@@ -66,6 +66,7 @@ mod tests {
             planned: Counts::default(),
             requirements: Default::default(),
             absent: Vec::new(),
+            origin: None,
         }
     }
 

@@ -22,7 +22,7 @@ pub use program::{command_lines, program_of_rank};
 pub use setup::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,10 +34,11 @@ use tokio::task::JoinError;
 use budget::{Budget, Permit, Wanted};
 use queue::queues;
 use recording::Recorder;
+pub use recording::in_round;
 
 use crate::world::{Driver, LocalLauncher};
-use allranks_model::names::RequirementId;
-use allranks_model::record::{Absent, Counts, FORMAT, Record, RunRecord};
+use allranks_model::names::{CheckId, RequirementId};
+use allranks_model::record::{Absent, Counts, FORMAT, Origin, Record, RunRecord};
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::{Plan, Scenario};
 
@@ -73,6 +74,10 @@ pub struct Settings {
     pub requirements: BTreeMap<RequirementId, String>,
     /// Platforms that are not here, for the record.
     pub absent: Vec<Absent>,
+    /// What the plan was made from, for the record; none: nothing is to continue this run.
+    pub origin: Option<Origin>,
+    /// Checks, those of init and teardown among them, that are recorded already and not made again.
+    pub recorded: Arc<BTreeSet<CheckId>>,
     /// Where it is told what the run waits for, a line each; none: nowhere.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }
@@ -242,6 +247,7 @@ impl Session {
             planned,
             requirements: settings.requirements.clone(),
             absent: settings.absent.clone(),
+            origin: settings.origin.clone(),
         }
     }
 
@@ -257,6 +263,16 @@ impl Session {
             records.push(record);
         }
         records
+    }
+
+    /// Whether there is nothing of the scenario to run, for all of it is recorded.
+    fn is_recorded(&self, scenario: &Scenario, round: u32) -> bool {
+        let recorded = &self.0.settings.recorded;
+        let ids = scenario.checks.iter().map(|check| &check.id);
+        let is_recorded = |id: &CheckId| recorded.contains(&in_round(id, round));
+        !recorded.is_empty()
+            && scenario.frame_checks().iter().all(is_recorded)
+            && ids.into_iter().all(is_recorded)
     }
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
@@ -347,6 +363,9 @@ async fn run_queue(
     let mut running = tokio::task::JoinSet::new();
     for round in 0..rounds {
         for scenario in &queue {
+            if session.is_recorded(scenario, round) {
+                continue;
+            }
             // Before the task, so that scenarios start in the queue's order.
             let permit = session.admit(scenario).await;
             let (session, scenario, records) =

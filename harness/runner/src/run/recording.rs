@@ -51,8 +51,11 @@ impl Recorder {
         round: u32,
         records: mpsc::UnboundedSender<Record>,
     ) -> Self {
+        let recorded = &shared.settings.recorded;
+        let checks = scenario.checks.iter();
+        let written = checks.map(|check| recorded.contains(&in_round(&check.id, round)));
         Self {
-            written: Mutex::new(vec![false; scenario.checks.len()]),
+            written: Mutex::new(written.collect()),
             shared,
             scenario,
             round,
@@ -175,6 +178,15 @@ impl Recorder {
     }
 
     fn frame(&self, id: CheckId, call: &str, covers: &[&str], finding: CheckResult) {
+        // A failure that an earlier run recorded stands, whatever comes now.
+        if self
+            .shared
+            .settings
+            .recorded
+            .contains(&in_round(&id, self.round))
+        {
+            return;
+        }
         let mut params = BTreeMap::from([("call".to_owned(), call.to_owned())]);
         if let Some(fail) = &self.scenario.refused {
             params.insert(REFUSED.to_owned(), fail.at.as_slice().join(", "));
@@ -191,7 +203,7 @@ impl Recorder {
 
     fn write(&self, identity: Identity<'_>, finding: CheckResult) {
         let Identity {
-            mut id,
+            id,
             covers,
             mut params,
             at,
@@ -201,8 +213,8 @@ impl Recorder {
         if self.round > 0 {
             let round = self.round + 1;
             params.insert("round".to_owned(), round.to_string());
-            id = CheckId(format!("{id}.round{round}"));
         }
+        let id = in_round(&id, self.round);
         let column = self.column();
         let point = Point::of(&self.scenario, &column.torch, check);
         let class = finding.class.as_deref();
@@ -253,6 +265,15 @@ impl Recorder {
     fn send(&self, record: Record) {
         // Whoever takes the records may be gone; the run goes on to its end all the same.
         let _ = self.records.send(record);
+    }
+}
+
+/// The id of a check in a round of its run, from 0: as planned in the first, with `.roundN` in the others.
+#[must_use]
+pub fn in_round(id: &CheckId, round: u32) -> CheckId {
+    match round {
+        0 => id.clone(),
+        _ => CheckId(format!("{id}.round{}", round + 1)),
     }
 }
 
