@@ -13,6 +13,9 @@ use crate::outcome::{Outcome, Verdict};
 /// The parameter of a scenario's `init` that says what must fail in it.
 pub const REFUSED: &str = "refused";
 
+/// The trouble of a run that was stopped.
+pub const STOPPED: &str = "interrupted";
+
 /// The summary of a check that was not run because the run was stopped.
 pub const INTERRUPTED: &str = "the run was interrupted";
 

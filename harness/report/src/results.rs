@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::text::{clip, one_line};
+use super::text::{clip, counted, grouped, one_line};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::ScenarioId;
 use allranks_model::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
@@ -98,6 +98,18 @@ impl Results {
             let place = end.or_else(|| begun.get(&key)).copied();
             (end.is_none(), place, Frame::of(check))
         });
+    }
+
+    /// How many scenarios ran, in words: `104 scenarios`, or `87 of 104 scenarios` if a world was started for no more than these.
+    #[must_use]
+    pub fn scenarios_run(&self) -> String {
+        let started = self.scenarios.iter().filter(|one| one.worlds > 0).count() as u64;
+        let all = (self.scenarios.len() as u64).max(self.run.planned.scenarios);
+        let words = counted(all, "scenario");
+        match started == all {
+            true => words,
+            false => format!("{} of {words}", grouped(started)),
+        }
     }
 
     /// Checks that were planned and left no record.

@@ -94,7 +94,7 @@ pub enum Command {
     /// Everything is written below --out, but for empty lock files in $TMPDIR/allranks-locks-UID: they keep runs side
     /// by side off each other's ports and devices, and may be deleted whenever none runs.
     Run(Box<RunArguments>),
-    /// List cases, or with --requirements what covers what.
+    /// List cases, or with --requirements what covers what. Looks for no device: a platform's file is enough.
     List(ListArguments),
     /// Show what `run` with the same options would run, and what it would leave out and why.
     Plan(PlanArguments),

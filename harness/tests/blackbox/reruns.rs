@@ -34,6 +34,7 @@ pub fn tests() -> Vec<Test> {
         plain("rerun::after_a_kill", || continue_after(Signal::KILL)),
         plain("rerun::after_an_interrupt", || continue_after(Signal::INT)),
         plain("rerun::of_what_failed", retry),
+        plain("rerun::reports_of_an_interrupted_run", report_interrupted),
         plain("rerun::of_what_cannot_be_continued", refuse),
     ]
 }
@@ -221,4 +222,40 @@ fn refuse() {
     let ran = stage.run(&["rerun", &merged]);
     ran.assert_code(2)
         .assert_says("what it was made from is not recorded");
+}
+
+/// What was never started is not counted as run, is in the column of what was, and has one case of JUnit for each check.
+fn report_interrupted() {
+    let held = Held::new("reports");
+    let stage = &held.stage;
+    let out = stage.out().display().to_string();
+    let once = ["--driver", DRIVER, "--out", &out, "--world-size", "2"];
+    let arguments = [
+        &["run", &held.case, "--ranks-at-once", "1", "--repeat", "2"],
+        &once[..],
+    ];
+    let running = stage.start(held.command(&arguments.concat()));
+    stage.wait("the first check is recorded", || {
+        let text = std::fs::read_to_string(stage.path("out/results.jsonl"));
+        text.unwrap_or_default().contains("\"type\":\"check\"")
+    });
+    running.signal(Signal::INT);
+    let ran = running.end();
+    ran.assert_code(4);
+    assert!(
+        ran.stdout.contains("1 of 2 scenarios in "),
+        "{}",
+        ran.stdout
+    );
+    let results = stage.results("out");
+    assert_eq!(
+        (results.columns().len(), results.checks.len()),
+        (1, CHECKS),
+        "{:?}",
+        results.columns()
+    );
+    let junit = std::fs::read_to_string(stage.path("out/junit.xml")).unwrap();
+    assert_eq!(junit.matches("<testcase ").count(), CHECKS, "{junit}");
+    assert!(junit.contains("<error type=\"not-run\""), "{junit}");
+    stage.assert_nothing_remains();
 }

@@ -25,7 +25,7 @@ pub use steps::{StepsError, steps, steps_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
@@ -124,9 +124,24 @@ struct Shared {
     interrupt: watch::Receiver<bool>,
     started: Instant,
     base_environment: BTreeMap<String, String>,
+    /// The version of torch that the first rank on each platform reported, by the platform's name.
+    torch: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Shared {
+    /// Takes which version of torch a rank on a platform reported.
+    fn learn_torch(&self, platform: &str, torch: &str) {
+        let mut known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.entry(platform.to_owned());
+        known.or_insert_with(|| torch.to_owned());
+    }
+
+    /// The version of torch that ranks on a platform have reported; none if none has yet.
+    fn torch_on(&self, platform: &str) -> Option<String> {
+        let known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(platform).cloned()
+    }
+
     /// Tells what is waited for.
     fn notify(&self, notice: String) {
         if let Some(notices) = &self.settings.notices {
@@ -191,6 +206,7 @@ impl Session {
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
             base_environment: setup::base_environment(),
+            torch: Arc::default(),
             settings,
             expectations,
             launcher: Arc::new(launcher),
@@ -223,6 +239,7 @@ impl Session {
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
             base_environment: shared.base_environment.clone(),
+            torch: Arc::clone(&shared.torch),
         })))
     }
 

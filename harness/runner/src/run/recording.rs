@@ -89,18 +89,26 @@ impl Recorder {
             && let Some(torch) = ranks.iter().find_map(RankStory::torch)
         {
             self.torch.get_or_init(|| torch.to_owned());
+            // A program may bring another torch along.
+            if self.scenario.case.program.is_none() {
+                self.shared.learn_torch(&self.scenario.platform.name, torch);
+            }
         }
     }
 
-    /// The version of torch that the ranks reported, or that was found before; empty if neither is known.
-    fn torch(&self) -> &str {
-        let reported = self.torch.get().map(String::as_str);
-        let found = self.scenario.platform.torch.as_deref();
-        reported.or(found).unwrap_or_default()
+    /// The version of torch that the ranks reported, or others on the platform, or that was found before; empty if none is
+    /// known. A scenario that was never started shares its column with those that were.
+    fn torch(&self) -> String {
+        let platform = &self.scenario.platform;
+        let own = self.torch.get().cloned();
+        let of_others = || self.shared.torch_on(&platform.name);
+        let found = || platform.torch.clone();
+        own.or_else(of_others).or_else(found).unwrap_or_default()
     }
 
     fn known(&self, check: Option<&Check>) -> Option<&Entry> {
-        let point = Point::of(&self.scenario, self.torch(), check);
+        let torch = self.torch();
+        let point = Point::of(&self.scenario, &torch, check);
         self.shared.expectations.find(&point)
     }
 
@@ -258,7 +266,7 @@ impl Recorder {
             driver: driver.to_owned(),
             launcher: scenario.launcher.name().to_owned(),
             evidence: scenario.platform.evidence,
-            torch: self.torch().to_owned(),
+            torch: self.torch(),
         }
     }
 
