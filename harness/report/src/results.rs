@@ -1,7 +1,7 @@
 //! The records of one run, or of several merged, as every report takes them. A run that was cut off has no
 //! [`end`](Results::end); nothing in here pretends otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use super::text::{clip, counted, grouped, one_line};
@@ -74,30 +74,32 @@ impl Results {
     /// of them init first and teardown last. Records are written as they are decided, and init's is among the last, for a later
     /// world may still fail to initialise.
     pub fn arrange(&mut self) {
-        type Key = (ScenarioId, String, [String; 3]);
-        let key = |check: &CheckRecord| -> Key {
-            let round = check.params.get("round").cloned().unwrap_or_default();
-            (
-                check.scenario.clone(),
-                round,
-                ran(&check.column).map(str::to_owned),
-            )
-        };
-        let mut ended = BTreeMap::<Key, usize>::new();
-        let mut begun = BTreeMap::<Key, usize>::new();
+        let mut groups = HashMap::new();
+        // For each: whether it has ended, and where its last record is then, its first otherwise.
+        let mut places = Vec::<(bool, usize)>::new();
+        let mut keys = Vec::with_capacity(self.checks.len());
         for (place, check) in self.checks.iter().enumerate() {
-            let places = match Frame::of(check) {
-                Frame::Teardown => &mut ended,
-                Frame::Init | Frame::Step => &mut begun,
-            };
-            places.entry(key(check)).or_insert(place);
+            let round = check.params.get("round");
+            let group = (&check.scenario, round, ran(&check.column));
+            let group = *groups.entry(group).or_insert_with(|| {
+                places.push((false, place));
+                places.len() - 1
+            });
+            let frame = Frame::of(check);
+            if frame == Frame::Teardown {
+                places[group] = (true, place);
+            }
+            keys.push((group, frame));
         }
-        self.checks.sort_by_cached_key(|check| {
-            let key = key(check);
-            let end = ended.get(&key);
-            let place = end.or_else(|| begun.get(&key)).copied();
-            (end.is_none(), place, Frame::of(check))
-        });
+        let key = |(group, frame): (usize, Frame)| {
+            let (has_ended, place) = places[group];
+            (!has_ended, place, frame)
+        };
+        let keys: Vec<_> = keys.into_iter().map(key).collect();
+        let checks = std::mem::take(&mut self.checks);
+        let mut checks: Vec<_> = keys.into_iter().zip(checks).collect();
+        checks.sort_by_key(|(key, _)| *key);
+        self.checks = checks.into_iter().map(|(_, check)| check).collect();
     }
 
     /// How many scenarios ran, in words: `104 scenarios`, or `87 of 104 scenarios` if a world was started for no more than these.
