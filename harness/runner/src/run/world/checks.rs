@@ -219,7 +219,7 @@ mod tests {
         );
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        let mut settled = |world: &mut Simulation<'_>| {
+        let settled = |world: &mut Simulation<'_>| {
             let settled = world.state.take_settled().into_iter();
             settled
                 .map(|(index, finding)| (index, finding.outcome))
