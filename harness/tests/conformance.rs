@@ -214,6 +214,8 @@ impl Run {
             arguments: std::env::args().skip(1).collect(),
             requirements: self.planned.sentences(),
             absent: self.planned.absences(),
+            origin: None,
+            recorded: Arc::default(),
         };
         let expectations = Arc::clone(&self.planned.suite.expectations);
         let runtime = run::runtime()?;
@@ -266,6 +268,7 @@ impl Run {
         ledger.results.push(end);
         let folder = &self.folder;
         std::fs::remove_dir_all(folder.join("driver"))?;
+        ledger.results.arrange();
         if nextest_run().is_none() {
             let paths = report::write_all(folder, &ledger.results)?;
             tell(&format!("report: {}", paths.html.display()));

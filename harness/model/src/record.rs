@@ -15,6 +15,12 @@ pub use crate::rank_line::RankLine;
 /// The parameter of a scenario's `init` that names what must be refused in it.
 pub const REFUSED: &str = "refused";
 
+/// The trouble of a run that was stopped.
+pub const STOPPED: &str = "interrupted";
+
+/// The summary of a check that was not run because the run was stopped.
+pub const INTERRUPTED: &str = "the run was interrupted";
+
 /// The format number in every line.
 pub const FORMAT: u32 = 1;
 
@@ -57,6 +63,20 @@ pub struct RunRecord {
     /// Platforms that were looked for and are not on this machine: none of their checks ran, and none counts as a pass.
     #[serde(default)]
     pub absent: Vec<Absent>,
+    /// What the run was made from; none where `allranks run` did not make it, and in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// What a run was made from, as SHA-256 digests in hexadecimal. Only a run of the same things can be continued.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Of the planned cases.
+    pub suite: String,
+    /// Of the expectations and waivers.
+    pub expectations: String,
+    /// Of each platform with what was found of it: its version of torch and its devices.
+    pub platforms: BTreeMap<String, String>,
 }
 
 /// A platform, or one of its backends, that is not on this machine.

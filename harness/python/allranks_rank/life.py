@@ -48,6 +48,11 @@ def die_with_parent(parent: int | None = None, only_if_asked: bool = False) -> N
         os._exit(ORPHANED)  # it died before prctl was called
 
 
+def outlive_parent() -> None:
+    """Takes back what `die_with_parent` has asked the kernel for."""
+    control(PR_SET_PDEATHSIG, 0)
+
+
 class HangupWatch:
     """A thread that ends the process as soon as the control connection is closed at the other end.
 

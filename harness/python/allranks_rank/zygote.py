@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 from . import VERSION, pages, rank  # noqa: E402
-from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish  # noqa: E402
+from .life import PR_SET_CHILD_SUBREAPER, control, die_with_parent, finish, outlive_parent  # noqa: E402
 from .wire import Closed, Wire, dial  # noqa: E402
 
 #: The variable that marks every process of a world.
@@ -311,6 +311,8 @@ def run() -> int:
     wire = dial()
     control(PR_SET_CHILD_SUBREAPER, 1)
     torch_version = import_torch(sys.argv[1:])
+    # From here on the end of the connection is seen: this then kills what its ranks have started before it ends itself.
+    outlive_parent()
     zygote = Zygote(wire)
     gc.collect()
     gc.freeze()  # so that collections in the ranks do not copy every page of it

@@ -297,6 +297,7 @@ mod tests {
             },
             requirements: Default::default(),
             absent: Vec::new(),
+            origin: None,
         };
         let mut lines = Vec::new();
         let mut console = Console::new(Vec::new(), Progress::Lines(Box::new(&mut lines)));

@@ -143,9 +143,14 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
                 half = true;
                 break;
             }
-            Err(Problem::Syntax(error)) if results.is_some() => {
+            // The first line has the format of the file.
+            Err(problem) if results.is_some() => {
+                let why = match problem {
+                    Problem::Syntax(error) => error.to_string(),
+                    Problem::Format(found) => format!("it has format {found}"),
+                };
                 broken.push(format!(
-                    "line {line_number} is no record and was left out: {error}"
+                    "line {line_number} is no record and was left out: {why}"
                 ));
                 continue;
             }
@@ -176,6 +181,7 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
             what: "no run record: the run was cut off before it began",
         });
     };
+    results.arrange();
     results.remarks.extend(broken);
     if half {
         let remark = "the last line is cut in half and was left out";

@@ -13,10 +13,11 @@
 //! | passed                                    | none                                         |
 //! | refused as declared, known failure, waived, not run | `skipped`, with the standing as type and the reason |
 //! | regression, unexpected pass               | `failure`, with the outcome or standing as type |
-//! | harness error                             | `error`                                      |
+//! | harness error, not run because the run was stopped | `error`                             |
 //!
 //! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut
-//! off, a scenario left no check), so that a job cannot be green on half a run. `classname` is dotted and begins with
+//! off, a scenario left no check), so that a job cannot be green on half a run. Of a run that was stopped, the checks that it did not
+//! reach say so themselves. `classname` is dotted and begins with
 //! platform, backend and world size; `name` is the check's id, unique in the file and usable with `--filter`.
 //!
 //! The `junit-report` crate holds suites and cases, counts them and adds their times. What it writes of them would not do:

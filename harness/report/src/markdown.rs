@@ -55,7 +55,7 @@ fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
         page,
         "{} in {}: {}.",
         counted(tally.total(), "check"),
-        counted(results.scenarios.len() as u64, "scenario"),
+        results.scenarios_run(),
         tally.line()
     )?;
     match &results.end {

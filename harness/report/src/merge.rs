@@ -77,6 +77,8 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
     let mut run = first.run.clone();
     run.started = started;
     run.planned = Counts::default();
+    // No one command line made it.
+    run.origin = None;
     if let Some(name) = into.file_name() {
         run.name = name.to_string_lossy().into_owned();
     }
@@ -121,6 +123,21 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
         }
     }
     Ok(merged)
+}
+
+/// Results as they are for a reader in another folder, named after it: paths of logs lead from there. No file is moved.
+#[must_use]
+pub fn moved(mut set: Results, into: &Path) -> Results {
+    let logs = set.scenarios.iter_mut().flat_map(|one| &mut one.ranks);
+    for rank in logs.filter(|rank| !rank.log.is_empty()) {
+        rank.log = rebased(&set.folder, &rank.log, into);
+    }
+    if let Some(name) = into.file_name() {
+        set.run.name = name.to_string_lossy().into_owned();
+    }
+    set.sources.push(into.to_owned());
+    set.folder = into.to_owned();
+    set
 }
 
 fn check_alike(sets: &[Results]) -> Result<(), MergeError> {

@@ -51,6 +51,7 @@ mod tests {
             planned: Counts::default(),
             requirements: Default::default(),
             absent: Vec::new(),
+            origin: None,
         }
     }
 

@@ -1,10 +1,10 @@
 //! The records of one run, or of several merged, as every report takes them. A run that was cut off has no
 //! [`end`](Results::end); nothing in here pretends otherwise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use super::text::{clip, one_line};
+use super::text::{clip, counted, grouped, one_line};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::ScenarioId;
 use allranks_model::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
@@ -19,7 +19,7 @@ pub struct Results {
     pub run: RunRecord,
     /// Scenarios, in the order they ended.
     pub scenarios: Vec<ScenarioRecord>,
-    /// Checks, in the order they ended.
+    /// Checks, in the order they were decided; see [`arrange`](Self::arrange).
     pub checks: Vec<CheckRecord>,
     /// How it ended; none if it was cut off.
     pub end: Option<EndRecord>,
@@ -67,6 +67,50 @@ impl Results {
             Record::Scenario(scenario) => self.scenarios.push(*scenario),
             Record::Check(check) => self.checks.push(*check),
             Record::End(end) => self.end = Some(end),
+        }
+    }
+
+    /// Puts the checks of each scenario together: scenarios in the order they ended and those that were cut off last, in each
+    /// of them init first and teardown last. Records are written as they are decided, and init's is among the last, for a later
+    /// world may still fail to initialise.
+    pub fn arrange(&mut self) {
+        let mut groups = HashMap::new();
+        // For each: whether it has ended, and where its last record is then, its first otherwise.
+        let mut places = Vec::<(bool, usize)>::new();
+        let mut keys = Vec::with_capacity(self.checks.len());
+        for (place, check) in self.checks.iter().enumerate() {
+            let round = check.params.get("round");
+            let group = (&check.scenario, round, ran(&check.column));
+            let group = *groups.entry(group).or_insert_with(|| {
+                places.push((false, place));
+                places.len() - 1
+            });
+            let frame = Frame::of(check);
+            if frame == Frame::Teardown {
+                places[group] = (true, place);
+            }
+            keys.push((group, frame));
+        }
+        let key = |(group, frame): (usize, Frame)| {
+            let (has_ended, place) = places[group];
+            (!has_ended, place, frame)
+        };
+        let keys: Vec<_> = keys.into_iter().map(key).collect();
+        let checks = std::mem::take(&mut self.checks);
+        let mut checks: Vec<_> = keys.into_iter().zip(checks).collect();
+        checks.sort_by_key(|(key, _)| *key);
+        self.checks = checks.into_iter().map(|(_, check)| check).collect();
+    }
+
+    /// How many scenarios ran, in words: `104 scenarios`, or `87 of 104 scenarios` if a world was started for no more than these.
+    #[must_use]
+    pub fn scenarios_run(&self) -> String {
+        let started = self.scenarios.iter().filter(|one| one.worlds > 0).count() as u64;
+        let all = (self.scenarios.len() as u64).max(self.run.planned.scenarios);
+        let words = counted(all, "scenario");
+        match started == all {
+            true => words,
+            false => format!("{} of {words}", grouped(started)),
         }
     }
 
@@ -143,6 +187,28 @@ impl Results {
             .chain(of_run)
             .map(String::as_str)
             .collect()
+    }
+}
+
+/// Where a check stands in its scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Frame {
+    /// The initialisation.
+    Init,
+    /// A step.
+    Step,
+    /// The teardown.
+    Teardown,
+}
+
+impl Frame {
+    fn of(check: &CheckRecord) -> Self {
+        let (_, name) = check.id.as_str().split_once('#').unwrap_or_default();
+        match name.split('.').next() {
+            Some("init") => Self::Init,
+            Some("end") => Self::Teardown,
+            Some(_) | None => Self::Step,
+        }
     }
 }
 

@@ -57,6 +57,14 @@ Exit codes:
   2   usage, results that cannot be read, or two different results of one check
   4   merged, but incomplete: a run was cut off or left no record of a planned check, or a check was not run by any";
 
+const RERUN_EXIT_CODES: &str = "\
+Exit codes are those of `run`, for both runs together; 2 also if the run cannot be continued. Where there is nothing to do, it says so
+and ends as the run did.
+
+Examples:
+  allranks rerun target/allranks/20261120-081530            what was not run
+  allranks rerun target/allranks/20261120-081530 --failed   and once more what failed";
+
 const DOCTOR_EXIT_CODES: &str = "\
 Exit codes:
   0   no fault; there may be warnings and notes
@@ -87,7 +95,7 @@ pub enum Command {
     /// Everything is written below --out, but for empty lock files in $TMPDIR/allranks-locks-UID: they keep runs side
     /// by side off each other's ports and devices, and may be deleted whenever none runs.
     Run(Box<RunArguments>),
-    /// List cases, or with --requirements what covers what.
+    /// List cases, or with --requirements what covers what. Looks for no device: a platform's file is enough.
     List(ListArguments),
     /// Show what `run` with the same options would run, and what it would leave out and why.
     Plan(PlanArguments),
@@ -123,6 +131,13 @@ pub enum Command {
     /// Merge the results of several runs (shards, nextest processes) into one folder, and report.
     #[command(after_help = MERGE_EXIT_CODES)]
     Merge(MergeArguments),
+    /// Continue a run that was interrupted or killed: run what was not run, and make one result set of both.
+    ///
+    /// Platforms, profile, seed and all other options are those of the run. What it has recorded is taken over into a new folder,
+    /// and every check is there once. What failed stays failed, unless --failed is given. Refused if the cases, the expectations,
+    /// a platform, its torch or its devices are not what they were.
+    #[command(after_help = RERUN_EXIT_CODES)]
+    Rerun(RerunArguments),
     /// Judge the results of a run again, by the expectations and platform files of today; nothing runs.
     ///
     /// After an entry was added to an expectations file, or a capability to a platform file, the verdicts follow from what
@@ -467,6 +482,22 @@ pub struct MergeArguments {
     /// Folder for the merged results and reports.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+}
+
+/// `rerun`.
+#[derive(Debug, Args)]
+pub struct RerunArguments {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// Run what failed again too, by itself or because its world was lost; a check that passes now says what it was.
+    #[arg(long)]
+    pub failed: bool,
+    /// Folder for results, reports and logs. Default: target/allranks/<time>.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The run's driver, where it is a `command:` with arguments, which are not recorded.
+    #[arg(long, value_name = "DRIVER")]
+    pub driver: Option<String>,
 }
 
 /// `judge`.

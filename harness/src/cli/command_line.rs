@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// What stands in the place of a word that may be secret.
+pub const REDACTED: &str = "(redacted)";
+
 /// A command line as it is recorded, without what it says to a driver but the names of files: that may be secret.
 #[must_use]
 pub fn without_secrets(words: Vec<String>) -> Vec<String> {
@@ -17,7 +20,7 @@ pub fn without_secrets(words: Vec<String>) -> Vec<String> {
         let program = parts.next().unwrap_or_default();
         let rest = parts.map(|part| match Path::new(part).is_file() {
             true => part,
-            false => "(redacted)",
+            false => REDACTED,
         });
         let value: Vec<&str> = std::iter::once(program).chain(rest).collect();
         format!("{option}{}", value.join(" "))

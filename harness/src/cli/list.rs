@@ -21,17 +21,20 @@ pub fn list(
     err: &mut impl Write,
 ) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
-    let suite = Suite::load(&arguments.select.request(), scratch.path())?;
+    let mut suite = Suite::load(&arguments.select.request(), scratch.path())?;
     planning::write_origin(&suite, err)?;
+    let all = suite.cases.len();
+    suite.cases = planning::selected_cases(&arguments.select, &suite)?;
     if arguments.requirements {
-        requirements(&suite, out)?;
+        requirements(&suite, suite.cases.len() == all, out)?;
     } else {
-        cases(&suite, out)?;
+        cases(&suite, suite.cases.len() == all, out)?;
     }
     Ok(Exit::AsExpected)
 }
 
-fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
+/// Cases, and where these are all, profiles and platforms.
+fn cases(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let width = suite
         .cases
         .iter()
@@ -54,6 +57,9 @@ fn cases(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
             sizes.join(", "),
             launchers(case)
         )?;
+    }
+    if !are_all {
+        return Ok(());
     }
     writeln!(out)?;
     for profile in &suite.profiles {
@@ -91,8 +97,8 @@ fn launchers(case: &Case) -> String {
 }
 
 /// Requirements with the cases that cover them and the number of checks these make in every world on every backend there
-/// is a platform file for, found or not. A MUST that nothing covers is marked.
-fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
+/// is a platform file for, found or not. A MUST that nothing covers is marked; where these are not all cases, requirements that none of them covers are left out.
+fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::Result<()> {
     let targets: Vec<Target> = suite
         .platforms
         .iter()
@@ -105,7 +111,7 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         .par_iter()
         .map(|case| (&case.id, covered(case, &targets)))
         .collect();
-    let mut uncovered = 0;
+    let (mut listed, mut uncovered) = (0, 0);
     for requirement in suite.requirements.iter() {
         let id = &requirement.id;
         let cases: Vec<&CaseId> = suite
@@ -119,6 +125,10 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
             })
             .map(|case| &case.id)
             .collect();
+        if cases.is_empty() && !are_all {
+            continue;
+        }
+        listed += 1;
         let count = |case: &CaseId| checks[case].get(id).copied().unwrap_or(0);
         let total: usize = cases.iter().map(|case| count(case)).sum();
         let level = match requirement.level {
@@ -145,11 +155,13 @@ fn requirements(suite: &Suite, out: &mut impl Write) -> std::io::Result<()> {
         }
     }
     writeln!(out)?;
-    writeln!(
-        out,
-        "{} requirements; {uncovered} that say MUST are uncovered",
-        suite.requirements.iter().count()
-    )
+    match are_all {
+        true => writeln!(
+            out,
+            "{listed} requirements; {uncovered} that say MUST are uncovered"
+        ),
+        false => writeln!(out, "{listed} requirements that the listed cases cover"),
+    }
 }
 
 /// How many checks of a case on these targets cover each requirement.

@@ -10,10 +10,12 @@ mod explain;
 mod judging;
 mod list;
 mod locate;
+mod origin;
 mod planning;
 mod prove;
 mod prove_arguments;
 mod repro;
+mod rerunning;
 mod results;
 mod run_issue;
 mod running;
@@ -143,6 +145,7 @@ pub fn main(
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),
+        Command::Rerun(arguments) => rerunning::rerun(&arguments, out, err),
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),

@@ -21,7 +21,7 @@ use allranks_report::jsonl::FILE_NAME;
 use allranks_runner::probe;
 use allranks_runner::probe::{Interpreter, Observed};
 use allranks_runner::run;
-use allranks_suite::case::PYTHON;
+use allranks_suite::case::{Case, PYTHON};
 use allranks_suite::plan::{Plan, Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
@@ -29,6 +29,8 @@ use allranks_suite::platform::Platform;
 const SOON: Duration = Duration::from_secs(10);
 /// The profile used when neither cases nor a profile are named.
 const DEFAULT_PROFILE: &str = "core";
+/// The place of a profile where there is none: the whole suite.
+const ALL: &str = "";
 
 /// What will run, on what, and what cannot.
 pub struct Planned {
@@ -133,7 +135,7 @@ impl Asked {
             some_host(&wanted, &suite)?;
         }
         Ok(Self {
-            selection: selection(arguments, &suite)?,
+            selection: selection(arguments, &suite, DEFAULT_PROFILE)?,
             wanted,
             suite,
             python: interpreter(arguments),
@@ -250,10 +252,67 @@ fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
     }
 }
 
-fn selection(arguments: &SelectArguments, suite: &Suite) -> Result<Selection, Failure> {
+/// What the arguments select without looking at the machine: the cases, those of the profile if one is named, that have a check on
+/// a backend that there is a platform file for, found or not.
+///
+/// # Errors
+/// The arguments name what does not exist.
+pub fn selected_cases(
+    arguments: &SelectArguments,
+    suite: &Suite,
+) -> Result<Vec<Arc<Case>>, Failure> {
+    let selection = selection(arguments, suite, ALL)?;
+    let targets: Vec<Target> = wanted(arguments, suite)?
+        .into_iter()
+        .flat_map(|(platform, backends)| {
+            let target = move |backend| Target {
+                platform: Arc::clone(&platform),
+                backend,
+                devices: None,
+            };
+            backends.into_iter().map(target)
+        })
+        .collect();
+    let is_narrow = !(arguments.platform.is_empty()
+        && arguments.backend.is_empty()
+        && arguments.world_size.is_empty()
+        && arguments.filter.is_empty()
+        && arguments.shard.is_none()
+        && arguments.launcher.is_none()
+        && arguments.driver.is_none());
+    let is_selected = |case: &&Arc<Case>| {
+        let profile = selection.profile.as_ref();
+        let in_profile = profile.is_none_or(|profile| profile.includes(case));
+        let case = std::slice::from_ref(*case);
+        let mut targets = targets.iter().map(std::slice::from_ref);
+        in_profile
+            && (!is_narrow
+                || targets.any(|target| !plan(case, target, &selection).scenarios.is_empty()))
+    };
+    let cases: Vec<Arc<Case>> = suite
+        .cases
+        .par_iter()
+        .filter(is_selected)
+        .cloned()
+        .collect();
+    match cases.is_empty() {
+        true => Err(Failure::Nothing(
+            "no case was selected".to_owned(),
+            "`allranks list` with fewer options shows what there is".to_owned(),
+        )),
+        false => Ok(cases),
+    }
+}
+
+/// `default`: the profile where neither cases nor a profile are named; none if it is empty.
+fn selection(
+    arguments: &SelectArguments,
+    suite: &Suite,
+    default: &'static str,
+) -> Result<Selection, Failure> {
     let name = match &arguments.profile {
         Some(name) => Some(name.as_str()),
-        None => arguments.cases.is_empty().then_some(DEFAULT_PROFILE),
+        None => (arguments.cases.is_empty() && default != ALL).then_some(default),
     };
     let profile = name
         .map(|name| {
@@ -518,6 +577,17 @@ pub fn nothing(planned: &Planned) -> Failure {
         (
             format!("no platform was found ({})", reasons.join("; ")),
             hint,
+        )
+    } else if let Some((id, reason)) = planned.plan.too_large.first() {
+        let more = planned.plan.too_large.len() - 1;
+        (
+            match more {
+                0 => format!("what was selected does not fit this machine: {id}: {reason}"),
+                _ => format!(
+                    "what was selected does not fit this machine: {id}: {reason}; and {more} more scenarios"
+                ),
+            },
+            "--world-size selects smaller worlds; `allranks doctor` shows the devices",
         )
     } else if let Some(reason) = planned.plan.left_out.first().map(|left| &left.reason)
         && planned

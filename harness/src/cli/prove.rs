@@ -77,6 +77,8 @@ pub fn prove(
         arguments: Vec::new(),
         requirements: BTreeMap::new(),
         absent: Vec::new(),
+        origin: None,
+        recorded: Arc::default(),
         notices: None,
     };
     let session = {

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::Exit;
+use allranks_model::record::STOPPED;
 use allranks_suite::expectation::{Entry, Expectations};
 
 /// A problem of a run that belongs to no single check. Its text goes into the record of the run's end.
@@ -48,7 +49,7 @@ impl RunIssue {
             Self::Stale(at) => format!("{at} is stale: it is about no check of the suite"),
             Self::Expired(what) => format!("{what}: renew it or remove it"),
             Self::Harness(what) | Self::Missing(what) => what.clone(),
-            Self::Interrupted => "interrupted".to_owned(),
+            Self::Interrupted => STOPPED.to_owned(),
             Self::Recorded(text) => text.clone(),
             Self::Kept(count) => format!(
                 "{count} checks keep their verdicts: they are not planned any more, or their records do not tell what \

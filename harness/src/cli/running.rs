@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use super::args::{DriverChoice, RunArguments};
 use super::command_line::without_secrets;
 use super::planning::{self, Asked, Planned};
+use super::rerunning::{Earlier, Standing};
 use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
-use super::{Exit, Failure, environment};
+use super::{Exit, Failure, environment, origin};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
 use allranks_model::record::{EndRecord, FORMAT, Record};
@@ -38,6 +39,19 @@ pub fn run(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = planning::make_out(arguments.out.as_deref())?;
+    play_in(&folder, arguments, words, None, out, err)
+}
+
+/// Runs in a folder; what stands of an earlier run is taken over.
+pub(super) fn play_in(
+    folder: &Path,
+    arguments: &RunArguments,
+    words: Vec<String>,
+    earlier: Option<Earlier>,
+    out: &mut (impl Write + Send),
+    err: &mut (impl Write + Send),
+) -> Result<Exit, Failure> {
+    let folder = folder.to_owned();
     let asked = Asked::new(&arguments.select, &folder)?;
     planning::write_origin(&asked.suite, err)?;
     let machine = environment::look(asked.python.clone(), arguments.select.import_patience());
@@ -58,6 +72,10 @@ pub fn run(
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
     planning::write_absent(&planned, err)?;
+    let standing = match earlier {
+        Some(earlier) => earlier.standing(&planned, arguments.repeat, &folder)?,
+        None => Standing::default(),
+    };
     environment::write(&folder, &planned, &facts)?;
     let settings = Settings {
         driver: driver(arguments.select.driver.as_ref(), &planned, &folder)?,
@@ -74,10 +92,12 @@ pub fn run(
         arguments: without_secrets(words),
         requirements: planned.sentences(),
         absent: planned.absences(),
+        origin: Some(origin::of(&planned, &folder)),
+        recorded: Arc::new(standing.recorded.clone()),
         notices: None,
         out: folder.clone(),
     };
-    let (results, troubles) = play(planned, settings, arguments, err)?;
+    let (results, troubles) = play(planned, settings, arguments, standing, err)?;
     finish(results, &troubles, out)
 }
 
@@ -152,6 +172,7 @@ fn play(
     planned: Planned,
     mut settings: Settings,
     arguments: &RunArguments,
+    standing: Standing,
     err: &mut (impl Write + Send),
 ) -> Result<Played, Failure> {
     let mut troubles: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
@@ -186,6 +207,13 @@ fn play(
     let (notices, mut noticed) = mpsc::unbounded_channel();
     settings.notices = Some(notices);
     let mut told = BTreeSet::new();
+    let mut standing = standing;
+    if !standing.recorded.is_empty() {
+        let kept = standing.recorded.len();
+        console.note(&format!(
+            "{kept} checks stand as the earlier run recorded them"
+        ))?;
+    }
     let running = runtime.spawn(run::run(
         Arc::clone(&plan),
         settings,
@@ -204,19 +232,26 @@ fn play(
             match tokio::time::timeout(TICK, records.recv()).await {
                 Err(_) => console.tick()?,
                 Ok(None) => return Ok::<(), io::Error>(()),
-                Ok(Some(record)) => {
+                Ok(Some(mut record)) => {
+                    standing.amend(&mut record);
                     console.record(&record)?;
-                    if !failed_to_write && let Err(error) = writer.append(&record) {
-                        troubles.push(RunIssue::unwritable(&error));
-                        failed_to_write = true;
-                        interrupt.set();
-                    }
-                    match (&mut results, record) {
-                        (None, Record::Run(run)) => {
-                            results = Some(Results::new(folder.clone(), run));
+                    let kept = match &record {
+                        Record::Run(_) => std::mem::take(&mut standing.records),
+                        Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
+                    };
+                    for record in std::iter::once(record).chain(kept) {
+                        if !failed_to_write && let Err(error) = writer.append(&record) {
+                            troubles.push(RunIssue::unwritable(&error));
+                            failed_to_write = true;
+                            interrupt.set();
                         }
-                        (Some(results), record) => results.push(record),
-                        (None, _) => {}
+                        match (&mut results, record) {
+                            (None, Record::Run(run)) => {
+                                results = Some(Results::new(folder.clone(), run));
+                            }
+                            (Some(results), record) => results.push(record),
+                            (None, _) => {}
+                        }
                     }
                 }
             }
@@ -233,6 +268,7 @@ fn play(
     let Some(mut results) = results else {
         return Err(Failure::RunIssue("the run recorded nothing".to_owned()));
     };
+    results.arrange();
     if interrupt.is_set() && !failed_to_write {
         troubles.push(RunIssue::Interrupted);
     }

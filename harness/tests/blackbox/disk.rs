@@ -24,7 +24,7 @@ pub fn tests() -> Vec<Test> {
                 ],
             );
             // No half line: what is there can be read.
-            assert!(!stage.results("out").scenarios.is_empty());
+            assert!(!stage.results("out").checks.is_empty());
         }),
         plain("disk::full_while_reports_are_written", || {
             let stage = full(32, &["report.html: File too large", "22 passed"]);

@@ -15,6 +15,7 @@ mod platforms;
 mod programs;
 mod prove;
 mod repro;
+mod reruns;
 mod sets;
 mod signals;
 mod stage;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         faults::tests(),
         platforms::tests(),
         repro::tests(),
+        reruns::tests(),
         sets::tests(),
         watch::tests(),
     ];

@@ -16,6 +16,16 @@ const VENDORS: [(&str, &str); 5] = [
     ("tpu", "tpu_dist"),
 ];
 
+/// A platform with one device.
+const FEW: &str = "\
+name: few
+device_type: few
+evidence: simulated
+python_path: [lib]
+count: '1'
+backends: {gloo: {supports: [{ops: [barrier, all_reduce]}]}}
+";
+
 /// A torch that loads packages as the real one does, and can do nothing else.
 const TORCH: &str = r#"
 import os
@@ -96,6 +106,7 @@ steps:
 /// All of them.
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
+        plain("platforms::too_few_devices", too_few),
         plain("platforms::autoload", autoload),
         with_torch("platforms::autoload_of_real_torch", autoload_of_real_torch),
         with_torch("platforms::every_shape_of_a_backend", shapes),
@@ -364,4 +375,21 @@ fn names(ran: &Ran, python: &str) {
     ] {
         ran.assert_says(words);
     }
+}
+
+/// What was selected needs more devices than there are: that is said, and not that nothing was selected.
+fn too_few() {
+    let stage = Stage::new("few");
+    stage.write("lib/torch.py", TORCH);
+    let platform = stage.write("few.yaml", FEW);
+    let case = "id: sum\ntitle: a sum\ncovers: [COLL-001]\nworld: {size: 2}\nsteps:\n  - all_reduce: {numel: 33}\n";
+    let case = stage.write("sum.yaml", case);
+    let ran = stage.run_out(&[&case, "--platforms", &platform, "--platform", "few"]);
+    ran.assert_code(3)
+        .assert_says("does not fit this machine: sum@few.gloo.ws2: needs 2 devices, found 1");
+    assert!(
+        !ran.stderr.contains("no check was selected"),
+        "{}",
+        ran.stderr
+    );
 }

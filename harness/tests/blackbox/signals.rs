@@ -6,7 +6,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, kill_process};
 
-use super::stage::{Stage, assert_reported};
+use super::stage::{Running, Stage, assert_reported};
 use super::{Test, plain, with_torch};
 
 /// A run that would take minutes.
@@ -85,6 +85,7 @@ pub fn tests() -> Vec<Test> {
         ),
         plain("kill::while_platforms_are_looked_at", kill_looking),
         plain("kill::while_interpreters_start", kill_starting),
+        plain("kill::while_a_zygote_imports_torch", kill_importing),
         plain("interrupt::while_torch_is_imported", interrupt_importing),
         plain(
             "interrupt::while_others_have_the_devices",
@@ -171,6 +172,22 @@ fn kill_starting() {
 
 /// Where ranks are forked from, the import of torch does not come back.
 fn interrupt_importing() {
+    let (stage, running) = importing();
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
+}
+
+/// As above, and nothing can say so to the process that imports.
+fn kill_importing() {
+    let (stage, running) = importing();
+    running.signal(Signal::KILL);
+    running.end().assert_code(1009);
+    stage.assert_nothing_remains();
+}
+
+/// A run whose zygote is in an import of torch that does not come back.
+fn importing() -> (Stage, Running) {
     let stage = Stage::new("importing");
     let begun = stage.path("begun");
     let first = NOT_IN_A_ZYGOTE.replace("BEGUN", &format!("{begun:?}"));
@@ -180,9 +197,7 @@ fn interrupt_importing() {
     command.env("PYTHONPATH", stage.path("lib"));
     let running = stage.start(command);
     stage.wait("it is imported", || begun.exists());
-    running.signal(Signal::INT);
-    running.end().assert_code(4);
-    stage.assert_nothing_remains();
+    (stage, running)
 }
 
 /// Somebody else has one of the two devices, for good.

@@ -24,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         })
     };
     vec![
+        plain("usage::list_honours_what_selects", list_selected),
         refused(
             "unknown_option",
             2,
@@ -404,4 +405,30 @@ fn a_binary_alone() {
     super::stage::assert_reported(&results);
     let first = check(&results, "#0.all_reduce.float32.sum.33");
     assert!(!checkout().join(&first.at).is_file(), "{}", first.at);
+}
+
+/// Options that select narrow a list as they narrow a run.
+fn list_selected() {
+    let stage = Stage::new("list");
+    let listed = |arguments: &[&str]| {
+        let ran = stage.run(&[&["list"], arguments].concat());
+        ran.assert_code(0);
+        let cases = ran.stdout.split("\n\n").next().unwrap_or_default();
+        cases.lines().count()
+    };
+    let all = listed(&[]);
+    let smoke = listed(&["--profile", "smoke"]);
+    let core = listed(&["--profile", "core"]);
+    let barriers = listed(&["--profile", "core", "--filter", "barrier"]);
+    assert!(smoke < core && core < all, "{smoke} {core} {all}");
+    assert!(barriers > 0 && barriers < core, "{barriers} {core}");
+    let ran = stage.run(&["list", "--profile", "smoke", "--filter", "no_such_op"]);
+    ran.assert_code(3).assert_says("no case was selected");
+    let ran = stage.run(&["list", "--requirements", "--profile", "smoke"]);
+    ran.assert_code(0);
+    assert!(
+        ran.stdout
+            .contains("requirements that the listed cases cover")
+    );
+    assert!(!ran.stdout.contains("UNCOVERED"), "{}", ran.stdout);
 }

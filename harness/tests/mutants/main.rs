@@ -206,6 +206,8 @@ fn begin() -> Result<Live, String> {
         arguments: Vec::new(),
         requirements: BTreeMap::new(),
         absent: Vec::new(),
+        origin: None,
+        recorded: Arc::default(),
     };
     let runtime = run::runtime().map_err(said)?;
     let interrupt = Interrupt::default();

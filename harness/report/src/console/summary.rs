@@ -73,7 +73,7 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
         writeln!(
             out,
             "{DIM}{} in {}; exit code {}: {}{DIM:#}",
-            counted(results.scenarios.len() as u64, "scenario"),
+            results.scenarios_run(),
             lasting(end.duration_ms),
             end.exit_code,
             exit_meaning(end.exit_code)

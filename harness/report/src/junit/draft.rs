@@ -13,7 +13,9 @@ use crate::status_counts::Headline;
 use crate::text::{clean, clip, one_line};
 use allranks_model::names::ScenarioId;
 use allranks_model::outcome::Outcome;
-use allranks_model::record::{CheckRecord, Column, RunRecord, ScenarioRecord};
+use allranks_model::record::{
+    CheckRecord, Column, INTERRUPTED, RunRecord, STOPPED, ScenarioRecord,
+};
 use allranks_model::status::Status;
 
 /// The most bytes of a case's name.
@@ -123,7 +125,10 @@ impl<'a> Drafter<'a> {
         if results.end.is_none() {
             add("run".into(), "cut-off", &Headline::of(results).sentence);
         }
-        for (number, trouble) in results.troubles().into_iter().enumerate() {
+        let is_told = results.checks.iter().any(is_interrupted);
+        let troubles = results.troubles().into_iter();
+        let troubles = troubles.filter(|trouble| !(is_told && *trouble == STOPPED));
+        for (number, trouble) in troubles.enumerate() {
             add(format!("trouble {}", number + 1), "trouble", trouble);
         }
         let with_checks: BTreeSet<&ScenarioId> =
@@ -163,6 +168,9 @@ impl<'a> Drafter<'a> {
         let message = clip(&message(check), MESSAGE_LIMIT);
         let mut case = match standing {
             Status::Passed => TestCaseBuilder::success(&name, time),
+            Status::NotRun if is_interrupted(check) => {
+                TestCaseBuilder::error(&name, time, Outcome::NotRun.name(), &message)
+            }
             Status::Refused | Status::KnownFailure | Status::Waived | Status::NotRun => {
                 let type_ = standing.word().replace(' ', "-");
                 let mut case = TestCase::skipped_with_cause(&name, &type_, &message);
@@ -242,6 +250,11 @@ impl<'a> Drafter<'a> {
         }
         unique
     }
+}
+
+/// Whether a check was not run because the run was stopped.
+fn is_interrupted(check: &CheckRecord) -> bool {
+    check.status() == Status::NotRun && check.summary.contains(INTERRUPTED)
 }
 
 /// The sentence, and for what is excused or not run the reason.

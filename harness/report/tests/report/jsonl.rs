@@ -76,6 +76,7 @@ fn a_broken_line_in_the_middle_is_named_and_loses_only_itself() {
         "{\"type\":",
         "{\"format\":1,\"type\":\"check\"}",
         "\0\u{7f}",
+        "{\"format\":7,\"type\":\"check\"}",
     ] {
         let broken: Vec<&str> = text
             .lines()
@@ -148,4 +149,33 @@ fn results_are_never_overwritten_or_written_past_their_end() {
     let run = serde_json::to_string(&allranks_model::record::Record::Run(sample::run())).unwrap();
     writeln!(file, "{run}").unwrap();
     assert!(matches!(read(folder.path()), Err(ReadError::Order { .. })));
+}
+
+/// Records come as checks are decided; a reader finds each scenario's together, init first and teardown last.
+#[test]
+fn records_of_scenarios_side_by_side_are_put_together() {
+    let mut results = sample::results(Shape::default());
+    results.checks = [
+        "b#0.x", "a#0.x", "c#0.x", "b#1.y", "a#init", "a#end", "b#init", "b#end",
+    ]
+    .iter()
+    .map(|id| {
+        let mut check = sample::passing_check(0);
+        check.id = (*id).into();
+        check.scenario = id.split('#').next().unwrap().into();
+        check
+    })
+    .collect();
+    results.arrange();
+    let ids: Vec<&str> = results
+        .checks
+        .iter()
+        .map(|check| check.id.as_str())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "a#init", "a#0.x", "a#end", "b#init", "b#0.x", "b#1.y", "b#end", "c#0.x"
+        ]
+    );
 }

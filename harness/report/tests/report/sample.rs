@@ -199,6 +199,7 @@ pub fn run() -> RunRecord {
         planned: Counts::default(),
         requirements: Default::default(),
         absent: Vec::new(),
+        origin: None,
     }
 }
 

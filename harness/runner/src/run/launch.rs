@@ -5,18 +5,20 @@ use std::path::PathBuf;
 use super::Shared;
 use super::logs::absolute;
 use super::setup::{Beginning, Endpoint, SPARE, device, environment, lease};
-use super::world::{WorldPlan, WorldResult, WorldRunner};
+use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Scenario;
 
 /// Starts one world and runs the checks `todo` in it, given by index. None if the run is interrupted before the world
-/// is started. `logs`: one file for each rank, relative to the run's folder.
+/// is started. `logs`: one file for each rank, relative to the run's folder. `decided` receives the finding of each check that
+/// the world gets to.
 pub(super) async fn world(
     shared: &Shared,
     scenario: &Scenario,
     todo: Vec<usize>,
     logs: &[PathBuf],
+    decided: &mut Decided<'_>,
 ) -> Result<Option<WorldResult>, LaunchError> {
     let size = scenario.world_size;
     let wanted = |_: &[Device]| scenario.platform.devices_for(size);
@@ -82,5 +84,5 @@ pub(super) async fn world(
         import_patience: shared.settings.import_patience,
     };
     let runner = WorldRunner::new(plan, world, shared.interrupt.clone());
-    Ok(Some(runner.run().await))
+    Ok(Some(runner.run(decided).await))
 }

@@ -1,10 +1,11 @@
 //! Runs a plan: scenarios side by side within a budget, each one's worlds in turn; every check result is judged and
 //! recorded.
 //!
-//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, in the order in which they happen, through one channel. What
-//! reads the channel has no influence on the run.
+//! In: a [`Plan`] and [`Settings`]. Out: [`Record`]s, each as soon as nothing can change it, through one channel; what renders
+//! them has no say in the run.
 
 mod budget;
+mod findings;
 mod launch;
 mod logs;
 mod pending;
@@ -25,10 +26,10 @@ pub use program::{command_lines, program_of_rank};
 pub use rank_environment::distinctive_environment;
 pub use steps::{StepsError, steps, steps_of};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
@@ -36,10 +37,12 @@ use tokio::task::JoinError;
 
 use budget::{Budget, Permit, Wanted};
 use queue::queues;
+use recording::Recorder;
+pub use recording::in_round;
 
 use crate::world::{Driver, LocalLauncher};
-use allranks_model::names::RequirementId;
-use allranks_model::record::{Absent, Counts, FORMAT, Record, RunRecord};
+use allranks_model::names::{CheckId, RequirementId};
+use allranks_model::record::{Absent, Counts, FORMAT, Origin, Record, RunRecord};
 use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::{Plan, Scenario};
 
@@ -75,7 +78,11 @@ pub struct Settings {
     pub requirements: BTreeMap<RequirementId, String>,
     /// Platforms that this machine does not have, for the run's record only.
     pub absent: Vec<Absent>,
-    /// Receives one line for each thing that the run waits for. None: such lines are dropped.
+    /// What the plan was made from, for the record; none: nothing is to continue this run.
+    pub origin: Option<Origin>,
+    /// Checks, those of init and teardown among them, that are recorded already and not made again.
+    pub recorded: Arc<BTreeSet<CheckId>>,
+    /// Where it is told what the run waits for, a line each; none: nowhere.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }
 
@@ -122,10 +129,25 @@ struct Shared {
     interrupt: watch::Receiver<bool>,
     started: Instant,
     base_environment: BTreeMap<String, String>,
+    /// The version of torch that the first rank on each platform reported, by the platform's name.
+    torch: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Shared {
-    /// Sends a line about what the run waits for.
+    /// Takes which version of torch a rank on a platform reported.
+    fn learn_torch(&self, platform: &str, torch: &str) {
+        let mut known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.entry(platform.to_owned());
+        known.or_insert_with(|| torch.to_owned());
+    }
+
+    /// The version of torch that ranks on a platform have reported; none if none has yet.
+    fn torch_on(&self, platform: &str) -> Option<String> {
+        let known = self.torch.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(platform).cloned()
+    }
+
+    /// Tells what is waited for.
     fn notify(&self, notice: String) {
         if let Some(notices) = &self.settings.notices {
             // What reads them may be gone; the run goes on.
@@ -189,6 +211,7 @@ impl Session {
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
             base_environment: setup::base_environment(),
+            torch: Arc::default(),
             settings,
             expectations,
             launcher: Arc::new(launcher),
@@ -221,6 +244,7 @@ impl Session {
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
             base_environment: shared.base_environment.clone(),
+            torch: Arc::clone(&shared.torch),
         })))
     }
 
@@ -245,14 +269,32 @@ impl Session {
             planned,
             requirements: settings.requirements.clone(),
             absent: settings.absent.clone(),
+            origin: settings.origin.clone(),
         }
     }
 
-    /// Runs a scenario as soon as the budget allows. Returns one record for each check, then one for the scenario.
+    /// Runs a scenario as soon as the budget allows. Returns one record for each check, in the order in which they were decided,
+    /// then those of init, of teardown and of the scenario.
     pub async fn scenario(&self, scenario: Arc<Scenario>, round: u32) -> Vec<Record> {
         let permit = self.admit(&scenario).await;
+        let (sender, mut receiver) = mpsc::unbounded_channel();
         // The scenario's record has the first of its issues, if there is no other trouble.
-        self.play(permit, scenario, round).await.0
+        self.play(permit, scenario, round, sender).await;
+        let mut records = Vec::new();
+        while let Ok(record) = receiver.try_recv() {
+            records.push(record);
+        }
+        records
+    }
+
+    /// Whether there is nothing of the scenario to run, for all of it is recorded.
+    fn is_recorded(&self, scenario: &Scenario, round: u32) -> bool {
+        let recorded = &self.0.settings.recorded;
+        let ids = scenario.checks.iter().map(|check| &check.id);
+        let is_recorded = |id: &CheckId| recorded.contains(&in_round(id, round));
+        !recorded.is_empty()
+            && scenario.frame_checks().iter().all(is_recorded)
+            && ids.into_iter().all(is_recorded)
     }
 
     async fn admit(&self, scenario: &Scenario) -> Permit {
@@ -266,30 +308,34 @@ impl Session {
         self.0.budget.admit(scenario.world_size, devices).await
     }
 
-    /// Runs a scenario. Returns its records, and the problems of the harness itself, each with the scenario's id.
+    /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the
+    /// scenario's id.
     async fn play(
         &self,
         _permit: Permit,
         scenario: Arc<Scenario>,
         round: u32,
-    ) -> (Vec<Record>, Vec<String>) {
+        records: mpsc::UnboundedSender<Record>,
+    ) -> Vec<String> {
+        let recorder = Recorder::new(Arc::clone(&self.0), Arc::clone(&scenario), round, records);
+        let recorder = Arc::new(recorder);
         let task = {
-            let (shared, scenario) = (Arc::clone(&self.0), Arc::clone(&scenario));
+            let (shared, recorder) = (Arc::clone(&self.0), Arc::clone(&recorder));
             // On a thread of the runtime: the caller's may end before the run does.
-            tokio::spawn(async move { scenario::run(&shared, &scenario, round).await })
+            tokio::spawn(async move { scenario::run(&shared, &recorder).await })
         };
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
         let mut run = match task.await {
             Ok(run) => run,
-            Err(error) => scenario_run::broken(&scenario, round, &error.to_string()),
+            Err(error) => scenario_run::broken(&recorder, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
         run.trouble = run.trouble.or_else(|| issues.first().cloned());
+        recorder.end(run);
         let issues = issues
             .iter()
             .map(|issue| format!("{}: {issue}", scenario.id));
-        let issues = issues.collect();
-        (recording::records(&self.0, &scenario, round, run), issues)
+        issues.collect()
     }
 }
 
@@ -339,17 +385,14 @@ async fn run_queue(
     let mut running = tokio::task::JoinSet::new();
     for round in 0..rounds {
         for scenario in &queue {
+            if session.is_recorded(scenario, round) {
+                continue;
+            }
             // Before the task, so that scenarios start in the queue's order.
             let permit = session.admit(scenario).await;
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
-            running.spawn(async move {
-                let (all, issues) = session.play(permit, scenario, round).await;
-                for record in all {
-                    let _ = records.send(record);
-                }
-                issues
-            });
+            running.spawn(async move { session.play(permit, scenario, round, records).await });
         }
     }
     let mut issues = Vec::new();

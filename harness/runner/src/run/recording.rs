@@ -1,9 +1,13 @@
 //! Turns the check results of a scenario into records, with their verdicts.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::mpsc;
 
 use super::Shared;
 use super::scenario_run::ScenarioRun;
+use super::shrink::is_shrinkable;
 use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::names::{CheckId, RequirementId};
@@ -13,7 +17,7 @@ use allranks_model::record::{
     CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span,
 };
 use allranks_suite::case::Starts;
-use allranks_suite::expectation::{Expectations, Point};
+use allranks_suite::expectation::{Entry, Expectations, Point};
 use allranks_suite::plan::{Check, Scenario};
 
 /// The driver's name in records of scenarios with a user's program.
@@ -27,100 +31,109 @@ const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
 const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
 const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
-/// Returns the column of the matrix that a scenario belongs to.
-fn column(shared: &Shared, scenario: &Scenario, torch: &str) -> Column {
-    let driver = match scenario.case.program {
-        Some(_) => PROGRAM,
-        None => shared.settings.driver.name(),
-    };
-    Column {
-        platform: scenario.platform.name.clone(),
-        backend: scenario.backend.clone(),
-        world_size: scenario.world_size,
-        driver: driver.to_owned(),
-        launcher: scenario.launcher.name().to_owned(),
-        evidence: scenario.platform.evidence,
-        torch: torch.to_owned(),
-    }
-}
-
-/// The version of torch that the ranks reported, or that was found before; empty if neither is known.
-pub fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
-    let reported = ranks.iter().find_map(RankStory::torch);
-    let found = scenario.platform.torch.as_deref();
-    reported.or(found).unwrap_or_default()
-}
-
-/// Returns one record for each check, and then one for the scenario.
-pub fn records(shared: &Shared, scenario: &Scenario, round: u32, run: ScenarioRun) -> Vec<Record> {
-    let column = column(shared, scenario, torch_of(scenario, &run.ranks));
-    let mut writer = Writer {
-        shared,
-        scenario,
-        round,
-        column: &column,
-        records: Vec::with_capacity(run.checks.len() + 3),
-    };
-    let [init, end] = scenario.frame_checks();
-    let starts = scenario.case.world.starts;
-    let (opening, closing): (&[&str], &[&str]) = match starts {
-        _ if scenario.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
-        Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
-        // Its scripts initialise and destroy; they name themselves what that covers.
-        Starts::Bare => (&[], &[]),
-    };
-    let mut opening = opening.to_vec();
-    if scenario
-        .groups
-        .iter()
-        .any(|group| group.how.timeout_s.is_some())
-    {
-        opening.push(GROUP_TIMEOUT_COVERS);
-    }
-    if scenario.refused.is_some() {
-        // Checks that must fail in init cover their requirements there.
-        opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
-    }
-    writer.frame(init, "init", &opening, run.init);
-    for (check, finding) in scenario.checks.iter().zip(run.checks.into_iter().flatten()) {
-        writer.check(check, finding);
-    }
-    writer.frame(end, "teardown", closing, run.end);
-    let mut records = writer.records;
-    records.push(Record::Scenario(Box::new(ScenarioRecord {
-        format: FORMAT,
-        id: scenario.id.clone(),
-        case: scenario.case.id.clone(),
-        title: scenario.case.title.clone(),
-        column,
-        trouble: run.trouble,
-        start_ms: (run.began - shared.started).as_millis() as u64,
-        duration_ms: (run.ended - run.began).as_millis() as u64,
-        worlds: run.worlds,
-        ranks: rank_records(scenario, run.ranks, &run.logs),
-    })));
-    records
-}
-
-struct Writer<'a> {
-    shared: &'a Shared,
-    scenario: &'a Scenario,
+/// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
+pub struct Recorder {
+    shared: Arc<Shared>,
+    scenario: Arc<Scenario>,
     round: u32,
-    column: &'a Column,
-    records: Vec<Record>,
+    /// The version of torch that a rank reported first.
+    torch: OnceLock<String>,
+    /// Which checks are written, by place.
+    written: Mutex<Vec<bool>>,
+    records: mpsc::UnboundedSender<Record>,
 }
 
-/// What identifies a check in the records; used for checks of steps, for `init` and for `teardown`.
-struct Identity<'a> {
-    id: CheckId,
-    covers: Vec<RequirementId>,
-    params: BTreeMap<String, String>,
-    at: String,
-    check: Option<&'a Check>,
-}
+impl Recorder {
+    /// A recorder of a scenario that has not begun.
+    pub fn new(
+        shared: Arc<Shared>,
+        scenario: Arc<Scenario>,
+        round: u32,
+        records: mpsc::UnboundedSender<Record>,
+    ) -> Self {
+        let recorded = &shared.settings.recorded;
+        let checks = scenario.checks.iter();
+        let written = checks.map(|check| recorded.contains(&in_round(&check.id, round)));
+        Self {
+            written: Mutex::new(written.collect()),
+            shared,
+            scenario,
+            round,
+            torch: OnceLock::new(),
+            records,
+        }
+    }
 
-impl Writer<'_> {
-    fn check(&mut self, check: &Check, finding: CheckResult) {
+    /// The scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// How often the scenario has run before in this run.
+    pub const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Which checks are written, by place.
+    pub fn written(&self) -> Vec<bool> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<bool>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes from the ranks which version of torch they have, if it is not known yet.
+    pub fn learn(&self, ranks: &[RankStory]) {
+        if self.torch.get().is_none()
+            && let Some(torch) = ranks.iter().find_map(RankStory::torch)
+        {
+            self.torch.get_or_init(|| torch.to_owned());
+            // A program may bring another torch along.
+            if self.scenario.case.program.is_none() {
+                self.shared.learn_torch(&self.scenario.platform.name, torch);
+            }
+        }
+    }
+
+    /// The version of torch that the ranks reported, or others on the platform, or that was found before; empty if none is
+    /// known. A scenario that was never started shares its column with those that were.
+    fn torch(&self) -> String {
+        let platform = &self.scenario.platform;
+        let own = self.torch.get().cloned();
+        let of_others = || self.shared.torch_on(&platform.name);
+        let found = || platform.torch.clone();
+        own.or_else(of_others).or_else(found).unwrap_or_default()
+    }
+
+    fn known(&self, check: Option<&Check>) -> Option<&Entry> {
+        let torch = self.torch();
+        let point = Point::of(&self.scenario, &torch, check);
+        self.shared.expectations.find(&point)
+    }
+
+    /// Whether an expectation says of a failure that it comes and goes.
+    pub fn comes_and_goes(&self, index: usize, finding: &CheckResult) -> bool {
+        let class = finding.class.as_deref();
+        self.known(Some(&self.scenario.checks[index]))
+            .is_some_and(|entry| entry.wants_another_try(finding.outcome, class, &finding.summary))
+    }
+
+    /// Whether a failure is of a sequence that can be cut down, and no expectation is about it.
+    pub fn can_be_shrunk(&self, index: usize, finding: &CheckResult) -> bool {
+        let check = &self.scenario.checks[index];
+        is_shrinkable(check, finding) && self.known(Some(check)).is_none()
+    }
+
+    /// Whether an expectation says that the check at this place may end so.
+    pub fn is_expected(&self, index: usize, outcome: Outcome) -> bool {
+        let entry = self.known(Some(&self.scenario.checks[index]));
+        entry.is_some_and(|entry| may_end_so(entry, outcome))
+    }
+
+    /// Writes the record of the check at that place, whose finding nothing changes any more.
+    pub fn check(&self, index: usize, finding: CheckResult) {
+        let check = &self.scenario.checks[index];
         let identity = Identity {
             id: check.id.clone(),
             covers: check.covers.to_vec(),
@@ -128,10 +141,60 @@ impl Writer<'_> {
             at: check.at.to_string(),
             check: Some(check),
         };
+        self.lock()[index] = true;
         self.write(identity, finding);
     }
 
-    fn frame(&mut self, id: CheckId, call: &str, covers: &[&str], finding: CheckResult) {
+    /// Writes the records of init, of teardown and of the scenario, which has ended.
+    pub fn end(&self, run: ScenarioRun) {
+        let scenario = &self.scenario;
+        self.learn(&run.ranks);
+        let [init, end] = scenario.frame_checks();
+        let starts = scenario.case.world.starts;
+        let (opening, closing): (&[&str], &[&str]) = match starts {
+            _ if scenario.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
+            Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
+            // Its scripts initialise and destroy, and say themselves what that covers.
+            Starts::Bare => (&[], &[]),
+        };
+        let mut opening = opening.to_vec();
+        if scenario
+            .groups
+            .iter()
+            .any(|group| group.how.timeout_s.is_some())
+        {
+            opening.push(GROUP_TIMEOUT_COVERS);
+        }
+        if scenario.refused.is_some() {
+            // What must fail in it fails there.
+            opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
+        }
+        self.frame(init, "init", &opening, run.init);
+        self.frame(end, "teardown", closing, run.end);
+        self.send(Record::Scenario(Box::new(ScenarioRecord {
+            format: FORMAT,
+            id: scenario.id.clone(),
+            case: scenario.case.id.clone(),
+            title: scenario.case.title.clone(),
+            column: self.column(),
+            trouble: run.trouble,
+            start_ms: (run.began - self.shared.started).as_millis() as u64,
+            duration_ms: (run.ended - run.began).as_millis() as u64,
+            worlds: run.worlds,
+            ranks: rank_records(scenario, run.ranks, &run.logs),
+        })));
+    }
+
+    fn frame(&self, id: CheckId, call: &str, covers: &[&str], finding: CheckResult) {
+        // A failure that an earlier run recorded stands, whatever comes now.
+        if self
+            .shared
+            .settings
+            .recorded
+            .contains(&in_round(&id, self.round))
+        {
+            return;
+        }
         let mut params = BTreeMap::from([("call".to_owned(), call.to_owned())]);
         if let Some(fail) = &self.scenario.refused {
             params.insert(REFUSED.to_owned(), fail.at.as_slice().join(", "));
@@ -146,9 +209,9 @@ impl Writer<'_> {
         self.write(identity, finding);
     }
 
-    fn write(&mut self, identity: Identity<'_>, finding: CheckResult) {
+    fn write(&self, identity: Identity<'_>, finding: CheckResult) {
         let Identity {
-            mut id,
+            id,
             covers,
             mut params,
             at,
@@ -158,18 +221,18 @@ impl Writer<'_> {
         if self.round > 0 {
             let round = self.round + 1;
             params.insert("round".to_owned(), round.to_string());
-            id = CheckId(format!("{id}.round{round}"));
         }
-        let point = Point::of(self.scenario, &self.column.torch, check);
+        let id = in_round(&id, self.round);
+        let column = self.column();
+        let point = Point::of(&self.scenario, &column.torch, check);
         let class = finding.class.as_deref();
         let expectations = &self.shared.expectations;
         let judged = expectations.judge(&point, finding.outcome, class, finding.summary);
-        self.records.push(Record::Check(Box::new(CheckRecord {
+        self.send(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
             id,
             scenario: self.scenario.id.clone(),
             case: self.scenario.case.id.clone(),
-            column: self.column.clone(),
             covers,
             params,
             at,
@@ -185,8 +248,57 @@ impl Writer<'_> {
             observations: finding.observations,
             checked: finding.checked,
             duration_us: finding.duration_us,
+            column,
         })));
     }
+
+    /// The matrix column of the scenario.
+    fn column(&self) -> Column {
+        let scenario = &self.scenario;
+        let driver = match scenario.case.program {
+            Some(_) => PROGRAM,
+            None => self.shared.settings.driver.name(),
+        };
+        Column {
+            platform: scenario.platform.name.clone(),
+            backend: scenario.backend.clone(),
+            world_size: scenario.world_size,
+            driver: driver.to_owned(),
+            launcher: scenario.launcher.name().to_owned(),
+            evidence: scenario.platform.evidence,
+            torch: self.torch(),
+        }
+    }
+
+    fn send(&self, record: Record) {
+        // Whoever takes the records may be gone; the run goes on to its end all the same.
+        let _ = self.records.send(record);
+    }
+}
+
+/// The id of a check in a round of its run, from 0: as planned in the first, with `.roundN` in the others.
+#[must_use]
+pub fn in_round(id: &CheckId, round: u32) -> CheckId {
+    match round {
+        0 => id.clone(),
+        _ => CheckId(format!("{id}.round{}", round + 1)),
+    }
+}
+
+/// What identifies a check in the records, whether a step's or one of the two every scenario has.
+struct Identity<'a> {
+    id: CheckId,
+    covers: Vec<RequirementId>,
+    params: BTreeMap<String, String>,
+    at: String,
+    check: Option<&'a Check>,
+}
+
+/// The version of torch that the ranks reported, or that was found before; empty if neither is known.
+fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
+    let reported = ranks.iter().find_map(RankStory::torch);
+    let found = scenario.platform.torch.as_deref();
+    reported.or(found).unwrap_or_default()
 }
 
 /// Returns true if an expectation that has not expired allows this outcome for the check at this index; without an
@@ -201,7 +313,11 @@ pub fn is_expected(
     let check = index.map(|index| &scenario.checks[index]);
     let point = Point::of(scenario, torch_of(scenario, ranks), check);
     let entry = expectations.find(&point);
-    entry.is_some_and(|entry| !entry.is_expired() && entry.outcomes.contains(&outcome))
+    entry.is_some_and(|entry| may_end_so(entry, outcome))
+}
+
+fn may_end_so(entry: &Entry, outcome: Outcome) -> bool {
+    !entry.is_expired() && entry.outcomes.contains(&outcome)
 }
 
 /// Builds the records of the ranks. Times become relative to the earliest span of the world: ranks of one host share a

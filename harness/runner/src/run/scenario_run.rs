@@ -1,34 +1,32 @@
 //! What came of a scenario so far.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::findings::Findings;
 use super::logs::log_folder;
+use super::recording::Recorder;
 use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Scenario;
 
-/// Everything that came of a scenario.
+/// Everything that came of a scenario besides the findings of its checks, which are written as they are decided.
 pub struct ScenarioRun {
-    /// Result of the check `init`.
+    /// Of every rank's initialisation.
     pub init: CheckResult,
-    /// Results of the checks, by index; none until a world has decided the check.
-    pub checks: Vec<Option<CheckResult>>,
-    /// Failures that come and go, each of which its check is tried again for, by place.
-    pub(super) first_failures: BTreeMap<usize, CheckResult>,
-    /// Result of the check `teardown`.
+    /// Of the teardown.
     pub end: CheckResult,
-    /// Why the last lost world was lost, or why the scenario did not run; none if neither happened.
+    /// Why worlds were lost, or why it did not run.
     pub trouble: Option<String>,
-    /// Problems of the harness itself, whatever the check results say.
+    /// What the harness failed at, whatever the findings say.
     pub issues: Vec<String>,
-    /// What is known of the ranks of the last world.
+    /// The ranks of the last world.
     pub ranks: Vec<RankStory>,
     /// Logs of the ranks, relative to the run's folder.
     pub logs: Vec<PathBuf>,
-    /// Number of worlds started.
+    /// Worlds started.
     pub worlds: u32,
     /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
     pub(super) lost: u32,
@@ -43,10 +41,8 @@ impl ScenarioRun {
     pub(super) fn new(scenario: &Scenario, round: u32) -> Self {
         let folder = log_folder(scenario, round);
         Self {
-            init: not_run("it was not started"),
-            checks: vec![None; scenario.checks.len()],
-            first_failures: BTreeMap::new(),
-            end: not_run("it was not started"),
+            init: CheckResult::not_run("it was not started"),
+            end: CheckResult::not_run("it was not started"),
             trouble: None,
             issues: Vec::new(),
             ranks: Vec::new(),
@@ -63,36 +59,21 @@ impl ScenarioRun {
     }
 }
 
-/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, everything else not
-/// run.
-pub fn broken(scenario: &Scenario, round: u32, why: &str) -> ScenarioRun {
-    let mut run = ScenarioRun::new(scenario, round);
+/// The run of a scenario in which the harness itself broke. Its checks that are not written are not run.
+pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    give_up(&mut run, why);
+    give_up(&mut run, &mut Findings::new(Arc::clone(recorder)), why);
     run
 }
 
-/// Marks every check without a result as not run, with the reason `why`.
-pub(super) fn give_up(run: &mut ScenarioRun, why: &str) {
+/// Everything without a finding is not run.
+pub(super) fn give_up(run: &mut ScenarioRun, findings: &mut Findings, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
-    for (index, check) in run.checks.iter_mut().enumerate() {
-        let first = run.first_failures.get(&index);
-        check.get_or_insert_with(|| first.cloned().unwrap_or_else(|| not_run(why)));
-    }
+    findings.give_up(why);
     for finding in [&mut run.init, &mut run.end] {
         if finding.outcome == Outcome::NotRun {
-            *finding = not_run(why);
+            *finding = CheckResult::not_run(why);
         }
     }
-}
-
-/// Places of the checks that have no finding yet.
-pub(super) fn open_checks(run: &ScenarioRun) -> Vec<usize> {
-    (0..run.checks.len())
-        .filter(|index| run.checks[*index].is_none())
-        .collect()
-}
-
-fn not_run(why: &str) -> CheckResult {
-    CheckResult::bare(Outcome::NotRun, None, why)
 }

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::UnixStream;
-use tokio::process::Command;
-use tokio::sync::mpsc;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
 
 use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
@@ -92,7 +93,8 @@ impl Zygote {
         if let Some(folder) = path {
             prepend_path(&mut env, &folder.to_string_lossy());
         }
-        let mut child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(&argv[1..])
             .env_clear()
             .envs(env)
@@ -105,9 +107,13 @@ impl Zygote {
             .stdout(out.try_clone().map_err(&spawn_error)?)
             .stderr(out)
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(&spawn_error)?;
+            .kill_on_drop(true);
+        if path.is_some() {
+            // The Python one takes it back when it has imported torch: from then on it sees the connection close, and ends with
+            // all that its ranks have started.
+            command.env("ALLRANKS_DIE_WITH_PARENT", "1");
+        }
+        let (mut child, _starter) = spawn(command).await.map_err(&spawn_error)?;
         let died = |what: String| ZygoteError::Died {
             what,
             tail: last_line(log),
@@ -200,12 +206,33 @@ impl Shared {
     }
 }
 
-/// Passes frames both ways until either side ends; then every rank that has not ended counts as lost.
+/// Starts a process on a thread of its own, which lives until the sender that is returned is dropped: the kernel tells a process
+/// that its parent has died when the thread has ended that started it, and the runtime's threads come and go.
+async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Sender<()>)> {
+    let (sender, started) = oneshot::channel();
+    let (keep, kept) = std::sync::mpsc::channel();
+    let runtime = Handle::current();
+    std::thread::Builder::new()
+        .name("zygote-starter".to_owned())
+        .spawn(move || {
+            let child = {
+                let _inside = runtime.enter();
+                command.spawn()
+            };
+            // If nobody waits any more, the process is killed as it is dropped.
+            let _ = sender.send(child);
+            let _ = kept.recv();
+        })?;
+    let child = started.await.map_err(io::Error::other)??;
+    Ok((child, keep))
+}
+
+/// Carries frames both ways until either side ends; then every rank that has not ended is lost.
 async fn converse(
     stream: UnixStream,
     mut orders: mpsc::UnboundedReceiver<ToZygote>,
     shared: Arc<Shared>,
-    child: tokio::process::Child,
+    child: Child,
 ) {
     let (mut reader, mut writer) = stream.into_split();
     let listening = async {

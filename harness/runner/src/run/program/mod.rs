@@ -27,6 +27,7 @@ use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
 use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 
 use super::Shared;
+use super::findings::Findings;
 use super::logs::{absolute, cut};
 use super::scenario_run::{ScenarioRun, give_up};
 use super::setup::{Endpoint, lease};
@@ -42,6 +43,7 @@ use allranks_model::diagnosis::Diagnosis;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::outcome::Outcome;
+use allranks_model::record::INTERRUPTED;
 use allranks_suite::case::{ExitCode, ProgramSpec};
 use allranks_suite::plan::Scenario;
 
@@ -55,19 +57,19 @@ pub async fn run(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
-    mut run: ScenarioRun,
+    (mut run, mut findings): (ScenarioRun, Findings),
 ) -> ScenarioRun {
     if *shared.interrupt.borrow() {
-        give_up(&mut run, "the run was interrupted");
+        give_up(&mut run, &mut findings, INTERRUPTED);
         return run;
     }
     run.worlds = 1;
-    match play(shared, scenario, program, &mut run).await {
+    match play(shared, scenario, program, (&mut run, &mut findings)).await {
         Ok(true) => {}
-        Ok(false) => give_up(&mut run, "the run was interrupted"),
+        Ok(false) => give_up(&mut run, &mut findings, INTERRUPTED),
         Err(error) => {
             run.init = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
-            give_up(&mut run, &error.to_string());
+            give_up(&mut run, &mut findings, &error.to_string());
         }
     }
     run.ended = std::time::Instant::now();
@@ -111,12 +113,12 @@ impl Folders {
     }
 }
 
-/// Runs one world and puts its results into `run`. Returns false if the run was interrupted.
+/// Plays one world and puts its findings where they belong; false if it was interrupted.
 async fn play(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
-    run: &mut ScenarioRun,
+    (run, findings): (&mut ScenarioRun, &mut Findings),
 ) -> io::Result<bool> {
     let size = scenario.world_size;
     let base = &shared.base_environment;
@@ -199,7 +201,7 @@ async fn play(
         size,
         seen: &seen,
     };
-    judge(scenario, &court, run);
+    judge(scenario, &court, run, findings);
     if unkilled.is_some() {
         run.trouble = unkilled;
     }
@@ -363,20 +365,30 @@ fn stories(testimonies: &[Option<ExitRecord>], torch: Option<String>) -> Vec<Ran
         .collect()
 }
 
-fn judge(scenario: &Scenario, court: &ProgramEvidence<'_>, run: &mut ScenarioRun) {
+fn judge(
+    scenario: &Scenario,
+    court: &ProgramEvidence<'_>,
+    run: &mut ScenarioRun,
+    findings: &mut Findings,
+) {
     let took = run.began.elapsed();
     run.init = court.init();
-    for (finding, check) in run.checks.iter_mut().zip(&scenario.checks) {
-        *finding = check.demand().map(|demand| CheckResult {
+    run.end = court.end();
+    let failed =
+        |finding: &CheckResult| (finding.outcome != Outcome::Pass).then(|| finding.summary.clone());
+    let mut trouble = failed(&run.init);
+    for (index, check) in scenario.checks.iter().enumerate() {
+        let Some(demand) = check.demand() else {
+            continue;
+        };
+        let finding = CheckResult {
             duration_us: took.as_micros() as u64,
             ..court.judge(demand)
-        });
+        };
+        trouble = trouble.or_else(|| failed(&finding));
+        findings.take(&run.ranks, index, finding);
     }
-    run.end = court.end();
-    let findings = || [&run.init].into_iter().chain(run.checks.iter().flatten());
-    let mut failed = findings().chain([&run.end]);
-    let failed = failed.find(|finding| finding.outcome != Outcome::Pass);
-    run.trouble = failed.map(|finding| finding.summary.clone());
+    run.trouble = trouble.or_else(|| failed(&run.end));
 }
 
 #[cfg(test)]

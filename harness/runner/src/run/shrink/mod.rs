@@ -27,6 +27,7 @@ use search::Search;
 use super::Shared;
 use super::launch::world;
 use super::logs::cut;
+use super::story::RankStory;
 use crate::check_result::CheckResult;
 use crate::world::LaunchError;
 use allranks_model::group::Group;
@@ -42,8 +43,13 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How many units the sentence names; the file has all.
 const NAMED: usize = 5;
 
-/// Shrinks the failed sequence of the check at this index. Returns the result unchanged if the check is no random
-/// sequence.
+/// Whether a finding is of a sequence that failed, so that there is something to cut down.
+pub(super) fn is_shrinkable(check: &Check, finding: &CheckResult) -> bool {
+    let sequence = check.script().and_then(|one| one.sequence.as_ref());
+    sequence.is_some() && can_be_shrunk(finding.outcome)
+}
+
+/// Cuts a failed sequence down, if that is what the check at this place is; otherwise the finding stays as it is.
 pub(super) async fn shrink(
     shared: &Shared,
     scenario: &Scenario,
@@ -174,13 +180,16 @@ impl Shrinking<'_> {
             .ranks()
             .map(|rank| self.logs.join(format!("rank{rank}.log")))
             .collect();
-        let Some(played) = world(self.shared, &scenario, vec![0], &logs).await? else {
+        let mut again = None;
+        let mut decided = |_: &[RankStory], _, finding| again = Some(finding);
+        let played = world(self.shared, &scenario, vec![0], &logs, &mut decided).await?;
+        if played.is_none() {
             return Ok(false);
-        };
+        }
         if let Some(issue) = cut(self.shared, &logs).pop() {
             return Err(io::Error::other(issue).into());
         }
-        Ok(played.checks.get(&0).is_some_and(|again| {
+        Ok(again.is_some_and(|again| {
             again.outcome == self.finding.outcome && again.class == self.finding.class
         }))
     }

@@ -212,6 +212,31 @@ mod tests {
     }
 
     #[test]
+    fn a_finding_is_settled_once_it_is_decided_and_a_refusal_with_its_probe() {
+        let scenario = planned(
+            TWO,
+            "  - barrier: {}\n  - all_gather: {numel: 3}\n  - barrier: {}\n",
+        );
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        let settled = |world: &mut Simulation<'_>| {
+            let settled = world.state.take_settled().into_iter();
+            settled
+                .map(|(index, finding)| (index, finding.outcome))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(settled(&mut world), []);
+        world.answer_all();
+        assert_eq!(settled(&mut world), [(0, Outcome::Pass)]);
+        assert_eq!(settled(&mut world), [], "each comes out once");
+        (0..2).for_each(|rank| world.raise(rank, "not supported"));
+        assert_eq!(settled(&mut world), [], "its probe is not answered");
+        world.answer_sum();
+        assert_eq!(settled(&mut world), [(1, Outcome::Unsupported)]);
+        assert_eq!(world.state.result.farthest, Some((1, Outcome::Unsupported)));
+    }
+
+    #[test]
     fn a_refusal_that_wrote_to_a_tensor_is_a_mismatch_and_an_error_that_did_is_named_so() {
         let scenario = planned(
             TWO,

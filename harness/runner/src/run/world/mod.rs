@@ -1,7 +1,8 @@
 //! Runs one world, from its start to its end, or to the point where it fails.
 //!
 //! In: a [`WorldPlan`] and a [`World`](crate::world::World) whose processes have been started. Out: a [`WorldResult`]:
-//! findings of the checks it got to, and what is known of each rank. Afterwards no process of the world is left.
+//! how it initialised and ended, and what is known of each rank. The findings of its checks come out while it runs, each as
+//! soon as nothing in the world can change it. Afterwards no process of the world is left.
 //!
 //! The work is divided in two. [`WorldState`](state::WorldState) is a state machine: it takes an
 //! [`Event`](event::Event) and the time, and gives the
@@ -89,4 +90,4 @@ mod state;
 
 pub use plan::WorldPlan;
 pub use result::WorldResult;
-pub use runner::WorldRunner;
+pub use runner::{Decided, WorldRunner};

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::check_result::CheckResult;
 use crate::run::story::RankStory;
+use allranks_model::outcome::Outcome;
 
 /// The result of a world.
 #[derive(Debug, Default)]
 pub struct WorldResult {
-    /// Results of the checks that were decided, by index.
+    /// Findings of the checks it got to that have not been handed on, by their place in the scenario.
     pub checks: BTreeMap<usize, CheckResult>,
-    /// Result of `init`; none if the world failed before it was decided.
+    /// Of the check farthest in the scenario that it decided: its place, and what happened in it; none if it decided none that
+    /// has been handed on.
+    pub farthest: Option<(usize, Outcome)>,
+    /// Of every rank's initialisation; none if the world failed before.
     pub init: Option<CheckResult>,
     /// Result of `teardown`; none if the world did not get there.
     pub end: Option<CheckResult>,
@@ -18,4 +22,13 @@ pub struct WorldResult {
     pub lost: Option<String>,
     /// For each rank, what is known of it.
     pub ranks: Vec<RankStory>,
+}
+
+impl WorldResult {
+    /// Remembers that a finding has been handed on.
+    pub fn note_decided(&mut self, index: usize, finding: &CheckResult) {
+        if self.farthest.is_none_or(|(farthest, _)| farthest <= index) {
+            self.farthest = Some((index, finding.outcome));
+        }
+    }
 }

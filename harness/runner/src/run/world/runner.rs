@@ -15,8 +15,13 @@ use super::host::memory_available;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::state::WorldState;
+use crate::check_result::CheckResult;
 use crate::run::interruption;
+use crate::run::story::RankStory;
 use crate::world::World;
+
+/// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
+pub type Decided<'a> = dyn FnMut(&[RankStory], usize, CheckResult) + Send + 'a;
 
 /// Runs one world.
 pub struct WorldRunner<'a> {
@@ -41,12 +46,17 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Runs the world to its end. Afterwards no process of it is left.
-    pub async fn run(mut self) -> WorldResult {
+    /// Runs the world to its end; afterwards no process of it is left. `decided` is given each finding as soon as nothing in
+    /// this world can change it, and the result has none.
+    pub async fn run(mut self, decided: &mut Decided<'_>) -> WorldResult {
         loop {
             let mut events = VecDeque::from([self.next().await]);
             while let Some(event) = events.pop_front() {
-                for action in self.tell(event) {
+                let actions = self.tell(event);
+                for (index, finding) in self.state.take_settled() {
+                    decided(self.state.ranks(), index, finding);
+                }
+                for action in actions {
                     match action {
                         Action::Send(rank, header, payload) => {
                             self.world.send(rank, header, payload);
@@ -58,8 +68,12 @@ impl<'a> WorldRunner<'a> {
                         }
                         Action::AskMemory => events.push_back(Event::Memory(memory_available())),
                         Action::Sweep => events.push_back(Event::Swept(self.world.sweep())),
-                        Action::Finish(result) => {
+                        Action::Finish(mut result) => {
                             let _ = self.world.sweep();
+                            while let Some((index, finding)) = result.checks.pop_first() {
+                                result.note_decided(index, &finding);
+                                decided(&result.ranks, index, finding);
+                            }
                             return *result;
                         }
                     }

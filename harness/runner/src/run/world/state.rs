@@ -19,7 +19,9 @@ use super::phase::Wanted;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::script_events::ScriptEvents;
+use crate::check_result::CheckResult;
 use crate::run::pending::Pending;
+use crate::run::pending::Purpose;
 use crate::run::story::RankStory;
 use crate::world::Event as RankEvent;
 use allranks_diagnose::RankState;
@@ -92,8 +94,45 @@ impl<'a> WorldState<'a> {
         }
     }
 
-    /// Returns when [`Event::Deadline`] must come if no other event does; none if the world waits for the answer to an
-    /// action, or has finished.
+    /// Takes out the findings that nothing in this world can change any more. A refusal waits for its probe, and a script after
+    /// which ranks leave for how they do.
+    pub fn take_settled(&mut self) -> Vec<(usize, CheckResult)> {
+        let is_probed = |index: &usize| {
+            let of_probe = |pending: &Pending| matches!(pending.purpose, Purpose::Probe(of, _) if of == *index);
+            self.pending.iter().any(of_probe)
+        };
+        let leaving = match self.phase {
+            Phase::Shutdown { script, .. } => script,
+            _ => None,
+        };
+        let is_settled = |index: &usize| !is_probed(index) && leaving != Some(*index);
+        let places: Vec<usize> = self
+            .result
+            .checks
+            .keys()
+            .copied()
+            .filter(is_settled)
+            .collect();
+        let take = |index| {
+            self.result
+                .checks
+                .remove(&index)
+                .map(|finding| (index, finding))
+        };
+        let settled: Vec<_> = places.into_iter().filter_map(take).collect();
+        for (index, finding) in &settled {
+            self.result.note_decided(*index, finding);
+        }
+        settled
+    }
+
+    /// What is known of each rank.
+    pub fn ranks(&self) -> &[RankStory] {
+        &self.result.ranks
+    }
+
+    /// When [`Event::Deadline`] is to come, if nothing else does before; none if it waits for an answer to an action, or
+    /// has finished.
     pub fn deadline(&self) -> Option<Duration> {
         match &self.wait {
             Some(Wait::RankExit { until, .. }) => return Some(*until),

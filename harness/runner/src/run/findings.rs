@@ -1,0 +1,215 @@
+//! The findings of a scenario's checks: each is kept until nothing can change it, and then written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::recording::Recorder;
+use super::story::RankStory;
+use crate::check_result::CheckResult;
+use allranks_model::outcome::Outcome;
+use allranks_suite::expectation::FAILED_TWICE;
+
+/// The findings of one scenario, by the places of its checks.
+pub struct Findings {
+    recorder: Arc<Recorder>,
+    states: Vec<CheckState>,
+}
+
+/// How far a check has come.
+#[derive(Clone, Debug, PartialEq)]
+enum CheckState {
+    /// No world has got to it.
+    Open,
+    /// It failed in a way that comes and goes, and is left to the next world.
+    FailedOnce(CheckResult),
+    /// It failed, and what failed is to be cut down.
+    ToShrink(CheckResult),
+    /// Its record is written.
+    Written,
+}
+
+/// What is known of a failure besides the failure.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// An expectation says that it comes and goes.
+    comes_and_goes: bool,
+    /// It is the failure of a sequence that can be cut down, and no expectation is about it.
+    can_be_shrunk: bool,
+}
+
+impl CheckState {
+    /// What a check comes to with what a world showed of it, and the finding to write, if it is final. A failure of which an
+    /// expectation says that it comes and goes is put aside, and its check is left to the next world. What came of the second
+    /// try decides: a failure that came twice is none that comes and goes.
+    fn after(self, finding: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
+        let finding = match self {
+            Self::Open if known.comes_and_goes => return (Self::FailedOnce(finding), None),
+            Self::Open => finding,
+            Self::FailedOnce(first) => second_try(&first, finding),
+            Self::ToShrink(_) | Self::Written => return (self, None),
+        };
+        match known.can_be_shrunk {
+            true => (Self::ToShrink(finding), None),
+            false => (Self::Written, Some(finding)),
+        }
+    }
+}
+
+impl Findings {
+    /// No findings yet, but those that were written before.
+    pub fn new(recorder: Arc<Recorder>) -> Self {
+        let written = recorder.written();
+        let state = |is_written| match is_written {
+            true => CheckState::Written,
+            false => CheckState::Open,
+        };
+        Self {
+            states: written.into_iter().map(state).collect(),
+            recorder,
+        }
+    }
+
+    /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
+    pub fn take(&mut self, ranks: &[RankStory], index: usize, finding: CheckResult) {
+        self.recorder.learn(ranks);
+        let known = Known {
+            comes_and_goes: self.recorder.comes_and_goes(index, &finding),
+            can_be_shrunk: self.recorder.can_be_shrunk(index, &finding),
+        };
+        let state = std::mem::replace(&mut self.states[index], CheckState::Written);
+        let (state, settled) = state.after(finding, known);
+        self.states[index] = state;
+        if let Some(settled) = settled {
+            self.recorder.check(index, settled);
+        }
+    }
+
+    /// Places of the checks that a world is still to make.
+    pub fn open(&self) -> Vec<usize> {
+        let states = self.states.iter().enumerate();
+        let is_open =
+            |state: &CheckState| matches!(state, CheckState::Open | CheckState::FailedOnce(_));
+        states
+            .filter_map(|(index, state)| is_open(state).then_some(index))
+            .collect()
+    }
+
+    /// Writes that no world will make what is open; what failed once stays failed.
+    pub fn give_up(&mut self, why: &str) {
+        for (index, state) in self.states.iter_mut().enumerate() {
+            let finding = match std::mem::replace(state, CheckState::Written) {
+                CheckState::Open => CheckResult::not_run(why),
+                CheckState::FailedOnce(first) => first,
+                kept @ (CheckState::ToShrink(_) | CheckState::Written) => {
+                    *state = kept;
+                    continue;
+                }
+            };
+            self.recorder.check(index, finding);
+        }
+    }
+
+    /// Takes out the failures that are to be cut down; each is to be given to [`settle`](Self::settle).
+    pub fn take_to_shrink(&mut self) -> BTreeMap<usize, CheckResult> {
+        let states = self.states.iter_mut().enumerate();
+        let mut taken = BTreeMap::new();
+        for (index, state) in states {
+            match std::mem::replace(state, CheckState::Written) {
+                CheckState::ToShrink(finding) => {
+                    taken.insert(index, finding);
+                }
+                kept => *state = kept,
+            }
+        }
+        taken
+    }
+
+    /// Writes a finding that nothing changes any more.
+    pub fn settle(&mut self, index: usize, finding: CheckResult) {
+        self.states[index] = CheckState::Written;
+        self.recorder.check(index, finding);
+    }
+}
+
+/// What a failure and the second try of its check come to.
+fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
+    match second.outcome {
+        Outcome::Pass => CheckResult {
+            summary: format!("{}; the second time it passed", first.summary),
+            ..first.clone()
+        },
+        // Nothing is known of the second time.
+        Outcome::NotRun => first.clone(),
+        Outcome::Mismatch
+        | Outcome::Error
+        | Outcome::Hang
+        | Outcome::Crash
+        | Outcome::InitFailed
+        | Outcome::Unsupported
+        | Outcome::HarnessError => CheckResult {
+            summary: format!(
+                "failed in two worlds, one after the other: {}",
+                second.summary
+            ),
+            class: Some(FAILED_TWICE.to_owned()),
+            ..second
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMES_AND_GOES: Known = Known {
+        comes_and_goes: true,
+        can_be_shrunk: false,
+    };
+
+    #[test]
+    fn a_failure_that_comes_twice_is_none_that_comes_and_goes() {
+        let first = CheckResult::bare(Outcome::Crash, Some("crash"), "SIGABRT");
+        let second = |outcome| second_try(&first, CheckResult::bare(outcome, Some("c"), "again"));
+        let passed = second(Outcome::Pass);
+        assert_eq!(passed.outcome, Outcome::Crash);
+        assert_eq!(passed.class.as_deref(), Some("crash"));
+        assert_eq!(passed.summary, "SIGABRT; the second time it passed");
+        for outcome in [Outcome::Crash, Outcome::Mismatch, Outcome::Hang] {
+            let failed = second(outcome);
+            assert_eq!(failed.outcome, outcome);
+            assert_eq!(failed.class.as_deref(), Some(FAILED_TWICE));
+            assert!(failed.summary.ends_with("again"), "{}", failed.summary);
+        }
+        assert_eq!(second(Outcome::NotRun), first);
+    }
+
+    #[test]
+    fn what_a_second_try_came_to_is_written_and_stands_whatever_later_worlds_decide() {
+        let crash = CheckResult::bare(Outcome::Crash, None, "SIGABRT");
+        let passed = CheckResult::passed(Vec::new());
+        let (state, written) = CheckState::Open.after(crash.clone(), COMES_AND_GOES);
+        assert_eq!(state, CheckState::FailedOnce(crash.clone()));
+        assert_eq!(written, None, "it can still change");
+        let (state, written) = state.after(passed.clone(), Known::default());
+        assert_eq!(state, CheckState::Written);
+        let settled = written.map(|finding| finding.summary);
+        assert_eq!(
+            settled.as_deref(),
+            Some("SIGABRT; the second time it passed")
+        );
+        assert_eq!(state.after(crash, COMES_AND_GOES).1, None);
+        let (state, written) = CheckState::Open.after(passed.clone(), Known::default());
+        assert_eq!((state, written), (CheckState::Written, Some(passed)));
+    }
+
+    #[test]
+    fn a_failed_sequence_is_written_once_it_is_cut_down() {
+        let known = Known {
+            can_be_shrunk: true,
+            ..Known::default()
+        };
+        let failed = CheckResult::bare(Outcome::Mismatch, None, "wrong");
+        let (state, written) = CheckState::Open.after(failed.clone(), known);
+        assert_eq!((state, written), (CheckState::ToShrink(failed), None));
+    }
+}

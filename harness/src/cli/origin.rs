@@ -1,0 +1,109 @@
+//! What a run is made from, as digests: only a run of the same things can be continued.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::planning::Planned;
+use allranks_model::record::Origin;
+
+/// Works the digests out. They are of what the files say, not of how it is written: another comment changes none. `scratch` is
+/// where the binary's own suite is unpacked, which is another folder in each run.
+#[must_use]
+pub fn of(planned: &Planned, scratch: &Path) -> Origin {
+    let mut cases = BTreeMap::new();
+    for scenario in &planned.plan.scenarios {
+        cases.insert(&scenario.case.id, &scenario.case);
+    }
+    let mut platforms = BTreeMap::<&str, BTreeSet<String>>::new();
+    for target in &planned.targets {
+        let digest = digest(
+            &(&target.platform, &target.backend, target.devices),
+            scratch,
+        );
+        let of_backends = platforms.entry(&target.platform.name).or_default();
+        of_backends.insert(digest);
+    }
+    let platforms = platforms.into_iter();
+    Origin {
+        suite: digest(&cases, scratch),
+        expectations: digest(&planned.suite.expectations, scratch),
+        platforms: platforms
+            .map(|(name, digests)| (name.to_owned(), digest(&digests, scratch)))
+            .collect(),
+    }
+}
+
+fn digest(value: &impl Debug, scratch: &Path) -> String {
+    let text = format!("{value:?}").replace(&scratch.display().to_string(), "");
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What differs between a run and what is there now, in words; none if nothing does.
+#[must_use]
+pub fn difference(then: &Origin, now: &Origin) -> Option<String> {
+    if then.suite != now.suite {
+        return Some("its cases are not what they were".to_owned());
+    }
+    let names: BTreeSet<&String> = then.platforms.keys().chain(now.platforms.keys()).collect();
+    let of = |origin: &Origin, name: &String| origin.platforms.get(name).cloned();
+    if let Some(name) = names
+        .into_iter()
+        .find(|name| of(then, name) != of(now, name))
+    {
+        let what = match (of(then, name), of(now, name)) {
+            (Some(_), None) => "is not found any more",
+            (None, _) => "was not found then",
+            (Some(_), Some(_)) => "is not what it was: its file, its torch or its devices",
+        };
+        return Some(format!("platform {name} {what}"));
+    }
+    (then.expectations != now.expectations)
+        .then(|| "its expectations are not what they were".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named() {
+        let then = Origin {
+            suite: "s".to_owned(),
+            expectations: "e".to_owned(),
+            platforms: BTreeMap::from([("cpu".to_owned(), "p".to_owned())]),
+        };
+        assert_eq!(difference(&then, &then), None);
+        let differs = |change: fn(&mut Origin), word: &str| {
+            let mut now = then.clone();
+            change(&mut now);
+            let said = difference(&then, &now).unwrap();
+            assert!(said.contains(word), "{said}");
+        };
+        differs(|now| now.suite.clear(), "cases");
+        differs(|now| now.expectations.clear(), "expectations");
+        differs(
+            |now| now.platforms.clear(),
+            "platform cpu is not found any more",
+        );
+        differs(
+            |now| now.platforms = BTreeMap::from([("cpu".to_owned(), "q".to_owned())]),
+            "platform cpu is not what it was",
+        );
+        let new = ("gpu".to_owned(), "g".to_owned());
+        let mut now = then.clone();
+        now.platforms.insert(new.0, new.1);
+        let said = difference(&then, &now).unwrap();
+        assert!(said.contains("gpu was not found then"), "{said}");
+    }
+
+    #[test]
+    fn the_folder_that_the_suite_is_unpacked_in_changes_no_digest() {
+        let of = |folder: &str| digest(&format!("{folder}/suite/x"), Path::new(folder));
+        assert_eq!(of("/a/run"), of("/b/another"));
+        assert_eq!(of("/a").len(), 64);
+    }
+}
