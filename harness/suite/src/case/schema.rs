@@ -12,14 +12,14 @@ use super::{
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
 
-/// The schema of case files, JSON Schema draft 2020-12.
+/// Returns the JSON schema of case files, draft 2020-12.
 #[must_use]
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     generator.into_root_schema_for::<CaseFile>().to_value()
 }
 
-/// A step: exactly one op, and for each op only the parameters it takes.
+/// Returns the schema of a step: exactly one key, and for each op only the parameters that it takes.
 pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
     // The parameters are described once; each op refers to those it takes.
     let params = generator.subschema_for::<StepParams>().to_value();
@@ -62,7 +62,7 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }
     json_schema!({
-        "description": "One op and the sweep of its parameters, a script, random sequences, or a layer above c10d and the sweep of its parameters.",
+        "description": "One step, a map with one key: the name of an op or of a layer above c10d with the lists of its parameters, `script`, or `random`.",
         "type": "object",
         "properties": steps,
         "additionalProperties": false,
@@ -78,7 +78,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A schema in the repository is the one the types give; `ALLRANKS_UPDATE=1` writes it.
+    /// Compares a schema file of the repository with the schema that the types give; `ALLRANKS_UPDATE=1` writes the
+    /// file.
     pub(crate) fn compare(file: &str, schema: &Value) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
