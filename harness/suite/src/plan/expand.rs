@@ -1,5 +1,5 @@
-//! From a step and a group to checks: works out each axis for the group's size, sweeps, and leaves out the points
-//! that have no meaning.
+//! Expands a step into checks: computes the values of each axis for the group's size, sweeps, and leaves out the
+//! points that are not meaningful.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,8 +26,12 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_model::stack::StackCheck;
 
-/// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
-/// one): nobody creates it and its steps have no checks.
+/// Returns the groups of a case in a world of this size, `world` first. A group may be empty (`odd` in a world of
+/// one): no rank creates it, and its steps have no checks.
+///
+/// # Panics
+///
+/// The platform has no such backend.
 #[must_use]
 pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
     let world = Group {
@@ -74,8 +78,8 @@ pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) 
     std::iter::once(world).chain(named).map(Arc::new).collect()
 }
 
-/// Whether the tensors of a group with this backend are the host's on a platform with a device: if it is for the CPU
-/// only, or none of the platform's.
+/// Returns whether the tensors of a group with this backend lie on the host although the platform has a device: the
+/// backend is for the CPU only, or is none of the platform's.
 pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
     let Some(backend) = backend else {
         return false;
@@ -88,7 +92,7 @@ pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
     device != "cpu" && !backend.split(',').any(is_for_device)
 }
 
-/// Where a step's checks belong.
+/// The scenario that a step is expanded in.
 pub struct ScenarioContext<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
@@ -98,31 +102,31 @@ pub struct ScenarioContext<'a> {
 }
 
 impl ScenarioContext<'_> {
-    /// The requirements of the case, and these.
+    /// Returns the requirements of the case, and these.
     fn covers(&self, more: &[RequirementId]) -> Arc<[RequirementId]> {
         self.case.covers.iter().chain(more).cloned().collect()
     }
 
-    /// Where a line of the case is.
+    /// Returns the place of a line of the case: `FILE:LINE`.
     fn at(&self, line: usize) -> Arc<str> {
         format!("{}:{line}", self.case.source.display()).into()
     }
 }
 
-/// A check of the whole world that is no point of a sweep.
+/// A check of the whole world that is no point of an op's sweep: what is needed to make it.
 pub(super) struct Whole<'a> {
-    /// What its parameter `call` says.
+    /// The value of its parameter `call`.
     pub word: &'static str,
     /// The requirements it covers besides those of its case.
     pub covers: &'a [RequirementId],
-    /// The line where it is written.
+    /// The line of its step in the case file, from 1.
     pub line: usize,
-    /// Position in the scenario.
+    /// Its position in the scenario, from 0.
     pub index: u32,
 }
 
 impl Whole<'_> {
-    /// The check, with an empty id. No platform file says anything of its kind: it must work.
+    /// Makes the check, with an empty id. Platform files declare nothing of its kind, so it counts as supported.
     pub fn check(&self, place: &ScenarioContext<'_>, kind: CheckKind) -> Check {
         Check {
             id: CheckId(String::new()),
@@ -137,7 +141,7 @@ impl Whole<'_> {
     }
 }
 
-/// A step of a case, and what all its checks share.
+/// A step about an op, and what all of its checks share.
 struct Step<'a> {
     number: usize,
     spec: &'a SweepSpec,
@@ -156,7 +160,8 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Appends the checks of step number `number`, and what was left out of it.
+/// Appends the checks of a step to `checks`, and what is left out of it to `left_out`. `number` is the step's place in
+/// the case, from 0.
 pub fn expand(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -261,7 +266,7 @@ fn layered(
     }
 }
 
-/// The check of a random sequence.
+/// Makes the check of random sequence number `nth`, from 0. An error is the reason why it is left out.
 fn drawn(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -283,11 +288,12 @@ fn drawn(
     Ok(of_script(place, number, (script, params), &whole))
 }
 
-/// A check like the given one whose sequence is another: what shrinking plays. Its data are those of the first step of
-/// a case.
+/// Returns a copy of a check that plays another sequence; shrinking uses it. The data are those of a check at index 0,
+/// so they do not depend on the check's place in its case.
 ///
 /// # Errors
-/// The sequence has no meaning in the scenario's world.
+///
+/// The sequence is not meaningful in the scenario's world.
 pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result<Check, String> {
     let place = ScenarioContext {
         case: &scenario.case,
@@ -303,7 +309,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
     })
 }
 
-/// The script of a sequence.
+/// Lowers a sequence to the script that plays it.
 fn sequenced(
     place: &ScenarioContext<'_>,
     sequence: Sequence,
@@ -317,7 +323,7 @@ fn sequenced(
     })
 }
 
-/// An error if a script is not for a world of this size.
+/// Returns an error if a script is not for worlds of this size.
 fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result<(), String> {
     let size = place.groups[0].size() as u32;
     match sizes {
@@ -328,7 +334,8 @@ fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result
     }
 }
 
-/// The check of a script, for one of the ops it is about.
+/// Makes the check of a script, with `it` as the op of the moves that are named so. An error is the reason why it is
+/// left out.
 fn scripted(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -349,13 +356,12 @@ fn scripted(
         index,
     };
     let mut check = of_script(place, number, (script, params), &whole);
-    // What must be found is no part of the check's name.
+    // The verdict that must be given is not part of the check's id.
     check.params.extend(label.into_iter().flatten());
     Ok(check)
 }
 
-/// A check that plays a script and is called by these parameters. What is not declared of the ops that the script issues
-/// leaves it out as a whole.
+/// Makes the check that plays a script. Its id is made of these parameters.
 fn of_script(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -373,10 +379,11 @@ fn of_script(
     check
 }
 
-/// The first point of a step's sweep, and what the platform file says of it.
+/// Returns the first point of a step's sweep, and whether the platform file declares it.
 ///
 /// # Errors
-/// Why it has no meaning.
+///
+/// The reason why it is left out: a list with several values, a point that is not meaningful.
 pub(super) fn single(
     place: &ScenarioContext<'_>,
     step: &SweepSpec,
@@ -391,7 +398,7 @@ pub(super) fn single(
     let point = vec![0; lengths.len()];
     let mut check = axes.check(&point, index);
     if step.op.is_barrier() {
-        // Who is late is for the script to say.
+        // In a script, moves make a rank late.
         check.late = None;
     }
     if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {
@@ -401,6 +408,7 @@ pub(super) fn single(
     Ok((check, declared))
 }
 
+/// Appends the checks of a step about an op: for each of its groups, each point of its sweep.
 fn sweep(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -473,7 +481,7 @@ fn sweep(
     }
 }
 
-/// What must be refused whatever the platform declares is what no backend can do.
+/// Returns whether the platform file declares a check. What no backend can do must be refused, whatever is declared.
 fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
     if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
         let reason = "an output whose elements share memory can hold no result";
@@ -482,8 +490,8 @@ fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
     place.backend.declares(check)
 }
 
-/// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
-/// would wait for them.
+/// Returns whether a backend that refuses the layout or the sizes can do so on some ranks only, those that have such
+/// tensors. The other ranks would then wait for them.
 fn is_one_sided(check: &OpCheck) -> bool {
     let on_some_ranks = match check.op {
         Op::Gather => check.layout_of == LayoutOf::Output,
@@ -501,7 +509,7 @@ fn is_one_sided(check: &OpCheck) -> bool {
     check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
-/// The check of an op with the parameters it is shown with and the id that is made of them.
+/// Makes the check of an op, with the parameters that reports show and the id that is made of them.
 fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: Declared) -> Check {
     let op = of.op;
     let mut params = vec![("call".to_owned(), op.name().to_owned())];
@@ -535,7 +543,8 @@ fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: De
     }
 }
 
-/// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
+/// Returns why a point of a sweep is left out: it has no defined result, there is no such tensor, or it equals another
+/// point. `None` if it is checked.
 fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
@@ -588,7 +597,8 @@ fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
     None
 }
 
-/// Why a layout does not exist for the check's tensors, or is that of another point.
+/// Returns why a layout does not exist for the check's tensors, or equals that of another point; `None` if it is one
+/// of its own.
 fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
     if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
         return Some("0-dim tensors are of one size");

@@ -1,12 +1,12 @@
-//! Random sequences: a generator draws ops, groups, parameters, messages and the places of waits from a seed that stands
+//! Draws random sequences: a generator chooses ops, groups, parameters, messages and the places of waits, from a seed
 //! in the case.
 //!
 //! In: a case's [`RandomSpec`], one world size, what the platform declares. Out: a [`Sequence`], the same every time.
 //!
 //! # Why it is legal
 //!
-//! There is one list of moves, and every rank makes those that are its own in the order of the list. So all members of
-//! a group issue its ops in one order, and both ends of a pair of ranks their messages.
+//! There is one list of moves, and every rank makes its own in the order of the list. So all members of a group issue
+//! its ops in one order, and both ends of a pair of ranks their messages.
 //!
 //! # Why no rank waits for ever
 //!
@@ -16,10 +16,10 @@
 //! - the two sides of a message are next to each other, nothing between them: together they are one place;
 //! - a wait comes after every side of what it waits for.
 //!
-//! Suppose nothing moves any more. Of the places at which ranks are blocked, take the first. What is missing there must
-//! come from a rank that has not reached that place, so one that is blocked at an earlier one, and there is none. That
-//! holds for backends whose async calls block until all have issued as well, and for those that finish a group's ops one
-//! after another. The tests play sequences on the strictest of such backends.
+//! Suppose that no rank moves any more. Of the places at which ranks are blocked, take the first. What is missing
+//! there must come from a rank that has not reached that place, so one that is blocked at an earlier one, and there is
+//! none. That holds for backends whose async calls block until all members have issued as well, and for those that
+//! finish a group's ops one after another. The tests play sequences on a model of the strictest of such backends.
 
 use std::sync::Arc;
 
@@ -35,19 +35,21 @@ use allranks_model::group::Group;
 use allranks_model::names::Rank;
 use allranks_model::op::Op;
 
-/// Works and messages under way at once, at most.
+/// The largest number of works and messages under way at once.
 const MOST_PENDING: usize = 8;
-/// Draws until an op or a message fits the platform; that many in vain, and nothing does.
+/// How many ops or messages are drawn until one fits the platform. If none does, the platform declares nothing that
+/// fits.
 const ATTEMPTS: u32 = 1_000;
-/// Sizes of contributions: nothing, one element, around powers of two, and more than fits in a small message.
+/// Numbers of elements of a contribution: none, one, around powers of two, and more than fits in a small message.
 const SIZES: &[u64] = &[0, 1, 2, 5, 33, 64, 257, 1023, 4097, 9000];
-/// Tags of messages; a pair of ranks comes to have several of one tag under way, and of several.
+/// Tags of messages. They are few, so that a pair of ranks has several messages of one tag under way.
 const TAGS: &[u32] = &[0, 1, 7, 1000];
 
 /// Draws sequence number `nth`, from 0.
 ///
 /// # Errors
-/// The platform declares nothing that fits.
+///
+/// Its groups have no members in this world, or the platform declares nothing that fits.
 pub(super) fn sequence(
     place: &ScenarioContext<'_>,
     spec: &RandomSpec,
@@ -84,6 +86,7 @@ pub(super) fn sequence(
     Ok(drawing.sequence)
 }
 
+/// A sequence that is being drawn.
 struct Drawing<'a> {
     place: &'a ScenarioContext<'a>,
     spec: &'a RandomSpec,
@@ -92,16 +95,18 @@ struct Drawing<'a> {
     ops: Vec<Op>,
     groups: Vec<Arc<Group>>,
     sequence: Sequence,
-    /// Units under way, and which ranks have yet to wait for them.
+    /// Units under way, and the ranks that have yet to wait for them.
     pending: Vec<Pending>,
-    /// Whether the platform has messages, as far as is known: looking for them in vain takes long.
+    /// Whether the platform declares messages, as far as is known. It is false after the first search in vain, which
+    /// takes long.
     has_messages: bool,
 }
 
+/// A unit under way.
 struct Pending {
     unit: usize,
     ranks: Vec<Rank>,
-    /// Whether nobody has waited yet.
+    /// Whether no rank has waited for it yet.
     whole: bool,
 }
 
@@ -126,7 +131,7 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// An op on a group.
+    /// Adds an op on a group.
     fn op(&mut self) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
             let op = *self.dice.pick(&self.ops);
@@ -148,7 +153,7 @@ impl Drawing<'_> {
         Err("the platform declares nothing to draw from".to_owned())
     }
 
-    /// A message between two members of a group; false if the platform has none.
+    /// Adds a message between two members of a group. Returns false if the platform declares none.
     fn message(&mut self) -> bool {
         for _ in 0..ATTEMPTS {
             let group = Arc::clone(self.dice.pick(&self.groups));
@@ -182,7 +187,7 @@ impl Drawing<'_> {
         false
     }
 
-    /// Somebody waits for something; false if nothing is under way.
+    /// Adds a wait for a unit under way, by one of its ranks or by all. Returns false if there is none.
     fn wait(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
@@ -205,7 +210,7 @@ impl Drawing<'_> {
         true
     }
 
-    /// Parameters for an op on a group, which the platform may or may not declare.
+    /// Draws parameters for an op on a group; the platform may not declare them.
     fn parameters(&mut self, op: Op, group: &Group) -> Map<String, Value> {
         let mut with = match op.has_tensors() {
             true => self.tensors(group),
@@ -240,7 +245,7 @@ impl Drawing<'_> {
         with
     }
 
-    /// The parameters of whatever moves tensors.
+    /// Draws the parameters of any op or message with tensors.
     fn tensors(&mut self, group: &Group) -> Map<String, Value> {
         let mut with = of_group(group);
         let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
@@ -253,7 +258,7 @@ impl Drawing<'_> {
         with
     }
 
-    /// Whether it has a meaning and the platform says that it works.
+    /// Returns whether the op with these parameters is meaningful, and declared by the platform.
     fn is_declared(&self, op: Op, group: &Arc<Group>, with: &Map<String, Value>) -> bool {
         let Ok(params) = serde_json::from_value::<StepParams>(Value::Object(with.clone())) else {
             return false;
@@ -294,7 +299,8 @@ fn of_group(group: &Group) -> Map<String, Value> {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, everywhere and for good.
+/// A pseudo-random generator, SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, on
+/// every machine and in every version.
 struct Dice(u64);
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -315,11 +321,12 @@ impl Dice {
         word ^ (word >> 31)
     }
 
-    /// A number in `0..bound`; the bounds here are so small that no number is favoured.
+    /// Returns a number in `0..bound`. The bounds here are so small that the bias is negligible.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Returns true with this probability, in percent.
     fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < u64::from(percent)
     }
