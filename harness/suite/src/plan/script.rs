@@ -182,7 +182,7 @@ pub fn script(
     line: usize,
 ) -> Result<Script, String> {
     let size = place.groups[0].size() as u32;
-    let mut author = Author {
+    let mut builder = ScriptBuilder {
         place,
         spec,
         it,
@@ -196,14 +196,14 @@ pub fn script(
         turn: None,
         turns_begun: 0,
     };
-    author.labels.push(BTreeMap::new());
-    let moves = author.moves(&spec.moves)?;
-    if let Some(op) = author.undeclared {
+    builder.labels.push(BTreeMap::new());
+    let moves = builder.moves(&spec.moves)?;
+    if let Some(op) = builder.undeclared {
         return Err(format!("the platform does not declare its {}", op.name()));
     }
     Ok(Script {
         afterwards: spec.afterwards,
-        checks: author.checks,
+        checks: builder.checks,
         moves,
         hang: spec.hang.as_ref().map(|hang| Hang {
             kind: hang.kind,
@@ -219,7 +219,7 @@ pub fn script(
 }
 
 /// Computes the moves of one script, one after another.
-struct Author<'a> {
+struct ScriptBuilder<'a> {
     place: &'a ScenarioContext<'a>,
     spec: &'a ScriptSpec,
     it: Option<(Op, &'a StepParams)>,
@@ -237,7 +237,7 @@ struct Author<'a> {
     turns_begun: u32,
 }
 
-impl Author<'_> {
+impl ScriptBuilder<'_> {
     fn moves(&mut self, specs: &[MoveSpec]) -> Result<Vec<Move>, String> {
         let mut moves = Vec::new();
         for spec in specs {
