@@ -65,7 +65,7 @@ pub(super) fn sequence(
         place,
         spec,
         line,
-        dice: Dice::new([spec.seed, u64::from(nth), size]),
+        rng: Rng::new([spec.seed, u64::from(nth), size]),
         ops: match &spec.ops {
             Some(ops) => ops.as_slice().to_vec(),
             None => Op::ALL.to_vec(),
@@ -91,7 +91,7 @@ struct Drawing<'a> {
     place: &'a ScenarioContext<'a>,
     spec: &'a RandomSpec,
     line: usize,
-    dice: Dice,
+    rng: Rng,
     ops: Vec<Op>,
     groups: Vec<Arc<Group>>,
     sequence: Sequence,
@@ -114,14 +114,14 @@ impl Drawing<'_> {
     fn draw(&mut self) -> Result<(), String> {
         for _ in 0..self.spec.length {
             let messages = self.spec.messages;
-            let is_message = self.dice.percent(messages) && self.has_messages;
+            let is_message = self.rng.percent(messages) && self.has_messages;
             if !is_message {
                 self.op()?;
             } else if !self.message() {
                 self.has_messages = false;
                 self.op()?;
             }
-            while self.pending.len() > MOST_PENDING || self.dice.percent(35) {
+            while self.pending.len() > MOST_PENDING || self.rng.percent(35) {
                 if !self.wait() {
                     break;
                 }
@@ -134,15 +134,15 @@ impl Drawing<'_> {
     /// Adds an op on a group.
     fn op(&mut self) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
-            let op = *self.dice.pick(&self.ops);
-            let group = Arc::clone(self.dice.pick(&self.groups));
+            let op = *self.rng.pick(&self.ops);
+            let group = Arc::clone(self.rng.pick(&self.groups));
             let with = self.parameters(op, &group);
             if !self.is_declared(op, &group, &with) {
                 continue;
             }
             let gives_work = op.takes("mode") || op == Op::IsendIrecv;
             let asynchronous = self.spec.asynchronous;
-            let keeps = gives_work && self.dice.percent(asynchronous);
+            let keeps = gives_work && self.rng.percent(asynchronous);
             let unit = self.add(UnitKind::Op(op), with);
             self.turn(unit, if keeps { Does::Issue } else { Does::Make });
             if keeps {
@@ -156,20 +156,20 @@ impl Drawing<'_> {
     /// Adds a message between two members of a group. Returns false if the platform declares none.
     fn message(&mut self) -> bool {
         for _ in 0..ATTEMPTS {
-            let group = Arc::clone(self.dice.pick(&self.groups));
+            let group = Arc::clone(self.rng.pick(&self.groups));
             if group.size() < 2 {
                 continue;
             }
             let mut with = self.tensors(&group);
-            with.insert("tag".to_owned(), json!(*self.dice.pick(TAGS)));
+            with.insert("tag".to_owned(), json!(*self.rng.pick(TAGS)));
             if !self.is_declared(Op::IsendIrecv, &group, &with) {
                 continue;
             }
-            let from = self.dice.below(group.size() as u64) as usize;
-            let step = 1 + self.dice.below(group.size() as u64 - 1) as usize;
+            let from = self.rng.below(group.size() as u64) as usize;
+            let step = 1 + self.rng.below(group.size() as u64 - 1) as usize;
             let (from, to) = (group.ranks[from], group.ranks[(from + step) % group.size()]);
             let unit = self.add(UnitKind::Message { from, to }, with);
-            let (turns, keepers) = match self.dice.below(8) {
+            let (turns, keepers) = match self.rng.below(8) {
                 0..3 => ([Does::Isend, Does::Irecv], vec![from, to]),
                 3..5 => ([Does::Irecv, Does::Isend], vec![from, to]),
                 5 => ([Does::Irecv, Does::Send], vec![to]),
@@ -192,15 +192,15 @@ impl Drawing<'_> {
         if self.pending.is_empty() {
             return false;
         }
-        let at = self.dice.below(self.pending.len() as u64) as usize;
-        let together = self.pending[at].whole && self.dice.percent(50);
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let together = self.pending[at].whole && self.rng.percent(50);
         let unit = self.pending[at].unit;
         if together {
             self.pending.remove(at);
             self.turn(unit, Does::Wait(None));
             return true;
         }
-        let rank = self.dice.below(self.pending[at].ranks.len() as u64) as usize;
+        let rank = self.rng.below(self.pending[at].ranks.len() as u64) as usize;
         let rank = self.pending[at].ranks.remove(rank);
         self.pending[at].whole = false;
         if self.pending[at].ranks.is_empty() {
@@ -217,29 +217,29 @@ impl Drawing<'_> {
             false => of_group(group),
         };
         let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         if op.reduces() {
-            add("op", json!(dice.pick(ReduceOp::ALL)));
+            add("op", json!(rng.pick(ReduceOp::ALL)));
         }
         if op.has_root() {
-            add("root", json!(dice.below(group.size() as u64)));
-            add("by", json!(dice.pick(&["global", "group"])));
+            add("root", json!(rng.below(group.size() as u64)));
+            add("by", json!(rng.pick(&["global", "group"])));
         }
         if op.has_pairs() {
-            add("pairs", json!(dice.pick(&["ring", "all"])));
-            add("tag", json!(dice.pick(TAGS)));
-            add("count", json!(1 + dice.below(2)));
+            add("pairs", json!(rng.pick(&["ring", "all"])));
+            add("tag", json!(rng.pick(TAGS)));
+            add("count", json!(1 + rng.below(2)));
         }
         if op.is_coalesced() {
-            add("count", json!(1 + dice.below(4)));
+            add("count", json!(1 + rng.below(4)));
         }
         if op.has_objects() {
-            add("object", json!(dice.pick(&["small", "small", "mixed"])));
+            add("object", json!(rng.pick(&["small", "small", "mixed"])));
         }
-        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && dice.percent(50) {
-            add("splits", json!(dice.pick(&["uneven", "with_zero"])));
+        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && rng.percent(50) {
+            add("splits", json!(rng.pick(&["uneven", "with_zero"])));
         }
-        if op.takes("placement") && dice.percent(25) {
+        if op.takes("placement") && rng.percent(25) {
             add("placement", json!("in_place"));
         }
         with
@@ -249,9 +249,9 @@ impl Drawing<'_> {
     fn tensors(&mut self, group: &Group) -> Map<String, Value> {
         let mut with = of_group(group);
         let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
-        add("dtype", json!(self.dice.pick(DType::ALL)));
-        add("numel", json!(self.dice.pick(SIZES)));
-        let layout = self.dice.pick(self.spec.layouts.as_slice());
+        add("dtype", json!(self.rng.pick(DType::ALL)));
+        add("numel", json!(self.rng.pick(SIZES)));
+        let layout = self.rng.pick(self.spec.layouts.as_slice());
         if *layout != Layout::Contiguous {
             add("layout", json!(layout));
         }
@@ -301,17 +301,17 @@ fn of_group(group: &Group) -> Map<String, Value> {
 
 /// A pseudo-random generator, SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, on
 /// every machine and in every version.
-struct Dice(u64);
+struct Rng(u64);
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Dice {
+impl Rng {
     fn new(seeds: [u64; 3]) -> Self {
-        let mut dice = Self(0);
+        let mut rng = Self(0);
         for seed in seeds {
-            dice = Self(dice.next() ^ seed);
+            rng = Self(rng.next() ^ seed);
         }
-        dice
+        rng
     }
 
     fn next(&mut self) -> u64 {
