@@ -114,7 +114,7 @@ impl ScenarioContext<'_> {
 }
 
 /// A check of the whole world that is no point of an op's sweep: what is needed to make it.
-pub(super) struct Whole<'a> {
+pub(super) struct WorldCheck<'a> {
     /// The value of its parameter `call`.
     pub word: &'static str,
     /// The requirements it covers besides those of its case.
@@ -125,7 +125,7 @@ pub(super) struct Whole<'a> {
     pub index: u32,
 }
 
-impl Whole<'_> {
+impl WorldCheck<'_> {
     /// Makes the check, with an empty id. Platform files declare nothing of its kind, so it counts as supported.
     pub fn check(&self, place: &ScenarioContext<'_>, kind: CheckKind) -> Check {
         Check {
@@ -238,7 +238,7 @@ fn layered(
             leave_out(reason);
             continue;
         }
-        let whole = Whole {
+        let whole = WorldCheck {
             word: layer.name(),
             covers: spec.covers(),
             line,
@@ -279,7 +279,7 @@ fn drawn(
     let sequence = sequence(place, spec, line, nth)?;
     let params = vec![("script".to_owned(), sequence.name.clone())];
     let script = sequenced(place, sequence, line, index)?;
-    let whole = Whole {
+    let whole = WorldCheck {
         word: "script",
         covers: &spec.covers,
         line,
@@ -349,7 +349,7 @@ fn scripted(
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
     let label = script.hang.as_ref().map(Hang::label);
-    let whole = Whole {
+    let whole = WorldCheck {
         word: "script",
         covers: &spec.covers,
         line,
@@ -366,7 +366,7 @@ fn of_script(
     place: &ScenarioContext<'_>,
     number: usize,
     (script, params): (Script, Vec<(String, String)>),
-    whole: &Whole<'_>,
+    whole: &WorldCheck<'_>,
 ) -> Check {
     let mut check = whole.check(place, CheckKind::Script(Arc::new(script)));
     check.params.extend(params);

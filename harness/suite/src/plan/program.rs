@@ -1,6 +1,6 @@
 //! Plans the checks of a program under a launcher: one for each thing that it is checked for.
 
-use super::expand::{ScenarioContext, Whole};
+use super::expand::{ScenarioContext, WorldCheck};
 use super::{Check, CheckKind, Hang};
 use crate::case::{Case, HangSpec, Members, ProgramSpec};
 use allranks_model::launcher::Launcher;
@@ -100,7 +100,7 @@ pub fn checks(
     for demand in ProgramCheck::all(program, size, launcher) {
         let covers = demand.covers();
         let is_covered = place.case.covers.contains(&covers);
-        let whole = Whole {
+        let whole = WorldCheck {
             word: "program",
             covers: if is_covered { &[] } else { &[covers] },
             line: program.line,
