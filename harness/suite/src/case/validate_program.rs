@@ -39,7 +39,7 @@ impl ProgramChecker<'_, '_> {
             self.checker.report(path, "no time at all", "more than 0 s");
         }
         self.hang();
-        self.every_rank_votes();
+        self.every_rank_is_checked();
     }
 
     /// Reports what has no meaning beside a program, because a program does everything itself.
@@ -166,21 +166,21 @@ impl ProgramChecker<'_, '_> {
 
     /// Reports a rank that would pass without having done anything. Exit code 0 is what an empty program has too; so
     /// unless the rank must fail, or a verdict is asked for, a line that it prints must show that it ran.
-    fn every_rank_votes(&mut self) {
+    fn every_rank_is_checked(&mut self) {
         if self.program.hang.is_some() {
             return;
         }
         let sizes = self.checker.sizes();
-        let mute = sizes.into_iter().find_map(|size| {
-            let votes = |rank: Rank| {
+        let unchecked = sizes.into_iter().find_map(|size| {
+            let is_checked = |rank: Rank| {
                 let fails = |code: ExitCode| code.is_failure();
                 let lines = &self.program.lines;
                 lines.iter().any(|line| line.is_for(rank, size))
                     || self.program.exit_of(rank, size).is_some_and(fails)
             };
-            Some((size, size.ranks().find(|rank| !votes(*rank))?))
+            Some((size, size.ranks().find(|rank| !is_checked(*rank))?))
         });
-        if let Some((size, rank)) = mute {
+        if let Some((size, rank)) = unchecked {
             let message =
                 format!("nothing shows that rank {rank} of a world of {size} has done anything");
             let hint = "name a line in `lines:` that every rank prints when it has done its part; \
