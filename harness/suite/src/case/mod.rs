@@ -186,7 +186,7 @@ fn default_deadline() -> f64 {
 #[serde(deny_unknown_fields)]
 pub struct GroupSpec {
     /// Its members. Required, except beside `along`, which names them.
-    #[serde(default = "unsaid")]
+    #[serde(default = "no_members")]
     pub ranks: Members,
     /// Axes of the case's layout: `tp` or `[dp, cp]`. Makes every group along them, named `NAME-0`, `NAME-1` and so
     /// on; a step that names `NAME` means each of them.
@@ -221,7 +221,7 @@ pub struct GroupSpec {
 pub(crate) const MAX_SECONDS: f64 = 1e6;
 
 /// The members of a group whose file names none: no copy at all, which validation tells from every written value.
-fn unsaid() -> Members {
+fn no_members() -> Members {
     Members::Each(Vec::new())
 }
 

@@ -145,7 +145,11 @@ fn launched(case: &Case, init: Init) -> Vec<(Launcher, Init)> {
 }
 
 /// Returns why a scenario is not among those that the command line asks for; `None` if it is.
-fn unasked(case: &Case, launcher: Launcher, selection: &Selection) -> Option<&'static str> {
+fn why_not_selected(
+    case: &Case,
+    launcher: Launcher,
+    selection: &Selection,
+) -> Option<&'static str> {
     let is_program = case.program.is_some();
     match (selection.programs, selection.launcher) {
         (Some(true), _) if !is_program => Some("only `program:` cases have the driver `program`"),
@@ -347,7 +351,7 @@ fn add(
     let Some(scenario) = narrow(scenario, &selection.filters) else {
         return;
     };
-    if let Some(reason) = unasked(case, launcher, selection) {
+    if let Some(reason) = why_not_selected(case, launcher, selection) {
         plan.left_out.push(Excluded {
             scenario: scenario.id.clone(),
             step: 0,

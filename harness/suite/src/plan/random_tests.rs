@@ -191,9 +191,7 @@ fn nor_can_any_part_of_one() {
     for scenario in plan.scenarios.iter().take(6) {
         let check = &scenario.checks[0];
         let whole = check.script().unwrap().sequence.as_ref().unwrap();
-        let units: Vec<usize> = (0..whole.units.len())
-            .filter(|_| rng.percent(30))
-            .collect();
+        let units: Vec<usize> = (0..whole.units.len()).filter(|_| rng.percent(30)).collect();
         let part = super::super::replay(scenario, check, &whole.only(&units)).unwrap();
         let script = part.script().unwrap();
         assert_eq!(Model::new(script, scenario.world_size).play(), Ok(()));
