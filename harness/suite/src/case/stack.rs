@@ -18,7 +18,7 @@ use allranks_model::stack::{
 pub struct LayerPoint {
     /// The layer, with the values of this point.
     pub layer: Layer,
-    /// The parameters that the step gives, each with its value at this point as [`text`] writes it.
+    /// The parameters that the step gives, each with its value at this point as reports show it.
     pub params: Vec<(String, String)>,
 }
 

@@ -53,8 +53,8 @@ impl Expectations {
         }
     }
 
-    /// Judges a record again, by what is expected at its point now. Returns false, and changes nothing, if the record
-    /// does not tell what happened from what was said of it, see [`happened`].
+    /// Judges a record again, by what is expected at its point now. Returns false, and changes nothing, if its summary may
+    /// contain a remark on the verdict that cannot be told apart from what happened, as in files of old versions.
     pub fn judge_again(&self, record: &mut CheckRecord, point: &Point<'_>) -> bool {
         let Some(summary) = happened(record) else {
             return false;
