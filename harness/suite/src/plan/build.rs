@@ -157,7 +157,7 @@ fn why_not_selected(
         (_, Some(Launcher::Torchrun)) if !is_program => {
             Some("only `program:` cases run under torchrun yet")
         }
-        (_, Some(asked)) if asked != launcher => Some("its launcher is another one"),
+        (_, Some(asked)) if asked != launcher => Some("`--launcher` names another launcher"),
         _ => None,
     }
 }

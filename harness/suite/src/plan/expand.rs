@@ -231,7 +231,7 @@ fn layered(
     for at in points(spec.sweep(), &spec.lengths()) {
         let LayerPoint { layer, params } = spec.point(&at);
         if group.size() < 2 {
-            leave_out("a layer on one rank communicates with none".to_owned());
+            leave_out("a layer on one rank does not communicate".to_owned());
             continue;
         }
         if let Some(reason) = layer.meaningless(group.size() as u32) {
@@ -431,7 +431,7 @@ fn sweep(
             left_out.push(Excluded {
                 scenario: place.scenario.clone(),
                 step: number,
-                reason: format!("making group {name} is to fail"),
+                reason: format!("creating group {name} must fail"),
                 points: 1,
             });
         }
@@ -484,7 +484,7 @@ fn sweep(
 /// Returns whether the platform file declares a check. What no backend can do must be refused, whatever is declared.
 fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
     if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
-        let reason = "an output whose elements share memory can hold no result";
+        let reason = "an output whose elements share memory cannot hold a result";
         return Declared::Unsupported(reason.to_owned());
     }
     place.backend.declares(check)
@@ -567,11 +567,13 @@ fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
             && check.joined == Joined::Cat
             && check.placement == Placement::OutOfPlace;
         if !made || !plain {
-            return Some("tensors that large are made for the plain forms of few ops".to_owned());
+            return Some(
+                "tensors this large are made for a few ops only, in their plain forms".to_owned(),
+            );
         }
     }
     if check.op == Op::AllReduceSparse && check.reduce != Some(ReduceOp::Sum) {
-        return Some("what is left out of a sparse tensor counts in sums only".to_owned());
+        return Some("sparse tensors are reduced by sum only: other operators give missing elements no value".to_owned());
     }
     if let Some(reason) = no_such_layout(check) {
         return Some(reason.to_owned());
@@ -601,10 +603,11 @@ fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
 /// of its own.
 fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
     if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
-        return Some("0-dim tensors are of one size");
+        return Some("0-dim tensors all have the same size");
     }
     if check.layout == Layout::Contiguous {
-        return (check.layout_of != LayoutOf::All).then_some("contiguous is the other layout");
+        return (check.layout_of != LayoutOf::All)
+            .then_some("contiguous tensors do not depend on layout_of");
     }
     if check.extent == Extent::Scalar {
         return Some("a 0-dim tensor has one layout only");
@@ -619,11 +622,15 @@ fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
         Layout::ChannelsLast if numel < 16 => return Some("channels-last takes two images"),
         Layout::Expanded if numel < 16 => return Some("an expanded tensor needs two rows"),
         Layout::Expanded if check.layout_of == LayoutOf::OddRanks => {
-            return Some("what some ranks cannot hold the others cannot refuse");
+            return Some(
+                "only some ranks have an expanded output, and the others have nothing to refuse",
+            );
         }
         // Only the root has outputs.
         Layout::Expanded if one_sided_output => {
-            return Some("what some ranks cannot hold the others cannot refuse");
+            return Some(
+                "only some ranks have an expanded output, and the others have nothing to refuse",
+            );
         }
         Layout::Expanded if check.placement == Placement::InPlace => {
             return Some("in place, an expanded tensor is an output");
@@ -647,7 +654,7 @@ fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
             (check.group.size() < 2).then_some("there is no odd rank in a group of one")
         }
         LayoutOf::Input | LayoutOf::Output => {
-            read_and_written.then_some("its one tensor is both input and output")
+            read_and_written.then_some("the op's one tensor is both input and output")
         }
     }
 }

@@ -395,7 +395,7 @@ impl ScriptBuilder<'_> {
             .rev()
             .find_map(|labels| labels.get(label))
             .copied()
-            .ok_or_else(|| format!("nothing is called `{label}` before it is waited for"))
+            .ok_or_else(|| format!("no move before this one issues a work named `{label}`"))
     }
 
     /// Returns the place of the check that a move issues: a new one, unless a move before it has this name.
