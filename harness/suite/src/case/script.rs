@@ -198,7 +198,7 @@ pub enum Verb {
     /// Ends the process by a signal.
     Die(DieSpec),
     /// Ends the process through the interpreter's shutdown, with an exit code.
-    Exit(ExitSpec),
+    Exit(ExitMove),
     /// Counts what the process holds (files, threads, memory, ...), and keeps the counts under a name.
     Census(NameSpec),
     /// Compares two censuses, and fails if the process holds too much more at the second.
@@ -314,7 +314,7 @@ fn sigkill() -> i32 {
 /// Parameters of `exit`: `{code: 3}`.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExitSpec {
+pub struct ExitMove {
     /// The exit code that the rank asks for; the process must end with it.
     #[serde(default)]
     pub code: i32,
@@ -481,7 +481,7 @@ macro_rules! verbs {
             Pause(MillisSpec) = "pause",
             Freeze(NothingSpec) = "freeze",
             Die(DieSpec) = "die",
-            Exit(ExitSpec) = "exit",
+            Exit(ExitMove) = "exit",
             Census(NameSpec) = "census",
             Steady(SteadySpec) = "steady",
             WhoAmI(OfGroup) = "who_am_i",
