@@ -27,7 +27,7 @@ macro_rules! for_each_axis {
         $apply! {
             /// Element type; object collectives and barriers have no use for it.
             dtype: $crate::dtype::DType {
-                key: dtype, $crate::dtype::DType, "Element types.";
+                key: dtype, $crate::dtype::DType, "Element types of the tensors: `[float32, int8]`. Absent: `float32`.";
                 ops: Op::has_tensors;
                 neutral: $crate::op_check::OpCheck::neutral_dtype;
                 shown: Always, Value;
@@ -35,7 +35,7 @@ macro_rules! for_each_axis {
             }
             /// Reduce operator, for ops that reduce.
             reduce: Option<$crate::dtype::ReduceOp> {
-                key: op, $crate::dtype::ReduceOp, "Reduce operators.";
+                key: op, $crate::dtype::ReduceOp, "Reduce operators: `[sum, max]`. Absent: `sum`.";
                 ops: Op::reduces;
                 neutral: |op| op.reduces().then_some($crate::dtype::ReduceOp::Sum);
                 shown: Always, Value;
@@ -43,7 +43,7 @@ macro_rules! for_each_axis {
             }
             /// Size of one rank's contribution.
             extent: $crate::axes::Extent {
-                key: numel, $crate::written::Numel, "Sizes of one rank's contribution.";
+                key: numel, $crate::written::Numel, "Numbers of elements of one rank's contribution: `[0, 1, \"3..9\", scalar]`. Absent: 33.";
                 ops: Op::has_tensors;
                 neutral: |_| $crate::axes::Extent::Flat(33);
                 shown: Always, Value;
@@ -51,7 +51,7 @@ macro_rules! for_each_axis {
             }
             /// Root, for ops that have one.
             root: Option<$crate::axes::Root> {
-                key: root, $crate::written::RootSpec, "Roots, as group ranks.";
+                key: root, $crate::written::RootSpec, "Roots, as group ranks: `[0, last]`. Absent: 0.";
                 ops: Op::has_root;
                 neutral: |op| op.has_root().then_some($crate::axes::Root::FIRST);
                 shown: Always, KeyAndValue;
@@ -67,7 +67,7 @@ macro_rules! for_each_axis {
             }
             /// How tensors lie in their storages.
             layout: $crate::axes::Layout {
-                key: layout, $crate::axes::Layout, "How tensors lie in their storages.";
+                key: layout, $crate::axes::Layout, "How tensors lie in their storages. Absent: `contiguous`.";
                 ops: Op::has_dense_tensors;
                 neutral: |_| $crate::axes::Layout::Contiguous;
                 shown: IfGiven, Value;
@@ -83,7 +83,7 @@ macro_rules! for_each_axis {
             }
             /// What kind of tensors they are to torch.
             tensor: $crate::axes::TensorKind {
-                key: tensor, $crate::axes::TensorKind, "What kind of tensors they are to torch.";
+                key: tensor, $crate::axes::TensorKind, "What kind of tensors they are to torch. Absent: `plain`.";
                 ops: Op::has_dense_tensors;
                 neutral: |_| $crate::axes::TensorKind::Plain;
                 shown: IfGiven, Value;
@@ -99,7 +99,7 @@ macro_rules! for_each_axis {
             }
             /// Sync or async.
             mode: $crate::axes::Mode {
-                key: mode, $crate::axes::Mode, "Sync or async.";
+                key: mode, $crate::axes::Mode, "Whether the call is made with `async_op=True`. Absent: `sync`.";
                 ops: |op| op == Op::Barrier || (op.has_dense_tensors() && !op.has_pairs());
                 neutral: |_| $crate::axes::Mode::Sync;
                 shown: IfGiven, Value;
@@ -107,7 +107,7 @@ macro_rules! for_each_axis {
             }
             /// Whether input and output share memory.
             placement: $crate::axes::Placement {
-                key: placement, $crate::axes::Placement, "In place or out of place.";
+                key: placement, $crate::axes::Placement, "Whether input and output share memory. Absent: `out_of_place`.";
                 ops: Op::has_input_and_output;
                 neutral: |_| $crate::axes::Placement::OutOfPlace;
                 shown: IfGiven, Value;
@@ -131,7 +131,7 @@ macro_rules! for_each_axis {
             }
             /// For point-to-point ops: who sends to whom.
             pairs: $crate::axes::Pairs {
-                key: pairs, $crate::axes::Pairs, "Who sends to whom.";
+                key: pairs, $crate::axes::Pairs, "Which ranks send to which. Absent: `ring`.";
                 ops: Op::has_pairs;
                 neutral: |_| $crate::axes::Pairs::Ring;
                 shown: Always, Value;
@@ -139,7 +139,7 @@ macro_rules! for_each_axis {
             }
             /// Number of tensors (coalesced ops) or of messages for each pair (point-to-point).
             count: u32 {
-                key: count, u32, "Tensors in a coalesced op, messages for each pair.";
+                key: count, u32, "Numbers of tensors in a coalesced op, or of messages for each pair, 1 to 10000.";
                 ops: |op| op.has_pairs() || op.is_coalesced();
                 neutral: $crate::op_check::OpCheck::neutral_count;
                 shown: IfGiven, KeyAndValue;
@@ -147,7 +147,7 @@ macro_rules! for_each_axis {
             }
             /// Message tag (point-to-point).
             tag: u32 {
-                key: tag, u32, "Message tags.";
+                key: tag, u32, "Tags of the messages: `[0, 7]`.";
                 ops: Op::has_pairs;
                 neutral: |_| 0;
                 shown: IfGiven, KeyAndValue;
@@ -155,7 +155,7 @@ macro_rules! for_each_axis {
             }
             /// For object collectives: the kind of object.
             object: $crate::axes::ObjectKind {
-                key: object, $crate::axes::ObjectKind, "Objects of object collectives.";
+                key: object, $crate::axes::ObjectKind, "Kinds of Python objects, for object collectives.";
                 ops: Op::has_objects;
                 neutral: |_| $crate::axes::ObjectKind::Small;
                 shown: Always, Value;

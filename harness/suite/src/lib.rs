@@ -1,6 +1,6 @@
 //! # allranks-suite
 //!
-//! What a suite consists of, as people write it down, and the plan that is made of it.
+//! The files of a suite (cases, platforms, expectations), and the plan that is made from them.
 //!
 //! | module          | holds                                                                                      |
 //! |-----------------|--------------------------------------------------------------------------------------------|

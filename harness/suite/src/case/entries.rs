@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// A map whose entries keep their order.
+/// A YAML map from names, with its entries in file order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entries<T>(pub Vec<(String, T)>);
 

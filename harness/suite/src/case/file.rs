@@ -1,4 +1,4 @@
-//! A case file as serde reads it; [`super::validate`] makes a [`super::Case`] of it.
+//! The shape of a case file, as serde reads it. [`super::validate`] turns it into a [`super::Case`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use allranks_model::names::{CaseId, RequirementId};
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
 
-/// The whole file.
+/// A case file: what ranks do, in which worlds, and which requirements that covers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
@@ -24,34 +24,36 @@ use allranks_model::stack::LayerName;
 )]
 #[schemars(title = "allranks case", extend("oneOf" = [{"required": ["steps"]}, {"required": ["program"]}]))]
 pub(super) struct CaseFile {
-    /// The path of the file under `cases/`, without `.yaml`.
+    /// The path of the file under `cases/`, without `.yaml`: `collectives/all_reduce/dtypes`.
     pub id: CaseId,
-    /// What the case proves, one line.
+    /// What the case proves, in one line of at most 120 characters.
     #[schemars(length(min = 1, max = 120))]
     pub title: String,
-    /// Requirements of `requirements.yaml` that every check of the case covers.
+    /// Requirements of `requirements.yaml` that every check of the case covers: `[COLL-001]`.
     #[serde(default)]
     pub covers: Vec<RequirementId>,
-    /// `full`: the case belongs to that profile only, because it takes long.
+    /// `full`: the case belongs to that profile only, because it takes long. Absent: to every profile whose patterns
+    /// match its id.
     #[serde(default)]
     pub profile: Option<Only>,
-    /// The world matrix: every combination is a scenario.
+    /// The world matrix: every combination of its lists is a scenario.
     #[serde(default)]
     pub world: WorldSpec,
-    /// The world as a grid of kinds of parallelism; groups are made along its axes.
+    /// The world as a grid whose axes are kinds of parallelism; `along:` of a group makes groups along them.
     #[serde(default)]
     pub layout: Option<LayoutSpec>,
-    /// Groups that every rank creates after init, in this order.
+    /// Groups that every rank creates after init, in this order: `{evens: {ranks: even}}`.
     #[serde(default)]
     pub groups: Entries<GroupSpec>,
-    /// What every rank does, in order.
+    /// What every rank does, in order: `- all_reduce: {dtype: [float32, int8]}`. Either this or `program`.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub steps: Vec<Step>,
-    /// A user's own program in the place of steps.
+    /// A user's own program that the ranks run in place of steps.
     #[serde(default)]
     pub program: Option<ProgramSpec>,
-    /// What is expected where not everything works; the first whose `when` fits counts.
+    /// What is expected of scenarios in which not everything works. The first entry whose `when` matches a scenario
+    /// counts; where none matches, everything must work.
     #[serde(default)]
     pub expect: Vec<Expected>,
 }
@@ -70,7 +72,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Its key.
+    /// Returns the key the step is written with: the name of its op or layer, `script` or `random`.
     pub(super) fn key(&self) -> &'static str {
         match self {
             Self::Sweep(sweep) => sweep.op.name(),
@@ -81,7 +83,7 @@ impl Step {
     }
 }
 
-/// `OP: {PARAMETERS}`.
+/// A step about an op, as written: `OP: {PARAMETERS}`.
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub op: Op,
@@ -127,7 +129,8 @@ impl<'de> Deserialize<'de> for Step {
     }
 }
 
-/// The key of a step: read as a string, so that the way to its parameters is known by it.
+/// The key of a step. It is read as a string, so that an error in the parameters below it is reported with the path
+/// `steps > 3 > all_reduce`.
 enum Key {
     Op(Op),
     Script,
@@ -164,7 +167,7 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// The error that serde has for a variant of an enum, with what a step's key may be.
+/// Returns serde's error for an unknown variant of an enum, with all that a step's key may be.
 fn unknown<E: de::Error>(name: &str) -> E {
     let layers = LayerName::ALL.iter().map(|layer| layer.name());
     let ops = Op::ALL.iter().map(|op| op.name());

@@ -10,36 +10,36 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A layout: `{order: tp-pp-dp, degrees: {tp: 2, pp: 2, dp: 2}}`.
+/// The world as a grid whose axes are kinds of parallelism: `{order: tp-pp-dp, degrees: {tp: 2, pp: 2, dp: 2}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutSpec {
-    /// Axes, the one that varies fastest first, joined by `-`.
+    /// The axes, joined by `-`, the one that varies fastest between neighbouring ranks first: `tp-pp-dp`.
     pub order: String,
-    /// How many ranks each axis has; an axis that is not named has one.
+    /// How many ranks each axis has: `{tp: 2, dp: 4}`. An axis that is not named has one.
     pub degrees: BTreeMap<String, u32>,
 }
 
 impl LayoutSpec {
-    /// The axes, the one that varies fastest first.
+    /// Returns the names of the axes, the one that varies fastest first.
     pub fn axes(&self) -> impl Iterator<Item = &str> {
         self.order.split('-')
     }
 
-    /// Ranks along an axis.
+    /// Returns the number of ranks along an axis; 1 for an axis without a degree.
     #[must_use]
     pub fn degree(&self, axis: &str) -> u32 {
         self.degrees.get(axis).copied().unwrap_or(1)
     }
 
-    /// Ranks of the world.
+    /// Returns the number of ranks of the world: the product of all degrees.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.axes().map(|axis| self.degree(axis)).product()
     }
 
-    /// The groups along these axes: every rank is in exactly one of them. In order of their lowest ranks, and the ranks of
-    /// each in order.
+    /// Returns the groups along these axes: every rank is in exactly one of them, together with the ranks that differ
+    /// from it along `along` only. Groups are in the order of their lowest ranks, and the ranks of each are ascending.
     #[must_use]
     pub fn groups(&self, along: &[String]) -> Vec<Vec<u32>> {
         let mut groups: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();

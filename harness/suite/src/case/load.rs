@@ -1,8 +1,8 @@
-//! From files and folders to valid cases.
+//! Loads case files and folders of them, and returns valid cases.
 //!
 //! A *root* is a folder with a `requirements.yaml`. Below it, the id of a case is the path of its file, and the
-//! requirements it covers must exist there. A file outside any root is a case of its own: its id ends with the
-//! file's name, and the requirements it names are only checked for their form.
+//! requirements it covers must be in that file. A file outside any root is a case by itself: its id ends with the
+//! file's name, and the requirements it names are checked for their form only.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,19 +24,22 @@ const REQUIREMENTS: &str = "requirements.yaml";
 /// Folders of a root that hold no cases.
 const NOT_CASES: &[&str] = &["profiles"];
 
-/// Cases, and the requirements they cover.
+/// Loaded cases, and the requirements of their roots.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    /// In order of id.
+    /// The cases, in order of id; no two have the same id.
     pub cases: Vec<Arc<Case>>,
-    /// Those of every root that was touched.
+    /// The requirements of every root that a loaded file lies in. If two roots have the same id, the first by path
+    /// counts.
     pub requirements: Requirements,
 }
 
-/// Loads case files and folders of them, in parallel; the result does not depend on the order they are read in.
+/// Loads case files, and the case files below folders, in parallel. The result does not depend on the order in which
+/// they are read.
 ///
 /// # Errors
-/// Everything wrong with any of them, in order of path, then of place.
+///
+/// All problems of all files: a path that does not exist, a file that is no valid case, an id that two files have.
 pub fn load(paths: &[PathBuf]) -> Result<Library, Vec<Diagnostic>> {
     let mut files = Vec::new();
     let mut problems = Vec::new();
@@ -98,7 +101,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Library, Vec<Diagnostic>> {
     })
 }
 
-/// The nearest folder above a file that has a `requirements.yaml`.
+/// Returns the nearest folder above a file that has a `requirements.yaml`; `None` if there is none.
 #[must_use]
 pub fn root_of(file: &Path) -> Option<PathBuf> {
     file.ancestors()
@@ -114,6 +117,8 @@ pub fn root_of(file: &Path) -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
+/// Reads and validates one case file. `root` is its root, `requirements` what that root's file has; an empty one (it
+/// could not be read) is not checked against.
 fn load_file(
     file: &Path,
     root: Option<&Path>,
@@ -131,7 +136,7 @@ fn load_file(
     Ok((case, document))
 }
 
-/// Finds the case files at or below a path.
+/// Collects the case files at or below a path into `files`, and what cannot be read into `problems`.
 fn collect(path: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>) {
     let shown = path.display().to_string();
     match fs::metadata(path) {
@@ -152,6 +157,8 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>, problems: &mut Vec<Diagnostic>
     }
 }
 
+/// Collects the `.yaml` files below a folder. Leaves out hidden ones, `requirements.yaml` and, in a root, the
+/// profiles.
 fn walk(
     folder: &Path,
     is_root: bool,

@@ -57,63 +57,67 @@ use serde::{Deserialize, Serialize};
 use allranks_model::names::{CaseId, Rank, RequirementId, WorldSize};
 use allranks_model::op::Op;
 
-/// A valid case file.
+/// A case file that has been validated, see the module's documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// Its file, as shown to people: relative to the folder of cases.
+    /// Its file, relative to its root, the folder with `requirements.yaml`; as given if it has none. Reports and
+    /// messages name it.
     pub source: PathBuf,
-    /// `collectives/all_reduce/dtypes`.
+    /// Its id, the path of the file without `.yaml`: `collectives/all_reduce/dtypes`.
     pub id: CaseId,
-    /// What a reader should know it proves, one line.
+    /// What the case proves, in one line of at most 120 characters.
     pub title: String,
     /// Requirements that every check of the case covers.
     pub covers: Vec<RequirementId>,
-    /// The one profile it belongs to; none: those whose patterns take it in.
+    /// The only profile it belongs to. `None`: every profile whose `include` patterns match its id.
     pub profile: Option<Only>,
-    /// The world matrix.
+    /// The world matrix: each of its combinations is a scenario.
     pub world: WorldSpec,
-    /// Groups made after init on every rank, in file order.
+    /// Groups that every rank creates after init, by name, in file order.
     pub groups: Vec<(String, GroupSpec)>,
-    /// What every rank does, in order; nothing if it is a program.
+    /// What every rank does, in order. Empty if the ranks run a program.
     pub steps: Vec<StepSpec>,
-    /// The user's program that its ranks run, if it is one.
+    /// The user's program that the ranks run in place of steps. `None` if the case has steps.
     pub program: Option<Arc<ProgramSpec>>,
-    /// What is expected where not everything works; the first that fits counts.
+    /// What is expected of scenarios in which not everything works. The first entry whose `when` matches a scenario
+    /// counts.
     pub expect: Vec<Expected>,
 }
 
-/// The world matrix: every combination is a scenario.
+/// The world matrix: the case becomes one scenario for each combination of platform, backend, world size and init
+/// recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorldSpec {
-    /// Platforms; absent: every platform found.
+    /// Names of platforms: `cuda`. Absent: every platform found.
     #[serde(default)]
     pub platform: Option<OneOrMany<String>>,
-    /// Backends; absent: every backend of the platform.
+    /// Names of backends: `[gloo, nccl]`. Absent: every backend of the platform.
     #[serde(default)]
     pub backend: Option<OneOrMany<String>>,
-    /// World sizes.
+    /// World sizes, the numbers of ranks: `4` or `[2, 3, 8]`, each from 1 to 4096.
     #[serde(default = "default_sizes")]
     pub size: OneOrMany<u32>,
-    /// How ranks initialise.
+    /// How ranks initialise: `{method: [env, tcp]}`.
     #[serde(default)]
     pub init: InitSpec,
-    /// The library's own timeout, seconds: `timeout=` of `init_process_group` and `new_group`.
+    /// The timeout that torch is given, in seconds: `timeout=` of `init_process_group` and `new_group`.
     #[serde(default = "default_timeout")]
     pub timeout_s: f64,
-    /// Seconds without any sign of progress from any rank after which the harness calls the world hung.
+    /// How long no rank may show any progress, in seconds, before the harness calls the world hung.
     #[serde(default = "default_deadline")]
     pub deadline_s: f64,
-    /// Environment variables for every rank.
+    /// Environment variables of every rank: `{GLOO_SOCKET_IFNAME: lo}`. Those that the harness sets (`RANK`,
+    /// `MASTER_ADDR`, ...) are refused.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Whether ranks are initialised before the first step.
     #[serde(default)]
     pub starts: Starts,
-    /// Only where tensors lie on a device: platforms of the host are left out.
+    /// `true`: the case is run only on platforms whose tensors lie on a device, not on those of the host.
     #[serde(default)]
     pub on_device: bool,
-    /// What the machine must have; where it has not, the case is not run.
+    /// What the machine must have: `[ipv6]`. The checks are not run where it is missing.
     #[serde(default)]
     pub needs: Vec<Need>,
 }
@@ -122,17 +126,18 @@ pub struct WorldSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// An IPv6 address of its own, `::1`.
+    /// IPv6: a process can listen at `::1`.
     Ipv6,
 }
 
 impl Need {
-    /// What this machine lacks of it; none if it has it.
+    /// Says in a sentence what this machine lacks; `None` if it has what is needed. Opens and closes a port to find
+    /// out.
     #[must_use]
     pub fn lacking(self) -> Option<String> {
         match self {
             Self::Ipv6 => std::net::TcpListener::bind("[::1]:0").err().map(|error| {
-                format!("this machine has no IPv6: nobody can listen at ::1 ({error})")
+                format!("this machine has no IPv6: no process can listen at ::1 ({error})")
             }),
         }
     }
@@ -142,10 +147,10 @@ impl Need {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Starts {
-    /// They are, and have every group of the case.
+    /// They are initialised, and have created every group of the case.
     #[default]
     Initialised,
-    /// They are not: scripts initialise and destroy.
+    /// They are not: the moves of scripts initialise and destroy.
     Bare,
 }
 
@@ -178,34 +183,37 @@ fn default_deadline() -> f64 {
     30.0
 }
 
-/// A process group of the case.
+/// A process group of the case: `{ranks: even}`, `{ranks: [2, 0], timeout_s: 5}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSpec {
-    /// Members; absent only beside `along`.
-    #[serde(default = "unsaid")]
+    /// Its members. Required, except beside `along`, which names them.
+    #[serde(default = "no_members")]
     pub ranks: Members,
-    /// Makes every group along these axes of the case's layout, each a group of its own, named `NAME-0`, `NAME-1` and so
+    /// Axes of the case's layout: `tp` or `[dp, cp]`. Makes every group along them, named `NAME-0`, `NAME-1` and so
     /// on; a step that names `NAME` means each of them.
     #[serde(default)]
     pub along: Option<OneOrMany<String>>,
-    /// Its backend, if not the world's; `{device}` and `{backend}` stand for the scenario's.
+    /// The argument `backend=` of `new_group`: `gloo`, `cpu:gloo,{device}:{backend}`, where `{device}` and `{backend}`
+    /// stand for the scenario's. Absent: that of the world.
     #[serde(default)]
     pub backend: Option<String>,
-    /// Where the tensors of its checks lie; absent: on the host, if its backend is not for the platform's device.
+    /// Where the tensors of its checks lie. Absent: on the platform's device, or on the host if its backend is not one
+    /// for the device.
     #[serde(default)]
     pub tensors: Option<On>,
-    /// `timeout=`, seconds; absent: the world's.
+    /// The argument `timeout=` of `new_group`, in seconds. Absent: the world's.
     #[serde(default)]
     pub timeout_s: Option<f64>,
-    /// Made with `use_local_synchronization=True`.
+    /// `true`: it is created with `use_local_synchronization=True`, so that its members alone have to call
+    /// `new_group`.
     #[serde(default)]
     pub local_sync: bool,
-    /// Made by `split_group` instead of `new_group`.
+    /// `true`: it is made by `split_group` and not by `new_group`.
     #[serde(default)]
     pub split: bool,
-    /// Makes that many of it, each a group of its own, named `NAME-0`, `NAME-1` and so on; a step that names `NAME`
-    /// means each of them. Absent: one, of that very name.
+    /// How many copies of it are made, named `NAME-0`, `NAME-1` and so on; a step that names `NAME` means each of
+    /// them. Absent: one, named `NAME`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     pub count: Option<u32>,
@@ -214,12 +222,13 @@ pub struct GroupSpec {
 /// The longest time that a case may name, in seconds: eleven days, which every clock and timeout can express.
 pub(crate) const MAX_SECONDS: f64 = 1e6;
 
-fn unsaid() -> Members {
+/// The members of a group whose file names none: no copy at all, which validation tells from every written value.
+fn no_members() -> Members {
     Members::Each(Vec::new())
 }
 
 impl GroupSpec {
-    /// With its members taken from a layout, if it is along axes of one.
+    /// Fills in its members and its number of copies from the case's layout, if it is along axes of one.
     #[must_use]
     fn laid_out(self, layout: Option<&LayoutSpec>) -> Self {
         let (Some(along), Some(layout)) = (&self.along, layout) else {
@@ -234,17 +243,17 @@ impl GroupSpec {
     }
 }
 
-/// Where tensors lie.
+/// Where the tensors of a group's checks lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum On {
-    /// In the host's memory.
+    /// In the memory of the host.
     Host,
     /// On the platform's device.
     Device,
 }
 
-/// Members of a group, by rule or by list.
+/// Members of a group, or the ranks that something applies to: a rule, or a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Members {
     /// `all`: the whole world.
@@ -269,23 +278,26 @@ pub enum Members {
     SecondHalf,
     /// `ends`: the first and the last rank.
     Ends,
-    /// `neighbours`: two ranks next to each other, or around the end of the world; of several copies, each has the next
-    /// two.
+    /// `neighbours`: two ranks next to each other, or the last and the first. Copy number `n` of a group has ranks `n`
+    /// and `n + 1`, modulo the world size.
     Neighbours,
-    /// A list of global ranks, in the order in which they are given. Worlds too small for it are an error in the case.
+    /// A list of global ranks, in the order in which they are given. A case with a world that is too small for it is
+    /// refused.
     List(Vec<u32>),
-    /// A list for each of several copies; made of a layout, not written in files.
+    /// One list of global ranks for each copy of a group. Made from a layout; files cannot write it.
     Each(Vec<Vec<u32>>),
 }
 
 impl Members {
-    /// The members in a world of this size, as given to the library; empty if the rule selects none.
+    /// Returns the members in a world of this size, in the order in which `new_group` is given them; for a group of
+    /// several copies, those of the first. Empty if the rule selects none.
     #[must_use]
     pub fn in_world(&self, size: WorldSize) -> Vec<Rank> {
         self.of_copy(size, 0)
     }
 
-    /// The same for one of several copies.
+    /// Returns the members of copy number `copy`, from 0, in a world of this size. Only `Neighbours` and `Each` differ
+    /// between copies.
     #[must_use]
     pub fn of_copy(&self, size: WorldSize, copy: u32) -> Vec<Rank> {
         match self {
@@ -320,31 +332,31 @@ impl Members {
 pub enum StepSpec {
     /// An op and the sweep of its parameters.
     Sweep(SweepSpec),
-    /// What each rank does, move by move.
+    /// A script: what each rank does, move by move.
     Script {
-        /// The script.
+        /// The moves, and what is expected of them.
         spec: Arc<ScriptSpec>,
-        /// Line in the file, from 1.
+        /// Line of the step in the file, from 1.
         line: usize,
     },
-    /// Sequences of moves that a generator draws.
+    /// Random sequences: ops and messages that a generator draws.
     Random {
-        /// What it draws from.
+        /// The seed, and what is drawn from.
         spec: Arc<RandomSpec>,
-        /// Line in the file, from 1.
+        /// Line of the step in the file, from 1.
         line: usize,
     },
     /// A layer above c10d and the sweep of its parameters.
     Stack {
-        /// The layer and its parameters.
+        /// The layer and the lists of its parameters.
         spec: Arc<StackSpec>,
-        /// Line in the file, from 1.
+        /// Line of the step in the file, from 1.
         line: usize,
     },
 }
 
 impl StepSpec {
-    /// Line in the file, from 1.
+    /// Returns the line of the step in the file, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         match self {
@@ -355,7 +367,7 @@ impl StepSpec {
         }
     }
 
-    /// The profile the step is kept for, if it is for one only.
+    /// Returns the only profile the step belongs to; `None` if it belongs to those of its case.
     #[must_use]
     pub fn profile(&self) -> Option<Only> {
         match self {
@@ -366,7 +378,7 @@ impl StepSpec {
         }
     }
 
-    /// Requirements the step covers besides the case's.
+    /// Returns the requirements that the step covers besides those of the case.
     #[must_use]
     pub fn covers(&self) -> &[RequirementId] {
         match self {
@@ -381,25 +393,25 @@ impl StepSpec {
 /// An op and the sweep of its parameters: `- all_reduce: {dtype: [float32, int8], op: sum, numel: 33}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepSpec {
-    /// The op.
+    /// The op that every check of the step exercises.
     pub op: Op,
-    /// Its parameters.
+    /// The lists that are swept, and what all checks of the step share.
     pub params: StepParams,
-    /// Line in the file, from 1.
+    /// Line of the step in the file, from 1.
     pub line: usize,
 }
 
-/// The profile that a case or a step is kept for, because it takes too long for the others. A run of named cases,
-/// without a profile, takes everything.
+/// The only profile that a case or a step belongs to, because it takes too long for the others. A run that names cases
+/// and no profile runs it as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Only {
-    /// `full`.
+    /// Profile `full`: everything.
     Full,
 }
 
 impl Only {
-    /// The profile's name.
+    /// Returns the profile's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -412,27 +424,28 @@ impl Only {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sweep {
-    /// The first value of every list, then each list in turn with the others at their first value.
+    /// One check with the first value of every list, then one for each other value of each list, the other lists at
+    /// their first value.
     #[default]
     OneAtATime,
-    /// Every pair of values of every two lists appears in some check.
+    /// Few checks, chosen so that every pair of values of every two lists appears in one of them.
     Pairwise,
-    /// Every combination.
+    /// One check for every combination of values.
     Full,
 }
 
-/// `x` or `[x, y, z]`.
+/// A value or a list of values: `x` or `[x, y, z]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum OneOrMany<T> {
-    /// A single value.
+    /// A value alone; it means the same as a list of it.
     One(T),
     /// A list; never empty in a valid case.
     Many(Vec<T>),
 }
 
 impl<T> OneOrMany<T> {
-    /// The values as a slice.
+    /// Returns the values in order; one, if a value stands alone.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         match self {

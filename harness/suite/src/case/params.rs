@@ -7,30 +7,32 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 
-/// Makes [`StepParams`] of the table of axes.
+/// Defines [`StepParams`] from the table of axes: one field for each axis.
 macro_rules! step_params {
     ($($(#[$about:meta])* $field:ident: $value:ty {
         key: $key:ident, $written:ty, $described:literal;
         $($rest:tt)*
     })*) => {
-        /// The parameters of a step; which of them an op takes is checked on loading.
-        /// Each sweeps over its list.
+        /// The parameters of a step about an op; each op takes some of them. A list makes one check for each value, as
+        /// `sweep` combines them: `{dtype: [float32, int8], numel: 33}`.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub struct StepParams {
-            /// `world` or a group of the case.
+            /// The group that makes the calls: `world`, or one of the case's `groups:`. Absent: `world`.
             pub group: Option<OneOrMany<String>>,
             $(#[doc = $described] pub $key: Option<OneOrMany<$written>>,)*
-            /// How the lists are combined.
+            /// How the lists are combined into checks.
             pub sweep: Sweep,
-            /// Requirements this step covers besides the case's.
+            /// Requirements that this step covers besides the case's: `[COLL-014]`.
             pub covers: Vec<RequirementId>,
-            /// The one profile it belongs to; absent: those of its case.
+            /// `full`: the step belongs to that profile only, because it takes long. Absent: to the profiles of its
+            /// case.
             pub profile: Option<Only>,
         }
 
         impl StepParams {
-            /// These parameters where they are given, the others' elsewhere.
+            /// Returns these parameters, with those that are not given taken from `other`. `sweep`, `covers` and
+            /// `profile` are always those of `self`.
             #[must_use]
             pub fn or(self, other: Self) -> Self {
                 Self {
@@ -40,7 +42,7 @@ macro_rules! step_params {
                 }
             }
 
-            /// For each axis, in the order of [`AXES`](allranks_model::axis::AXES), whether it is given.
+            /// Returns for each axis, in the order of [`AXES`](allranks_model::axis::AXES), whether it is given.
             #[must_use]
             pub fn given(&self) -> Vec<bool> {
                 vec![$(self.$key.is_some()),*]
@@ -52,9 +54,9 @@ macro_rules! step_params {
 allranks_model::for_each_axis!(step_params);
 
 impl StepParams {
-    /// The element type of a step that names none.
+    /// The element type of a step that gives none.
     pub const DEFAULT_DTYPE: DType = DType::Float32;
-    /// The reduce operator of a step that names none.
+    /// The reduce operator of a step that gives none.
     pub const DEFAULT_OP: ReduceOp = ReduceOp::Sum;
 }
 

@@ -1,4 +1,4 @@
-//! A profile: a named part of the cases, `cases/profiles/*.yaml`, so that "core" means the same to everyone.
+//! Profiles: named parts of the suite, one file each in `cases/profiles/`, so that `core` means the same in every run.
 
 use std::path::Path;
 
@@ -10,34 +10,35 @@ use allranks_model::names::CaseId;
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Source, yaml_files};
 
-/// Which cases belong, and in worlds of which sizes.
+/// A named part of the suite: which cases belong to it, in worlds of which sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name on the command line.
+    /// Its name on the command line, `--profile NAME`.
     pub name: String,
-    /// What it is for, one line.
+    /// What it is for, in one line; `allranks list` prints it.
     pub description: String,
-    /// Case ids; a trailing `/**` takes everything below.
+    /// Ids of cases; `groups/**` takes every case below `groups/`.
     pub include: Vec<String>,
-    /// World sizes kept out of those the cases ask for; absent: all.
+    /// World sizes that it is limited to. A world of another size is left out. Absent: all that the cases ask for.
     #[serde(default)]
     pub sizes: Option<Vec<u32>>,
 }
 
 impl Profile {
-    /// Whether the case belongs.
+    /// Returns whether the case belongs: its id matches, and it is not reserved for another profile.
     #[must_use]
     pub fn includes(&self, case: &Case) -> bool {
         self.takes(case.profile) && self.names(&case.id)
     }
 
-    /// Whether what is kept for a profile, or for none, belongs.
+    /// Returns whether a case or step with this `profile:` belongs; one without always does.
     #[must_use]
     pub fn takes(&self, only: Option<Only>) -> bool {
         only.is_none_or(|only| only.name() == self.name)
     }
 
+    /// Returns whether a pattern of `include` matches the id.
     fn names(&self, case: &CaseId) -> bool {
         self.include
             .iter()
@@ -47,7 +48,7 @@ impl Profile {
             })
     }
 
-    /// Whether worlds of that size belong.
+    /// Returns whether worlds of this size belong.
     #[must_use]
     pub fn has_size(&self, size: u32) -> bool {
         self.sizes
@@ -59,7 +60,8 @@ impl Profile {
 /// Loads every profile of a folder, in order of file name. A folder that does not exist has none.
 ///
 /// # Errors
-/// Everything wrong with any of them.
+///
+/// All problems of all files.
 pub fn load_profiles(folder: &Path) -> Result<Vec<Profile>, Vec<Diagnostic>> {
     let mut profiles = Vec::new();
     let mut problems = Vec::new();

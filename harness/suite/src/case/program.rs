@@ -1,8 +1,9 @@
-//! A program: a user's own script as a case. The harness starts it under a launcher, lets it run, and judges what every
-//! rank leaves behind: its exit code and the lines it has printed.
+//! Programs: a user's own program as a case. The harness starts it under a launcher, lets it run, and judges what
+//! every rank leaves behind: its exit code and the lines that it printed.
 //!
-//! In YAML a case has `program:` in the place of `steps:`. The program initialises itself, from the variables that every
-//! launcher sets (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...); nothing is asked of it but that it prints what it has done.
+//! In YAML a case has `program:` in place of `steps:`. The program initialises itself, from the variables that every
+//! launcher sets (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, ...); all that it must do for allranks is to print what it has
+//! done.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,13 +20,14 @@ use super::{Members, OneOrMany};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{Rank, WorldSize};
 
-/// The key of a case that is a program.
+/// The key of a case that runs a program.
 pub const PROGRAM: &str = "program";
-/// The word of `run` that stands for the Python of the run.
+/// The first word of `run` that stands for the Python of the run.
 pub const PYTHON: &str = "python";
-/// What words of `run` may hold in braces.
+/// The names in braces that are filled in, in the words of `run`.
 pub const ARGUMENTS: &[&str] = &["{backend}", "{device}", "{world_size}"];
-/// Names of signals that an exit may be given by, and their numbers on every system there is torch for.
+/// Names of the signals that `exit:` may name, with their numbers, which are the same on all systems that torch
+/// supports.
 const SIGNALS: &[(&str, i32)] = &[
     ("SIGHUP", 1),
     ("SIGINT", 2),
@@ -38,31 +40,31 @@ const SIGNALS: &[(&str, i32)] = &[
     ("SIGTERM", 15),
 ];
 
-/// What to run, and what every rank must show for it.
+/// A user's own program, and what every rank must show: `{run: [python, ./train.py], lines: ["done"]}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSpec {
-    /// The command of one rank, word by word, without a shell. `python` as the first word is the Python of the run; a word
-    /// that begins with `./` or `../` is a file, as seen from the case's own folder; `{backend}`, `{device}` and
-    /// `{world_size}` stand for the scenario's.
+    /// The command of one rank, word by word, without a shell: `[python, ./train.py, --backend, "{backend}"]`.
+    /// `python` as the first word is the Python of the run; a word that begins with `./` or `../` is a file, relative
+    /// to the folder of the case; `{backend}`, `{device}` and `{world_size}` stand for the scenario's.
     #[schemars(length(min = 1))]
     pub run: Vec<String>,
-    /// What starts the ranks; each is a scenario.
+    /// What starts the ranks; each launcher is a scenario.
     #[serde(default = "local")]
     pub launcher: OneOrMany<Launcher>,
-    /// What every rank must print, in this order.
+    /// Lines that every rank must print, in this order.
     #[serde(default)]
     pub lines: Vec<LineSpec>,
-    /// What no rank may print.
+    /// Lines that no rank may print.
     #[serde(default)]
     pub never: Vec<LineSpec>,
-    /// How every rank must end; absent: with 0, or beside `hang:` in any way.
+    /// How the ranks must end. Absent: all with exit code 0; beside `hang:`, in any way.
     #[serde(default)]
     pub exit: Option<ExitSpec>,
-    /// How long it may take in all; absent: 60 s.
+    /// How long the program may take in all; then it is killed. Absent: 60 s.
     #[serde(default = "a_minute")]
     pub within: Within,
-    /// The verdict that must be given on it; then it is killed.
+    /// The hang verdict that must be given on the program; then it is killed. Absent: none is asked for.
     #[serde(default)]
     pub hang: Option<HangSpec>,
     /// Line in the file, from 1.
@@ -80,7 +82,7 @@ fn a_minute() -> Within {
 }
 
 impl ProgramSpec {
-    /// How a rank must end; none: that is not asked.
+    /// Returns how a rank must end; `None` if any end will do, which is so beside `hang:` without an `exit:`.
     #[must_use]
     pub fn exit_of(&self, rank: Rank, size: WorldSize) -> Option<ExitCode> {
         match &self.exit {
@@ -95,14 +97,15 @@ impl ProgramSpec {
         }
     }
 
-    /// Whether something is asked of some rank's end.
+    /// Returns whether the end of some rank is checked.
     #[must_use]
     pub fn judges_exits(&self, size: WorldSize) -> bool {
         let asked = |rank| self.exit_of(rank, size).unwrap_or(ExitCode::Any);
         size.ranks().any(|rank| asked(rank) != ExitCode::Any)
     }
 
-    /// Whether the launcher's own exit code must be 0, or must not be; none: either may be right.
+    /// Returns whether the launcher's own exit code must be 0 (`true`) or must not be (`false`); `None` if either is
+    /// right.
     #[must_use]
     pub fn launcher_succeeds(&self, size: WorldSize) -> Option<bool> {
         let asked = |rank| self.exit_of(rank, size).unwrap_or(ExitCode::Any);
@@ -114,67 +117,68 @@ impl ProgramSpec {
     }
 }
 
-/// A line: a regular expression that is looked for anywhere in it, on every rank or on some.
+/// A line: a regular expression that is searched for in it, on every rank or on some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineSpec {
-    /// Whose; none: every rank's.
+    /// The ranks it is about. `None`: every rank.
     pub on: Option<Members>,
-    /// The expression; `{rank}` and `{world_size}` stand for those of the rank.
+    /// The expression; `{rank}` and `{world_size}` in it stand for those of the rank.
     pub line: String,
 }
 
 impl LineSpec {
-    /// Whether it is about this rank.
+    /// Returns whether the line is about this rank.
     #[must_use]
     pub fn is_for(&self, rank: Rank, size: WorldSize) -> bool {
         let members = self.on.as_ref().map(|on| on.in_world(size));
         members.is_none_or(|members| members.contains(&rank))
     }
 
-    /// The expression for one rank.
+    /// Returns the expression for one rank, compiled.
     ///
     /// # Errors
-    /// It is none.
+    ///
+    /// The text is not a regular expression; validation has refused such a case.
     pub fn pattern(&self, rank: Rank, size: WorldSize) -> Result<Regex, regex::Error> {
         let own = self.line.replace("{rank}", &rank.to_string());
         Regex::new(&own.replace("{world_size}", &size.to_string()))
     }
 }
 
-/// How ranks must end.
+/// How the ranks must end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExitSpec {
-    /// All of them alike.
+    /// All of them end in this way.
     Every(ExitCode),
-    /// Some of them so, each by the first entry that names it, and the others with 0.
+    /// Each rank ends as the first entry says that is `on` it, the others with exit code 0.
     Each(Vec<ExitOf>),
 }
 
-/// How some ranks must end.
+/// How some ranks must end: `{on: last, is: 42}`.
 #[derive(Clone, Debug, PartialEq, Eq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExitOf {
-    /// Who.
+    /// The ranks it is about.
     pub on: Members,
-    /// How.
+    /// How these ranks must end.
     pub is: ExitCode,
 }
 
 /// How a rank must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitCode {
-    /// With this code.
+    /// By exiting with this code.
     Code(u8),
-    /// By this signal.
+    /// By the signal with this number.
     Signal(i32),
-    /// With any code but 0, or by a signal.
+    /// By exiting with any code but 0, or by a signal.
     Failed,
-    /// Somehow, as long as it is known how.
+    /// In any way, as long as it was recorded.
     Any,
 }
 
 impl ExitCode {
-    /// Whether it can be nothing but a failure.
+    /// Returns whether every end that this allows is a failure.
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {
@@ -204,7 +208,7 @@ impl<'de> Deserialize<'de> for LineSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(DeserializeDerive)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
+        struct WorldCheck {
             on: Members,
             line: String,
         }
@@ -226,7 +230,8 @@ impl<'de> Deserialize<'de> for LineSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LineSpec, A::Error> {
-                let Whole { on, line } = Whole::deserialize(MapAccessDeserializer::new(map))?;
+                let WorldCheck { on, line } =
+                    WorldCheck::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(LineSpec { on: Some(on), line })
             }
         }
@@ -243,7 +248,7 @@ impl JsonSchema for LineSpec {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let members = generator.subschema_for::<Members>();
         json_schema!({
-            "description": "A regular expression that some line must match, on every rank or on those that are `on`; `{rank}` and `{world_size}` are filled in.",
+            "description": "A line, as a regular expression that is searched for in it: `\"rank {rank}: done\"` for every rank, `{on: last, line: \"all done\"}` for some. `{rank}` and `{world_size}` are filled in.",
             "anyOf": [
                 {"type": "string", "minLength": 1},
                 {
@@ -311,7 +316,7 @@ impl JsonSchema for ExitCode {
         let signals: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
         let words: Vec<&str> = signals.into_iter().chain(["failed", "any"]).collect();
         json_schema!({
-            "description": "How a rank must end: with a code, by a signal, with any failure, or in any way.",
+            "description": "How a rank must end: with an exit code, by a signal, with any code but 0 or by any signal (`failed`), or in any way (`any`).",
             "anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": 255},
                 {"enum": words}
@@ -365,7 +370,7 @@ impl JsonSchema for ExitSpec {
         let code = generator.subschema_for::<ExitCode>();
         let entry = generator.subschema_for::<ExitOf>();
         json_schema!({
-            "description": "How every rank must end, or a list: how some must; the others with 0.",
+            "description": "How every rank must end, `failed`, or a list for some of them, `[{on: last, is: 42}]`; the others must exit with code 0.",
             "anyOf": [code, {"type": "array", "items": entry, "minItems": 1}]
         })
     }

@@ -15,42 +15,43 @@ use allranks_model::op::Op;
 /// The key of a step that is a random sequence.
 pub const RANDOM: &str = "random";
 
-/// Some random sequences; each is one check.
+/// Random sequences of ops and messages, each one check: `{name: mix, seed: 1, count: 3}`.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomSpec {
-    /// What their names begin with, in the ids of the checks: `mix` gives `mix-1`, `mix-2`, ...
+    /// What the names of the sequences begin with, in the ids of their checks: `mix` gives `mix-1`, `mix-2` and so on.
     pub name: String,
-    /// Where the generator begins. World size and number of the sequence are mixed in.
+    /// The seed of the generator. The world size and the number of the sequence are mixed in.
     pub seed: u64,
-    /// Ops and messages of a sequence, its waits not counted.
+    /// Number of ops and messages of a sequence, 1 to 2000; its waits are not counted.
     #[serde(default = "length")]
     pub length: u32,
-    /// How many sequences.
+    /// Number of sequences, 1 to 100.
     #[serde(default = "one")]
     pub count: u32,
-    /// Ops to draw from, with whatever parameters the platform declares; absent: all.
+    /// Ops to draw from, with parameters that the platform declares. Absent: all.
     #[serde(default)]
     pub ops: Option<OneOrMany<Op>>,
-    /// Groups to draw from; absent: the world and every group of the case. Those without members are left out.
+    /// Groups to draw from; those without members in a world are left out. Absent: the world and every group of the
+    /// case.
     #[serde(default)]
     pub groups: Option<OneOrMany<String>>,
-    /// Layouts to draw from. Those that are not dense are the business of other cases.
+    /// Layouts of tensors to draw from.
     #[serde(default = "layouts")]
     pub layouts: OneOrMany<Layout>,
-    /// Of a hundred ops that can be async, how many are; their works are waited for later, in any order.
+    /// Percentage, 0 to 100, of the ops that can be async that are. Their works are waited for later, in any order.
     #[serde(default = "half", rename = "async")]
     pub asynchronous: u32,
-    /// Of a hundred units, how many are a message from one rank to another.
+    /// Percentage, 0 to 100, of ops and messages that are a message from one rank to another.
     #[serde(default = "fifth")]
     pub messages: u32,
-    /// World sizes it is for; absent: all of the case.
+    /// World sizes that the sequences are for; the others leave them out. Absent: all of the case.
     #[serde(default)]
     pub size: Option<OneOrMany<u32>>,
-    /// `full`: it belongs to that profile only, because it takes long.
+    /// `full`: the step belongs to that profile only, because it takes long. Absent: to the profiles of its case.
     #[serde(default)]
     pub profile: Option<Only>,
-    /// Requirements it covers besides the case's.
+    /// Requirements that the sequences cover besides the case's: `[ORD-001]`.
     #[serde(default)]
     pub covers: Vec<RequirementId>,
 }

@@ -1,7 +1,7 @@
-//! How a world initialises, `world.init`, and what a case expects where it is not that everything works, `expect`.
+//! `world.init`, how a world initialises, and `expect`, what is expected of scenarios in which not everything works.
 //!
-//! Every combination of the lists of [`InitSpec`] is a scenario. Of the entries of `expect` the first whose `when` fits
-//! a scenario counts; where none fits, everything must work.
+//! Every combination of the lists of [`InitSpec`] is a scenario. The first entry of `expect` whose `when` matches a
+//! scenario counts; where none matches, everything must work.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,17 +18,21 @@ use allranks_model::recipe::DeviceId;
 use allranks_model::recipe::SetDevice;
 use allranks_model::store::StoreMethod;
 
-/// The init matrix of a world. What it does not name is as the platform's `recipe` has it.
+/// How ranks initialise; every combination of the lists is a scenario. What is not given is as the platform's `recipe`
+/// says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitSpec {
-    /// How ranks find each other.
+    /// How ranks find each other: `env`, or `[env, tcp, file, store]`.
     pub method: OneOrMany<StoreMethod>,
-    /// What `init_process_group` is told of the rank's device. Platforms without a device take `absent` only.
+    /// The argument `device_id` of `init_process_group`. On platforms without a device, scenarios with another value
+    /// than `absent` are left out.
     pub device_id: Option<OneOrMany<DeviceId>>,
-    /// When the rank's device is made the current one. Platforms that name no such function take `before` only.
+    /// When the rank's device is made the current one. On platforms that name no such function, scenarios with another
+    /// value than `before` are left out.
     pub set_device: Option<OneOrMany<SetDevice>>,
-    /// The backend for the host's tensors in the world itself. Platforms without a device take `absent` only.
+    /// The backend that the world has for tensors of the host. On platforms without a device, and for a backend with
+    /// an `init` of its own, scenarios with another value than `absent` are left out.
     pub cpu_backend: Option<OneOrMany<CpuBackend>>,
 }
 
@@ -43,73 +47,74 @@ impl Default for InitSpec {
     }
 }
 
-/// How a world initialises on a platform where its case does not say: the way that the vendor recommends, or that was
-/// found to work (`cases/platforms/recipes`).
+/// How a world initialises on a platform if its case does not say: as the vendor recommends, or as was found to work
+/// (`cases/platforms/recipes`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Recipe {
-    /// What `init_process_group` is told of the rank's device.
+    /// The argument `device_id` of `init_process_group`.
     pub device_id: DeviceId,
     /// When the rank's device is made the current one.
     pub set_device: SetDevice,
-    /// What the world has for the host's tensors; a backend that names its own `init` has what that says.
+    /// The backend that the world has for tensors of the host. Ignored for a backend with an `init` of its own, which
+    /// says that.
     pub cpu_backend: CpuBackend,
 }
 
 /// What is expected of some scenarios of a case. In YAML `{when: {...}, fail: {...}}`, or `pass`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Which scenarios.
+    /// The scenarios it is about.
     pub when: When,
-    /// What fails in them; none: everything works.
+    /// The failure that must happen in them. `None`: everything must work.
     pub fail: Option<Fail>,
 }
 
-/// Which scenarios of a case are meant; what is absent may be anything.
+/// The scenarios that are meant: those that have one of the values of every field that is given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct When {
-    /// Platforms.
+    /// Names of platforms.
     pub platform: Option<OneOrMany<String>>,
-    /// Backends.
+    /// Names of backends.
     pub backend: Option<OneOrMany<String>>,
-    /// World sizes.
+    /// World sizes: `[2, 4]`.
     pub size: Option<OneOrMany<u32>>,
-    /// `device_id` of init.
+    /// Values of `device_id` in the init recipe.
     pub device_id: Option<OneOrMany<DeviceId>>,
-    /// `set_device` of init.
+    /// Values of `set_device` in the init recipe.
     pub set_device: Option<OneOrMany<SetDevice>>,
-    /// `cpu_backend` of init.
+    /// Values of `cpu_backend` in the init recipe.
     pub cpu_backend: Option<OneOrMany<CpuBackend>>,
 }
 
-/// A failure that must happen, exactly so.
+/// A failure that must happen, and no other: `{at: group evens, error: "not supported"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fail {
-    /// `group NAME`, one or more: the call that makes the group raises. There are no checks of the group then; everything
-    /// else must work as ever.
+    /// `group NAME`, or a list of such: the call that creates the group raises. The group's checks are left out then,
+    /// and everything else must work.
     pub at: OneOrMany<String>,
-    /// On whom; the others' calls must return.
+    /// The ranks on which the call raises; on the others it must return.
     #[serde(default)]
     pub on: FailOn,
-    /// A regular expression that the error (type and message) must match, whatever the case of letters.
+    /// A regular expression that the error (type and message) must match. Case is ignored.
     pub error: String,
 }
 
-/// Whose call raises.
+/// The ranks on which a call raises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailOn {
-    /// The group's members'.
+    /// The members of the group.
     #[default]
     Members,
-    /// Every rank's.
+    /// Every rank of the world.
     All,
 }
 
 impl Fail {
-    /// Whether it is the making of this group that fails.
+    /// Returns whether it is the creation of this group that must fail.
     #[must_use]
     pub fn is_at(&self, group: &Group) -> bool {
         let mut names = self.at.as_slice().iter().filter_map(|at| group_of(at));
@@ -117,17 +122,18 @@ impl Fail {
     }
 }
 
-/// The group that a place of failure names, if it names one.
+/// Returns the group's name in a place of failure, `group NAME`; `None` if that is not what it says.
 pub(super) fn group_of(at: &str) -> Option<&str> {
     at.strip_prefix("group ").map(str::trim)
 }
 
-/// `{when, fail}`.
+/// The scenarios, and what must fail in them: `{when: {backend: mpi}, fail: {...}}`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    /// The scenarios it is about.
     when: When,
-    /// Absent: everything works.
+    /// The failure that must happen in them. Absent: everything must work.
     #[serde(default)]
     fail: Option<Fail>,
 }
@@ -168,7 +174,7 @@ impl JsonSchema for Expected {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let entry = generator.subschema_for::<Entry>();
         json_schema!({
-            "description": "What is expected of some scenarios: a failure, exactly so, or that everything works.",
+            "description": "What is expected of some scenarios: `{when: {backend: mpi}, fail: {...}}`, or `pass`, that everything works.",
             "anyOf": [{"const": "pass"}, entry]
         })
     }

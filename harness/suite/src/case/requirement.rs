@@ -1,4 +1,4 @@
-//! `requirements.yaml`: the normative sentences that checks cover.
+//! Requirements: the normative sentences that checks cover, as `requirements.yaml` lists them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,22 +10,24 @@ use allranks_model::names::RequirementId;
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Source, way};
 
-/// One normative sentence.
+/// One normative sentence about a backend, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
-    /// `COLL-014`: an area of capital letters and a number of three digits. Never given to another sentence.
+    /// `COLL-014`: an area of capital letters or digits, and a number of three digits. It is never reused for another
+    /// sentence.
     pub id: RequirementId,
-    /// How binding it is.
+    /// Whether a backend must meet it, or should.
     pub level: Level,
-    /// The sentence; says MUST or SHOULD, as its level does.
+    /// The sentence. It contains the word MUST or SHOULD, as its level says, and not the other one, and ends with a
+    /// full stop.
     pub text: String,
-    /// The public source it rests on: a page of documentation, an issue.
+    /// The public source it is taken from: a page of documentation, an issue.
     pub source: String,
-    /// The torch version from which it holds, if not always.
+    /// The first torch version for which it holds, `"2.4"`. Absent: it holds for all.
     #[serde(default)]
     pub since: Option<String>,
-    /// Backends on which it cannot be checked, and why not. Cases for those that can have it are there all the same.
+    /// Backends on which it cannot be checked, each with the reason. Cases may still cover it on other backends.
     #[serde(default)]
     pub not_on: BTreeMap<String, String>,
 }
@@ -34,9 +36,9 @@ pub struct Requirement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// A backend that breaks it is wrong.
+    /// MUST: a backend that breaks it is wrong.
     Must,
-    /// A backend that breaks it surprises its users.
+    /// SHOULD: a backend that breaks it surprises its users.
     Should,
 }
 
@@ -47,18 +49,20 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Reads a file of requirements.
+    /// Reads and parses a file of requirements.
     ///
     /// # Errors
-    /// Everything wrong with it.
+    ///
+    /// It cannot be read, or as for [`parse`](Self::parse).
     pub fn load(path: &Path) -> Result<Self, Vec<Diagnostic>> {
         Self::parse(Source::read(path)?)
     }
 
-    /// Parses the text of such a file.
+    /// Parses the text of a file of requirements.
     ///
     /// # Errors
-    /// Everything wrong with it.
+    ///
+    /// All problems: a wrong shape, an id that is malformed or given twice, a sentence that does not fit its level.
     pub fn parse(source: Source) -> Result<Self, Vec<Diagnostic>> {
         let (list, document): (Vec<Requirement>, _) = yaml::decode(source)?;
         let mut problems = Vec::new();
@@ -85,24 +89,24 @@ impl Requirements {
         }
     }
 
-    /// The requirement of this id.
+    /// Returns the requirement with this id; `None` if there is none.
     #[must_use]
     pub fn get(&self, id: &RequirementId) -> Option<&Requirement> {
         self.by_id.get(id)
     }
 
-    /// All of them, in order of id.
+    /// Iterates over all requirements, in order of id.
     pub fn iter(&self) -> impl Iterator<Item = &Requirement> {
         self.by_id.values()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no requirements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Takes in those of another file; of two with one id, the first stays.
+    /// Adds the requirements of another file. If both have the same id, that of `self` stays.
     pub fn extend(&mut self, other: Self) {
         for (id, requirement) in other.by_id {
             self.by_id.entry(id).or_insert(requirement);
@@ -110,7 +114,7 @@ impl Requirements {
     }
 }
 
-/// Whether a requirement's id is formed as it must be: `AREA-123`.
+/// Returns whether an id has the form `AREA-123`.
 pub(crate) fn is_well_formed(id: &RequirementId) -> bool {
     id.as_str().split_once('-').is_some_and(|(area, number)| {
         !area.is_empty()
@@ -122,6 +126,7 @@ pub(crate) fn is_well_formed(id: &RequirementId) -> bool {
     })
 }
 
+/// Reports what is wrong with one requirement; `index` is its place in the file, from 0.
 fn check(
     requirement: &Requirement,
     index: usize,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::file::CaseFile;
 
-/// The schema of case files, JSON Schema draft 2020-12.
+/// Returns the JSON schema of case files, draft 2020-12.
 #[must_use]
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
@@ -21,7 +21,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A schema in the repository is the one the types give; `ALLRANKS_UPDATE=1` writes it.
+    /// Compares a schema file of the repository with the schema that the types give; `ALLRANKS_UPDATE=1` writes the
+    /// file.
     pub(crate) fn compare(file: &str, schema: &Value) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")

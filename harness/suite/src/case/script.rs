@@ -1,9 +1,9 @@
-//! A script: what each rank does, move by move, where one op after another cannot say it: a rank that comes late, a work
-//! that is polled, a call that must raise, a rank that dies.
+//! Scripts: what each rank does, move by move, for what a list of ops cannot say: a rank that comes late, a work that
+//! is polled, a call that must raise, a rank that dies.
 //!
-//! In YAML a step `script:` with `moves:`, a list of maps with one key each. Every rank makes the moves that are `on` it,
-//! in the order of the list. A move's `expect` says how it must go; without one the call must return. Data are judged
-//! by the oracle wherever every member has issued an op and nobody was to fail.
+//! In YAML a step `script:` with `moves:`, a list of maps with one key each. Every rank makes the moves that are `on`
+//! it, in the order of the list. A move's `expect` says how it must go; without one the call must return. The oracle
+//! checks the data of an op if every member has issued it and no rank was to fail.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,57 +25,57 @@ pub const SCRIPT: &str = "script";
 /// The key of a move that issues the op which `over` names.
 const IT: &str = "it";
 
-/// One script.
+/// A script: what each rank does, move by move, as one check, or one for each op of `over`.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptSpec {
-    /// Its name, in the ids of its checks.
+    /// Its name in the ids of its checks: `late-rank`.
     pub name: String,
-    /// What every rank does, in order.
+    /// The moves, in order. A rank makes those that are `on` it: `{all_reduce: {as: a}, on: first}`.
     #[schemars(length(min = 1))]
     pub moves: Vec<MoveSpec>,
-    /// Ops that `it` stands for, one check each: `[all_reduce, {broadcast: {root: last}}]`.
+    /// Ops that the move `it` stands for, one check each: `[all_reduce, {broadcast: {root: last}}]`.
     #[serde(default)]
     pub over: Vec<OpSpec>,
-    /// Messages that `send`, `recv`, `isend` and `irecv` name.
+    /// Messages by name, for the moves `send`, `recv`, `isend` and `irecv`: `{a: {from: first, to: last}}`.
     #[serde(default)]
     pub messages: Entries<MessageSpec>,
-    /// What becomes of the world.
+    /// What becomes of the world when the script is over.
     #[serde(default)]
     pub afterwards: Afterwards,
-    /// The verdict that must be given on it; then its world is killed.
+    /// The hang verdict that must be given on the script; its world is killed then. Absent: none is asked for.
     #[serde(default)]
     pub hang: Option<HangSpec>,
-    /// World sizes it is for; absent: all of the case.
+    /// World sizes that the script is for; the others leave it out. Absent: all of the case.
     #[serde(default)]
     pub size: Option<OneOrMany<u32>>,
-    /// `full`: it belongs to that profile only, because it takes long.
+    /// `full`: the script belongs to that profile only, because it takes long. Absent: to the profiles of its case.
     #[serde(default)]
     pub profile: Option<Only>,
-    /// Requirements it covers besides the case's.
+    /// Requirements that the script covers besides the case's: `[ERR-001]`.
     #[serde(default)]
     pub covers: Vec<RequirementId>,
 }
 
-/// A verdict that must be given on a script: `hang: {kind: port-mismatch, culprit: [0], within: 5s}`.
+/// A hang verdict that must be given: `hang: {kind: port-mismatch, culprit: [0], within: 5s}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HangSpec {
-    /// What is wrong.
+    /// What must be found to be wrong.
     pub kind: HangKind,
-    /// Who must be blamed, and nobody else; absent: nobody.
+    /// The ranks that must be named as culprits, exactly these. Absent: the verdict must name none.
     #[serde(default)]
     pub culprit: Option<Members>,
-    /// How long after the last progress the verdict may come, `5s`; absent: 10 s. `ci/bench hangs` measures it.
+    /// How long after the last progress the verdict may come: `5s`. Absent: 10 s. `ci/bench hangs` measures it.
     #[serde(default)]
     pub within: Within,
-    /// `true`: nothing hangs and nobody raises, though the ranks contradict each other; `false`: something does; absent:
-    /// that is the backend's business.
+    /// `true`: no rank may hang or raise, although the calls of the ranks contradict each other. `false`: some rank
+    /// must hang or raise. Absent: either is right.
     #[serde(default)]
     pub silent: Option<bool>,
 }
 
-/// A time, as in `5s` or `1500ms`.
+/// A length of time, `5s` or `1500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Within(pub Duration);
 
@@ -106,202 +106,203 @@ impl JsonSchema for Within {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A time, as in `5s` or `1500ms`.",
+            "description": "A length of time: `5s`, `1500ms`.",
             "type": "string",
             "pattern": "^[0-9]+ ?(ms|s|m|min)$"
         })
     }
 }
 
-/// What becomes of the world after a script.
+/// What becomes of the world when a script is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, DeserializeDerive, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Afterwards {
     /// It goes on with the next check.
     #[default]
     GoOn,
-    /// Every rank that is still there says goodbye, without destroying any group, and must exit with code 0.
+    /// Every rank that still runs says goodbye without destroying any group, and must exit with code 0.
     Leave,
-    /// The harness kills it.
+    /// The harness kills all of its ranks.
     Abandon,
 }
 
 /// An op with one value for each of its parameters: `all_reduce`, or `{broadcast: {root: last}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpSpec {
-    /// The op.
+    /// The op that `it` issues.
     pub op: Op,
-    /// Its parameters.
+    /// The op's parameters, one value each.
     pub params: StepParams,
 }
 
-/// One message of a script.
+/// A message of a script: `{from: first, to: last, with: {tag: 7}}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageSpec {
-    /// The sender: one rank.
+    /// The rank that sends it: one rank, such as `first` or `[1]`.
     pub from: Members,
-    /// The receiver: one rank.
+    /// The rank that receives it: one rank.
     pub to: Members,
-    /// Tag, size, element type and the like.
+    /// The parameters of its `send` and `recv`, one value each: `{numel: 5, tag: 7}`.
     #[serde(default)]
     pub with: StepParams,
 }
 
-/// One move.
+/// One move of a script: `{wait: {of: a}, on: first, expect: {raises: timeout}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MoveSpec {
-    /// What is done.
+    /// What is done; its name is the key of the move.
     pub verb: Verb,
-    /// By whom; absent: by every rank (every member, for an op).
+    /// The ranks that make the move. `None`: every rank, or every member of the group for an op.
     pub on: Option<Members>,
-    /// How it must go.
+    /// How the move must go. `None`: it must return.
     pub expect: Option<ExpectSpec>,
 }
 
-/// What a move does.
+/// What a move does, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there are few, and they are not moved about"
 )]
 pub enum Verb {
-    /// Issues an op; none: the one `over` names.
+    /// Issues an op. `None` is the key `it`: the op that `over` names.
     Issue(Option<Op>, IssueSpec),
-    /// Blocking send of a message.
+    /// Sends a message, and blocks.
     Send(MessageMove),
-    /// Blocking receive of a message.
+    /// Receives a message, and blocks.
     Recv(MessageMove),
-    /// `isend` of a message; its work is named like the message.
+    /// Calls `isend` for a message. The name of its work is that of the message.
     Isend(MessageMove),
-    /// `irecv` of a message; its work is named like the message.
+    /// Calls `irecv` for a message. The name of its work is that of the message.
     Irecv(MessageMove),
-    /// Waits for works.
+    /// Waits for one or several works.
     Wait(WaitSpec),
-    /// Polls a work once.
+    /// Asks a work once whether it is completed.
     IsCompleted(CompletedSpec),
-    /// Waits for a work's future.
+    /// Waits for the future of a work.
     Future(OfSpec),
-    /// Forgets a work.
+    /// Drops the reference to a work without waiting for it.
     Drop(OfSpec),
-    /// Tells the harness that the rank is here.
+    /// Tells the harness that the rank has come to this mark.
     Mark(NameSpec),
-    /// Waits until every rank that marks this name has done so. In a loop, each turn has marks of its own.
+    /// Waits until every rank that has a `mark` of this name has come to it. In a loop, each turn has marks of its
+    /// own.
     Hold(NameSpec),
-    /// Sleeps.
+    /// Sleeps for some milliseconds.
     Sleep(MillisSpec),
-    /// Is stopped (SIGSTOP) for this long.
+    /// Has the process stopped (SIGSTOP), and resumed after some milliseconds.
     Pause(MillisSpec),
-    /// Is stopped and never resumed.
+    /// Has the process stopped (SIGSTOP) and never resumed.
     Freeze(NothingSpec),
-    /// Dies of a signal.
+    /// Ends the process by a signal.
     Die(DieSpec),
-    /// Leaves through the interpreter's shutdown with this code.
-    Exit(ExitSpec),
-    /// Counts what the process holds.
+    /// Ends the process through the interpreter's shutdown, with an exit code.
+    Exit(ExitMove),
+    /// Counts what the process holds (files, threads, memory, ...), and keeps the counts under a name.
     Census(NameSpec),
-    /// Compares two censuses.
+    /// Compares two censuses, and fails if the process holds too much more at the second.
     Steady(SteadySpec),
-    /// Asks a group who this is.
+    /// Asks a group for its rank, size and backend.
     WhoAmI(OfGroup),
-    /// Changes the environment.
+    /// Sets or removes an environment variable of the process.
     Setenv(SetenvSpec),
-    /// `init_process_group`.
+    /// Calls `init_process_group`.
     Init(InitMove),
-    /// `destroy_process_group`.
+    /// Calls `destroy_process_group`.
     Destroy(OfGroup),
-    /// `new_group`.
+    /// Calls `new_group`.
     NewGroup(NewGroupMove),
-    /// Aborts a group's backend.
+    /// Aborts the backend of a group.
     Abort(OfGroup),
-    /// Runs Python statements.
+    /// Runs Python statements in the rank.
     Python(PythonSpec),
-    /// Runs lists of moves on threads of their own.
+    /// Makes several lists of moves at the same time, each on a thread of its own.
     Together(TogetherSpec),
-    /// Runs moves several times, with new data each time.
+    /// Makes a list of moves several times, with new data each time.
     Repeat(RepeatSpec),
 }
 
-/// Parameters of a move that issues an op.
+/// Parameters of a move that issues an op: `all_reduce: {as: a, with: {dtype: int8}}`.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IssueSpec {
-    /// The name of its work: it is issued with `async_op`, and `wait` waits for it. A second move of the same name
-    /// issues the same op on other ranks.
+    /// The name of its work: the op is issued with `async_op=True`, and the move `wait` waits for it. A second move
+    /// with the same name issues the same op, on other ranks. Absent: the call is synchronous.
     #[serde(rename = "as")]
     pub label: Option<String>,
     /// The op's parameters, one value each.
     pub with: StepParams,
-    /// Whether the oracle judges the data; absent: if every member issues it and nobody is to fail.
+    /// Whether the oracle checks the data. Absent: if every member issues the op and no rank is to fail.
     pub judged: Option<bool>,
 }
 
-/// Which message.
+/// Parameters of a move that sends or receives a message.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageMove {
-    /// Its name in `messages`.
+    /// The name of the message in `messages`.
     pub message: String,
-    /// For `recv`: name no source, and see who sent it.
+    /// For `recv`: `true` names no source, and checks the source that the call returns.
     #[serde(default)]
     pub any_source: bool,
 }
 
-/// Which works, and how long.
+/// Parameters of `wait`: `{of: [a, b], timeout_ms: 500}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitSpec {
-    /// Names of works; a rank that has none of a name makes no call.
+    /// Names of works. A rank that has no work of a name does not wait for it.
     pub of: OneOrMany<String>,
-    /// `wait(timeout)`, milliseconds.
+    /// The argument of `work.wait(timeout)`, in milliseconds. Absent: it is called without one.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
 }
 
-/// Which work, and what it must say.
+/// Parameters of `is_completed`: `{of: a, is: false}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletedSpec {
-    /// Its name.
+    /// The name of the work.
     pub of: String,
-    /// What `is_completed()` must answer.
+    /// What `work.is_completed()` must return.
     pub is: bool,
 }
 
-/// Which work.
+/// Parameters of a move about one work: `{of: a}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfSpec {
-    /// Its name.
+    /// The name of the work.
     pub of: String,
 }
 
-/// A name.
+/// Parameters of a move with a name: `{name: before}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NameSpec {
-    /// The name.
+    /// The name of the mark or of the census.
     pub name: String,
 }
 
-/// A time.
+/// Parameters of `sleep` and `pause`: `{ms: 500}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MillisSpec {
-    /// Milliseconds.
+    /// Milliseconds, at most 30000.
     pub ms: u64,
 }
 
-/// No parameters.
+/// A move without parameters: `freeze: {}`.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NothingSpec {}
 
-/// A signal.
+/// Parameters of `die`: `{signal: 9}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DieSpec {
-    /// Its number; 9 is SIGKILL.
+    /// The number of the signal; 9 is SIGKILL.
     #[serde(default = "sigkill")]
     pub signal: i32,
 }
@@ -310,45 +311,46 @@ fn sigkill() -> i32 {
     9
 }
 
-/// An exit code.
+/// Parameters of `exit`: `{code: 3}`.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExitSpec {
-    /// The code the rank asks for; the process must end with it.
+pub struct ExitMove {
+    /// The exit code that the rank asks for; the process must end with it.
     #[serde(default)]
     pub code: i32,
 }
 
-/// How much more a process may hold at the second census than at the first. What is absent is not compared.
+/// Parameters of `steady`: how much more the process may hold at the second census than at the first, `{from: before,
+/// to: after, files: 0}`. What is absent is not compared.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteadySpec {
-    /// The first census.
+    /// The name of the first census.
     pub from: String,
-    /// The second.
+    /// The name of the second census.
     pub to: String,
-    /// Open file descriptors, sockets among them.
+    /// Open file descriptors, sockets among them: how many more are allowed.
     #[serde(default)]
     pub files: Option<u64>,
-    /// Threads.
+    /// Threads of the process: how many more are allowed.
     #[serde(default)]
     pub threads: Option<u64>,
-    /// Mappings of shared memory.
+    /// Mappings of shared memory: how many more are allowed.
     #[serde(default)]
     pub shared_memory: Option<u64>,
-    /// Child processes.
+    /// Child processes: how many more are allowed.
     #[serde(default)]
     pub processes: Option<u64>,
-    /// Resident memory, MiB.
+    /// Resident memory: how many MiB more are allowed.
     #[serde(default)]
     pub memory_mib: Option<u64>,
 }
 
-/// A group.
+/// Parameters of a move about one group: `{group: evens}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfGroup {
-    /// `world`, or its name.
+    /// The name of the group, or `world`.
     #[serde(default = "world")]
     pub group: String,
 }
@@ -357,108 +359,111 @@ fn world() -> String {
     "world".to_owned()
 }
 
-/// A variable.
+/// Parameters of `setenv`: `{name: TORCH_NCCL_BLOCKING_WAIT, value: "1"}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetenvSpec {
-    /// Its name.
+    /// The name of the environment variable.
     pub name: String,
-    /// Its value; `null` removes it.
+    /// Its new value; `null` removes the variable.
     pub value: Option<String>,
 }
 
-/// How to initialise. What is absent is as it should be.
+/// Parameters of `init`, which calls `init_process_group`. What is absent is as it should be in this world.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InitMove {
-    /// How ranks find each other; absent: `env`.
+    /// How ranks find each other. Absent: `env`.
     pub method: Option<StoreMethod>,
-    /// The rank it claims to be.
+    /// The rank that the process claims to be. Absent: its own.
     pub rank: Option<u32>,
-    /// The world size it claims.
+    /// The world size that it claims. Absent: that of the world.
     pub world_size: Option<u32>,
-    /// `timeout=`, seconds; absent: the case's.
+    /// The argument `timeout=`, in seconds. Absent: the case's.
     pub timeout_s: Option<f64>,
-    /// Which of the world's rendezvous points is meant: ranks that name different ones do not meet. From 0; for all
-    /// methods but `env`.
+    /// Number of the endpoint, from 0, of those that the world has. Ranks that name different ones do not find each
+    /// other. For all methods but `env`.
     pub point: u32,
-    /// For `store`: whether this rank hosts it; absent: rank 0 does.
+    /// For method `store`: whether this rank hosts the store. Absent: if it is rank 0.
     pub hosts: Option<bool>,
-    /// Backend string; absent: the scenario's.
+    /// The argument `backend=`. Absent: that of the scenario.
     pub backend: Option<String>,
 }
 
-/// A group to be made by every rank that makes the move.
+/// Parameters of `new_group`, which every rank that makes the move calls: `{name: pair, ranks: [0, 1]}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGroupMove {
-    /// What later moves call it.
+    /// The name that later moves use for the group.
     pub name: String,
-    /// Members.
+    /// The members of the group.
     pub ranks: Members,
-    /// Its backend, if not the world's.
+    /// The argument `backend=`. Absent: that of the world.
     #[serde(default)]
     pub backend: Option<String>,
-    /// `timeout=`, seconds; absent: the case's.
+    /// The argument `timeout=`, in seconds. Absent: the case's.
     #[serde(default)]
     pub timeout_s: Option<f64>,
-    /// With `use_local_synchronization=True`: only members make it.
+    /// `true`: `use_local_synchronization=True` is passed, so that the members alone have to call it.
     #[serde(default)]
     pub local_sync: bool,
 }
 
-/// Python statements. They see `torch`, `dist`, `rank`, `world_size`, `device` and `group(name)`, and may leave a value in `result`.
+/// Parameters of `python`: statements that see `torch`, `dist`, `rank`, `world_size`, `device` and `group(name)`, and
+/// may leave a value in `result`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PythonSpec {
-    /// The statements.
+    /// The statements, in one string.
     pub run: String,
-    /// `true`: they do nothing that other ranks notice, so that the rank's later moves are what they say; absent: that is
-    /// so if they do not mention torch, `dist` or a group.
+    /// `true`: the statements communicate with no other rank, whatever they mention; hang evidence then still knows
+    /// the rank's later calls. Absent: that is assumed only of statements that do not mention `torch`, `dist` or
+    /// `group`.
     #[serde(default)]
     pub unnoticed: bool,
 }
 
-/// Threads.
+/// Parameters of `together`: lists of moves that are made at the same time.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TogetherSpec {
-    /// What each does. Only calls: no `hold`, no `together`, nothing with an `expect` of its own.
+    /// The moves of each thread. Only calls: no `hold`, no `together`, and no move with an `expect` of its own.
     #[schemars(length(min = 1))]
     pub threads: Vec<Vec<MoveSpec>>,
 }
 
-/// A loop.
+/// Parameters of `repeat`: `{times: 100, moves: [all_reduce: {}]}`.
 #[derive(Clone, Debug, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatSpec {
-    /// How often.
+    /// How many times the moves are made, 1 to 2000.
     pub times: u32,
-    /// What.
+    /// The moves of one turn.
     pub moves: Vec<MoveSpec>,
 }
 
-/// How a move must go.
+/// How a move must go: `{raises: "timed out", within_s: 10}`. Without `raises` and `either` it must return.
 #[derive(Clone, Debug, Default, PartialEq, DeserializeDerive, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpectSpec {
-    /// It raises, and the error (type and message) matches each of these regular expressions, whatever the case of letters.
+    /// The call must raise, and the error (type and message) must match each of these regular expressions. Case is
+    /// ignored.
     pub raises: Option<OneOrMany<String>>,
-    /// It is enough if one of the ranks raises; the others may return.
+    /// `true`: it is enough if one of the ranks raises; the others may return.
     pub somewhere: bool,
-    /// For `python` that raises: the tensors that it gave to functions are as they were.
+    /// For `python` that must raise, `true`: the tensors that the statements passed to functions must be unchanged.
     pub untouched: bool,
-    /// It may raise or return.
+    /// `true`: the call may raise or return.
     pub either: bool,
-    /// Its value (`who_am_i`, `python`).
+    /// The value that the move must have: the answer to `who_am_i`, the `result` of `python`.
     pub value: Option<Value>,
-    /// It is over within so many seconds.
+    /// The move must end within this many seconds.
     pub within_s: Option<f64>,
-    /// It takes at least so many seconds.
+    /// The move must take at least this many seconds.
     pub not_before_s: Option<f64>,
 }
 
-/// Calls `$each!(Variant, Parameters, "name")` for every verb but ops.
+/// Calls `$each! { Variant(Parameters) = "key", ... }` with every verb but the ops.
 macro_rules! verbs {
     ($each:ident) => {
         $each! {
@@ -476,7 +481,7 @@ macro_rules! verbs {
             Pause(MillisSpec) = "pause",
             Freeze(NothingSpec) = "freeze",
             Die(DieSpec) = "die",
-            Exit(ExitSpec) = "exit",
+            Exit(ExitMove) = "exit",
             Census(NameSpec) = "census",
             Steady(SteadySpec) = "steady",
             WhoAmI(OfGroup) = "who_am_i",
@@ -495,7 +500,7 @@ macro_rules! verbs {
 macro_rules! name {
     ($($variant:ident($params:ty) = $name:literal),*) => {
         impl Verb {
-            /// The key of the move.
+            /// Returns the key of the move: the name of its op, `it`, or the verb's.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -506,7 +511,7 @@ macro_rules! name {
             }
         }
 
-        /// The verbs besides ops.
+        /// The keys of all moves but ops.
         const VERBS: &[&str] = &[$($name),*];
 
         fn read<'de, A: MapAccess<'de>>(key: &Key, map: &mut A) -> Result<Verb, A::Error> {
@@ -517,7 +522,7 @@ macro_rules! name {
             })
         }
 
-        /// The schema of each verb's parameters.
+        /// Returns the schema of each verb's parameters.
         fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Value)> {
             vec![$(($name, generator.subschema_for::<$params>().to_value())),*]
         }
@@ -526,7 +531,7 @@ macro_rules! name {
 
 verbs!(name);
 
-/// The first key of a move.
+/// The key that says what a move does.
 enum Key {
     Op(Option<Op>),
     Verb(&'static str),
@@ -623,7 +628,7 @@ impl JsonSchema for MoveSpec {
             generator.subschema_for::<ExpectSpec>().to_value(),
         );
         json_schema!({
-            "description": "One move of a script, by whom, and how it must go.",
+            "description": "One move of a script: a key that says what is done, and beside it `on:`, the ranks that make the move (absent: every rank, or every member of the op's group), and `expect:`, how it must go (absent: it must return).",
             "type": "object",
             "properties": keys,
             "additionalProperties": false,
@@ -681,6 +686,7 @@ impl JsonSchema for OpSpec {
             .map(|op| (op.name().to_owned(), params.clone()))
             .collect();
         json_schema!({
+            "description": "An op with one value for each of its parameters: `all_reduce`, `{broadcast: {root: last}}`.",
             "anyOf": [op, json!({
                 "type": "object",
                 "properties": ops,

@@ -1,4 +1,4 @@
-//! A step that is about a layer above c10d: `- ddp: {buckets: many, steps: 3}`. Every parameter takes a value or a list, and
+//! Steps about a layer above c10d: `- ddp: {buckets: many, steps: 3}`. Every parameter takes a value or a list, and
 //! means what the field of its name means in [`allranks_model::stack`].
 
 use schemars::JsonSchema;
@@ -16,13 +16,13 @@ use allranks_model::stack::{
 /// One point of a layer's sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerPoint {
-    /// The layer with this point's values.
+    /// The layer, with the values of this point.
     pub layer: Layer,
-    /// The parameters that the step names, each with its value here.
+    /// The parameters that the step gives, each with its value at this point as reports show it.
     pub params: Vec<(String, String)>,
 }
 
-/// How a value is written in ids and reports.
+/// Returns a parameter's value as ids and reports show it: `true` and `false` as `yes` and `no`.
 fn text(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -33,7 +33,7 @@ fn text(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// Makes the parameters of a layer's steps from the fields of the layer: each may be given a value or a list.
+/// Defines the parameters of a layer's steps from the fields of the layer: each may be given a value or a list.
 macro_rules! layer {
     ($(#[$about:meta])* $spec:ident, $layer:ident {$($(#[$doc:meta])* $field:ident: $type:ty,)*}) => {
         $(#[$about])*
@@ -41,21 +41,24 @@ macro_rules! layer {
         #[serde(deny_unknown_fields, default)]
         pub struct $spec {
             $($(#[$doc])* pub $field: Option<OneOrMany<$type>>,)*
-            /// How the lists are combined.
+            /// How the lists are combined into checks.
             pub sweep: Sweep,
-            /// Requirements this step covers besides the case's.
+            /// Requirements that this step covers besides the case's: `[DDP-001]`.
             pub covers: Vec<RequirementId>,
-            /// The one profile it belongs to; absent: those of its case.
+            /// `full`: the step belongs to that profile only, because it takes long. Absent: to the profiles of its
+            /// case.
             pub profile: Option<Only>,
         }
 
         impl $spec {
-            /// How many values each parameter has.
+            /// Returns the number of values of each parameter, in the order of the fields; 1 for one that is not
+            /// given.
             fn lengths(&self) -> Vec<usize> {
                 vec![$(self.$field.as_ref().map_or(1, |values| values.as_slice().len()),)*]
             }
 
-            /// The point that has these of the parameters' values.
+            /// Returns the point at these places, one for each parameter, in the lists of values. Places that are left
+            /// out are 0.
             fn point(&self, at: &[usize]) -> LayerPoint {
                 let mut point = $layer::default();
                 let mut params = Vec::new();
@@ -73,7 +76,7 @@ macro_rules! layer {
                 }
             }
 
-            /// The first parameter whose list has a value twice.
+            /// Returns the first parameter whose list has a value twice, if any.
             fn repeated(&self) -> Option<&'static str> {
                 $(
                     if let Some(values) = &self.$field
@@ -88,6 +91,7 @@ macro_rules! layer {
     };
 }
 
+/// Returns whether some value occurs more than once.
 fn has_twice<T: PartialEq>(values: &[T]) -> bool {
     let mut places = 1..values.len();
     places.any(|at| values[..at].contains(&values[at]))
@@ -96,21 +100,21 @@ fn has_twice<T: PartialEq>(values: &[T]) -> bool {
 layer! {
     /// Functional collectives: two calls on different data, both made before either result is used.
     FunctionalSpec, Functional {
-        /// The functions; absent: `all_reduce`.
+        /// Functions of `torch.distributed._functional_collectives`. Absent: `all_reduce`.
         collective: Collective,
-        /// Element types; absent: float32.
+        /// Element types of the tensors. Absent: `float32`.
         dtype: DType,
-        /// Reduce operators; absent: sum.
+        /// Reduce operators, for functions that reduce. Absent: `sum`.
         op: ReduceOp,
-        /// Gather or scatter dimensions, 0 or 1; absent: 0.
+        /// Gather or scatter dimensions, 0 or 1. Absent: 0.
         dim: u32,
-        /// Split sizes of `all_to_all_single`; absent: even.
+        /// Split sizes of `all_to_all_single`. Absent: even ones.
         splits: Splits,
-        /// How results are waited for; absent: by using them.
+        /// How results are waited for. Absent: by using them.
         wait: Wait,
-        /// Whether inputs require gradients, and what comes back to them is checked; absent: no.
+        /// `true`: inputs require gradients, and the gradients that come back are checked. Absent: `false`.
         backward: bool,
-        /// Whether the last rank makes its calls 0.1 s late; absent: no.
+        /// `true`: the last rank makes its calls 0.1 s late. Absent: `false`.
         late: bool,
     }
 }
@@ -118,21 +122,22 @@ layer! {
 layer! {
     /// Training steps of a model under `DistributedDataParallel`.
     DdpSpec, Ddp {
-        /// Element types of parameters and buffers; absent: float32.
+        /// Element types of parameters and buffers. Absent: `float32`.
         dtype: DType,
-        /// How gradients are put together; absent: all in one bucket.
+        /// How gradients are put into buckets. Absent: all in one.
         buckets: Buckets,
-        /// Training steps; absent: 3.
+        /// Number of training steps, 1 to 20; each has its own data. Absent: 3.
         steps: u32,
-        /// Backward passes of a step, all but the last under `no_sync`; absent: 1.
+        /// Number of backward passes of a step, 1 to 4; all but the last are made under `no_sync`. Absent: 1.
         passes: u32,
-        /// Whether ranks leave parameters out (`find_unused_parameters`); absent: no.
+        /// `true`: ranks leave parameters out of their forward pass, with `find_unused_parameters=True`. Absent:
+        /// `false`.
         unused: bool,
-        /// `gradient_as_bucket_view`; absent: no.
+        /// The argument `gradient_as_bucket_view`: whether gradients are views of the buckets. Absent: `false`.
         view: bool,
-        /// Communication hooks; absent: none.
+        /// The communication hook that reduces the gradients. Absent: none, DDP's own reduction.
         hook: Hook,
-        /// Whether the last rank is 0.1 s late in every pass; absent: no.
+        /// `true`: the last rank is 0.1 s late in every backward pass. Absent: `false`.
         late: bool,
     }
 }
@@ -140,15 +145,15 @@ layer! {
 layer! {
     /// Training steps of a model under `fully_shard`, with SGD.
     Fsdp2Spec, Fsdp2 {
-        /// Element types of parameters; absent: float32.
+        /// Element types of the parameters. Absent: `float32`.
         dtype: DType,
-        /// How parameters are laid out; absent: one shard for each rank.
+        /// How parameters are laid out over the ranks. Absent: one shard for each rank.
         sharding: Sharding,
-        /// Training steps; absent: 3.
+        /// Number of training steps, 1 to 8, each with its own data. Absent: 3.
         steps: u32,
-        /// `reshard_after_forward`; absent: yes.
+        /// The argument `reshard_after_forward` of `fully_shard`. Absent: `true`.
         reshard: bool,
-        /// Whether the last rank is 0.1 s late in every step; absent: no.
+        /// `true`: the last rank is 0.1 s late in every step. Absent: `false`.
         late: bool,
     }
 }
@@ -156,61 +161,61 @@ layer! {
 layer! {
     /// A `DeviceMesh` of two dimensions: its groups, its slices and its flattening.
     MeshSpec, Mesh {
-        /// Element types of what is summed over its groups; absent: float32.
+        /// Element types of what is summed over its groups. Absent: `float32`.
         dtype: DType,
-        /// Sizes of its first dimension, of those that the number of ranks divides by; absent: 2.
+        /// Sizes of its first dimension, 1 or more. Worlds whose size they do not divide are left out. Absent: 2.
         outer: u32,
     }
 }
 
 layer! {
-    /// A `DTensor` of one placement made one of another, and back.
+    /// A `DTensor` that is redistributed from one placement to another, and back.
     DtensorSpec, Dtensor {
-        /// Element types; absent: float32.
+        /// Element types of the tensor. Absent: `float32`.
         dtype: DType,
-        /// Placements before; absent: rows.
+        /// Placements before the redistribution. Absent: rows.
         from: TensorPlacement,
-        /// Placements after; absent: replicate.
+        /// Placements after it. Absent: `replicate`.
         to: TensorPlacement,
-        /// Whether the last rank is 0.1 s late; absent: no.
+        /// `true`: the last rank is 0.1 s late. Absent: `false`.
         late: bool,
     }
 }
 
 layer! {
-    /// A pipeline of one stage on each rank, which multiplies by its weight and adds its bias.
+    /// A pipeline with one stage on each rank, which multiplies by its weight and adds its bias.
     PipelineSpec, Pipeline {
-        /// Element types, float32 or float64; absent: float32.
+        /// Element types, `float32` or `float64`. Absent: `float32`.
         dtype: DType,
-        /// The order in which stages work through their microbatches; absent: `gpipe`.
+        /// The order in which stages work through their microbatches. Absent: `gpipe`.
         schedule: Schedule,
-        /// Microbatches of a step; absent: 4.
+        /// Number of microbatches of a step, 2 to 8. Absent: 4.
         microbatches: u32,
-        /// Steps; absent: 2.
+        /// Number of steps, 1 to 8, each with its own data. Absent: 2.
         steps: u32,
-        /// Whether the last rank is 0.1 s late in every step; absent: no.
+        /// `true`: the last rank is 0.1 s late in every step. Absent: `false`.
         late: bool,
     }
 }
 
-/// The parameters of a step that is about a layer.
+/// A step about a layer, by layer: the lists of the layer's parameters, and what all steps have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
-    /// Functional collectives.
+    /// A step `functional:`, about functional collectives.
     Functional(FunctionalSpec),
-    /// `DistributedDataParallel`.
+    /// A step `ddp:`, about `DistributedDataParallel`.
     Ddp(DdpSpec),
-    /// `fully_shard`.
+    /// A step `fsdp2:`, about `fully_shard`.
     Fsdp2(Fsdp2Spec),
-    /// `DeviceMesh`.
+    /// A step `mesh:`, about `DeviceMesh`.
     Mesh(MeshSpec),
-    /// `DTensor`.
+    /// A step `dtensor:`, about `DTensor`.
     Dtensor(DtensorSpec),
-    /// A pipeline.
+    /// A step `pipeline:`, about `torch.distributed.pipelining`.
     Pipeline(PipelineSpec),
 }
 
-/// Calls the same on the parameters of each layer.
+/// Evaluates the same expression on the parameters of whichever layer a step is about.
 macro_rules! each {
     ($spec:expr, $own:ident => $value:expr) => {
         match $spec {
@@ -225,7 +230,7 @@ macro_rules! each {
 }
 
 impl StackSpec {
-    /// Reads the parameters of a layer's step.
+    /// Reads the parameters of a step about this layer: the value of the map's next entry.
     pub(super) fn read<'de, A: MapAccess<'de>>(
         layer: LayerName,
         map: &mut A,
@@ -240,7 +245,7 @@ impl StackSpec {
         })
     }
 
-    /// The layer.
+    /// Returns the layer that the step is about.
     #[must_use]
     pub fn name(&self) -> LayerName {
         match self {
@@ -253,37 +258,37 @@ impl StackSpec {
         }
     }
 
-    /// Requirements the step covers besides the case's.
+    /// Returns the requirements that the step covers besides the case's.
     #[must_use]
     pub fn covers(&self) -> &[RequirementId] {
         each!(self, own => &own.covers)
     }
 
-    /// The one profile it belongs to, if any.
+    /// Returns the only profile the step belongs to; `None` if it belongs to those of its case.
     #[must_use]
     pub fn profile(&self) -> Option<Only> {
         each!(self, own => own.profile)
     }
 
-    /// How its lists are combined.
+    /// Returns how the lists of the step are combined.
     #[must_use]
     pub fn sweep(&self) -> Sweep {
         each!(self, own => own.sweep)
     }
 
-    /// How many values each of its parameters has.
+    /// Returns the number of values of each parameter; 1 for one that is not given.
     #[must_use]
     pub fn lengths(&self) -> Vec<usize> {
         each!(self, own => own.lengths())
     }
 
-    /// The point that has these of its parameters' values.
+    /// Returns the point at these places, one for each parameter, in the lists of values.
     #[must_use]
     pub fn point(&self, at: &[usize]) -> LayerPoint {
         each!(self, own => own.point(at))
     }
 
-    /// The first parameter whose list has a value twice.
+    /// Returns the first parameter whose list has a value twice, if any.
     pub(super) fn repeated(&self) -> Option<&'static str> {
         each!(self, own => own.repeated())
     }

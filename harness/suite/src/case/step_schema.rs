@@ -10,7 +10,7 @@ use super::{
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
 
-/// A step: exactly one op, and for each op only the parameters it takes.
+/// Returns the schema of a step: exactly one key, and for each op only the parameters that it takes.
 pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
     // The parameters are described once; each op refers to those it takes.
     let params = generator.subschema_for::<StepParams>().to_value();

@@ -1,6 +1,7 @@
-//! What a case file may not say although its shape is right: ids that do not exist, combinations that cannot be.
+//! Validates case files: finds what a file may not say although its shape is right, such as ids that do not exist and
+//! combinations that are impossible.
 //!
-//! A case that passes has at least one check to make in some world, and no value in it is silently without effect.
+//! A case that passes has at least one check to make in some world, and no value in it is without effect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
 const MAX_WORLD: u32 = 4096;
 /// The longest title, in characters: one line of a report.
 const MAX_TITLE: usize = 120;
-/// Variables that the harness sets for every rank.
+/// Variables that the harness itself sets for every rank.
 const HARNESS_ENV: &[&str] = &[
     "RANK",
     "WORLD_SIZE",
@@ -34,19 +35,20 @@ const HARNESS_ENV: &[&str] = &[
     "MASTER_PORT",
 ];
 
-/// Where a case comes from, and what it may refer to.
+/// The place of a case file, and what it may refer to.
 pub(super) struct FileContext<'a> {
     pub file: &'a Path,
-    /// Its path below its root, if it has one.
+    /// The file's path below its root. `None` if it has no root.
     pub below_root: Option<&'a Path>,
-    /// The known requirements, if they are known.
+    /// The requirements of its root. `None` if they are unknown; ids are then checked for their form only.
     pub requirements: Option<&'a Requirements>,
 }
 
-/// Makes a case of a file.
+/// Validates a decoded file and turns it into a case.
 ///
 /// # Errors
-/// Everything that cannot be, in the order of the file.
+///
+/// All problems, in the order of the file.
 pub(super) fn case(
     raw: CaseFile,
     document: &Document,
@@ -118,12 +120,13 @@ pub(super) fn case(
 }
 
 impl FileContext<'_> {
-    /// The folder of the file.
+    /// Returns the folder of the file.
     fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 }
 
+/// Collects the problems of one case file.
 pub(super) struct Checker<'a> {
     pub document: &'a Document,
     place: &'a FileContext<'a>,
@@ -132,6 +135,7 @@ pub(super) struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    /// Adds a problem about the value at a path.
     pub(super) fn report(
         &mut self,
         path: &[Segment],
@@ -142,6 +146,7 @@ impl Checker<'_> {
         self.problems.push(problem.hint(hint));
     }
 
+    /// Adds a problem about the key at a path.
     pub(super) fn report_key(
         &mut self,
         path: &[Segment],
@@ -152,7 +157,7 @@ impl Checker<'_> {
         self.problems.push(problem.hint(hint));
     }
 
-    /// A list says each thing once.
+    /// Reports values that a list has twice.
     pub(super) fn distinct<T: PartialEq>(&mut self, path: &[Segment], values: &[T]) {
         for (index, value) in values.iter().enumerate() {
             if values[..index].contains(value) {
@@ -217,6 +222,7 @@ impl Checker<'_> {
         self.covers(way!["covers"], &self.file.covers);
     }
 
+    /// Reports requirement ids that are malformed, unknown or given twice.
     pub(super) fn covers(&mut self, path: &[Segment], covers: &[RequirementId]) {
         self.distinct(path, covers);
         for (index, id) in covers.iter().enumerate() {
@@ -310,7 +316,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A time must be one that a clock can come to.
+    /// Reports a time that is not more than 0 and at most [`MAX_SECONDS`].
     pub(super) fn seconds(&mut self, path: &[Segment], field: &str, seconds: f64) {
         if !(0.0..=MAX_SECONDS).contains(&seconds) || seconds == 0.0 {
             let message = format!("`{field}` is {seconds:?}");
@@ -362,7 +368,7 @@ impl Checker<'_> {
                 Some(along) => self.along(name, group, along.as_slice()),
                 None if group.ranks == Members::Each(Vec::new()) => {
                     let path = way!["groups", name.as_str()];
-                    let hint = "say who is in it: `ranks: all`, or `along:` an axis of the layout";
+                    let hint = "name its members: `ranks: all`, or `along:` an axis of the layout";
                     self.report_key(path, "`ranks` is missing", hint);
                 }
                 None => self.members(name, group),
@@ -476,7 +482,7 @@ impl Checker<'_> {
         }
     }
 
-    /// World sizes of the case that are sizes at all.
+    /// Returns the world sizes of the case that are in range; the others have been reported.
     pub(super) fn sizes(&self) -> Vec<WorldSize> {
         let sizes = self.file.world.size.as_slice().iter().copied();
         sizes
@@ -535,12 +541,12 @@ impl Checker<'_> {
     }
 }
 
-/// Lower-case words with `/` between them.
+/// Returns whether an id is lower-case words with `/` between them.
 fn is_case_id(id: &CaseId) -> bool {
     id.as_str().split('/').all(is_name)
 }
 
-/// A lower-case word: letters, digits, `_` and `-`, beginning with a letter or a digit.
+/// Returns whether a text is a lower-case word: letters, digits, `_` and `-`, beginning with a letter or a digit.
 pub(crate) fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name
@@ -548,7 +554,7 @@ pub(crate) fn is_name(name: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
-/// What `backend=` takes: a name, or `device:name` pairs.
+/// Returns whether a text has the form of `backend=`: a name, or `device:name` pairs joined by commas.
 pub(crate) fn is_backend_string(text: &str) -> bool {
     text.split(',').all(|part| match part.split_once(':') {
         Some((device, backend)) => is_name(device) && is_name(backend),
@@ -556,19 +562,20 @@ pub(crate) fn is_backend_string(text: &str) -> bool {
     })
 }
 
-/// The same for a group of a case, where `{device}` and `{backend}` stand for those of the scenario.
+/// Does the same for a group of a case, where `{device}` and `{backend}` stand for those of the scenario.
 fn is_backend_pattern(text: &str) -> bool {
     is_backend_string(&filled(text, "device", "backend"))
 }
 
-/// A group's backend string with the scenario's device type and backend.
+/// Fills in the scenario's device type and backend in a group's backend string.
 pub(crate) fn filled(pattern: &str, device: &str, backend: &str) -> String {
     pattern
         .replace("{device}", device)
         .replace("{backend}", backend)
 }
 
-/// What an environment variable may be called.
+/// Returns whether a text can be the name of an environment variable: letters, digits and `_`, not beginning with a
+/// digit.
 pub(crate) fn is_env_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name

@@ -1,5 +1,5 @@
-//! What a program's case may not say: files that are not there, expressions that are none, and above all a program of which
-//! nothing shows that a rank has done anything.
+//! Validates `program:`. Refuses files that are not there, expressions that are malformed, and above all a program of
+//! which nothing would show that a rank has done anything.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use super::{ExitCode, InitSpec, Starts, WorldSpec};
 use allranks_model::names::Rank;
 use allranks_yaml::{Segment, way};
 
+/// Checks one program and what the case says beside it.
 pub(super) struct ProgramChecker<'a, 'b> {
     pub program: &'a ProgramSpec,
     /// The folder of the case's file.
@@ -38,10 +39,10 @@ impl ProgramChecker<'_, '_> {
             self.checker.report(path, "no time at all", "more than 0 s");
         }
         self.hang();
-        self.every_rank_votes();
+        self.every_rank_is_checked();
     }
 
-    /// A program does everything itself: what else a case may say has no meaning beside it.
+    /// Reports what has no meaning beside a program, because a program does everything itself.
     fn rest_of_the_case(&mut self) {
         let file = self.checker.file;
         let mut refuse = |is_there: bool, key: &str, why: &str| {
@@ -114,7 +115,7 @@ impl ProgramChecker<'_, '_> {
         self.members(path, line.on.as_ref());
     }
 
-    /// Ranks that are named must be there, in every world.
+    /// Reports a listed rank that the smallest world of the case does not have.
     fn members(&mut self, path: &[Segment], members: Option<&super::Members>) {
         let Some(members) = members else {
             return;
@@ -163,23 +164,23 @@ impl ProgramChecker<'_, '_> {
         }
     }
 
-    /// Exit code 0 is what an empty file has too: unless a rank is to fail, or a verdict is to be given, something that it
-    /// prints must show that it has been there.
-    fn every_rank_votes(&mut self) {
+    /// Reports a rank that would pass without having done anything. Exit code 0 is what an empty program has too; so
+    /// unless the rank must fail, or a verdict is asked for, a line that it prints must show that it ran.
+    fn every_rank_is_checked(&mut self) {
         if self.program.hang.is_some() {
             return;
         }
         let sizes = self.checker.sizes();
-        let mute = sizes.into_iter().find_map(|size| {
-            let votes = |rank: Rank| {
+        let unchecked = sizes.into_iter().find_map(|size| {
+            let is_checked = |rank: Rank| {
                 let fails = |code: ExitCode| code.is_failure();
                 let lines = &self.program.lines;
                 lines.iter().any(|line| line.is_for(rank, size))
                     || self.program.exit_of(rank, size).is_some_and(fails)
             };
-            Some((size, size.ranks().find(|rank| !votes(*rank))?))
+            Some((size, size.ranks().find(|rank| !is_checked(*rank))?))
         });
-        if let Some((size, rank)) = mute {
+        if let Some((size, rank)) = unchecked {
             let message =
                 format!("nothing shows that rank {rank} of a world of {size} has done anything");
             let hint = "name a line in `lines:` that every rank prints when it has done its part; \
@@ -195,18 +196,19 @@ impl ProgramChecker<'_, '_> {
     }
 }
 
-/// Whether a word of `run` is a file beside the case.
+/// Returns whether a word of `run` is a file, relative to the case's folder.
 fn is_file_of_case(word: &str) -> bool {
     word.starts_with("./") || word.starts_with("../")
 }
 
-/// `[Rank {rank}]` without backslashes: no set of letters is meant where a rank's number is one of them.
+/// Returns whether a line has `[Rank {rank}]` without backslashes: a set of letters in a regular expression, which is
+/// never meant where a rank's number is one of them.
 fn is_set_of_letters(line: &str) -> bool {
     let set = Regex::new(r"(^|[^\\])\[[^\]\\]*\{(rank|world_size)\}");
     set.is_ok_and(|set| set.is_match(line))
 }
 
-/// Something in braces that is filled in nowhere.
+/// Returns the first name in braces that is not one of [`ARGUMENTS`].
 fn unknown_argument(word: &str) -> Option<String> {
     let braces = Regex::new(r"\{[a-z_]+\}").ok()?;
     let mut found = braces.find_iter(word).map(|found| found.as_str());
@@ -214,7 +216,7 @@ fn unknown_argument(word: &str) -> Option<String> {
     Some(unknown.to_owned())
 }
 
-/// The program with its files where they are, and the line it is written on.
+/// Returns the program with absolute paths for its files, and the line it is written on.
 pub(super) fn located(program: ProgramSpec, folder: &Path, line: usize) -> ProgramSpec {
     let place = |word: String| {
         if !is_file_of_case(&word) {

@@ -1,15 +1,15 @@
-//! What a random sequence may not say although its shape is right.
+//! Validates steps `random:`: what a random sequence may not say although its shape is right.
 
 use super::random::{RANDOM, RandomSpec};
 use super::validate::{Checker, is_name};
 use allranks_yaml::{did_you_mean, way};
 
-/// The longest sequence: its ops are numbered within one check.
+/// The largest number of ops and messages of a sequence; they are numbered within one check.
 const MAX_LENGTH: u32 = 2_000;
-/// The most sequences of one step.
+/// The largest number of sequences of one step.
 const MAX_COUNT: u32 = 100;
 
-/// Checks one step.
+/// Checks one step `random:`.
 pub(super) struct RandomChecker<'c, 'a> {
     pub index: usize,
     pub random: &'c RandomSpec,

@@ -1,4 +1,4 @@
-//! What a script may not say although its shape is right.
+//! Validates steps `script:`: what a script may not say although its shape is right.
 
 use regex::Regex;
 
@@ -6,12 +6,12 @@ use super::script::{MoveSpec, SCRIPT, ScriptSpec, Verb};
 use super::validate::{Checker, is_name};
 use allranks_yaml::{Segment, way};
 
-/// The most turns of a loop.
+/// The largest number of turns of a loop.
 const MAX_TIMES: u32 = 2_000;
-/// The longest sleep or pause, milliseconds: a script that waits longer is a script that guesses.
+/// The longest sleep or pause, in milliseconds. A script that needs a longer one relies on timing.
 const MAX_MS: u64 = 30_000;
 
-/// Checks one script.
+/// Checks one step `script:`.
 pub(super) struct ScriptChecker<'c, 'a> {
     pub index: usize,
     pub script: &'c ScriptSpec,
@@ -187,7 +187,7 @@ impl ScriptChecker<'_, '_> {
     }
 }
 
-/// Where a move stands.
+/// The place of a move: in the script's own list, or in a thread of `together`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Script,

@@ -1,10 +1,10 @@
-//! What a layer's step may not say although its shape is right.
+//! Validates steps about a layer: what such a step may not say although its shape is right.
 
 use super::stack::StackSpec;
 use super::validate::Checker;
 use allranks_yaml::way;
 
-/// Checks one step.
+/// Checks one step about a layer.
 pub(super) struct StackChecker<'c, 'a> {
     pub index: usize,
     pub stack: &'c StackSpec,

@@ -1,4 +1,4 @@
-//! What a step may not say although its shape is right.
+//! Validates steps about an op: what a step may not say although its shape is right.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::op::Op;
 use allranks_yaml::{one_of, way};
 
-/// The most numbers in a `numel` range: each is a check.
+/// The largest number of values in a `numel` range; each is a check.
 const MAX_RANGE: u64 = 4096;
 /// The largest number of elements: 2^40 bytes of the smallest dtype.
 const MAX_NUMEL: u64 = 1 << 40;
-/// The largest `count`.
+/// The largest `count`: tensors in a coalesced op, or messages for each pair.
 const MAX_COUNT: u32 = 10_000;
 /// The largest tag: c10d passes tags as `int`.
 const MAX_TAG: u32 = i32::MAX as u32;
 
-/// Makes [`StepChecker::distinct_axes`] of the table of axes.
+/// Defines [`StepChecker::distinct_axes`] from the table of axes.
 macro_rules! distinct_axes {
     ($($(#[$about:meta])* $field:ident: $value:ty {
         key: $key:ident, $($rest:tt)*
     })*) => {
         impl StepChecker<'_, '_> {
-            /// Reports values that an axis is given twice.
+            /// Reports values that the list of an axis has twice.
             fn distinct_axes(&mut self) {
                 let params = &self.step.params;
                 $(self.distinct(stringify!($key), params.$key.as_ref());)*
@@ -36,7 +36,7 @@ macro_rules! distinct_axes {
 
 allranks_model::for_each_axis!(distinct_axes);
 
-/// Checks one step.
+/// Checks one step about an op.
 pub(super) struct StepChecker<'c, 'a> {
     pub index: usize,
     pub step: &'c Sweep,
@@ -142,7 +142,8 @@ impl StepChecker<'_, '_> {
         }
     }
 
-    /// The sizes its groups have in the worlds of the case, smallest first; reports groups that do not exist.
+    /// Returns the sizes that the step's groups have in the worlds of the case, smallest first and without 0. Reports
+    /// groups that do not exist.
     fn group_sizes(&mut self) -> Vec<u32> {
         let file = self.checker.file;
         let worlds = self.checker.sizes();
@@ -375,7 +376,7 @@ impl StepChecker<'_, '_> {
     }
 }
 
-/// The values of a parameter; none if it is not given.
+/// Returns the values of a parameter; an empty slice if it is not given.
 fn values<T>(values: &Option<OneOrMany<T>>) -> &[T] {
     values.as_ref().map_or(&[], OneOrMany::as_slice)
 }

@@ -1,6 +1,8 @@
-//! How lists and members are written in YAML: `x` or `[x, y]`; a rule or a list of ranks.
+//! Deserialises what YAML may write in two forms: a value or a list of them ([`OneOrMany`]), a rule or a list of ranks
+//! ([`Members`]).
 //!
-//! Hand-written `Deserialize`s instead of untagged enums, so that an error keeps its place and says what would fit.
+//! `Deserialize` is written by hand, because an error of an untagged enum has lost its line and does not say what
+//! would fit.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -75,7 +77,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// The words for members.
+/// The words that [`Members`] are written with, besides lists.
 const RULES: &[&str] = &[
     "all",
     "even",
@@ -143,7 +145,7 @@ impl JsonSchema for Members {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Members of a group: a rule, or a list of global ranks in group order.",
+            "description": "Ranks: a list of global ranks such as `[2, 0]`, or a rule. `all`; `even`, `odd`; `first`, `last`; `all_but_first`, `all_but_last`; `first_half` (rounded up), `second_half`; `ends`: the first and the last; `neighbours`: ranks 0 and 1, for copy number n of a group ranks n and n + 1; `reversed`: all, from the last to the first.",
             "anyOf": [
                 {"enum": RULES},
                 {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}

@@ -1,8 +1,8 @@
 //! Expectations: what is known to fail, where, how exactly, and why, each with a public link.
 //!
-//! They say nothing of checks that pass or that a platform does not declare. An entry matches by equality of the
-//! fields it gives; there are no patterns, and leaving a field out is the only way to match more. Of several entries
-//! that match a check, the first counts, in order of file and place.
+//! They say nothing of checks that pass or that a platform does not declare. An entry matches a check by equality of
+//! the fields that it gives; there are no patterns, and only by leaving a field out does it match more. If several
+//! entries match a check, the first counts, in order of file and place.
 
 use serde::Deserialize;
 
@@ -22,138 +22,139 @@ use allranks_model::recipe::DeviceId;
 use allranks_model::record::Reason;
 use allranks_model::version::torch_version;
 
-/// All expectations of a run.
+/// All expectations of a run, with its waivers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectations {
-    /// In order of precedence.
+    /// The entries, in order of precedence.
     pub(super) entries: Vec<Entry>,
 }
 
-/// One known failure, of every check that it matches.
+/// A known failure, of every check that it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Where it is written, `fixtures/expectations/gloo.yaml:12`.
+    /// The place where it is written: `fixtures/expectations/gloo.yaml:12`.
     pub at: String,
-    /// Which checks.
+    /// The checks that fail.
     pub matches: Match,
-    /// For which torch versions; none for all.
+    /// The torch versions for which they fail. `None`: all.
     pub torch: Option<semver::VersionReq>,
-    /// What happens; more than one if it is not always the same.
+    /// How they fail. It has several outcomes if that is not always the same.
     pub outcomes: Vec<Outcome>,
-    /// Classes, one of which it must be; empty: any.
+    /// The classes of mismatch or error that the failure may have. Empty: any.
     pub classes: Vec<String>,
-    /// Texts, one of which the summary must hold; empty: anything.
+    /// Texts, of which the summary must contain one. Empty: any summary will do.
     pub messages: Vec<String>,
-    /// Why, one sentence.
+    /// Why they fail, in one sentence.
     pub reason: String,
-    /// The public issue; none only if the entry says why there is none.
+    /// The public issue. `None`: there is none yet, and the reason says why.
     pub url: Option<String>,
-    /// Accepted for good, rather than awaiting a fix.
+    /// Whether the failure is accepted for good, and not awaiting a fix.
     pub waived: bool,
-    /// It comes and goes: a failure is tried again in a new world, and must not come twice.
+    /// Whether the failure comes and goes. Then the check is made again in a new world, and must not fail twice.
     pub intermittent: bool,
-    /// Which of the checks it matches pass, in words; none if every one fails.
+    /// Which of the matching checks pass, in words. `None`: every one fails.
     pub also_passes: Option<String>,
-    /// What it is waived by, if it was read from a file of waivers.
+    /// The waiver it comes from. `None`: it was not read from a file of waivers.
     pub waiver: Option<Waiver>,
 }
 
-/// The fields of `match:`; those left out match anything. A field that a check has no use for (the dtype of a
-/// barrier) does not match it.
+/// The fields of `match:`. A field that is absent matches anything; one that a check has no use for (the dtype of a
+/// barrier) does not match that check.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Match {
-    /// Platform names.
+    /// Names of platforms.
     pub platform: Option<OneOrMany<String>>,
-    /// Backend names: the scenario's, not a side group's.
+    /// Names of backends: the scenario's, not that of a group of its own.
     pub backend: Option<OneOrMany<String>>,
-    /// Case ids.
+    /// Ids of cases.
     pub case: Option<OneOrMany<CaseId>>,
-    /// Ops.
+    /// Ops; only checks of a single op match.
     pub op: Option<OneOrMany<Op>>,
-    /// Element types.
+    /// Element types of the tensors.
     pub dtype: Option<OneOrMany<DType>>,
-    /// Reduce operators.
+    /// Reduce operators of the op.
     pub reduce: Option<OneOrMany<ReduceOp>>,
-    /// Layouts.
+    /// How the tensors lie in their storages.
     pub layout: Option<OneOrMany<Layout>>,
-    /// Which tensors have the layout.
+    /// Which of the op's tensors have the layout.
     pub layout_of: Option<OneOrMany<LayoutOf>>,
-    /// Kinds of tensors.
+    /// Kinds of tensors: plain, `requires_grad`, ...
     pub tensor: Option<OneOrMany<TensorKind>>,
-    /// Shapes of tensors that hold all ranks' contributions.
+    /// Shapes of tensors that hold the contributions of all ranks.
     pub joined: Option<OneOrMany<Joined>>,
-    /// Placements.
+    /// Whether input and output share memory.
     pub placement: Option<OneOrMany<Placement>>,
-    /// Modes.
+    /// Whether the call is sync or async.
     pub mode: Option<OneOrMany<Mode>>,
-    /// Sizes of the world.
+    /// World sizes: `"2..8"`.
     pub world_size: Option<OneOrMany<Size>>,
-    /// What init is told of the device.
+    /// Values of `device_id` in the init recipe.
     pub device_id: Option<OneOrMany<DeviceId>>,
-    /// Sizes of the check's group.
+    /// Names of the check's group.
     pub group_size: Option<OneOrMany<Size>>,
     /// Names of the check's group.
     pub group: Option<OneOrMany<String>>,
-    /// Numbers of elements.
+    /// Numbers of elements of one rank's contribution.
     pub numel: Option<OneOrMany<Size>>,
     /// Roots, as group ranks.
     pub root: Option<OneOrMany<u32>>,
-    /// How root or peer are named.
+    /// How the call names the root or the peer.
     pub by: Option<OneOrMany<RootBy>>,
-    /// What is asked of the ranks that receive nothing.
+    /// What is asked of `reduce`'s buffers on the ranks that receive nothing.
     pub non_root: Option<OneOrMany<NonRoot>>,
-    /// Kinds of splits; an explicit matrix is matched by its case.
+    /// Kinds of split sizes. An explicit matrix can be matched by its case only.
     pub splits: Option<OneOrMany<SplitsKind>>,
-    /// Who sends to whom.
+    /// Which ranks send to which.
     pub pairs: Option<OneOrMany<Pairs>>,
-    /// Tensors or messages.
+    /// Numbers of tensors in a coalesced op, or of messages for each pair.
     pub count: Option<OneOrMany<u32>>,
-    /// Tags.
+    /// Tags of messages.
     pub tag: Option<OneOrMany<u32>>,
-    /// Objects.
+    /// Kinds of objects, of object collectives.
     pub object: Option<OneOrMany<ObjectKind>>,
     /// Names of scripts.
     pub script: Option<OneOrMany<String>>,
-    /// The op that a script is made over.
+    /// Names of the op that a script is played with, one of its `over:`.
     pub over: Option<OneOrMany<String>>,
-    /// What values tensors hold.
+    /// What values the tensors hold.
     pub values: Option<OneOrMany<Values>>,
 }
 
-/// A size to match. In YAML: `33`, `"2..8"`, `"2.."`, and for `numel` also `scalar`.
+/// A size, or a range of sizes, to match. In YAML: `33`, `"2..8"`, `"2.."`, and for `numel` also `scalar`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A 0-dim tensor.
+    /// The size of a 0-dim tensor.
     Scalar,
-    /// From the first to the second, both included.
+    /// From the first to the second size, both included.
     Between(u64, u64),
 }
 
-/// A planned check where it is to run: what expectations are matched against.
+/// A planned check and where it runs: what expectations are matched against.
 #[derive(Clone, Copy, Debug)]
 pub struct Point<'a> {
-    /// Platform name.
+    /// The name of the platform.
     pub platform: &'a str,
-    /// Backend name.
+    /// The name of the backend.
     pub backend: &'a str,
-    /// The backend that does its work, if it is another: its failures are this one's too.
+    /// The backend that does its work, whose expectations hold for this one too. `None`: it does its own.
     pub made_of: Option<&'a str>,
-    /// Torch version as the ranks or the probe report it; empty if unknown, and then no entry with `when: {torch}`
-    /// matches.
+    /// The torch version that the ranks or the probe report. Empty if it is unknown; no entry with `when: {torch}`
+    /// matches then.
     pub torch: &'a str,
-    /// The case.
+    /// The id of the case.
     pub case: &'a CaseId,
-    /// Size of the world.
+    /// The number of ranks in the world.
     pub world_size: WorldSize,
-    /// What init is told of the device.
+    /// `device_id` in the init recipe.
     pub device_id: DeviceId,
-    /// The check; none for the world's own two, `#init` and `#end`.
+    /// The check. `None`: one of the scenario's two frame checks, `#init` and `#end`.
     pub check: Option<&'a Check>,
 }
 
 impl<'a> Point<'a> {
-    /// A check of a scenario with a version of torch; none: the scenario's own two.
+    /// Returns the point of a check in its scenario, with this torch version. Without a check it is that of the
+    /// scenario's frame checks.
     #[must_use]
     pub fn of(scenario: &'a Scenario, torch: &'a str, check: Option<&'a Check>) -> Self {
         Self {
@@ -171,7 +172,7 @@ impl<'a> Point<'a> {
         }
     }
 
-    /// All that expectations may be about in a scenario: its checks, and its own two.
+    /// Iterates over the points of all checks of a scenario, and the one of its frame checks.
     pub fn all_of(scenario: &'a Scenario, torch: &'a str) -> impl Iterator<Item = Self> {
         let checks = scenario.checks.iter().map(Some);
         checks
@@ -181,7 +182,8 @@ impl<'a> Point<'a> {
 }
 
 impl Expectations {
-    /// The first entry that matches; a waiver that has expired only if there is no other.
+    /// Returns the first entry that matches the point; an expired waiver only if no other entry does. `None`: nothing
+    /// is expected to fail.
     #[must_use]
     pub fn find(&self, point: &Point<'_>) -> Option<&Entry> {
         let entries = self.entries.iter();
@@ -190,13 +192,14 @@ impl Expectations {
         matching.find(|entry| !entry.is_expired()).or(first)
     }
 
-    /// Every entry, in order of precedence.
+    /// Iterates over all entries, in order of precedence.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// The entries that are about these points' platforms, backends and torch versions, and yet count for none of the
-    /// points. Given every check of a full run, they are about something that is gone: an error.
+    /// Returns the entries that are about the platform, backend and torch version of some of the points, and yet count
+    /// for none of them. If the points are those of a full run, such an entry is about something that no longer
+    /// exists, and an error.
     #[must_use]
     pub fn stale<'a>(&self, points: impl IntoIterator<Item = Point<'a>>) -> Vec<&Entry> {
         let mut concerned = vec![false; self.entries.len()];
@@ -221,7 +224,7 @@ impl Expectations {
 }
 
 impl Entry {
-    /// What a report says of it.
+    /// Returns what a record says of the entry: place, reason, link.
     #[must_use]
     pub fn reason(&self) -> Reason {
         Reason {
@@ -231,7 +234,7 @@ impl Entry {
         }
     }
 
-    /// The reason, and of a waiver its term and its owner.
+    /// Returns the reason, and for a waiver its term and its approver.
     #[must_use]
     pub fn why(&self) -> String {
         match &self.waiver {
@@ -240,13 +243,13 @@ impl Entry {
         }
     }
 
-    /// Whether it is a waiver that has run out: it excuses nothing any more.
+    /// Returns whether it is a waiver that has expired, and excuses nothing any more.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.waiver.as_ref().is_some_and(|waiver| waiver.is_expired)
     }
 
-    /// Whether the run's platform, backend and torch are the entry's.
+    /// Returns whether the point's platform, backend and torch version are the entry's.
     fn concerns(&self, point: &Point<'_>) -> bool {
         let Match {
             platform, backend, ..
@@ -260,13 +263,14 @@ impl Entry {
             })
     }
 
-    /// Whether it is about worlds that do not initialise: about their `#init`, and about all that is not run for it.
+    /// Returns whether it is about worlds that do not initialise: about their `#init` check, and about all checks that
+    /// are not run because of that.
     #[must_use]
     pub fn is_about_init(&self) -> bool {
         self.outcomes == [Outcome::InitFailed]
     }
 
-    /// Whether it is about the check.
+    /// Returns whether the entry matches the point.
     fn holds(&self, point: &Point<'_>) -> bool {
         let Match {
             case,
@@ -287,6 +291,7 @@ impl Entry {
                 .map_or(self.is_about_init(), |check| self.fits(check))
     }
 
+    /// Returns whether the fields about a check match this one.
     fn fits(&self, check: &Check) -> bool {
         let Match {
             platform: _,
@@ -379,7 +384,7 @@ impl Entry {
     }
 }
 
-/// What a check is about, as its id says it.
+/// Returns the value of a check's parameter as reports show it; `None` if it has no such parameter.
 fn param<'a>(check: &'a Check, axis: &str) -> Option<&'a str> {
     let params = &mut check.params.iter();
     params
@@ -387,12 +392,12 @@ fn param<'a>(check: &'a Check, axis: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// How an op names its root or its peers.
+/// Returns how an op names its root, or its peers if it has no root.
 fn named_by(check: &OpCheck) -> RootBy {
     check.root.map_or(check.peer_by, |root| root.by)
 }
 
-/// Whether a field is left out or lists something that fits.
+/// Returns whether a field is absent, or lists a value that fits.
 fn lists<T>(field: &Option<OneOrMany<T>>, fits: impl Fn(&T) -> bool) -> bool {
     field
         .as_ref()
@@ -400,6 +405,7 @@ fn lists<T>(field: &Option<OneOrMany<T>>, fits: impl Fn(&T) -> bool) -> bool {
 }
 
 impl Size {
+    /// Returns whether a number is this size or in this range.
     fn is(self, size: u64) -> bool {
         match self {
             Self::Scalar => false,
@@ -407,6 +413,7 @@ impl Size {
         }
     }
 
+    /// Returns whether a contribution of this extent has this size.
     fn has(self, extent: Extent) -> bool {
         match extent {
             Extent::Scalar => self == Self::Scalar,

@@ -1,4 +1,4 @@
-//! The files of expectations: lists of entries, read strictly.
+//! Reads and validates files of expectations, lists of entries.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use allranks_model::outcome::Outcome;
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
-/// An entry as written.
+/// An entry as it is written; [`Checker::entry`] turns it into an [`Entry`].
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
@@ -37,7 +37,7 @@ pub(super) struct Written {
     pub(super) also_passes: Option<String>,
 }
 
-/// Conditions.
+/// The conditions of an entry besides `match:`: the torch versions for which it holds.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct When {
@@ -45,10 +45,11 @@ pub(super) struct When {
 }
 
 impl Expectations {
-    /// Loads files and folders of them, in the order given, those of a folder by name.
+    /// Loads files of expectations, and those in folders, in the order given; the files of a folder by name.
     ///
     /// # Errors
-    /// Everything wrong with any of them.
+    ///
+    /// All problems of all files.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Vec<Diagnostic>> {
         let mut all = Self::default();
         let mut problems = Vec::new();
@@ -76,10 +77,11 @@ impl Expectations {
         }
     }
 
-    /// Parses the text of such a file.
+    /// Parses the text of a file of expectations.
     ///
     /// # Errors
-    /// Everything wrong with it.
+    ///
+    /// All problems of the file.
     pub fn parse(source: Source) -> Result<Self, Vec<Diagnostic>> {
         let (list, document): (Vec<Written>, _) = yaml::decode(source)?;
         let mut checker = Checker {
@@ -99,17 +101,21 @@ impl Expectations {
     }
 }
 
+/// Collects the problems of one file of expectations or of waivers.
 pub(super) struct Checker<'a> {
     pub(super) document: &'a Document,
     pub(super) problems: Vec<Diagnostic>,
 }
 
 impl Checker<'_> {
+    /// Adds a problem about the value at a path.
     pub(super) fn report(&mut self, path: &[Segment], message: impl Into<String>, hint: &str) {
         let problem = self.document.problem(path, Focus::Value, message);
         self.problems.push(problem.hint(hint));
     }
 
+    /// Validates the entry at this place in the file, from 0. Returns `None` if something is wrong with it, which has
+    /// been reported.
     pub(super) fn entry(&mut self, index: usize, written: Written) -> Option<Entry> {
         let before = self.problems.len();
         let outcomes = written.outcome.as_slice();
@@ -249,7 +255,7 @@ impl Checker<'_> {
         })
     }
 
-    /// An entry for a whole backend would hide everything.
+    /// Reports an entry that matches every check of a platform or backend: it would hide everything.
     fn narrow(&mut self, index: usize, matches: &Match) {
         let rest = Match {
             platform: None,
@@ -266,7 +272,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A world that does not initialise has no op, and nothing else becomes of it.
+    /// Reports an entry with `init-failed` that matches more than whole worlds, or has other outcomes as well.
     fn about_init(&mut self, index: usize, written: &Written) {
         let matches = &written.matches;
         let of_the_world = Match {
@@ -293,6 +299,7 @@ impl Checker<'_> {
         }
     }
 
+    /// Reports `scalar` where a size is a number of ranks.
     fn sizes(&mut self, index: usize, matches: &Match) {
         for (field, sizes) in [
             ("world_size", &matches.world_size),
@@ -311,6 +318,7 @@ impl Checker<'_> {
     }
 }
 
+/// Returns whether a text is a link that begins with `https://`.
 fn is_url(url: &str) -> bool {
     url.strip_prefix("https://")
         .is_some_and(|rest| rest.contains('.') && !rest.contains(char::is_whitespace))
@@ -340,6 +348,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// Parses a range or `scalar`; `None` if the text is neither, or the range is empty.
 fn parse_size(text: &str) -> Option<Size> {
     if text == "scalar" {
         return Some(Size::Scalar);

@@ -1,4 +1,4 @@
-//! A verdict with its words: what a record says of an outcome, and how a record is judged again.
+//! Judges outcomes: gives each a verdict with its words, and judges records again by other expectations.
 
 use super::verdict::judge;
 use crate::expectation::{Entry, Expectations, Point};
@@ -6,21 +6,22 @@ use allranks_model::capability::Declared;
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Reason};
 
-/// What a check's outcome means, and what its record says of that.
+/// The verdict on a check's outcome, and what the record says of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// What it means.
+    /// What the outcome means.
     pub verdict: Verdict,
-    /// One line for people: what happened, and the remark.
+    /// What happened, and the remark, in one line.
     pub summary: String,
-    /// The part of the summary that is about the verdict; none if that is plain from the outcome.
+    /// The part of the summary that is about the verdict. `None`: the outcome explains it, or the expectation's own
+    /// words do.
     pub remark: Option<String>,
-    /// The expectation that matched.
+    /// The expectation that matched. `None`: there is none.
     pub expectation: Option<Reason>,
 }
 
 impl Expectations {
-    /// Judges what happened at a point; `summary` is one line on what that was.
+    /// Judges the outcome at a point. `summary` says in one line what happened; it may be empty.
     #[must_use]
     pub fn judge(
         &self,
@@ -52,7 +53,8 @@ impl Expectations {
         }
     }
 
-    /// Judges a record again, by what is expected at its point now. Whether that could be done: see [`happened`].
+    /// Judges a record again, by what is expected at its point now. Returns false, and changes nothing, if its summary may
+    /// contain a remark on the verdict that cannot be told apart from what happened, as in files of old versions.
     pub fn judge_again(&self, record: &mut CheckRecord, point: &Point<'_>) -> bool {
         let Some(summary) = happened(record) else {
             return false;
@@ -67,8 +69,8 @@ impl Expectations {
     }
 }
 
-/// A record's summary without what it says of the verdict; none if nobody can tell them apart: before allranks wrote
-/// remarks for themselves, they stood in the summaries only.
+/// Returns a record's summary without the remark on its verdict; `None` if the two cannot be told apart. Old versions
+/// of allranks wrote remarks into the summary only.
 fn happened(record: &CheckRecord) -> Option<&str> {
     let summary = record.summary.as_str();
     if record.outcome == Outcome::Pass {

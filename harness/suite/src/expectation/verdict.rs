@@ -1,16 +1,18 @@
-//! From an outcome to a verdict.
+//! Gives an outcome its verdict.
 
 use crate::expectation::Entry;
 use allranks_model::capability::Declared;
 use allranks_model::outcome::{Outcome, Verdict};
 
-/// Why checks are not run whose world did not initialise.
+/// The summary of checks that were not run because their world did not initialise.
 pub const NO_WORLD: &str = "its world did not initialise";
 
-/// The class of a failure that an entry says comes and goes, and that came again in a world of its own.
+/// The class of a failure that an `intermittent` entry describes, and that came again in a new world.
 pub const FAILED_TWICE: &str = "failed-twice";
 
-/// What an outcome means, and one line why where that is not plain from the outcome.
+/// Returns the verdict on an outcome, and the reason in one line if the outcome alone does not explain it. `class` and
+/// `summary` are those of the check's result, `entry` is the expectation that matches, `declared` what the platform file
+/// says of the check.
 ///
 /// | outcome | declared | no entry | entry pins it | entry pins something else |
 /// |---|---|---|---|---|
@@ -22,8 +24,8 @@ pub const FAILED_TWICE: &str = "failed-twice";
 /// | harness error | either | regression | regression | regression |
 /// | not run | either | not run | not run (³) | not run |
 ///
-/// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure comes and goes, or is not everybody's.
-/// An `intermittent` failure that came twice is a regression.
+/// (¹) expected, if the entry is `intermittent`, or says that some checks pass: the failure comes and goes, or is not
+/// that of every check. An `intermittent` failure that came twice is a regression.
 /// (²) waived, if the entry is a waiver; a regression, if it is one that has expired.
 /// (³) known failure, if the entry says that the world does not initialise, and that is why.
 #[must_use]
@@ -79,7 +81,7 @@ pub fn judge(
     }
 }
 
-/// Something is as it should be, and an entry says it is not.
+/// Returns the verdict on an outcome that is right although an entry says that the check fails.
 fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
     if entry.is_expired() {
         return (Verdict::Expected, None);
@@ -96,7 +98,8 @@ fn as_it_should_be(entry: &Entry) -> (Verdict, Option<String>) {
     (Verdict::UnexpectedPass, Some(reason))
 }
 
-/// A failure with an entry: known if it is exactly the one the entry describes.
+/// Returns the verdict on a failure for which there is an entry: known if it is exactly the one that the entry
+/// describes.
 fn failure(
     outcome: Outcome,
     class: Option<&str>,
@@ -117,7 +120,7 @@ fn failure(
     }
 }
 
-/// How a failure differs from what an entry pins.
+/// Returns how a failure differs from what an entry pins; `None` if it does not.
 fn difference(
     outcome: Outcome,
     class: Option<&str>,
@@ -151,13 +154,14 @@ fn difference(
 }
 
 impl Entry {
-    /// Whether a failure is exactly the one that this entry describes.
+    /// Returns whether a failure is exactly the one that this entry describes.
     #[must_use]
     pub fn describes(&self, outcome: Outcome, class: Option<&str>, summary: &str) -> bool {
         difference(outcome, class, summary, self).is_none()
     }
 
-    /// Whether a failure is one that this entry says comes and goes, and that has come once.
+    /// Returns whether a failure is one that this entry describes as coming and going, and that has come once. The
+    /// check is then made again.
     #[must_use]
     pub fn wants_another_try(&self, outcome: Outcome, class: Option<&str>, summary: &str) -> bool {
         self.intermittent && self.describes(outcome, class, summary)

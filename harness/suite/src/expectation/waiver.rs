@@ -1,7 +1,7 @@
 //! Files of waivers: failures that an owner answers for, each of one requirement and until a day.
 //!
-//! A waiver is an entry with a term. It excuses one way of failing of the checks of one requirement; what it excuses is
-//! `waived` in every report and never a pass. From the day after its last one it excuses nothing.
+//! A waiver is an entry with a term. It excuses one way of failing, for the checks of one requirement; what it excuses
+//! is `waived` in every report, and never a pass. From the day after its last one it excuses nothing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use allranks_model::outcome::Outcome;
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Source, way, yaml_files};
 
-/// The areas of requirements that every user relies on: no hang or crash of theirs can be waived.
+/// The areas of requirements that every user relies on. Hangs and crashes of their checks cannot be waived.
 const BASIC: [&str; 2] = ["INIT-", "COLL-"];
 
-/// One day.
+/// The length of a day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What an entry has besides if it is a waiver.
@@ -26,7 +26,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Waiver {
     /// The requirement whose checks it is about.
     pub requirement: RequirementId,
-    /// The last day that it holds, `2026-12-31`, in UTC.
+    /// The last day on which it holds, in UTC: `2026-12-31`.
     pub expiry: String,
     /// The person or team that answers for it.
     pub approver: String,
@@ -54,7 +54,7 @@ impl fmt::Display for Waiver {
     }
 }
 
-/// A waiver as written.
+/// A waiver as it is written in its file.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrittenWaiver {
@@ -77,11 +77,12 @@ struct WrittenWaiver {
 }
 
 impl Expectations {
-    /// Adds the waivers of files and folders of them, after the entries that are there: a failure that an expectation
-    /// knows needs no waiver. Whether one has expired is as of `now`.
+    /// Adds the waivers of files and folders. They come after the entries that are there: a failure that an
+    /// expectation knows needs no waiver. `now` decides which have expired.
     ///
     /// # Errors
-    /// Everything wrong with any of the files.
+    ///
+    /// All problems of all files.
     pub fn load_waivers(
         &mut self,
         paths: &[PathBuf],
@@ -112,13 +113,17 @@ impl Expectations {
         }
     }
 
-    /// The waivers that excuse nothing any more.
+    /// Iterates over the waivers that have expired.
     pub fn expired(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.is_expired())
     }
 }
 
 /// Parses the text of a file of waivers.
+///
+/// # Errors
+///
+/// All problems of the file.
 fn parse(source: Source, now: SystemTime) -> Result<Vec<Entry>, Vec<Diagnostic>> {
     let (list, document): (Vec<WrittenWaiver>, _) = yaml::decode(source)?;
     let mut checker = Checker {
@@ -155,7 +160,7 @@ fn parse(source: Source, now: SystemTime) -> Result<Vec<Entry>, Vec<Diagnostic>>
 }
 
 impl Checker<'_> {
-    /// What is of a waiver alone; none if its day is no day, which is reported.
+    /// Validates what only waivers have. Returns `None` if `expiry` is not a day, which has been reported.
     fn waiver(&mut self, index: usize, written: &WrittenWaiver, now: SystemTime) -> Option<Waiver> {
         let WrittenWaiver {
             requirement,
@@ -221,7 +226,7 @@ impl Checker<'_> {
     }
 }
 
-/// When a day is over, in UTC; none if it is not a day of the calendar.
+/// Returns when a day is over, in UTC; `None` if the text is not a day of the calendar.
 fn end_of_day(day: &str) -> Option<SystemTime> {
     let is_short = day.len() == "2026-12-31".len();
     let begin = humantime::parse_rfc3339(&format!("{day}T00:00:00Z")).ok()?;

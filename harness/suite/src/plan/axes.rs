@@ -1,4 +1,4 @@
-//! The values of a step's axes in one group, and the check at each point of them.
+//! Turns a step's lists into the values of every axis for one group, and makes the check at each point of them.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_model::written::Written;
 
-/// Makes [`Axes`] of the table of axes.
+/// Defines [`Axes`] from the table of axes.
 macro_rules! axes {
     ($($(#[$about:meta])* $field:ident: $value:ty {
         key: $key:ident, $($rest:tt)*
     })*) => {
-        /// The values of every axis of one step in one group. Axes that the step does not give
-        /// hold one neutral value.
+        /// The values of every axis of one step in one group. An axis that the step does not give has its neutral
+        /// value alone.
         pub(super) struct Axes {
             /// A check with the neutral value of every axis.
             neutral: OpCheck,
@@ -24,7 +24,7 @@ macro_rules! axes {
         }
 
         impl Axes {
-            /// Works out a step's lists.
+            /// Computes the values that the lists of a step stand for in this group.
             pub fn new(step: &SweepSpec, group: &Arc<Group>, promises: Promises) -> Self {
                 let op = step.op;
                 let size = group.size() as u32;
@@ -43,12 +43,17 @@ macro_rules! axes {
                 }
             }
 
-            /// How many values each axis has; which rank is late is the last.
+            /// Returns the number of values of each axis, in the order of the table; the rank that is late is the last
+            /// axis.
             pub fn lengths(&self) -> Vec<usize> {
                 vec![$(self.$field.len(),)* self.late.len()]
             }
 
-            /// The check at a point, which has the place of a value for each of [`lengths`](Self::lengths).
+            /// Returns the check at a point: the place of a value for each of [`lengths`](Self::lengths).
+            ///
+            /// # Panics
+            ///
+            /// The point has fewer places.
             pub fn check(&self, point: &[usize], index: u32) -> OpCheck {
                 let mut check = OpCheck {
                     index,
@@ -69,7 +74,7 @@ macro_rules! axes {
 
 allranks_model::for_each_axis!(axes);
 
-/// The values that a list stands for; without one, the neutral value.
+/// Returns the values that a list stands for; without a list, the neutral value.
 fn values<Value: Clone, W: Written<Value>>(
     given: Option<&OneOrMany<W>>,
     neutral: &Value,

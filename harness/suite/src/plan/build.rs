@@ -1,4 +1,4 @@
-//! Building the plan: cases × targets × world sizes × init recipes, narrowed by what the command line selects.
+//! Builds the plan: cases × targets × world sizes × init recipes, narrowed by what the command line selects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,67 +15,68 @@ use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 
-/// A backend to be tested on a platform that was found.
+/// A backend that is to be tested, on a platform that was found.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The platform.
+    /// The platform that its ranks run on.
     pub platform: Arc<Platform>,
-    /// A key of its `backends`.
+    /// The name of the backend, a key of the platform's `backends`.
     pub backend: String,
-    /// Devices observed; none: worlds of any size fit (host).
+    /// Number of devices that were found. `None`: worlds of any size fit, as on the host.
     pub devices: Option<u32>,
 }
 
-/// What the command line selects.
+/// What the command line selects. The default selects everything.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The profile, if one is used.
+    /// `--profile`. `None`: cases and steps of all profiles.
     pub profile: Option<Profile>,
-    /// `--world-size`; empty: all.
+    /// `--world-size`. Empty: all sizes.
     pub world_sizes: Vec<u32>,
-    /// `--filter`; every one must match.
+    /// `--filter`: every one must match.
     pub filters: Vec<Filter>,
-    /// `--shard I/N`.
+    /// `--shard I/N`. `None`: all scenarios.
     pub shard: Option<Shard>,
-    /// `--launcher NAME`; none: every one that a case names.
+    /// `--launcher`. `None`: every launcher that a case names.
     pub launcher: Option<Launcher>,
-    /// `--driver`: programs only, or none of them; none: both kinds of cases.
+    /// `--driver`: `Some(true)` plans only cases with a program, `Some(false)` only the others. `None`: both.
     pub programs: Option<bool>,
 }
 
-/// What will run, what was left out, and why.
+/// What will run, what was left out, and the reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Scenarios, in order of cases, targets, sizes, recipes.
+    /// The scenarios, in order of cases, targets, sizes, recipes.
     pub scenarios: Vec<Scenario>,
-    /// Points of sweeps that have no meaning.
+    /// Points of sweeps that are not checked, because they are not meaningful or were not asked for.
     pub left_out: Vec<Excluded>,
-    /// Scenarios a target is too small for, with the reason; they are not-run, never passed.
+    /// Scenarios that this machine cannot run, each with the reason: too few devices, something that is missing. They
+    /// count as not run, never as passed.
     pub too_large: Vec<(ScenarioId, String)>,
 }
 
 /// Points of one step's sweep that were left out for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excluded {
-    /// Where.
+    /// The scenario they would be in.
     pub scenario: ScenarioId,
-    /// The step's number in the case.
+    /// The number of the step in the case, from 0.
     pub step: usize,
-    /// Why.
+    /// Why they were left out, in words for reports.
     pub reason: String,
-    /// How many points.
+    /// The number of points.
     pub points: usize,
 }
 
 impl Plan {
-    /// Number of checks, frame checks included.
+    /// Returns the number of checks, frame checks included.
     #[must_use]
     pub fn check_count(&self) -> usize {
         self.scenarios.iter().map(Scenario::check_count).sum()
     }
 }
 
-/// Works out the plan, of all cases at once.
+/// Computes the plan of all cases, in parallel; its order does not depend on that.
 #[must_use]
 pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> Plan {
     let parts: Vec<Plan> = cases
@@ -97,6 +98,7 @@ pub fn plan(cases: &[Arc<Case>], targets: &[Target], selection: &Selection) -> P
     plan
 }
 
+/// Computes the plan of one case.
 fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan {
     let mut plan = Plan::default();
     for target in targets.iter().filter(|target| wants(case, target)) {
@@ -120,13 +122,14 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
     plan
 }
 
-/// How a scenario's ranks come to be.
+/// An init recipe, and what starts the ranks.
 struct How {
     init: Init,
     launcher: Launcher,
 }
 
-/// A recipe under each launcher of a case. One of several is named in the scenario's id and columns.
+/// Returns a recipe once for each launcher of the case. If there are several, the launcher is among the recipe's swept
+/// axes, and so in ids and columns.
 fn launched(case: &Case, init: Init) -> Vec<(Launcher, Init)> {
     let local = [Launcher::Local];
     let launchers = case.program.as_ref();
@@ -142,8 +145,12 @@ fn launched(case: &Case, init: Init) -> Vec<(Launcher, Init)> {
     launchers.iter().map(named).collect()
 }
 
-/// Why a scenario of the case is not what the command line asks for, if so.
-fn unasked(case: &Case, launcher: Launcher, selection: &Selection) -> Option<&'static str> {
+/// Returns why a scenario is not among those that the command line asks for; `None` if it is.
+fn why_not_selected(
+    case: &Case,
+    launcher: Launcher,
+    selection: &Selection,
+) -> Option<&'static str> {
     let is_program = case.program.is_some();
     match (selection.programs, selection.launcher) {
         (Some(true), _) if !is_program => Some("only `program:` cases have the driver `program`"),
@@ -151,11 +158,12 @@ fn unasked(case: &Case, launcher: Launcher, selection: &Selection) -> Option<&'s
         (_, Some(Launcher::Torchrun)) if !is_program => {
             Some("only `program:` cases run under torchrun yet")
         }
-        (_, Some(asked)) if asked != launcher => Some("its launcher is another one"),
+        (_, Some(asked)) if asked != launcher => Some("`--launcher` names another launcher"),
         _ => None,
     }
 }
 
+/// Returns whether the case is for this target.
 fn wants(case: &Case, target: &Target) -> bool {
     let platform = case.world.platform.as_ref();
     let backend = case.world.backend.as_ref();
@@ -165,16 +173,16 @@ fn wants(case: &Case, target: &Target) -> bool {
         && backend.is_none_or(|names| names.as_slice().contains(&target.backend))
 }
 
-/// Whether the platform's tensors lie on a device.
+/// Returns whether the platform's tensors lie on a device.
 fn is_on_device(platform: &Platform) -> bool {
     platform.device_type != "cpu"
 }
 
-/// The points of an init matrix that a target has.
+/// Returns the points of an init matrix that exist on a target.
 fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
     let platform = &target.platform;
-    // A CPU cannot be bound to, and its world has a backend for its tensors as it is. What a platform file says of the
-    // string for init it says for good.
+    // torch refuses to bind a world to a CPU, and a world on the host has a backend for the host's tensors anyway. If the
+    // platform file has an `init` for the backend, that says what the world has for them.
     let on_device = is_on_device(platform);
     let is_plain = platform.backends[&target.backend].init.is_none();
     let usual = Recipe {
@@ -232,13 +240,13 @@ fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
     recipes
 }
 
-/// What a case names, or else what is usual.
+/// Returns the values that a case lists, or the usual one if it lists none.
 fn named<'a, T>(list: &'a Option<OneOrMany<T>>, usual: &'a T) -> &'a [T] {
     list.as_ref()
         .map_or(std::slice::from_ref(usual), OneOrMany::as_slice)
 }
 
-/// What a case expects to fail at a point of its matrix.
+/// Returns the failure that a case expects at a point of its matrix, if any.
 fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option<Fail> {
     fn has<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
         list.as_ref()
@@ -256,6 +264,7 @@ fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option
     expected.fail.clone()
 }
 
+/// Adds one scenario to the plan, or the reason why it is not there.
 fn add(
     plan: &mut Plan,
     case: &Arc<Case>,
@@ -296,7 +305,7 @@ fn add(
     }
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
-    // What is never made has no checks.
+    // A group that is never created has no checks.
     let made: Vec<_> = groups
         .iter()
         .filter(|group| {
@@ -343,7 +352,7 @@ fn add(
     let Some(scenario) = narrow(scenario, &selection.filters) else {
         return;
     };
-    if let Some(reason) = unasked(case, launcher, selection) {
+    if let Some(reason) = why_not_selected(case, launcher, selection) {
         plan.left_out.push(Excluded {
             scenario: scenario.id.clone(),
             step: 0,
@@ -356,7 +365,7 @@ fn add(
     plan.scenarios.push(scenario);
 }
 
-/// Keeps the checks that every filter matches; a scenario stays if it, or one of its checks, matches.
+/// Keeps the checks that every filter matches. Returns `None` if neither a check nor the scenario itself matches.
 fn narrow(mut scenario: Scenario, filters: &[Filter]) -> Option<Scenario> {
     if filters.is_empty() {
         return Some(scenario);

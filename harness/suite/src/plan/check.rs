@@ -1,5 +1,5 @@
-//! A check: one assertion inside a scenario. Plain data, complete in itself: the oracle and the judge need nothing else from
-//! the case.
+//! Checks: single assertions inside a scenario. Plain data and complete: the oracle and the judge need nothing else
+//! from the case.
 
 use std::slice;
 use std::sync::Arc;
@@ -11,42 +11,43 @@ use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::op_check::OpCheck;
 use allranks_model::stack::StackCheck;
 
-/// One assertion: an op at one point of its step's sweep, a script, or one thing that is asked of a program.
+/// One assertion: an op or a layer at one point of its step's sweep, a script, or one thing that a program is checked
+/// for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// Unique in the run.
+    /// Its id, unique in the run: `collectives/all_reduce/dtypes@cpu.gloo.ws4#0.all_reduce.float32.sum.33`.
     pub id: CheckId,
-    /// Position in the scenario as it was planned, from 0; what a filter leaves out leaves gaps.
+    /// Its position in the scenario as planned, from 0. Filters leave gaps.
     pub index: u32,
     /// The group whose ranks take part: that of the op, or the world.
     pub group: Arc<Group>,
-    /// The requirements it covers.
+    /// The requirements it covers: the case's and the step's.
     pub covers: Arc<[RequirementId]>,
-    /// What the platform file says of it.
+    /// Whether the platform file declares it as supported.
     pub declared: Declared,
-    /// The sweep's axes and their values as written in the report, in order: `("dtype", "float32")`.
+    /// The parameters that reports show, in order, each with its value: `("dtype", "float32")`.
     pub params: Vec<(String, String)>,
-    /// Where its step is written, `collectives/all_reduce/dtypes.yaml:12`.
+    /// The place of its step, `collectives/all_reduce/dtypes.yaml:12`.
     pub at: Arc<str>,
-    /// What it asserts.
+    /// What it asserts, and the data for that.
     pub kind: CheckKind,
 }
 
-/// What a check asserts.
+/// What a check asserts, with all that is needed to make it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckKind {
-    /// That an op, at one point of a step's sweep, is right on every rank.
+    /// An op, at one point of a step's sweep, is right on every rank.
     Op(OpCheck),
-    /// That the moves of a script go as they must.
+    /// The moves of a script go as they must.
     Script(Arc<Script>),
-    /// What is asked of a program that the ranks run.
+    /// A program that the ranks run meets one thing that it is checked for.
     Program(ProgramCheck),
-    /// That a layer above c10d, at one point of a step's sweep, is right on every rank.
+    /// A layer above c10d, at one point of a step's sweep, is right on every rank.
     Stack(StackCheck),
 }
 
 impl Check {
-    /// The op, if it is a point of an op's sweep.
+    /// Returns the op at its point; `None` if the check is not about a single op.
     #[must_use]
     pub fn op(&self) -> Option<&OpCheck> {
         match &self.kind {
@@ -55,7 +56,7 @@ impl Check {
         }
     }
 
-    /// What the ranks do, if it is a script.
+    /// Returns the script; `None` if the check is not one.
     #[must_use]
     pub fn script(&self) -> Option<&Arc<Script>> {
         match &self.kind {
@@ -64,7 +65,7 @@ impl Check {
         }
     }
 
-    /// What is asked, if the ranks run a program.
+    /// Returns what the program is checked for; `None` if the ranks run none.
     #[must_use]
     pub fn demand(&self) -> Option<ProgramCheck> {
         match &self.kind {
@@ -73,7 +74,7 @@ impl Check {
         }
     }
 
-    /// The layer, if it is a point of a layer's sweep.
+    /// Returns the layer at its point; `None` if the check is not about a layer.
     #[must_use]
     pub fn stack(&self) -> Option<&StackCheck> {
         match &self.kind {
@@ -82,7 +83,7 @@ impl Check {
         }
     }
 
-    /// Every op whose data the harness makes for it: the op itself, or those that the script issues.
+    /// Returns every op whose data the harness makes: the op itself, or those that the script issues.
     #[must_use]
     pub fn ops(&self) -> &[OpCheck] {
         match &self.kind {

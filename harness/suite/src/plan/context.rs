@@ -7,7 +7,7 @@ use crate::platform::{Backend, Platform};
 use allranks_model::group::Group;
 use allranks_model::names::{RequirementId, ScenarioId};
 
-/// Where a step's checks belong.
+/// The scenario that a step is expanded in.
 pub struct ScenarioContext<'a> {
     pub case: &'a Case,
     pub scenario: &'a ScenarioId,
@@ -17,12 +17,12 @@ pub struct ScenarioContext<'a> {
 }
 
 impl ScenarioContext<'_> {
-    /// The requirements of the case, and these.
+    /// Returns the requirements of the case, and these.
     pub(super) fn covers(&self, more: &[RequirementId]) -> Arc<[RequirementId]> {
         self.case.covers.iter().chain(more).cloned().collect()
     }
 
-    /// Where a line of the case is.
+    /// Returns the place of a line of the case: `FILE:LINE`.
     pub(super) fn at(&self, line: usize) -> Arc<str> {
         format!("{}:{line}", self.case.source.display()).into()
     }

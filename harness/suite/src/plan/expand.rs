@@ -1,5 +1,5 @@
-//! From a step and a group to checks: works out each axis for the group's size, sweeps, and leaves out the points
-//! that have no meaning.
+//! Expands a step into checks: computes the values of each axis for the group's size, sweeps, and leaves out the
+//! points that are not meaningful.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use allranks_model::op_check::OpCheck;
 use allranks_model::stack::StackCheck;
 
 /// A check of the whole world that is no point of a sweep.
-pub(super) struct Whole<'a> {
-    /// What its parameter `call` says.
+pub(super) struct WorldCheck<'a> {
+    /// The value of its parameter `call`.
     pub word: &'static str,
     /// The requirements it covers besides those of its case.
     pub covers: &'a [RequirementId],
-    /// The line where it is written.
+    /// The line of its step in the case file, from 1.
     pub line: usize,
-    /// Position in the scenario.
+    /// Its position in the scenario, from 0.
     pub index: u32,
 }
 
-impl Whole<'_> {
-    /// The check, with an empty id. No platform file says anything of its kind: it must work.
+impl WorldCheck<'_> {
+    /// Makes the check, with an empty id. Platform files declare nothing of its kind, so it counts as supported.
     pub fn check(&self, place: &ScenarioContext<'_>, kind: CheckKind) -> Check {
         Check {
             id: CheckId(String::new()),
@@ -50,7 +50,7 @@ impl Whole<'_> {
     }
 }
 
-/// A step of a case, and what all its checks share.
+/// A step about an op, and what all of its checks share.
 struct Step<'a> {
     number: usize,
     spec: &'a SweepSpec,
@@ -69,7 +69,8 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Appends the checks of step number `number`, and what was left out of it.
+/// Appends the checks of a step to `checks`, and what is left out of it to `left_out`. `number` is the step's place in
+/// the case, from 0.
 pub fn expand(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -139,14 +140,14 @@ fn layered(
     for at in points(spec.sweep(), &spec.lengths()) {
         let LayerPoint { layer, params } = spec.point(&at);
         if group.size() < 2 {
-            leave_out("a layer on one rank communicates with none".to_owned());
+            leave_out("a layer on one rank does not communicate".to_owned());
             continue;
         }
         if let Some(reason) = layer.meaningless(group.size() as u32) {
             leave_out(reason);
             continue;
         }
-        let whole = Whole {
+        let whole = WorldCheck {
             word: layer.name(),
             covers: spec.covers(),
             line,
@@ -174,7 +175,7 @@ fn layered(
     }
 }
 
-/// The check of a random sequence.
+/// Makes the check of random sequence number `nth`, from 0. An error is the reason why it is left out.
 fn drawn(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -187,7 +188,7 @@ fn drawn(
     let sequence = sequence(place, spec, line, nth)?;
     let params = vec![("script".to_owned(), sequence.name.clone())];
     let script = sequenced(place, sequence, line, index)?;
-    let whole = Whole {
+    let whole = WorldCheck {
         word: "script",
         covers: &spec.covers,
         line,
@@ -196,11 +197,12 @@ fn drawn(
     Ok(of_script(place, number, (script, params), &whole))
 }
 
-/// A check like the given one whose sequence is another: what shrinking plays. Its data are those of the first step of
-/// a case.
+/// Returns a copy of a check that plays another sequence; shrinking uses it. The data are those of a check at index 0,
+/// so they do not depend on the check's place in its case.
 ///
 /// # Errors
-/// The sequence has no meaning in the scenario's world.
+///
+/// The sequence is not meaningful in the scenario's world.
 pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result<Check, String> {
     let place = ScenarioContext {
         case: &scenario.case,
@@ -216,7 +218,7 @@ pub fn replay(scenario: &Scenario, check: &Check, sequence: &Sequence) -> Result
     })
 }
 
-/// The script of a sequence.
+/// Lowers a sequence to the script that plays it.
 fn sequenced(
     place: &ScenarioContext<'_>,
     sequence: Sequence,
@@ -230,7 +232,7 @@ fn sequenced(
     })
 }
 
-/// An error if a script is not for a world of this size.
+/// Returns an error if a script is not for worlds of this size.
 fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result<(), String> {
     let size = place.groups[0].size() as u32;
     match sizes {
@@ -241,7 +243,8 @@ fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result
     }
 }
 
-/// The check of a script, for one of the ops it is about.
+/// Makes the check of a script, with `it` as the op of the moves that are named so. An error is the reason why it is
+/// left out.
 fn scripted(
     place: &ScenarioContext<'_>,
     number: usize,
@@ -255,25 +258,24 @@ fn scripted(
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
     let label = script.hang.as_ref().map(Hang::label);
-    let whole = Whole {
+    let whole = WorldCheck {
         word: "script",
         covers: &spec.covers,
         line,
         index,
     };
     let mut check = of_script(place, number, (script, params), &whole);
-    // What must be found is no part of the check's name.
+    // The verdict that must be given is not part of the check's id.
     check.params.extend(label.into_iter().flatten());
     Ok(check)
 }
 
-/// A check that plays a script and is called by these parameters. What is not declared of the ops that the script issues
-/// leaves it out as a whole.
+/// Makes the check that plays a script. Its id is made of these parameters.
 fn of_script(
     place: &ScenarioContext<'_>,
     number: usize,
     (script, params): (Script, Vec<(String, String)>),
-    whole: &Whole<'_>,
+    whole: &WorldCheck<'_>,
 ) -> Check {
     let mut check = whole.check(place, CheckKind::Script(Arc::new(script)));
     check.params.extend(params);
@@ -308,7 +310,7 @@ fn sweep(
             left_out.push(Excluded {
                 scenario: place.scenario.clone(),
                 step: number,
-                reason: format!("making group {name} is to fail"),
+                reason: format!("creating group {name} must fail"),
                 points: 1,
             });
         }
@@ -358,8 +360,8 @@ fn sweep(
     }
 }
 
-/// Whether a backend that refuses the layout can do so on some ranks only: those that have such tensors. The others
-/// would wait for them.
+/// Returns whether a backend that refuses the layout or the sizes can do so on some ranks only, those that have such
+/// tensors. The other ranks would then wait for them.
 fn is_one_sided(check: &OpCheck) -> bool {
     let on_some_ranks = match check.op {
         Op::Gather => check.layout_of == LayoutOf::Output,
@@ -377,7 +379,7 @@ fn is_one_sided(check: &OpCheck) -> bool {
     check.layout != Layout::Contiguous && (on_some_ranks || odd) || list_on_root
 }
 
-/// The check of an op with the parameters it is shown with and the id that is made of them.
+/// Makes the check of an op, with the parameters that reports show and the id that is made of them.
 fn named(place: &ScenarioContext<'_>, step: &Step<'_>, of: OpCheck, declared: Declared) -> Check {
     let op = of.op;
     let mut params = vec![("call".to_owned(), op.name().to_owned())];

@@ -1,19 +1,19 @@
-//! `--filter EXPR`: which checks to run.
+//! `--filter EXPR`: selects checks.
 //!
 //! An expression is words separated by blanks; a check must match all of them.
-//! - `dtype=float32,int8`: the parameter has one of the values. Parameters are those of the check's step
-//!   (`call`, `dtype`, `op`, `numel`, `root`, ...), of the scenario (`case`, `platform`, `backend`, `size`,
-//!   `launcher`, `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
+//! - `dtype=float32,int8`: the parameter has one of the values. Parameters are those of the check's step (`call`,
+//!   `dtype`, `op`, `numel`, `root`, ...), of the scenario (`case`, `platform`, `backend`, `size`, `launcher`,
+//!   `method`), `covers` (a requirement) and `id` (exactly that check or scenario).
 //! - `all_gather`: the check's id contains the text; `*` stands for any text.
 //! - `collectives/all_reduce@cpu.gloo.ws4#0.all_reduce.float32.sum.33`: a text with a `#` is a whole id.
-//! - `!WORD`: not that.
+//! - `!WORD`: selects the checks that `WORD` does not match.
 
 use std::str::FromStr;
 
 use super::{Check, Scenario};
 use allranks_model::names::CaseId;
 
-/// A parsed expression.
+/// A parsed filter expression, written as the module documentation says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     words: Vec<Word>,
@@ -31,13 +31,13 @@ enum Test {
     Parameter { name: String, values: Vec<String> },
 }
 
-/// Why an expression is not one.
+/// What is wrong with a filter expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// Nothing in it.
+    /// There is no word in it, or a `!` alone.
     #[error("the filter is empty; hint: give a part of a check's id, or dtype=float32")]
     Empty,
-    /// `dtype=` or `=float32`.
+    /// A word lacks its name or its value: `dtype=` or `=float32`.
     #[error("`{0}` lacks a name or a value; hint: write dtype=float32 or covers=COLL-001")]
     Incomplete(String),
 }
@@ -75,7 +75,7 @@ impl FromStr for Filter {
 }
 
 impl Filter {
-    /// Whether anything of the case can match: what cannot need not be planned.
+    /// Returns whether any check of the case can match. If not, the case need not be planned.
     #[must_use]
     pub fn admits(&self, case: &CaseId) -> bool {
         let of_case = |id: &str| id.split_once('@').is_none_or(|(of, _)| of == case.as_str());
@@ -90,7 +90,7 @@ impl Filter {
         })
     }
 
-    /// Whether the check, or with none the scenario's own frame checks, match.
+    /// Returns whether the check matches, or without one, whether the scenario or one of its frame checks does.
     #[must_use]
     pub fn matches(&self, scenario: &Scenario, check: Option<&Check>) -> bool {
         self.words
@@ -146,7 +146,8 @@ impl Test {
     }
 }
 
-/// Whether `text` contains `pattern`, in which `*` stands for any text; a whole check id must be the text itself.
+/// Returns whether `text` contains `pattern`, in which `*` stands for any text. A pattern with `#` and no `*` is a
+/// whole id, and must be equal to the text.
 fn contains(text: &str, pattern: &str) -> bool {
     if pattern.contains('#') && !pattern.contains('*') {
         return text == pattern;

@@ -7,8 +7,12 @@ use crate::platform::Platform;
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::WorldSize;
 
-/// The groups of a case in a world of that size, `world` first. A group may come out empty (`odd` in a world of
-/// one): nobody creates it and its steps have no checks.
+/// Returns the groups of a case in a world of this size, `world` first. A group may be empty (`odd` in a world of
+/// one): no rank creates it, and its steps have no checks.
+///
+/// # Panics
+///
+/// The platform has no such backend.
 #[must_use]
 pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) -> Vec<Arc<Group>> {
     let world = Group {
@@ -55,8 +59,8 @@ pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) 
     std::iter::once(world).chain(named).map(Arc::new).collect()
 }
 
-/// Whether the tensors of a group with this backend are the host's on a platform with a device: if it is for the CPU
-/// only, or none of the platform's.
+/// Returns whether the tensors of a group with this backend lie on the host although the platform has a device: the
+/// backend is for the CPU only, or is none of the platform's.
 pub(super) fn is_on_host(platform: &Platform, backend: Option<&str>) -> bool {
     let Some(backend) = backend else {
         return false;

@@ -1,4 +1,4 @@
-//! The plan: scenarios × checks, worked out from cases, platforms and the command line before anything runs.
+//! The plan: scenarios × checks, computed from cases, platforms and the command line before anything runs.
 
 mod axes;
 mod build;
@@ -39,42 +39,43 @@ use allranks_model::names::{CheckId, ScenarioId, WorldSize};
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
 
-/// A case at one point of its world matrix. One world; one libtest trial.
+/// A case at one point of its world matrix: one world, and one libtest trial.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Unique in the run.
+    /// Its id, unique in the run: `collectives/all_reduce/dtypes@cpu.gloo.ws4`.
     pub id: ScenarioId,
     /// The case it comes from.
     pub case: Arc<Case>,
     /// The platform its ranks run on.
     pub platform: Arc<Platform>,
-    /// Backend name, a key of [`Platform::backends`].
+    /// The name of the backend, a key of [`Platform::backends`].
     pub backend: String,
-    /// Devices the platform has; none: host, worlds of any size fit.
+    /// Number of devices that were found for the platform. `None`: a host, on which worlds of any size fit.
     pub devices: Option<u32>,
-    /// Ranks started together.
+    /// Number of ranks that are started together.
     pub world_size: WorldSize,
-    /// How the ranks initialise.
+    /// The init recipe: how the ranks initialise.
     pub init: Init,
-    /// What starts them.
+    /// What starts the ranks.
     pub launcher: Launcher,
     /// Groups, `world` first, then in the case's order (the order in which every rank creates them).
     pub groups: Vec<Arc<Group>>,
-    /// Its checks, in order.
+    /// Its checks, in the order of the case's steps.
     pub checks: Vec<Check>,
-    /// What must fail in it.
+    /// The failure that the case expects in it. `None`: everything must work.
     pub refused: Option<Fail>,
 }
 
 impl Scenario {
-    /// Ids of the two checks every scenario has besides those of its steps: `init` (every rank initialised and
-    /// agrees on who it is) and `end` (every rank tore down, gave its token and exited with code 0).
+    /// Returns the ids of the two checks that every scenario has besides those of its steps: `init` (every rank
+    /// initialised, and the answers of all agree on ranks and sizes) and `end` (every rank tore down, gave its token
+    /// and exited with code 0).
     #[must_use]
     pub fn frame_checks(&self) -> [CheckId; 2] {
         ["init", "end"].map(|name| CheckId(format!("{}#{name}", self.id)))
     }
 
-    /// What `init_process_group` gets as its backend.
+    /// Returns the argument `backend=` of `init_process_group`.
     #[must_use]
     pub fn init_backend(&self) -> String {
         let declared = self.platform.backends[&self.backend].init.as_ref();
@@ -85,30 +86,31 @@ impl Scenario {
         }
     }
 
-    /// Whether making this group must fail.
+    /// Returns whether creating this group must fail.
     #[must_use]
     pub fn refuses(&self, group: &Group) -> bool {
         self.refused.as_ref().is_some_and(|fail| fail.is_at(group))
     }
 
-    /// Number of checks, the frame checks included.
+    /// Returns the number of checks, with the two frame checks.
     #[must_use]
     pub fn check_count(&self) -> usize {
         self.checks.len() + 2
     }
 }
 
-/// One init recipe: a point of the case's `world.init` matrix.
+/// An init recipe: one point of the case's `world.init` matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
     /// How ranks find each other.
     pub method: StoreMethod,
-    /// What init is told of the device.
+    /// The argument `device_id` of `init_process_group`.
     pub device_id: DeviceId,
     /// When the device is made the current one.
     pub set_device: SetDevice,
-    /// What the world has for the host's tensors.
+    /// The backend that the world has for tensors of the host.
     pub cpu_backend: CpuBackend,
-    /// The axes of `world.init` that the case sweeps, for ids and columns: `("method", "tcp")`.
+    /// The axes of `world.init` of which the case has several values, each with its value here, as ids and columns
+    /// show them: `method` → `tcp`.
     pub swept: BTreeMap<String, String>,
 }

@@ -14,10 +14,11 @@ use allranks_model::group::Group;
 use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 
-/// The first point of a step's sweep, and what the platform file says of it.
+/// Returns the first point of a step's sweep, and whether the platform file declares it.
 ///
 /// # Errors
-/// Why it has no meaning.
+///
+/// The reason why it is left out: a list with several values, a point that is not meaningful.
 pub(super) fn single(
     place: &ScenarioContext<'_>,
     step: &SweepSpec,
@@ -42,7 +43,7 @@ pub(super) fn single(
     Ok((check, declared))
 }
 
-/// What must be refused whatever the platform declares is what no backend can do.
+/// Returns whether the platform file declares a check. What no backend can do must be refused, whatever is declared.
 pub(super) fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared {
     if check.layout == Layout::Expanded && check.layout_of != LayoutOf::Input {
         let reason = "an output whose elements share memory can hold no result";
@@ -51,7 +52,8 @@ pub(super) fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared
     place.backend.declares(check)
 }
 
-/// Why a point of a sweep has no expected value, no such tensor, or nothing that another has not, if so.
+/// Returns why a point of a sweep is left out: it has no defined result, there is no such tensor, or it equals another
+/// point. `None` if it is checked.
 pub(super) fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
@@ -104,7 +106,8 @@ pub(super) fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String
     None
 }
 
-/// Why a layout does not exist for the check's tensors, or is that of another point.
+/// Returns why a layout does not exist for the check's tensors, or equals that of another point; `None` if it is one
+/// of its own.
 fn no_such_layout(check: &OpCheck) -> Option<&'static str> {
     if check.op.takes("splits") && check.extent == Extent::Scalar && check.splits != Splits::Even {
         return Some("0-dim tensors are of one size");

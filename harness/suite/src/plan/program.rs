@@ -1,29 +1,29 @@
-//! What is asked of a program under a launcher: one check for each thing it is judged by.
+//! Plans the checks of a program under a launcher: one for each thing that it is checked for.
 
 use super::context::ScenarioContext;
-use super::expand::Whole;
+use super::expand::WorldCheck;
 use super::{Check, CheckKind, Hang};
 use crate::case::{Case, HangSpec, Members, ProgramSpec};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{CheckId, RequirementId, WorldSize};
 
-/// What one check of a program asks.
+/// One thing that a program is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramCheck {
-    /// That every rank ends as it is meant to.
+    /// Every rank ends as `exit:` says.
     Exit,
-    /// That the launcher's own exit code tells whether a rank failed.
+    /// The launcher's own exit code says whether a rank failed.
     LauncherExit,
-    /// That every rank prints the line at that place of `lines`, after those before it.
+    /// Every rank prints the line at this place of `lines`, from 0, after those before it.
     Line(usize),
-    /// That no rank prints the line at that place of `never`.
+    /// No rank prints the line at this place of `never`, from 0.
     Never(usize),
-    /// That the verdict is given.
+    /// The hang verdict is given.
     Verdict,
 }
 
 impl ProgramCheck {
-    /// Everything that is asked of a program in a world of this size.
+    /// Returns everything that a program is checked for in a world of this size under this launcher.
     #[must_use]
     pub fn all(program: &ProgramSpec, size: WorldSize, launcher: Launcher) -> Vec<Self> {
         let mut all = Vec::new();
@@ -39,7 +39,8 @@ impl ProgramCheck {
         all
     }
 
-    /// Everything that is asked of a case's program in some world, each maybe several times; nothing if it has none.
+    /// Iterates over everything that a case's program is checked for in some world, with repetitions. Empty if the
+    /// case has no program.
     pub fn of_case(case: &Case) -> impl Iterator<Item = Self> {
         case.program.iter().flat_map(|program| {
             let sizes = case.world.size.as_slice().iter().copied().map(WorldSize);
@@ -53,7 +54,7 @@ impl ProgramCheck {
         })
     }
 
-    /// The word for it, in the ids of checks.
+    /// Returns its name in the ids of checks: `exit`, `line-1`.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -65,7 +66,7 @@ impl ProgramCheck {
         }
     }
 
-    /// The requirement that it is about.
+    /// Returns the requirement that it covers.
     #[must_use]
     pub fn covers(self) -> RequirementId {
         RequirementId::from(match self {
@@ -77,7 +78,7 @@ impl ProgramCheck {
     }
 }
 
-/// The verdict that must be given on a program.
+/// Returns the hang verdict that must be given on a program in a world of this size.
 #[must_use]
 pub fn hang(spec: &HangSpec, size: WorldSize) -> Hang {
     let culprits = spec.culprit.as_ref();
@@ -89,7 +90,7 @@ pub fn hang(spec: &HangSpec, size: WorldSize) -> Hang {
     }
 }
 
-/// The checks of a program.
+/// Returns the checks of a program. Each covers its own requirement besides those of the case.
 pub fn checks(
     place: &ScenarioContext<'_>,
     program: &ProgramSpec,
@@ -100,7 +101,7 @@ pub fn checks(
     for demand in ProgramCheck::all(program, size, launcher) {
         let covers = demand.covers();
         let is_covered = place.case.covers.contains(&covers);
-        let whole = Whole {
+        let whole = WorldCheck {
             word: "program",
             covers: if is_covered { &[] } else { &[covers] },
             line: program.line,

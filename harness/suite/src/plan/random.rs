@@ -1,12 +1,12 @@
-//! Random sequences: a generator draws ops, groups, parameters, messages and the places of waits from a seed that stands
+//! Draws random sequences: a generator chooses ops, groups, parameters, messages and the places of waits, from a seed
 //! in the case.
 //!
 //! In: a case's [`RandomSpec`], one world size, what the platform declares. Out: a [`Sequence`], the same every time.
 //!
 //! # Why it is legal
 //!
-//! There is one list of moves, and every rank makes those that are its own in the order of the list. So all members of
-//! a group issue its ops in one order, and both ends of a pair of ranks their messages.
+//! There is one list of moves, and every rank makes its own in the order of the list. So all members of a group issue
+//! its ops in one order, and both ends of a pair of ranks their messages.
 //!
 //! # Why no rank waits for ever
 //!
@@ -16,10 +16,10 @@
 //! - the two sides of a message are next to each other, nothing between them: together they are one place;
 //! - a wait comes after every side of what it waits for.
 //!
-//! Suppose nothing moves any more. Of the places at which ranks are blocked, take the first. What is missing there must
-//! come from a rank that has not reached that place, so one that is blocked at an earlier one, and there is none. That
-//! holds for backends whose async calls block until all have issued as well, and for those that finish a group's ops one
-//! after another. The tests play sequences on the strictest of such backends.
+//! Suppose that no rank moves any more. Of the places at which ranks are blocked, take the first. What is missing
+//! there must come from a rank that has not reached that place, so one that is blocked at an earlier one, and there is
+//! none. That holds for backends whose async calls block until all members have issued as well, and for those that
+//! finish a group's ops one after another. The tests play sequences on a model of the strictest of such backends.
 
 use std::sync::Arc;
 
@@ -36,19 +36,21 @@ use allranks_model::group::Group;
 use allranks_model::names::Rank;
 use allranks_model::op::Op;
 
-/// Works and messages under way at once, at most.
+/// The largest number of works and messages under way at once.
 const MOST_PENDING: usize = 8;
-/// Draws until an op or a message fits the platform; that many in vain, and nothing does.
+/// How many ops or messages are drawn until one fits the platform. If none does, the platform declares nothing that
+/// fits.
 const ATTEMPTS: u32 = 1_000;
-/// Sizes of contributions: nothing, one element, around powers of two, and more than fits in a small message.
+/// Numbers of elements of a contribution: none, one, around powers of two, and more than fits in a small message.
 const SIZES: &[u64] = &[0, 1, 2, 5, 33, 64, 257, 1023, 4097, 9000];
-/// Tags of messages; a pair of ranks comes to have several of one tag under way, and of several.
+/// Tags of messages. They are few, so that a pair of ranks has several messages of one tag under way.
 const TAGS: &[u32] = &[0, 1, 7, 1000];
 
 /// Draws sequence number `nth`, from 0.
 ///
 /// # Errors
-/// The platform declares nothing that fits.
+///
+/// Its groups have no members in this world, or the platform declares nothing that fits.
 pub(super) fn sequence(
     place: &ScenarioContext<'_>,
     spec: &RandomSpec,
@@ -64,7 +66,7 @@ pub(super) fn sequence(
         place,
         spec,
         line,
-        dice: Dice::new([spec.seed, u64::from(nth), size]),
+        rng: Rng::new([spec.seed, u64::from(nth), size]),
         ops: match &spec.ops {
             Some(ops) => ops.as_slice().to_vec(),
             None => Op::ALL.to_vec(),
@@ -85,24 +87,27 @@ pub(super) fn sequence(
     Ok(drawing.sequence)
 }
 
+/// A sequence that is being drawn.
 struct Drawing<'a> {
     place: &'a ScenarioContext<'a>,
     spec: &'a RandomSpec,
     line: usize,
-    dice: Dice,
+    rng: Rng,
     ops: Vec<Op>,
     groups: Vec<Arc<Group>>,
     sequence: Sequence,
-    /// Units under way, and which ranks have yet to wait for them.
+    /// Units under way, and the ranks that have yet to wait for them.
     pending: Vec<Pending>,
-    /// Whether the platform has messages, as far as is known: looking for them in vain takes long.
+    /// Whether the platform declares messages, as far as is known. It is false after the first search in vain, which
+    /// takes long.
     has_messages: bool,
 }
 
+/// A unit under way.
 struct Pending {
     unit: usize,
     ranks: Vec<Rank>,
-    /// Whether nobody has waited yet.
+    /// Whether no rank has waited for it yet.
     whole: bool,
 }
 
@@ -110,14 +115,14 @@ impl Drawing<'_> {
     fn draw(&mut self) -> Result<(), String> {
         for _ in 0..self.spec.length {
             let messages = self.spec.messages;
-            let is_message = self.dice.percent(messages) && self.has_messages;
+            let is_message = self.rng.percent(messages) && self.has_messages;
             if !is_message {
                 self.op()?;
             } else if !self.message() {
                 self.has_messages = false;
                 self.op()?;
             }
-            while self.pending.len() > MOST_PENDING || self.dice.percent(35) {
+            while self.pending.len() > MOST_PENDING || self.rng.percent(35) {
                 if !self.wait() {
                     break;
                 }
@@ -127,18 +132,18 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// An op on a group.
+    /// Adds an op on a group.
     fn op(&mut self) -> Result<(), String> {
         for _ in 0..ATTEMPTS {
-            let op = *self.dice.pick(&self.ops);
-            let group = Arc::clone(self.dice.pick(&self.groups));
+            let op = *self.rng.pick(&self.ops);
+            let group = Arc::clone(self.rng.pick(&self.groups));
             let with = self.parameters(op, &group);
             if !self.is_declared(op, &group, &with) {
                 continue;
             }
             let gives_work = op.takes("mode") || op == Op::IsendIrecv;
             let asynchronous = self.spec.asynchronous;
-            let keeps = gives_work && self.dice.percent(asynchronous);
+            let keeps = gives_work && self.rng.percent(asynchronous);
             let unit = self.add(UnitKind::Op(op), with);
             self.turn(unit, if keeps { Does::Issue } else { Does::Make });
             if keeps {
@@ -149,23 +154,23 @@ impl Drawing<'_> {
         Err("the platform declares nothing to draw from".to_owned())
     }
 
-    /// A message between two members of a group; false if the platform has none.
+    /// Adds a message between two members of a group. Returns false if the platform declares none.
     fn message(&mut self) -> bool {
         for _ in 0..ATTEMPTS {
-            let group = Arc::clone(self.dice.pick(&self.groups));
+            let group = Arc::clone(self.rng.pick(&self.groups));
             if group.size() < 2 {
                 continue;
             }
             let mut with = self.tensors(&group);
-            with.insert("tag".to_owned(), json!(*self.dice.pick(TAGS)));
+            with.insert("tag".to_owned(), json!(*self.rng.pick(TAGS)));
             if !self.is_declared(Op::IsendIrecv, &group, &with) {
                 continue;
             }
-            let from = self.dice.below(group.size() as u64) as usize;
-            let step = 1 + self.dice.below(group.size() as u64 - 1) as usize;
+            let from = self.rng.below(group.size() as u64) as usize;
+            let step = 1 + self.rng.below(group.size() as u64 - 1) as usize;
             let (from, to) = (group.ranks[from], group.ranks[(from + step) % group.size()]);
             let unit = self.add(UnitKind::Message { from, to }, with);
-            let (turns, keepers) = match self.dice.below(8) {
+            let (turns, keepers) = match self.rng.below(8) {
                 0..3 => ([Does::Isend, Does::Irecv], vec![from, to]),
                 3..5 => ([Does::Irecv, Does::Isend], vec![from, to]),
                 5 => ([Does::Irecv, Does::Send], vec![to]),
@@ -183,20 +188,20 @@ impl Drawing<'_> {
         false
     }
 
-    /// Somebody waits for something; false if nothing is under way.
+    /// Adds a wait for a unit under way, by one of its ranks or by all. Returns false if there is none.
     fn wait(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
         }
-        let at = self.dice.below(self.pending.len() as u64) as usize;
-        let together = self.pending[at].whole && self.dice.percent(50);
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let together = self.pending[at].whole && self.rng.percent(50);
         let unit = self.pending[at].unit;
         if together {
             self.pending.remove(at);
             self.turn(unit, Does::Wait(None));
             return true;
         }
-        let rank = self.dice.below(self.pending[at].ranks.len() as u64) as usize;
+        let rank = self.rng.below(self.pending[at].ranks.len() as u64) as usize;
         let rank = self.pending[at].ranks.remove(rank);
         self.pending[at].whole = false;
         if self.pending[at].ranks.is_empty() {
@@ -206,55 +211,55 @@ impl Drawing<'_> {
         true
     }
 
-    /// Parameters for an op on a group, which the platform may or may not declare.
+    /// Draws parameters for an op on a group; the platform may not declare them.
     fn parameters(&mut self, op: Op, group: &Group) -> Map<String, Value> {
         let mut with = match op.has_tensors() {
             true => self.tensors(group),
             false => of_group(group),
         };
         let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         if op.reduces() {
-            add("op", json!(dice.pick(ReduceOp::ALL)));
+            add("op", json!(rng.pick(ReduceOp::ALL)));
         }
         if op.has_root() {
-            add("root", json!(dice.below(group.size() as u64)));
-            add("by", json!(dice.pick(&["global", "group"])));
+            add("root", json!(rng.below(group.size() as u64)));
+            add("by", json!(rng.pick(&["global", "group"])));
         }
         if op.has_pairs() {
-            add("pairs", json!(dice.pick(&["ring", "all"])));
-            add("tag", json!(dice.pick(TAGS)));
-            add("count", json!(1 + dice.below(2)));
+            add("pairs", json!(rng.pick(&["ring", "all"])));
+            add("tag", json!(rng.pick(TAGS)));
+            add("count", json!(1 + rng.below(2)));
         }
         if op.is_coalesced() {
-            add("count", json!(1 + dice.below(4)));
+            add("count", json!(1 + rng.below(4)));
         }
         if op.has_objects() {
-            add("object", json!(dice.pick(&["small", "small", "mixed"])));
+            add("object", json!(rng.pick(&["small", "small", "mixed"])));
         }
-        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && dice.percent(50) {
-            add("splits", json!(dice.pick(&["uneven", "with_zero"])));
+        if matches!(op, Op::AllToAll | Op::AllToAllSingle) && rng.percent(50) {
+            add("splits", json!(rng.pick(&["uneven", "with_zero"])));
         }
-        if op.takes("placement") && dice.percent(25) {
+        if op.takes("placement") && rng.percent(25) {
             add("placement", json!("in_place"));
         }
         with
     }
 
-    /// The parameters of whatever moves tensors.
+    /// Draws the parameters of any op or message with tensors.
     fn tensors(&mut self, group: &Group) -> Map<String, Value> {
         let mut with = of_group(group);
         let mut add = |axis: &str, value: Value| with.insert(axis.to_owned(), value);
-        add("dtype", json!(self.dice.pick(DType::ALL)));
-        add("numel", json!(self.dice.pick(SIZES)));
-        let layout = self.dice.pick(self.spec.layouts.as_slice());
+        add("dtype", json!(self.rng.pick(DType::ALL)));
+        add("numel", json!(self.rng.pick(SIZES)));
+        let layout = self.rng.pick(self.spec.layouts.as_slice());
         if *layout != Layout::Contiguous {
             add("layout", json!(layout));
         }
         with
     }
 
-    /// Whether it has a meaning and the platform says that it works.
+    /// Returns whether the op with these parameters is meaningful, and declared by the platform.
     fn is_declared(&self, op: Op, group: &Arc<Group>, with: &Map<String, Value>) -> bool {
         let Ok(params) = serde_json::from_value::<StepParams>(Value::Object(with.clone())) else {
             return false;
@@ -295,18 +300,19 @@ fn of_group(group: &Group) -> Map<String, Value> {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, everywhere and for good.
-struct Dice(u64);
+/// A pseudo-random generator, SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers from the same seed, on
+/// every machine and in every version.
+struct Rng(u64);
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Dice {
+impl Rng {
     fn new(seeds: [u64; 3]) -> Self {
-        let mut dice = Self(0);
+        let mut rng = Self(0);
         for seed in seeds {
-            dice = Self(dice.next() ^ seed);
+            rng = Self(rng.next() ^ seed);
         }
-        dice
+        rng
     }
 
     fn next(&mut self) -> u64 {
@@ -316,11 +322,12 @@ impl Dice {
         word ^ (word >> 31)
     }
 
-    /// A number in `0..bound`; the bounds here are so small that no number is favoured.
+    /// Returns a number in `0..bound`. The bounds here are so small that the bias is negligible.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// Returns true with this probability, in percent.
     fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < u64::from(percent)
     }

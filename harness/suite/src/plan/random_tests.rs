@@ -1,5 +1,5 @@
-//! Sequences are played on a model of the strictest backend there may be, and none may stop: calls that give a work block
-//! until every side has issued theirs, and a group's works are finished one after another.
+//! Plays sequences on a model of the strictest backend there may be, and none may get stuck: calls that give a work
+//! block until every side has issued theirs, and a group's works are finished one after another.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::plan::{Act, Plan, Script, Selection, Target, plan};
 use crate::platform;
 use allranks_model::names::WorldSize;
 
-/// What is wrong with a script, if anything.
+/// What is wrong with a script.
 #[derive(Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nobody moves any more; the moves at which the ranks are.
+    /// No rank moves any more, and some are not at the end. For each rank the move at which it is.
     Circle(Vec<Option<usize>>),
     /// Members issue different ops as their next on a group or a pair's tag.
     Disorder,
@@ -21,14 +21,14 @@ enum Fault {
     NothingToWaitFor,
 }
 
-/// A part of an op: who takes it, and in which queue it stands there: of a group, or of a pair and a tag.
+/// The queue that an op stands in on a rank: the name of its group, or of a pair of ranks, and the tag.
 type Queue = (String, u32);
 
 struct Model<'s> {
     script: &'s Script,
-    /// Who has a side of each check.
+    /// For each check, the ranks that issue a side of it.
     sides: Vec<Vec<Rank>>,
-    /// Moves of each rank.
+    /// For each rank, the places of its moves in the script.
     programs: Vec<Vec<usize>>,
     at: Vec<usize>,
     /// For each rank and check, whether it has reached the issue.
@@ -187,13 +187,11 @@ fn no_sequence_can_stop_and_all_members_agree_on_every_order() {
 #[test]
 fn nor_can_any_part_of_one() {
     let plan = planned();
-    let mut dice = Dice::new([1, 2, 3]);
+    let mut rng = Rng::new([1, 2, 3]);
     for scenario in plan.scenarios.iter().take(6) {
         let check = &scenario.checks[0];
         let whole = check.script().unwrap().sequence.as_ref().unwrap();
-        let units: Vec<usize> = (0..whole.units.len())
-            .filter(|_| dice.percent(30))
-            .collect();
+        let units: Vec<usize> = (0..whole.units.len()).filter(|_| rng.percent(30)).collect();
         let part = super::super::replay(scenario, check, &whole.only(&units)).unwrap();
         let script = part.script().unwrap();
         assert_eq!(Model::new(script, scenario.world_size).play(), Ok(()));
@@ -248,9 +246,9 @@ fn a_seed_gives_one_sequence_and_another_seed_another() {
     let (one, same) = (names(&one), names(&same));
     assert_eq!(one, same);
     assert_ne!(one[0], one[1], "two sequences of one step");
-    // Numbers that depend on nothing but the seed, for ever: ids of known failures hang on them.
-    let mut dice = Dice::new([12, 0, 2]);
-    let numbers: Vec<u64> = (0..4).map(|_| dice.below(100)).collect();
+    // The numbers depend on the seed alone and never change: the ids of known failures depend on them.
+    let mut rng = Rng::new([12, 0, 2]);
+    let numbers: Vec<u64> = (0..4).map(|_| rng.below(100)).collect();
     assert_eq!(numbers, PINNED);
 }
 

@@ -1,5 +1,5 @@
-//! A script at one world size: who makes each move, and every op it issues as a check of its own, so that the oracle
-//! knows what must come of it.
+//! Scripts at one world size: the ranks that make each move, and every op that the script issues as a check of its
+//! own, so that the oracle can compute its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,36 +21,37 @@ use allranks_model::names::{Rank, WorldSize};
 use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 
-/// A script, worked out for one world size.
+/// A script at one world size, with its loops unrolled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// What becomes of the world.
+    /// What becomes of the world when the script is over.
     pub afterwards: Afterwards,
-    /// The ops it issues. One that several moves issue on different ranks is here once.
+    /// The ops that it issues, one for each call of the whole group. If several moves issue it on different ranks, it
+    /// is here once.
     pub checks: Vec<OpCheck>,
-    /// What the ranks do, in order.
+    /// The moves, in order. Every rank makes its own.
     pub moves: Vec<Move>,
-    /// The verdict that must be given on it.
+    /// The hang verdict that must be given on it. `None`: none is asked for.
     pub hang: Option<Hang>,
-    /// What it was drawn as, if a generator made it: if it fails, it is cut down to what fails still.
+    /// The sequence it was made from, if a generator drew it. Shrinking cuts that down if the script fails.
     pub sequence: Option<Arc<Sequence>>,
 }
 
-/// The verdict that must be given on a script, see [`crate::case::HangSpec`].
+/// A hang verdict that must be given, see [`crate::case::HangSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hang {
-    /// What is wrong.
+    /// What must be found to be wrong.
     pub kind: HangKind,
-    /// Who is to blame; a rank that no process is may be among them.
+    /// The ranks that must be named as culprits, exactly these. Ranks outside the world may be among them.
     pub culprits: Vec<Rank>,
     /// How long after the last progress the verdict may come.
     pub within: Duration,
-    /// Whether nothing may hang or raise, or something must.
+    /// `Some(true)`: no rank may hang or raise. `Some(false)`: some rank must. `None`: either is right.
     pub silent: Option<bool>,
 }
 
 impl Hang {
-    /// Who must be found to have done what, as parameters of the check.
+    /// Returns the kind and the culprits as parameters of the check, `hang` and `culprit`.
     #[must_use]
     pub fn label(&self) -> [(String, String); 2] {
         let culprits: Vec<String> = self.culprits.iter().map(ToString::to_string).collect();
@@ -61,118 +62,120 @@ impl Hang {
     }
 }
 
-/// One move.
+/// One move of a script, with its ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
-    /// Who makes it.
+    /// The ranks that make it. Of an op, only members of its group.
     pub ranks: Vec<Rank>,
     /// What it does.
     pub act: Act,
-    /// How it must go; none: it must return.
+    /// How it must go. `None`: it must return.
     pub expect: Option<ExpectSpec>,
-    /// What reports call it: `isend a`.
+    /// Its name in reports: `isend a`.
     pub label: String,
 }
 
-/// What a move does.
+/// What a move does. Checks are given by their places in [`Script::checks`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Issues an op, or one side of a message.
     Issue {
-        /// Its place in [`Script::checks`].
+        /// The place of the op's check.
         check: usize,
         /// Whether its work is kept for a later `wait`.
         keeps: bool,
-        /// How, if it is a message.
+        /// The side of the message, and how it is issued. `None`: it is no message.
         message: Option<MessageAct>,
-        /// Whether the oracle judges the data; none: if nothing speaks against it.
+        /// Whether the oracle checks the data. `None`: if every member issues it and no rank is to fail.
         judged: Option<bool>,
     },
-    /// Waits for the works of these checks.
+    /// Waits for works.
     Wait {
-        /// Their places.
+        /// The places of their checks.
         checks: Vec<usize>,
-        /// `wait(timeout)`.
+        /// The argument of `work.wait(timeout)`, in milliseconds. `None`: it is called without one.
         timeout_ms: Option<u64>,
     },
-    /// Polls a work.
+    /// Asks a work once whether it is completed.
     IsCompleted {
-        /// The check's place.
+        /// The place of its check.
         check: usize,
-        /// What it must say.
+        /// What `work.is_completed()` must return.
         is: bool,
     },
-    /// Waits for a work's future.
+    /// Waits for the future of the work of this check.
     Future(usize),
-    /// Forgets a work.
+    /// Drops the reference to the work of this check without waiting for it.
     Drop(usize),
-    /// Tells the harness.
+    /// Tells the harness that the rank has come to the mark of this name.
     Mark(String),
-    /// Waits for all marks of this name.
+    /// Waits until every rank that has a mark of this name has come to it.
     Hold(String),
-    /// Sleeps, milliseconds.
+    /// Sleeps for this many milliseconds.
     Sleep(u64),
-    /// Is stopped for that long, milliseconds.
+    /// Has the process stopped (SIGSTOP), and resumed after this many milliseconds.
     Pause(u64),
-    /// Is stopped for good.
+    /// Has the process stopped (SIGSTOP) and never resumed.
     Freeze,
-    /// Dies of a signal.
+    /// Ends the process by the signal of this number.
     Die(i32),
-    /// Leaves with a code.
+    /// Ends the process through the interpreter's shutdown, with this exit code.
     Exit(i32),
-    /// Counts what the process holds.
+    /// Counts what the process holds, and keeps the counts under this name.
     Census(String),
-    /// Compares censuses.
+    /// Compares two censuses.
     Steady(SteadySpec),
-    /// Asks a group.
+    /// Asks the group of this name for its rank, size and backend.
     WhoAmI(String),
-    /// Changes the environment.
+    /// Sets the environment variable of this name to a value, or removes it (`None`).
     Setenv(String, Option<String>),
-    /// Initialises.
+    /// Calls `init_process_group`.
     Init(InitMove),
-    /// Destroys a group.
+    /// Calls `destroy_process_group` for the group of this name.
     Destroy(String),
-    /// Makes a group.
+    /// Calls `new_group`.
     NewGroup {
-        /// Its name.
+        /// The name that later moves use for the group.
         name: String,
-        /// Members.
+        /// The members, in the order in which the call is given them.
         ranks: Vec<Rank>,
-        /// Backend.
+        /// The argument `backend=`. `None`: that of the world.
         backend: Option<String>,
-        /// Timeout, seconds.
+        /// The argument `timeout=`, in seconds. `None`: the case's.
         timeout_s: Option<f64>,
-        /// Whether only its members make it.
+        /// Whether `use_local_synchronization=True` is passed.
         local_sync: bool,
     },
-    /// Aborts a group's backend.
+    /// Aborts the backend of the group of this name.
     Abort(String),
-    /// Runs Python.
+    /// Runs Python statements in the rank.
     Python {
-        /// The statements.
+        /// The statements, in one string.
         source: String,
-        /// Whether other ranks notice nothing of them, whatever they mention.
+        /// Whether the statements communicate with no other rank, whatever they mention.
         unnoticed: bool,
     },
-    /// Moves on threads of their own.
+    /// Makes several lists of moves at the same time, each on a thread of its own.
     Together(Vec<Vec<Move>>),
 }
 
-/// How a side of a message is issued.
+/// How one side of a message is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageAct {
     /// Whether this is the sender's side.
     pub sends: bool,
-    /// Whether the call blocks.
+    /// Whether the call blocks: `send` and `recv`, not `isend` and `irecv`.
     pub blocking: bool,
-    /// Whether no source is named.
+    /// Whether the receiver names no source.
     pub any_source: bool,
 }
 
-/// Works a script out.
+/// Computes a script for the world of a scenario. `it` is the op that moves with the key `it` issue; `parent` the
+/// index of the script's check, from which the seeds of its ops' data are derived; `line` the line of the step.
 ///
 /// # Errors
-/// Why it has no meaning in this world, for people.
+///
+/// The reason why the script is left out of this world, in words for reports.
 pub fn script(
     place: &ScenarioContext<'_>,
     spec: &ScriptSpec,
@@ -181,7 +184,7 @@ pub fn script(
     line: usize,
 ) -> Result<Script, String> {
     let size = place.groups[0].size() as u32;
-    let mut author = Author {
+    let mut builder = ScriptBuilder {
         place,
         spec,
         it,
@@ -195,14 +198,14 @@ pub fn script(
         turn: None,
         turns_begun: 0,
     };
-    author.labels.push(BTreeMap::new());
-    let moves = author.moves(&spec.moves)?;
-    if let Some(op) = author.undeclared {
+    builder.labels.push(BTreeMap::new());
+    let moves = builder.moves(&spec.moves)?;
+    if let Some(op) = builder.undeclared {
         return Err(format!("the platform does not declare its {}", op.name()));
     }
     Ok(Script {
         afterwards: spec.afterwards,
-        checks: author.checks,
+        checks: builder.checks,
         moves,
         hang: spec.hang.as_ref().map(|hang| Hang {
             kind: hang.kind,
@@ -217,7 +220,8 @@ pub fn script(
     })
 }
 
-struct Author<'a> {
+/// Computes the moves of one script, one after another.
+struct ScriptBuilder<'a> {
     place: &'a ScenarioContext<'a>,
     spec: &'a ScriptSpec,
     it: Option<(Op, &'a StepParams)>,
@@ -226,16 +230,16 @@ struct Author<'a> {
     size: WorldSize,
     groups: Vec<Arc<Group>>,
     checks: Vec<OpCheck>,
-    /// The first op that the platform does not declare.
+    /// The first op that the platform does not declare, if any. The script is left out then.
     undeclared: Option<Op>,
     /// Checks by label, one map for each enclosing loop.
     labels: Vec<BTreeMap<String, usize>>,
-    /// The turn of the innermost loop, counted over all loops.
+    /// The turn of the innermost loop, counted over all loops. `None`: outside of loops.
     turn: Option<u32>,
     turns_begun: u32,
 }
 
-impl Author<'_> {
+impl ScriptBuilder<'_> {
     fn moves(&mut self, specs: &[MoveSpec]) -> Result<Vec<Move>, String> {
         let mut moves = Vec::new();
         for spec in specs {
@@ -378,7 +382,7 @@ impl Author<'_> {
         })
     }
 
-    /// A mark's name: each turn of a loop has marks of its own.
+    /// Returns a mark's name. Inside loops the turn is part of it, so that each turn has marks of its own.
     fn in_this_turn(&self, name: &str) -> String {
         match self.turn {
             None => name.to_owned(),
@@ -386,16 +390,17 @@ impl Author<'_> {
         }
     }
 
+    /// Returns the place of the check whose work has this name.
     fn find(&self, label: &str) -> Result<usize, String> {
         self.labels
             .iter()
             .rev()
             .find_map(|labels| labels.get(label))
             .copied()
-            .ok_or_else(|| format!("nothing is called `{label}` before it is waited for"))
+            .ok_or_else(|| format!("no move before this one issues a work named `{label}`"))
     }
 
-    /// The check that a move issues: a new one, unless one of this name is there already.
+    /// Returns the place of the check that a move issues: a new one, unless a move before it has this name.
     fn issue(&mut self, op: Option<Op>, issue: &IssueSpec) -> Result<usize, String> {
         if let Some(label) = &issue.label
             && let Some(check) = self.labels.last().and_then(|labels| labels.get(label))
@@ -422,6 +427,7 @@ impl Author<'_> {
         Ok(check)
     }
 
+    /// Returns the place of the check of a message: a new one, unless a move before it has issued the other side.
     fn message(&mut self, name: &str) -> Result<usize, String> {
         if let Some(check) = self.labels.last().and_then(|labels| labels.get(name)) {
             return Ok(*check);

@@ -1,8 +1,8 @@
-//! A sequence: ops and messages, with the moves that make them, in one order for all ranks. It can be cut down to some of
-//! its units and still be a sequence, which is what shrinking takes.
+//! Sequences: ops and messages, with the moves that make them, in one order for all ranks. A part of a sequence's
+//! units is a sequence again, which shrinking relies on.
 //!
 //! In: what a generator drew. Out: a script as a case would write it, as data ([`Sequence::script`]) and as YAML
-//! ([`Sequence::yaml`]). Both come of one value, so that what people paste is what was played.
+//! ([`Sequence::yaml`]). Both come from one value, so the YAML in a report is exactly what was played.
 
 use std::fmt;
 
@@ -12,38 +12,38 @@ use crate::case::ScriptSpec;
 use allranks_model::names::Rank;
 use allranks_model::op::Op;
 
-/// A sequence.
+/// A random sequence of ops and messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sequence {
-    /// Its name.
+    /// Its name in the ids of checks: `mix-1`.
     pub name: String,
-    /// What it is made of, in the order of issue.
+    /// Its ops and messages, in the order in which they are issued.
     pub units: Vec<Unit>,
-    /// The moves, in the order in which every rank makes those that are its own.
+    /// The moves, in one order for all ranks. Every rank makes its own.
     pub turns: Vec<Turn>,
 }
 
-/// An op or a message, which is there with all its moves or not at all.
+/// An op or a message of a sequence. All of its moves are there, or none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
-    /// `op17`: what works and messages are called. It keeps its name when others are cut away.
+    /// The name of its work or message: `op17`. It stays the same when other units are removed.
     pub name: String,
-    /// What it is.
+    /// Whether it is an op or a message.
     pub what: UnitKind,
-    /// Its parameters as a case writes them.
+    /// Its parameters, as a case file writes them.
     pub with: Map<String, Value>,
 }
 
-/// What a unit is.
+/// An op or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
-    /// An op of a group.
+    /// An op, by all members of a group.
     Op(Op),
-    /// A message.
+    /// A message from one rank to another.
     Message {
-        /// The sender.
+        /// The rank that sends it.
         from: Rank,
-        /// The receiver.
+        /// The rank that receives it.
         to: Rank,
     },
 }
@@ -53,31 +53,31 @@ pub enum UnitKind {
 pub struct Turn {
     /// The place of its unit in [`Sequence::units`].
     pub unit: usize,
-    /// What is done.
+    /// What is done, and by which of the unit's ranks.
     pub does: Does,
 }
 
 /// What a move does for its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
-    /// Every member makes the op and has its result.
+    /// Every member calls the op, and has its result when the call returns.
     Make,
-    /// Every member issues the op and keeps its work.
+    /// Every member issues the op as async, and keeps its work.
     Issue,
-    /// The sender's blocking side.
+    /// The sender calls `send`.
     Send,
-    /// The receiver's blocking side.
+    /// The receiver calls `recv`.
     Recv,
-    /// The sender's side that gives a work.
+    /// The sender calls `isend`, and keeps the work.
     Isend,
-    /// The receiver's side that gives a work.
+    /// The receiver calls `irecv`, and keeps the work.
     Irecv,
-    /// That rank waits for its work; none: every rank that has one.
+    /// This rank waits for its work. `None`: every rank that has one does.
     Wait(Option<Rank>),
 }
 
 impl Sequence {
-    /// The units at these places, in order, with their moves and without all others'.
+    /// Returns the sequence of the units at these places, in this order, with their moves and no others.
     #[must_use]
     pub fn only(&self, units: &[usize]) -> Self {
         let turns = self.turns.iter().filter_map(|turn| {
@@ -91,15 +91,16 @@ impl Sequence {
         }
     }
 
-    /// The script that a case would write.
+    /// Returns the script that plays the sequence, as a case would write it.
     ///
     /// # Errors
-    /// A parameter is not one, which is the generator's mistake.
+    ///
+    /// A parameter is not one of its op, which is a bug of the generator.
     pub fn script(&self) -> Result<ScriptSpec, String> {
         serde_json::from_value(self.value()).map_err(|error| error.to_string())
     }
 
-    /// The script as a step of a case file, indented below `steps:`.
+    /// Returns the script as a step of a case file, indented below `steps:`.
     #[must_use]
     pub fn yaml(&self) -> String {
         let value = self.value();
@@ -168,7 +169,7 @@ impl Unit {
     }
 }
 
-/// `broadcast op3`, `message op4 from 0 to 2`.
+/// Writes `broadcast op3`, `message op4 from 0 to 2`.
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb(), self.name)?;
@@ -179,7 +180,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// YAML's flow style. Every string in a sequence is a word that needs no quotes.
+/// Writes a value in YAML's flow style. Every string in a sequence is a word that needs no quotes.
 fn flow(value: &Value) -> String {
     match value {
         Value::String(word) => word.clone(),

@@ -1,17 +1,17 @@
-//! `--shard I/N`: a stable part of the scenarios, for splitting a run over machines.
+//! `--shard I/N`: selects a stable part of the scenarios, so that a run can be split over machines.
 
 use std::str::FromStr;
 
 use allranks_model::names::ScenarioId;
 
-/// Part `index` of `count`; `index` counts from 1 on the command line.
+/// Part `index` of `count`. As on the command line, `index` counts from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     index: u64,
     count: u64,
 }
 
-/// Why a shard is not one.
+/// A text that is not a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a shard; hint: write I/N with I from 1 to N, such as 2/4")]
 pub struct ShardError(String);
@@ -29,7 +29,8 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Whether the scenario belongs to this part. Depends on the id alone, so that adding a case moves no other.
+    /// Returns whether the scenario belongs to this part. It depends on the scenario's id alone, so adding a case
+    /// moves no other.
     #[must_use]
     pub fn owns(self, scenario: &ScenarioId) -> bool {
         // FNV-1a: stable across versions and platforms, which `std`'s hashers do not promise.

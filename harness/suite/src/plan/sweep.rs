@@ -1,11 +1,12 @@
-//! How a step's lists become points: one at a time, pairwise, or the full product.
+//! Combines the lists of a step into points: one at a time, pairwise, or the full product.
 //!
-//! In: how many values each axis has. Out: for each point, which value of each axis. Nothing here knows what an
-//! axis means.
+//! In: the number of values of each axis. Out: for each point, the place of a value on each axis. The meaning of the
+//! axes plays no part.
 
 use crate::case::Sweep;
 
-/// The points of a sweep over axes with `lengths` values each, without repetition, the all-first point first.
+/// Returns the points of a sweep over axes with `lengths` values each, without repetition. The first point has the
+/// first value of every axis. Empty if an axis has no values.
 #[must_use]
 pub fn points(sweep: Sweep, lengths: &[usize]) -> Vec<Vec<usize>> {
     if lengths.contains(&0) {
@@ -53,8 +54,8 @@ fn product(lengths: &[usize]) -> Vec<Vec<usize>> {
     points
 }
 
-/// A greedy covering array: each new point starts from an uncovered pair and gives every other axis the value
-/// that covers most pairs still uncovered. Deterministic; not minimal, but close.
+/// Returns a covering array, made greedily: each new point starts from an uncovered pair, and gives every other axis
+/// the value that covers most pairs that are still uncovered. Deterministic; not minimal, but close.
 fn pairwise(lengths: &[usize]) -> Vec<Vec<usize>> {
     let axes = lengths.len();
     if axes < 2 {
@@ -91,10 +92,10 @@ struct OpenPairs<'a> {
     lengths: &'a [usize],
     /// The number of the first pair of each axis.
     starts: Vec<usize>,
-    /// For each axis, how many values all axes before it have together.
+    /// For each axis, the number of values of all axes before it together.
     offsets: Vec<usize>,
     is_open: Vec<bool>,
-    /// No pair before this one is open.
+    /// The number of a pair before which none is open.
     cursor: usize,
 }
 
@@ -118,7 +119,7 @@ impl<'a> OpenPairs<'a> {
         }
     }
 
-    /// How many values the axes after this one have together.
+    /// Returns the number of values of all axes after this one together.
     fn later_values(&self, axis: usize) -> usize {
         self.lengths[axis + 1..].iter().sum()
     }
@@ -133,7 +134,7 @@ impl<'a> OpenPairs<'a> {
         self.is_open[number] = false;
     }
 
-    /// The first pair that is open; none if every pair is closed.
+    /// Returns the first pair that is open; `None` if every pair is closed.
     fn first(&mut self) -> Option<[usize; 4]> {
         let ahead = self.is_open[self.cursor..].iter().position(|open| *open)?;
         self.cursor += ahead;
@@ -145,8 +146,8 @@ impl<'a> OpenPairs<'a> {
         Some([a, x, b, value - self.offsets[b]])
     }
 
-    /// The value of an axis with which the values chosen so far make most open pairs; of equals the last, for the first
-    /// value is over-represented already.
+    /// Returns the value of an axis that makes most open pairs with the values chosen so far. Of equals it is the
+    /// last, because the first value is over-represented already.
     fn best_value(&self, chosen: &[Option<usize>], axis: usize) -> usize {
         let mut covered = vec![0_usize; self.lengths[axis]];
         for (other, known) in chosen.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a backend declares of a check, and how to say what it does not declare.
+//! Decides whether a backend declares a check as supported, and says what it does not declare.
 
 use super::{Backend, Support};
 use crate::case::OneOrMany;
@@ -8,13 +8,14 @@ use allranks_model::op_check::OpCheck;
 
 /// One aspect of a check that an entry of `supports:` may restrict.
 struct Facet {
-    /// Whether the entry has the check's value.
+    /// Whether the entry allows the check's value.
     has: fn(&Support, &OpCheck) -> bool,
-    /// The check's value as part of a sentence; none if the check has no such aspect.
+    /// The check's value as part of a sentence; `None` if the check has no such aspect.
     words: fn(&OpCheck) -> Option<String>,
 }
 
-/// In the order in which a sentence names them: the first beginning that no entry has is what is not declared.
+/// All aspects, in the order in which a sentence names them. The first one up to which no entry allows everything is
+/// what is not declared.
 const FACETS: &[Facet] = &[
     Facet {
         has: |support, check| allows(&support.ops, &check.op),
@@ -103,9 +104,10 @@ const FACETS: &[Facet] = &[
 ];
 
 impl Backend {
-    /// What the file declares of a check: supported if any entry has it, those apart that hold for some torch versions
-    /// only (see [`Platform::with_torch`](super::Platform::with_torch)). Otherwise the text names the least that no
-    /// entry has: `gloo does not declare all_reduce avg on int32`.
+    /// Decides whether the platform file declares a check: it is supported if any entry of `supports` allows it.
+    /// Entries for some torch versions only do not count; [`Platform::with_torch`](super::Platform::with_torch)
+    /// settles them first. Otherwise the text names the least that no entry allows: `gloo does not declare all_reduce
+    /// avg on int32`.
     #[must_use]
     pub fn declares(&self, check: &OpCheck) -> Declared {
         let mut entries: Vec<_> = self
@@ -122,7 +124,7 @@ impl Backend {
         Declared::Supported
     }
 
-    /// Names the op, what it computes on (once that is in doubt), and the aspect that is not declared.
+    /// Names the op, what it computes on (if an entry has the op), and the aspect that is not declared.
     fn sentence(&self, check: &OpCheck, missing: usize) -> String {
         let mut words = vec![self.name.clone(), "does not declare".to_owned()];
         let last = if missing == 1 { 2 } else { missing };
@@ -135,12 +137,13 @@ impl Backend {
     }
 }
 
+/// Returns whether a field of an entry is absent or lists the value.
 fn allows<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
     list.as_ref()
         .is_none_or(|list| list.as_slice().contains(value))
 }
 
-/// Who really sends to whom: in a group of one, a ring is a message to oneself.
+/// Returns which ranks really send to which: in a group of one, a ring is a message from the rank to itself.
 fn pairs(check: &OpCheck) -> Pairs {
     if check.group.size() == 1 {
         Pairs::Own
@@ -149,12 +152,12 @@ fn pairs(check: &OpCheck) -> Pairs {
     }
 }
 
-/// Whether the tensors are too small for their layout to differ from `contiguous`.
+/// Returns whether the tensors are empty, so that every layout is the same.
 fn has_one_layout(check: &OpCheck) -> bool {
     check.extent == Extent::Flat(0)
 }
 
-/// A unit variant's name in files.
+/// Returns the name of a unit variant as files have it, with `-` for `_`.
 fn word<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word.replace('_', "-"),

@@ -1,4 +1,4 @@
-//! From platform files to valid platforms.
+//! Loads platform files, and returns valid platforms.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
-/// Loads platform files and folders of them, sorted by name. A later file cannot replace an earlier one: two
-/// platforms of one name are an error.
+/// Loads platform files, and those in folders, and sorts the platforms by name. Backends that are made of another one
+/// inherit from it.
 ///
 /// # Errors
-/// Everything wrong with any of them.
+///
+/// All problems of all files. Two platforms of one name are one: a later file cannot replace an earlier one.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<Platform>, Vec<Diagnostic>> {
     let mut platforms: BTreeMap<String, (Platform, Document, PathBuf)> = BTreeMap::new();
     let mut problems = Vec::new();
@@ -55,7 +56,8 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Platform>, Vec<Diagnostic>> {
     }
 }
 
-/// Gives backends that are made of another one what that one declares and promises.
+/// Adds to backends that are made of another one what that one declares and promises. Returns a problem for each
+/// `made_of:` that names no backend, or one that is itself made of another.
 fn inherit(platforms: &mut [Platform], documents: &[Document]) -> Vec<Diagnostic> {
     let plain: BTreeMap<_, _> = platforms
         .iter()
@@ -85,7 +87,8 @@ fn inherit(platforms: &mut [Platform], documents: &[Document]) -> Vec<Diagnostic
     problems
 }
 
-/// What a backend supports apart from some ops; an entry about all ops says which these are.
+/// Returns the entries of a backend's `supports` without some ops. An entry about all ops then lists the remaining
+/// ones.
 fn without(backend: &Backend, except: &[Op]) -> impl Iterator<Item = Support> {
     backend.supports.iter().filter_map(|support| {
         let all = || Op::ALL.to_vec();
@@ -101,10 +104,11 @@ fn without(backend: &Backend, except: &[Op]) -> impl Iterator<Item = Support> {
     })
 }
 
-/// Parses the text of a platform file; `folder` is what its relative paths are relative to.
+/// Parses the text of a platform file. `folder` is what its relative paths are relative to.
 ///
 /// # Errors
-/// Everything wrong with it.
+///
+/// All problems of the file.
 pub fn parse(source: Source, folder: &Path) -> Result<Platform, Vec<Diagnostic>> {
     decode(source, folder).map(|(platform, _)| platform)
 }
@@ -135,6 +139,7 @@ fn decode(source: Source, folder: &Path) -> Result<(Platform, Document), Vec<Dia
     Ok((platform, document))
 }
 
+/// Collects the problems of one platform file.
 struct Checker<'a> {
     document: &'a Document,
     problems: Vec<Diagnostic>,
@@ -249,7 +254,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A recipe asks for nothing that the platform does not have.
+    /// Reports a recipe that asks for what the platform does not have.
     fn recipe(&mut self, platform: &Platform) {
         let recipe = &platform.recipe;
         let is_host = platform.device_type == "cpu";
@@ -327,7 +332,7 @@ impl Checker<'_> {
             let path = way!["backends", name, "supports", index, "world_sizes", item];
             self.report(path, Focus::Value, "a world of 0 ranks", "at least 1");
         }
-        // Whatever is listed is listed once; compared as written, so that no field is forgotten.
+        // No list has a value twice. Values are compared as written, so that no field is forgotten.
         let fields = serde_yaml::to_value(support).unwrap_or(Value::Null);
         for (field, value) in fields.as_mapping().into_iter().flatten() {
             let (Some(field), Some(items)) = (field.as_str(), value.as_sequence()) else {
@@ -348,7 +353,7 @@ impl Checker<'_> {
     }
 }
 
-/// Python identifiers with dots between them.
+/// Returns whether a text is Python identifiers with dots between them.
 fn is_dotted(text: &str) -> bool {
     text.split('.').all(is_env_name)
 }

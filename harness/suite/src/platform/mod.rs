@@ -1,5 +1,5 @@
-//! A platform: a kind of device and how to use it. One YAML file each in `fixtures/platforms/`; a vendor adds one
-//! with such a file and no code.
+//! Platforms: kinds of devices, and how to use each. One YAML file each in `fixtures/platforms/`; a vendor adds a
+//! platform with such a file and no code.
 
 mod declare;
 mod load;
@@ -24,10 +24,10 @@ use allranks_model::names::{Rank, WorldSize};
 use allranks_model::op::Op;
 use allranks_model::version::torch_version;
 
-/// What stands for the rank in the value of an environment variable.
+/// The text in the value of an environment variable that is replaced by the rank.
 pub const OF_THE_RANK: &str = "{rank}";
 
-/// A platform as its file declares it.
+/// A platform, a kind of device with its backends, as its file declares it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     deny_unknown_fields,
@@ -35,64 +35,67 @@ pub const OF_THE_RANK: &str = "{rank}";
 )]
 #[schemars(title = "allranks platform")]
 pub struct Platform {
-    /// Its name on the command line and in reports.
+    /// Its name on the command line and in reports: `cuda`.
     pub name: String,
-    /// `cpu`, `cuda`, `xpu`: the type in `torch.device(type, index)`.
+    /// The type in `torch.device(type, index)`: `cpu`, `cuda`, `xpu`. `cpu` is the host.
     pub device_type: String,
-    /// What a green result on it proves. Where its device says of itself that it is simulated, that is what it is,
-    /// whatever stands here: `torch.TYPE.is_simulated`.
+    /// What a pass on it proves. If the device says that it is simulated (`torch.TYPE.is_simulated`), results are
+    /// shown as `simulated` whatever this field says.
     pub evidence: Evidence,
-    /// Python modules imported before use, in order.
+    /// Python modules that are imported before the device is used, in this order: `[torch_npu]`.
     #[serde(default)]
     pub import: Vec<String>,
-    /// Folders put in front of `sys.path`, relative to this file.
+    /// Folders that are put in front of `sys.path`, relative to this file.
     #[serde(default)]
     pub python_path: Vec<PathBuf>,
-    /// Python expression for the number of devices; absent: no device is counted (host).
+    /// Python expression for the number of devices: `torch.xpu.device_count()`. Absent: no devices are counted, and
+    /// worlds of any size fit, as on the host.
     #[serde(default)]
     pub count: Option<String>,
-    /// Dotted name of the function that makes a device current, called with its index.
+    /// Dotted name of the function that makes a device the current one, called with its index: `torch.xpu.set_device`.
+    /// Absent: there is none to call.
     #[serde(default)]
     pub set_device: Option<String>,
-    /// Dotted name of the function that waits for the device.
+    /// Dotted name of the function that waits for the device: `torch.xpu.synchronize`. Absent: there is none to call.
     #[serde(default)]
     pub synchronize: Option<String>,
-    /// Whether a process has any of the devices and tells them apart by an index (`cuda:1`). `false`: it has one, which the
-    /// vendor's library finds by the local rank, and calls it by its type alone (`hpu`).
+    /// `true`: a process can use any of the devices, and names one by its index (`cuda:1`). `false`: it has one, which
+    /// the vendor's library finds by the local rank, and names it by its type alone (`hpu`).
     #[serde(default = "yes")]
     pub indexed: bool,
-    /// How many ranks may have one device between them. More than 1, and a world needs fewer devices than it has ranks; it
-    /// runs no programs then, which take their local rank for a device's index.
+    /// How many ranks may share one device. With more than 1, a world needs fewer devices than it has ranks, and
+    /// `program:` cases are not run, because a program takes its local rank for the index of its device.
     #[serde(default = "one")]
     pub ranks_per_device: NonZeroU32,
-    /// How a world initialises where its case does not say.
+    /// How a world initialises if its case does not say.
     #[serde(default)]
     pub recipe: Recipe,
-    /// Whether a tensor and its views stay one piece of memory on the device. `false`: an op may give a view a new value
-    /// that the tensor it was made of never sees, so what each tensor holds is read back, and nothing around it.
+    /// Whether a tensor and its views stay one piece of memory on the device. `false`: an op may give a view a new
+    /// value that the original tensor never sees. Then what each tensor holds is read back, and nothing around it.
     #[serde(default = "yes")]
     pub shares_memory: bool,
-    /// Whether it runs only if it is named on the command line, as what needs an environment of its own.
+    /// `true`: it is run only if `--platform` names it, because it needs an environment of its own.
     #[serde(default)]
     pub only_if_named: bool,
-    /// The variable that hides devices from a process.
+    /// The environment variable that hides devices from a process: `CUDA_VISIBLE_DEVICES`.
     #[serde(default)]
     pub visible_devices: Option<String>,
-    /// The vendor's command that lists devices, for people.
+    /// The vendor's command that lists devices: `nvidia-smi`. `allranks doctor` looks whether it is installed.
     #[serde(default)]
     pub tool: Option<String>,
-    /// Version requirements, `torch: ">=2.8"`.
+    /// Versions that packages must have: `{torch: ">=2.8"}`.
     #[serde(default)]
     pub requires: BTreeMap<String, String>,
-    /// How ranks are started.
+    /// How the processes of ranks are started.
     #[serde(default)]
     pub start: Start,
-    /// Environment variables for every rank; `{rank}` in a value is its rank.
+    /// Environment variables for every rank: `{ZE_AFFINITY_MASK: "{rank}"}`, where `{rank}` stands for its rank.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The backends it has, by c10d name.
+    /// Its backends, by the names that c10d knows them by: `{nccl: {supports: [...]}}`.
     pub backends: BTreeMap<String, Backend>,
-    /// The version of torch it has been narrowed to, if that is known: see [`with_torch`](Self::with_torch).
+    /// The torch version that the platform was narrowed to, see [`with_torch`](Self::with_torch). `None`: it was not,
+    /// or that version is unknown.
     #[serde(skip)]
     pub torch: Option<String>,
 }
@@ -106,55 +109,57 @@ fn one() -> NonZeroU32 {
 }
 
 impl Platform {
-    /// How many devices a world of that many ranks needs, where they have devices.
+    /// Returns the number of devices that a world of this size needs, on a platform with devices.
     #[must_use]
     pub fn devices_for(&self, size: WorldSize) -> u32 {
         size.0.div_ceil(self.ranks_per_device.get())
     }
 
-    /// The place of a rank's device among those of its world.
+    /// Returns the index of a rank's device among those of its world, from 0.
     #[must_use]
     pub fn device_of(&self, rank: Rank) -> u32 {
         rank.0 / self.ranks_per_device
     }
 }
 
-/// How a rank's process comes to be.
+/// How the process of a rank is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// Forked from a process that has imported torch and nothing of a device: tens of milliseconds a world.
+    /// It is forked from a process that has imported torch and has not touched a device; a world starts within tens of
+    /// milliseconds.
     #[default]
     Fork,
-    /// A process of its own: where forking is unsafe.
+    /// It is started as a process of its own, because forking is unsafe.
     Fresh,
 }
 
-/// A backend on a platform.
+/// A backend on a platform: `{supports: [{ops: all_reduce, dtypes: float32}]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
-    /// Its name: the key in the file; filled in by loading.
+    /// Its name, the key in the file. Loading fills it in.
     #[serde(skip)]
     pub name: String,
-    /// The string for `init_process_group(backend=)`; absent: the backend's name.
+    /// The argument `backend=` of `init_process_group`: `cpu:gloo,xpu:xccl`. Absent: the backend's name.
     #[serde(default)]
     pub init: Option<String>,
-    /// A backend of another platform that does its work. What that one declares, promises, and is known to get wrong
-    /// is then true of this one too.
+    /// The backend of another platform that does its work. What that one declares, promises, and is expected to fail
+    /// then holds for this one too.
     #[serde(default)]
     pub made_of: Option<MadeOf>,
-    /// What it declares it can do: a check is supported if **any** entry has it. Everything else must be refused
+    /// What it declares that works: a check is supported if **any** entry allows it. Everything else must be refused
     /// with a clear error on every rank.
     #[serde(default)]
     pub supports: Vec<Support>,
-    /// What it promises of its arithmetic beyond being right; a check that sees otherwise fails.
+    /// What it promises of its arithmetic beyond being right. A check that sees otherwise fails.
     #[serde(default)]
     pub promises: Promises,
 }
 
 impl Backend {
-    /// What c10d calls the backend that has the device's tensors: `nccl`, where a world is made with `cpu:gloo,cuda:nccl`.
+    /// Returns c10d's name of the backend for the device's tensors: `nccl`, if a world is initialised with
+    /// `cpu:gloo,cuda:nccl`.
     #[must_use]
     pub fn on_device(&self, device_type: &str) -> &str {
         let given = self.init.as_deref().unwrap_or(&self.name);
@@ -164,56 +169,57 @@ impl Backend {
     }
 }
 
-/// The backend that another one hands its work to.
+/// The backend that another one hands its work to: `{platform: cpu, backend: gloo}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MadeOf {
-    /// Its platform.
+    /// The platform of that backend.
     pub platform: String,
-    /// Its name there; it is not made of another one itself.
+    /// Its name on that platform. It must not be made of another one itself.
     pub backend: String,
-    /// Ops of it that do not reach it.
+    /// Ops that are not handed to it: what it declares of them does not count.
     #[serde(default)]
     pub except: Vec<Op>,
 }
 
-/// A set of combinations that work. Absent fields mean "any"; `torch` does not count among the combinations.
+/// A set of combinations that work: `{ops: [all_reduce, reduce], dtypes: [float32, int32], reduce: sum}`. An absent
+/// field allows every value. `torch` is a condition on the whole entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Support {
-    /// Ops.
+    /// Ops that the entry is about: `[all_reduce, broadcast]`.
     pub ops: Option<OneOrMany<Op>>,
-    /// Element types.
+    /// Element types; ignored for ops without tensors.
     pub dtypes: Option<OneOrMany<DType>>,
-    /// Reduce operators, for ops that reduce.
+    /// Reduce operators; ignored for ops that do not reduce.
     pub reduce: Option<OneOrMany<ReduceOp>>,
-    /// Sync or async.
+    /// Whether calls are sync or async.
     pub modes: Option<OneOrMany<Mode>>,
-    /// Layouts.
+    /// How tensors lie in their storages.
     pub layouts: Option<OneOrMany<Layout>>,
-    /// The tensors that have these layouts, where not all of an op's tensors do.
+    /// Which of an op's tensors may have these layouts; ignored for contiguous ones.
     pub layouts_of: Option<OneOrMany<LayoutOf>>,
-    /// Kinds of tensors.
+    /// Kinds of tensors: plain, `requires_grad`, ...
     pub tensors: Option<OneOrMany<TensorKind>>,
-    /// Shapes of tensors that hold all ranks' contributions.
+    /// Shapes of tensors that hold the contributions of all ranks.
     pub joined: Option<OneOrMany<Joined>>,
-    /// Sizes of slices, and of the tensors in lists.
+    /// Kinds of split sizes, and of sizes of the tensors in lists.
     pub splits: Option<OneOrMany<SplitsKind>>,
-    /// Shared memory between input and output.
+    /// Whether input and output share memory.
     pub placements: Option<OneOrMany<Placement>>,
-    /// Who sends to whom, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.
+    /// Which ranks send to which, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.
     pub pairs: Option<OneOrMany<Pairs>>,
-    /// Objects, for object collectives.
+    /// Kinds of objects, for object collectives.
     pub objects: Option<OneOrMany<ObjectKind>>,
-    /// Group sizes.
+    /// Sizes of the group that makes the call.
     pub world_sizes: Option<OneOrMany<u32>>,
-    /// The torch versions in which they do, `">=2.12"`. Where the version is unknown, they do not.
+    /// The torch versions for which the entry holds: `">=2.12"`. If the version is unknown, it does not hold.
     pub torch: Option<String>,
 }
 
 impl Platform {
-    /// The platform as a torch version has it: what is declared for other versions only is gone, and nothing is
-    /// conditional any more. An unknown version is no version.
+    /// Returns the platform narrowed to a torch version: entries of `supports` for other versions are removed, and the
+    /// others lose their condition. With an unknown version (`None`), all entries with a condition are removed.
     #[must_use]
     pub fn with_torch(&self, torch: Option<&str>) -> Self {
         let version = torch.and_then(torch_version);
@@ -233,7 +239,7 @@ impl Platform {
     }
 }
 
-/// The schema of platform files, JSON Schema draft 2020-12.
+/// Returns the JSON schema of platform files, draft 2020-12.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12();
