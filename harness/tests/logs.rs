@@ -1,5 +1,6 @@
-//! Logs in `fixtures/logs/`, each folder with a label that says what is wrong with the job and who caused it. The binary
-//! reads each folder and must say the same; whoever is named in a job where nothing is wrong is accused falsely.
+//! Logs in `fixtures/logs/`, each folder with a label that says what is wrong with the job and which rank caused it.
+//! The binary reads each folder and must say the same; a rank that is named in a job where nothing is wrong is accused
+//! falsely.
 //!
 //! A world of ten thousand ranks, made here, goes through the same door.
 

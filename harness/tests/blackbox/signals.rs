@@ -185,7 +185,7 @@ fn interrupt_importing() {
     stage.assert_nothing_remains();
 }
 
-/// Somebody else has one of the two devices, for good.
+/// Another process holds one of the two devices for the whole test.
 fn interrupt_waiting() {
     let stage = Stage::new("waiting");
     stage.write("lib/torch.py", TORCH);
