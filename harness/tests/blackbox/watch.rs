@@ -226,7 +226,7 @@ fn assert_verdict(ran: &Ran, record: &Value, kind: &str, culprits: &[u32], confi
     assert_eq!(told, expected, "{}", ran.stderr);
     assert_eq!(record["confidence"], confidence, "{}", ran.stderr);
     ran.assert_says(&format!("allranks watch: hang: {kind}: "));
-    // The report says where every rank is, and names no rank twice.
+    // The report says where every rank is, and no culprit is among the victims.
     let places = record["places"].as_array().unwrap();
     assert!(!places.is_empty());
     let victims = record["victims"].as_array().unwrap();
