@@ -89,7 +89,7 @@ fn prove(row: &Row) {
         "command:python3 harness/tests/blackbox/drivers/one_of_two.py {}",
         row.vice
     );
-    // The one who waits for a rank that skipped waits for ever.
+    // The rank that waits for one that skipped waits for ever.
     let deadline = if row.vice == "skips" { 3 } else { 60 };
     let case = stage.write(
         "case.yaml",

@@ -103,7 +103,7 @@ const TABLE: [Row; 11] = [
         check: "#exit",
         outcome: Outcome::Crash,
         class: "no-exit-record",
-        words: "rank 1: nobody saw how it ended",
+        words: "rank 1: its end was not recorded",
     },
 ];
 
@@ -170,7 +170,7 @@ fn assert_tidy(stage: &Stage) {
 
 fn seen(row: &Row, launcher: &str) {
     let stage = Stage::new(row.vice);
-    // Whoever hangs is given up after this; the others take less.
+    // A program that hangs is given up after this; the others take less.
     let within = if row.outcome == Outcome::Hang { 6 } else { 90 };
     let asked = format!("{LINES}\nnever: [WARNING]\nwithin: {within}s");
     let case = case(&stage, row.vice, launcher, &asked);
@@ -340,7 +340,7 @@ fn verdict() {
         "id: case\ntitle: t\nworld: {platform: cpu, backend: gloo, size: 3}\nprogram:\n  \
          run: [python, fixtures/programs/staged.py, --goes-wrong, skips]\n  lines: [sum is right]\n",
     );
-    // It hangs, and nobody said so.
+    // It hangs, and no expectation says so.
     let ran = stage.start_run(&[&case]).end();
     ran.assert_code(1);
     assert_gone(&stage);

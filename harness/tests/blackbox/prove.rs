@@ -80,8 +80,8 @@ fn kills(lines: &[MatrixRecord]) -> Vec<&Kill> {
         .collect()
 }
 
-/// A bug that is killed, one under another name, one that other requirements' checks see only, one that nobody sees, and
-/// one that nobody looks for.
+/// A bug that is killed, one under another name, one that only other requirements' checks see, one that no check sees,
+/// and one that no check looks for.
 fn fates() {
     let stage = Stage::new("fates");
     let sum = "case=collectives/all_reduce dtype=float32 op=sum numel=33";

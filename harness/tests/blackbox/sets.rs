@@ -11,7 +11,7 @@ const SMOKE: [&str; 2] = ["--profile", "smoke"];
 const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
 const CASE: &str = "fixtures/drivers/case.yaml";
 
-/// A stage with a whole smoke run in `out`, for whoever comes first to make.
+/// A stage with a whole smoke run in `out`, which the first test that needs it makes.
 type Whole = Arc<OnceLock<Stage>>;
 
 /// All of them.

@@ -200,7 +200,7 @@ fn importing() -> (Stage, Running) {
     (stage, running)
 }
 
-/// Somebody else has one of the two devices, for good.
+/// Another process holds one of the two devices for the whole test.
 fn interrupt_waiting() {
     let stage = Stage::new("waiting");
     stage.write("lib/torch.py", TORCH);

@@ -1,4 +1,4 @@
-//! What the command line says to those who ask for the wrong thing, and what it prints without running anything.
+//! Tests what the command line answers to wrong arguments, and what it prints without running anything.
 
 use super::stage::{Stage, check, checkout};
 use super::{Test, plain, with_torch};

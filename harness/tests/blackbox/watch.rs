@@ -226,7 +226,7 @@ fn assert_verdict(ran: &Ran, record: &Value, kind: &str, culprits: &[u32], confi
     assert_eq!(told, expected, "{}", ran.stderr);
     assert_eq!(record["confidence"], confidence, "{}", ran.stderr);
     ran.assert_says(&format!("allranks watch: hang: {kind}: "));
-    // It is said where every rank is, and nobody is both.
+    // The report says where every rank is, and no culprit is among the victims.
     let places = record["places"].as_array().unwrap();
     assert!(!places.is_empty());
     let victims = record["victims"].as_array().unwrap();
@@ -361,7 +361,7 @@ fn slow() {
     let stage = Stage::new("slow");
     let python = python();
     let program = [python.as_str(), LAUNCH, "3", JOB, "slow"];
-    // No patience at all: still nobody is accused.
+    // Even without any patience no rank is accused.
     for options in [["--patience", "30"], ["--patience", "0.5"]] {
         let ran = stage.start(watching(&stage, &options, &program)).end();
         ran.assert_code(0);

@@ -162,7 +162,7 @@ impl ProgramEvidence<'_> {
                     outcome = Outcome::Crash;
                     class = "no-exit-record";
                     match rank.has_begun() {
-                        true => "nobody saw how it ended: its launcher killed it, or it killed who waited for it".to_owned(),
+                        true => "its end was not recorded: its launcher, or the rank itself, killed the rank wrapper".to_owned(),
                         false => "it was never started".to_owned(),
                     }
                 }
@@ -512,7 +512,7 @@ mod tests {
         let told = (
             Outcome::Crash,
             "no-exit-record",
-            "rank 1: nobody saw how it ended",
+            "rank 1: its end was not recorded",
         );
         assert_fails(
             "exit: [{on: last, is: any}]",
