@@ -53,11 +53,11 @@ pub enum Op {
     AllToAll,
     /// `all_to_all_single`: from one tensor into one tensor.
     AllToAllSingle,
-    /// Blocking `send` and `recv` along a [`Pairs`](crate::axes::Pairs) pattern.
+    /// Blocking `send` and `recv` along a pattern of `pairs`.
     SendRecv,
-    /// `isend` and `irecv` along a [`Pairs`](crate::axes::Pairs) pattern.
+    /// `isend` and `irecv` along a pattern of `pairs`.
     IsendIrecv,
-    /// `batch_isend_irecv` along a [`Pairs`](crate::axes::Pairs) pattern.
+    /// `batch_isend_irecv` along a pattern of `pairs`.
     BatchIsendIrecv,
     /// `barrier`, each rank late in turn: no rank leaves before the last one enters.
     Barrier,
@@ -111,7 +111,7 @@ impl Op {
         )
     }
 
-    /// Returns true if the op is point to point, along a [`Pairs`](crate::axes::Pairs) pattern.
+    /// Returns true if the op is point to point, along a pattern of `pairs`.
     #[must_use]
     pub fn has_pairs(self) -> bool {
         matches!(
