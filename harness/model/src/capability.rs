@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a platform file promises of a backend's arithmetic. Where it promises nothing (`None`), the behaviour is observed and
+/// What a platform file promises of a backend's arithmetic. Where it promises nothing, the behaviour is observed and
 /// reported, and no check fails because of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
