@@ -1,4 +1,6 @@
-"""The calls of the rank protocol (``harness/PROTOCOL.md``, section 5): one function for each, registered in `CALLS`.
+"""The calls of the rank protocol, one function for each, registered in `CALLS`.
+
+Section 5 of ``harness/doc/reference/protocol.md`` has their fields.
 
 Each function takes the rank's `CallState`, the call's fields as they came over the wire, and the call's index in its
 step. It returns the ``value`` that the protocol names, or None. Functions of the library are looked up on
