@@ -13,6 +13,7 @@
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
 //! | `recorded` | what the backend's own records have under way |
+//! | `seen` | ranks of which only the stacks are known |
 //! | `errors` | what the texts of errors tell |
 //! | `advice` | what to do |
 //! | [`logs`] | evidence from what ranks have written |
@@ -29,6 +30,7 @@ mod groups;
 pub mod logs;
 mod recorded;
 mod rendezvous;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -36,7 +38,7 @@ mod waiting;
 pub use errors::{Told, told};
 pub use evidence::{
     Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, Remaining,
-    Rendezvous, TraceEvent, list,
+    Rendezvous, SeenCall, TraceEvent, list,
 };
 
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -52,6 +54,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     // Whoever contradicts the others may well die or wait in a circle because of it.
     let in_order = [
         meeting.clone().filter(is_proved),
+        seen::verdict(evidence),
         contradiction(evidence),
         waiting::unmatched(evidence),
         chain.clone().filter(is_proved),
