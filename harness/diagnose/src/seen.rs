@@ -35,7 +35,14 @@ pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
     let dead = of(&|sight| matches!(sight.process, Process::Ended(_)));
     let stopped = of(&|sight| sight.process == Process::Stopped);
     let others = of(&|sight| sight.is_there() && !calls.contains_key(&sight.rank));
-    let waits = "wait in calls with other ranks, and do not move";
+    let held: Vec<Rank> = calls.keys().copied().collect();
+    let waits = format!(
+        "{} {} in {} with other ranks, and {} not move",
+        named(&held),
+        verb(&held, "waits", "wait"),
+        verb(&held, "a call", "calls"),
+        verb(&held, "does", "do")
+    );
     // Only if nothing else can move is that what the others wait for.
     let confidence = match others.is_empty() && evidence.is_whole {
         true => Confidence::Proved,
@@ -43,10 +50,9 @@ pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
     };
     if !dead.is_empty() {
         let summary = format!(
-            "{} {} gone, and {} {waits}",
+            "{} {} gone, and {waits}",
             named(&dead),
-            verb(&dead, "is", "are"),
-            named(&calls.keys().copied().collect::<Vec<_>>())
+            verb(&dead, "is", "are")
         );
         let facts = facts(evidence, &dead);
         return Some(
@@ -55,10 +61,9 @@ pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
     }
     if !stopped.is_empty() {
         let summary = format!(
-            "{} {} stopped (state T), and {} {waits}",
+            "{} {} stopped (state T), and {waits}",
             named(&stopped),
-            verb(&stopped, "is", "are"),
-            named(&calls.keys().copied().collect::<Vec<_>>())
+            verb(&stopped, "is", "are")
         );
         let facts = facts(evidence, &stopped);
         return Some(

@@ -115,7 +115,7 @@ pub fn as_told(
 }
 
 /// Whether all the processes that the job has are here.
-fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
+pub fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     let largest = |name: &str| {
         let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
         numbers.max().map(|number| number as usize)
@@ -408,7 +408,7 @@ fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String
 }
 
 /// Where the launcher told the process to meet.
-fn told(process: &RankProcess) -> Option<String> {
+pub fn told(process: &RankProcess) -> Option<String> {
     let value = |name: &str| process.environment.get(name);
     Some(format!(
         "{}:{}",
@@ -429,7 +429,7 @@ fn farewell(diary: Option<&Diary>) -> String {
 }
 
 /// Others who listen where the ranks want to meet.
-fn foreign_listeners(
+pub fn foreign_listeners(
     is_ours: &dyn Fn(u32) -> bool,
     evidence: &HangEvidence,
 ) -> Vec<ForeignListener> {

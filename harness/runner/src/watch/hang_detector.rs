@@ -27,17 +27,19 @@ pub enum Event {
     Still(Diagnosis, Duration),
     /// What was said to be still moves again.
     Moves,
+    /// A job that was attached to does not hang; what is seen of it.
+    NotHung(String),
     /// Processes of the command that could not be killed.
     Unkilled(Vec<Remnant>),
 }
 
 /// As many times the patience of the user, a rank that the others wait for may be in a wait of its own (a lock, a data
 /// loader, a breakpoint), idle, or at work, before it is said to be behind.
-const IN_A_WAIT: u32 = 3;
-const IDLE: u32 = 5;
+pub const IN_A_WAIT: u32 = 3;
+pub const IDLE: u32 = 5;
 const AT_WORK: u32 = 10;
 /// And no rank is said to be behind before this, however little patience the user has.
-const LEAST: Duration = Duration::from_secs(20);
+pub const LEAST: Duration = Duration::from_secs(20);
 
 /// Watches over all worlds of a program, each by itself.
 #[derive(Debug)]
@@ -425,7 +427,7 @@ fn best(
 }
 
 /// The verdict on ranks that have been late for too long, with advice that fits what they are in.
-fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
+pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
     let advice = |kind: &str| match kind {
         "breakpoint" => "a breakpoint or a debugger holds that rank: remove it, or let it go on",
         "data loader" => {

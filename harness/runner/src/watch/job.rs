@@ -33,9 +33,9 @@ pub struct Job {
 
 /// What an environment says of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct ClaimedRank {
-    rank: Option<u32>,
-    size: Option<u32>,
+pub(super) struct ClaimedRank {
+    pub(super) rank: Option<u32>,
+    pub(super) size: Option<u32>,
 }
 
 /// A process that is a rank.
@@ -82,7 +82,7 @@ impl RankProcess {
 
 impl RankProcess {
     /// The size of the world that it claims to be in.
-    fn world_size(&self) -> Option<u32> {
+    pub(super) fn world_size(&self) -> Option<u32> {
         self.number("WORLD_SIZE").or_else(|| {
             let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
@@ -94,7 +94,7 @@ impl RankProcess {
 
     /// What tells its world from others that run beside it: where its launcher told it to meet, or else where it means to,
     /// and for which of the launcher's attempts.
-    fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         let value = |name: &str| self.environment.get(name).cloned();
         let told = value("MASTER_ADDR").zip(value("MASTER_PORT"));
         let traced = self.traced.as_ref().or(self.diary.as_ref());
@@ -127,7 +127,7 @@ impl RankProcess {
 }
 
 impl ClaimedRank {
-    fn of(environment: &BTreeMap<String, String>) -> Self {
+    pub(super) fn of(environment: &BTreeMap<String, String>) -> Self {
         let number = |name: &str| environment.get(name)?.trim().parse().ok();
         Self {
             rank: number("RANK"),
@@ -135,7 +135,7 @@ impl ClaimedRank {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.rank.is_some() && self.size.is_some()
     }
 }
@@ -339,7 +339,7 @@ impl Job {
 
 /// Ranks in order, each with a number of its own: what its environment says, or else its diary; a process that says the
 /// number of another gets one that no other has.
-fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
+pub(super) fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
     let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
     let mut others = Vec::new();
     for rank in ranks {
@@ -366,8 +366,17 @@ fn ranks<'a>(
     diaries: &'a HashMap<u32, Diary>,
     inherited: &'a ClaimedRank,
 ) -> impl Iterator<Item = &'a TaggedProcess> {
-    let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
     let has_calls = |pid: u32| diaries.get(&pid).is_some_and(Diary::is_begun);
+    ranks_that_speak(members, has_calls, inherited)
+}
+
+/// The ranks among the living; of a family, the first process with `has_calls` is the rank, or else the outermost.
+pub(super) fn ranks_that_speak<'a>(
+    members: &'a [TaggedProcess],
+    has_calls: impl Fn(u32) -> bool + 'a,
+    inherited: &'a ClaimedRank,
+) -> impl Iterator<Item = &'a TaggedProcess> {
+    let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
     let head = move |member: &'a TaggedProcess| {
         // The outermost process with the same claim.
         let claim = ClaimedRank::of(&member.environment);

@@ -14,11 +14,13 @@
 //! | `hosts` | which addresses are the same place |
 //! | `evidence` | what all that says of each rank |
 //! | `hang_detector` | when to speak |
+//! | `attach` | a job that was not started by this program |
 //!
 //! [`Monitor`] is the part of it that a run of the suite uses for the programs it starts itself.
 //!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
+mod attach;
 mod call_trace;
 mod evidence;
 mod guard;
@@ -38,6 +40,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use attach::{Attached, attach};
 pub use guard::guard;
 pub use hang_detector::Event;
 
