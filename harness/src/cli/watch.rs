@@ -28,6 +28,7 @@ Examples:
   allranks watch -- torchrun --nproc-per-node 4 train.py
   allranks watch --kill-on-verdict --json hang.json -- torchrun --nproc-per-node 8 train.py
   allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh
+  allranks watch --evidence /shared/evidence -- torchrun --nnodes 2 ... train.py     # on each node
   allranks watch --attach $(pgrep -f train.py)";
 
 /// `watch`.
@@ -48,6 +49,10 @@ pub struct WatchArguments {
     /// Write the last verdict into FILE too, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write what is seen of each world into files of DIR. `allranks diagnose DIR...` judges those of several nodes together.
+    /// They are removed when the command ends with exit code 0.
+    #[arg(long, value_name = "DIR", conflicts_with = "attach")]
+    pub evidence: Option<PathBuf>,
     /// Look at a job that runs already, by the id of any of its processes: a launcher, a shell, a rank. Nothing of it is
     /// stopped or changed. What only a job started under `allranks watch` writes down is missing then, so fewer hangs are
     /// explained, and the verdict says which evidence is missing.
@@ -118,6 +123,7 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
         stacks: arguments.stacks == Stacks::Auto,
         patience: Duration::from_secs_f64(arguments.patience),
         kill_on_verdict: arguments.kill_on_verdict,
+        evidence: arguments.evidence.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -30,6 +30,8 @@ pub fn tests() -> Vec<Test> {
         with_torch("attach::hang::spawned", spawned),
         with_torch("attach::two_jobs_side_by_side", two_jobs),
         plain("attach::a_process_of_no_job_is_an_error", no_job),
+        with_torch("evidence::two_nodes", two_nodes),
+        plain("evidence::what_is_no_evidence_is_an_error", no_evidence),
     ]);
     tests
 }
@@ -199,15 +201,9 @@ fn ends() {
     let stage = Stage::new("ends");
     let job = Job::start(&stage, 3, "ends");
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
-    let confidence = record.as_ref().map(|one| one["confidence"].clone());
-    let confidence = confidence.unwrap_or_default();
-    assert_verdict(
-        &ran,
-        record.as_ref(),
-        "peer-dead",
-        &[2],
-        confidence.as_str().unwrap_or_default(),
-    );
+    // Nobody has asked how it ended: the kernel still knows.
+    assert_verdict(&ran, record.as_ref(), "peer-dead", &[2], "proved");
+    ran.assert_says("its process ended: exit 0");
     job.end();
 }
 
@@ -268,4 +264,117 @@ fn no_job() {
     running.signal(Signal::KILL);
     running.end();
     stage.assert_nothing_remains();
+}
+
+/// Two nodes of two ranks, of which each is watched by itself: the second has the rank that differs.
+fn two_nodes() {
+    let stage = Stage::new("nodes");
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port().to_string();
+    drop(socket);
+    let folders = ["one", "two"].map(|name| stage.path(name).display().to_string());
+    let program = format!(
+        "{} fixtures/hangs/programs/job.py other_collective",
+        python()
+    );
+    let start = |node: usize| {
+        let first = node * 2;
+        let script = format!(
+            "RANK={first} LOCAL_RANK=0 {program} & RANK={} LOCAL_RANK=1 {program} & wait",
+            first + 1
+        );
+        let words = [
+            "watch",
+            "--patience",
+            "2",
+            "--evidence",
+            &folders[node],
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ];
+        let mut command = stage.command(&words);
+        for (name, value) in [
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", &port),
+            ("OMP_NUM_THREADS", "1"),
+        ] {
+            command.env(name, value);
+        }
+        stage.start(command)
+    };
+    let nodes = [start(0), start(1)];
+    let file = |folder: &str| -> Option<Value> {
+        let mut entries = fs::read_dir(folder).ok()?.flatten();
+        let entry = entries.find(|one| one.path().extension().is_some_and(|end| end == "json"))?;
+        serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()
+    };
+    stage.wait("both have seen their ranks still", || {
+        folders.iter().all(|folder| {
+            let seen = file(folder);
+            seen.is_some_and(|seen| {
+                let has_come = |rank: &Value| {
+                    let trace = &rank["trace"]["inside"]["entry"]["what"];
+                    trace == "collective"
+                };
+                let ranks = seen["ranks"].as_array().cloned().unwrap_or_default();
+                seen["still_s"].as_f64() > Some(3.0)
+                    && ranks.len() == 2
+                    && ranks.iter().all(has_come)
+            })
+        })
+    });
+    let judge = |folders: &[&String]| {
+        let mut words = vec!["diagnose", "--json"];
+        words.extend(folders.iter().map(|folder| folder.as_str()));
+        let ran = stage.start(stage.command(&words)).end();
+        let worlds: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(worlds.as_array().unwrap().len(), 1, "{}", ran.stdout);
+        (worlds[0]["verdict"].clone(), worlds[0]["notes"].to_string())
+    };
+    let (verdict, notes) = judge(&[&folders[0], &folders[1]]);
+    let told =
+        |verdict: &Value| ["kind", "culprits", "confidence"].map(|name| verdict[name].to_string());
+    assert_eq!(
+        told(&verdict),
+        ["\"collective-mismatch\"", "[3]", "\"proved\""]
+    );
+    assert!(!notes.contains("absent"), "{notes}");
+    // Ranks that run elsewhere are not missing, and may agree with either side.
+    let (verdict, notes) = judge(&[&folders[1]]);
+    assert_eq!(
+        told(&verdict),
+        ["\"collective-mismatch\"", "[]", "\"likely\""]
+    );
+    assert!(
+        notes.contains("the evidence of ranks 0, 1 is absent"),
+        "{notes}"
+    );
+    let (verdict, notes) = judge(&[&folders[0]]);
+    assert_eq!(told(&verdict), ["\"unknown\"", "[]", "\"none\""]);
+    assert!(
+        notes.contains("the evidence of ranks 2, 3 is absent"),
+        "{notes}"
+    );
+    for node in nodes {
+        node.signal(Signal::TERM);
+        node.signal(Signal::TERM);
+        node.end();
+    }
+    stage.assert_nothing_remains();
+    // What was seen of a job that was ended stays.
+    assert!(folders.iter().all(|folder| file(folder).is_some()));
+}
+
+fn no_evidence() {
+    let stage = Stage::new("none");
+    let file = stage.write("one/x.evidence.json", "{}");
+    let ran = stage.run(&["diagnose", &file]);
+    ran.assert_code(2).assert_says("is no evidence of format 1");
+    let ran = stage.run(&["diagnose", &file, "README.md"]);
+    ran.assert_code(2)
+        .assert_says("there is no evidence in README.md");
 }

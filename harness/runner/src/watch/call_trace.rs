@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::recorder::Record;
@@ -21,7 +21,7 @@ const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
 
 /// A diary, as it was at its last change.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Diary {
     /// Calls begun and ended so far.
     pub moves: u64,
@@ -76,7 +76,7 @@ pub struct Diary {
 }
 
 /// A group.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// `world`, or nothing.
     pub name: String,
@@ -87,7 +87,7 @@ pub struct Group {
 }
 
 /// How many collectives torch's flight recorder has seen, by its number for the group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Now.
     #[serde(default)]
@@ -113,7 +113,7 @@ impl Counts {
 }
 
 /// A call.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number among the diary's entries.
     pub id: u64,
@@ -147,7 +147,7 @@ fn yes() -> bool {
 }
 
 /// What was called.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Call {
     /// `init_process_group`.
@@ -214,7 +214,7 @@ pub enum Call {
 }
 
 /// The call a process is in.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inside {
     /// Which.
     pub entry: Entry,
@@ -223,7 +223,7 @@ pub struct Inside {
 }
 
 /// A line of the program.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
     /// The line.
     pub text: String,
@@ -281,6 +281,28 @@ impl Diary {
             self.epoch = self.epoch.max(entry.epoch);
             self.entries.push(entry);
         }
+    }
+
+    /// Moves all times by the seconds that have passed since it was read elsewhere, and gives it the record that it had there.
+    /// `silence` is for how many seconds it had given no sign of life then.
+    pub fn move_to_now(&mut self, passed: f64, silence: f64, record: Option<Record>) {
+        let later = |time: &mut Option<f64>| {
+            if let Some(time) = time {
+                *time += passed;
+            }
+        };
+        for entry in &mut self.entries {
+            later(&mut entry.t);
+            later(&mut entry.end);
+        }
+        if let Some(inside) = &mut self.inside {
+            later(&mut inside.entry.t);
+            later(&mut inside.entry.end);
+            inside.since += passed;
+        }
+        later(&mut self.failing_since);
+        self.beat = SystemTime::now().checked_sub(Duration::from_secs_f64(silence.max(0.0)));
+        self.record = record.map(|record| Arc::new(record.later(passed)));
     }
 
     /// Whether collectives were issued after the record was written.

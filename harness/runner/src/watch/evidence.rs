@@ -30,6 +30,19 @@ pub fn evidence(
     still: Duration,
     assume_whole: bool,
 ) -> Option<HangEvidence> {
+    let is_whole = is_whole(ranks, assume_whole);
+    let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
+    evidence.strangers = foreign_listeners(is_ours, &evidence);
+    Some(evidence)
+}
+
+/// The same without what else is on this machine: for ranks that were looked at elsewhere.
+pub fn evidence_of_ranks(
+    ranks: &[(Rank, &RankProcess)],
+    hosts: &mut Hosts,
+    still: Duration,
+    is_whole: bool,
+) -> Option<HangEvidence> {
     let frame = Frame::of(ranks);
     let mut sights = Vec::new();
     for (rank, process) in ranks {
@@ -37,14 +50,13 @@ pub fn evidence(
     }
     let mut evidence = HangEvidence {
         ranks: sights,
-        is_whole: is_whole(ranks, assume_whole),
+        is_whole,
         strangers: Vec::new(),
         deserted: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
     agree_on_natures(&mut evidence);
-    evidence.strangers = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 

@@ -168,6 +168,25 @@ impl HangDetector {
         events
     }
 
+    /// The worlds that live, and for how long nothing of each has moved.
+    pub fn stills<'a>(&self, job: &'a Job) -> Vec<(Vec<(Rank, &'a RankProcess)>, Duration)> {
+        let still = |ranks: &Ranks<'_>| {
+            let first = ranks.iter().map(|(_, rank)| rank.pid).min()?;
+            let world = self.worlds.get(&first)?;
+            Some(match held(ranks).next() {
+                None => world.moved.elapsed(),
+                Some(_) => world.called.elapsed(),
+            })
+        };
+        let worlds = job.worlds().into_iter();
+        worlds
+            .filter_map(|ranks| {
+                let still = still(&ranks)?;
+                Some((ranks, still))
+            })
+            .collect()
+    }
+
     /// What can be said now, whatever it proves; none of a job without ranks.
     pub fn diagnosis(&mut self, job: &Job) -> Option<Diagnosis> {
         let ranks = job.ranks();

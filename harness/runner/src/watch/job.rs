@@ -154,8 +154,14 @@ impl Job {
         }
     }
 
-    /// A job of these ranks, for tests.
-    #[cfg(test)]
+    /// A job of these ranks, which were looked at elsewhere, with what their recorders know merged into their traces.
+    pub fn of_world(ranks: Vec<RankProcess>) -> Self {
+        let mut job = Self::of(ranks);
+        job.merge_records();
+        job
+    }
+
+    /// A job of these ranks.
     pub fn of(ranks: Vec<RankProcess>) -> Self {
         let known = (0..)
             .zip(ranks)

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call_trace::{Call, Diary, Entry, Group, Inside};
@@ -24,13 +24,13 @@ const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
 const IDS: u64 = 1 << 40;
 
 /// What torch's recorder wrote: the fields that count.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     #[serde(default)]
     entries: Vec<RecordEntry>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct RecordEntry {
     collective_seq_id: u64,
     profiling_name: String,
@@ -73,6 +73,16 @@ impl Record {
     pub fn read(folder: &Path, pid: u32) -> Option<Self> {
         let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;
         serde_json::from_slice(&text).ok()
+    }
+
+    /// The same record with all times so many seconds later.
+    #[must_use]
+    pub fn later(mut self, seconds: f64) -> Self {
+        for entry in &mut self.entries {
+            let time = entry.time_created_ns as f64 + seconds * 1e9;
+            entry.time_created_ns = time.max(0.0) as u64;
+        }
+        self
     }
 
     /// Its collectives, in the order of their numbers, each group by itself.

@@ -95,6 +95,8 @@ struct Subject {
     sightings: BTreeMap<u32, Sighting>,
     /// How children of the launchers ended that nobody has asked after: they may be ranks.
     ended: Vec<Option<i32>>,
+    /// How ranks ended that were alive when they were found, by process.
+    own_ends: BTreeMap<u32, i32>,
     has_told: bool,
 }
 
@@ -106,6 +108,7 @@ impl Subject {
             looks: 0,
             sightings: BTreeMap::new(),
             ended: Vec::new(),
+            own_ends: BTreeMap::new(),
             has_told: false,
         }
     }
@@ -123,6 +126,9 @@ impl Subject {
         self.ended = (table.iter().filter(is_ended))
             .map(|one| one.status)
             .collect();
+        let own = table.iter().filter(|one| pids.contains(&one.pid));
+        self.own_ends
+            .extend(own.filter_map(|one| Some((one.pid, one.status?))));
         for rank in &mut self.world.ranks {
             rank.activity = host::activity(rank.pid);
             let before = self.sightings.remove(&rank.pid);
@@ -200,10 +206,16 @@ impl Subject {
         let mut sights = Vec::new();
         for (rank, process) in ranks {
             let sighting = self.sightings.get(&process.pid);
-            sights.push(match sighting {
+            let mut state = match sighting {
                 Some(sighting) => sighting.state(*rank, process, hosts)?,
                 None => RankState::unknown(*rank),
-            });
+            };
+            if let (Process::Ended(how), Some(status)) =
+                (&mut state.process, self.own_ends.get(&process.pid))
+            {
+                *how = ended(*status);
+            }
+            sights.push(state);
         }
         let absent = absent(ranks);
         // Those that never came are told apart from those that have gone by where the others are.
@@ -263,7 +275,7 @@ impl Subject {
             ));
         }
         let mut unread: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
-        for (rank, process) in &ranks {
+        for (rank, process) in ranks.iter().filter(|(_, process)| process.lives()) {
             let sighting = self.sightings.get(&process.pid);
             if let Some(why) = sighting.and_then(Sighting::why_unread) {
                 unread.entry(why).or_default().push(*rank);

@@ -127,7 +127,7 @@ impl Sighting {
     /// For how long nothing of it has run; `None` if something has since the last look.
     pub fn rest(&self) -> Option<Duration> {
         let seen = self.quiet_since.elapsed();
-        let is_quiet = seen >= super::MOMENT && self.since.elapsed() >= super::MOMENT;
+        let is_quiet = seen >= super::MOMENT && self.still() >= super::MOMENT;
         is_quiet.then(|| self.still())
     }
 
@@ -163,7 +163,7 @@ impl Sighting {
             process: match process.activity {
                 Some(Activity::Alive { .. }) => Process::Running,
                 Some(Activity::Stopped) => Process::Stopped,
-                Some(Activity::Gone) => Process::Ended("its process ended".to_owned()),
+                Some(Activity::Gone) => Process::Ended("no process of it is left".to_owned()),
                 None => Process::Unknown,
             },
             ..RankState::unknown(rank)
@@ -171,7 +171,8 @@ impl Sighting {
         let (Ok(place), Some(what)) = (&self.place, self.what()) else {
             return Some(state);
         };
-        let is_still = self.since.elapsed() >= super::MOMENT;
+        // What has not run for that long is where it was, though its stack was read only since.
+        let is_still = self.still() >= super::MOMENT;
         let event = match what {
             // It makes calls, and goes on.
             What::Init | What::Call(_) if !is_still && state.process == Process::Running => {
