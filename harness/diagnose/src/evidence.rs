@@ -193,10 +193,23 @@ pub enum EventKind {
     AwaitKeys(Vec<String>),
     /// Destroys the group of this name.
     Destroy(String),
-    /// Ends after everything else, which needs no other rank.
+    /// Is in a call of which only the stack is known.
+    Seen(SeenCall),
+    /// Ends, after everything else, and needs nobody else for it.
     Leave,
     /// Does something that needs no other rank, in words.
     Own(String),
+}
+
+/// A call with other ranks that a rank's stack shows: which number of its group it is, is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenCall {
+    /// `all_reduce`.
+    pub name: String,
+    /// Whether it is a collective, which every member of its group must make; a message is none.
+    pub is_collective: bool,
+    /// Whether it is known to be one of the default group; else the group is not known.
+    pub is_default_group: bool,
 }
 
 /// How and where a rank joins the world.
@@ -280,8 +293,18 @@ impl std::fmt::Display for EventKind {
             }
             Self::AwaitKeys(keys) => write!(f, "a wait for `{}` of a store", keys.join("`, `")),
             Self::Destroy(group) => write!(f, "destroy_process_group({group})"),
+            Self::Seen(call) => write!(f, "{call}"),
             Self::Leave => f.write_str("leaving"),
             Self::Own(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::fmt::Display for SeenCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.is_default_group {
+            true => write!(f, "{} on world", self.name),
+            false => f.write_str(&self.name),
         }
     }
 }

@@ -13,9 +13,10 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
-//! | `recorded` | ops under way by the backend's own records |
-//! | `errors` | causes that the texts of errors name |
-//! | `advice` | what to do about each kind, and what would refute it |
+//! | `recorded` | what the backend's own records have under way |
+//! | `seen` | ranks of which only the stacks are known |
+//! | `errors` | what the texts of errors tell |
+//! | `advice` | what to do |
 //! | [`logs`] | evidence from what ranks have written |
 //!
 //! A new kind is a variant of [`HangKind`], its lines in `advice`, and a rule that returns it.
@@ -31,6 +32,7 @@ pub mod logs;
 mod messages;
 mod recorded;
 mod rendezvous;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -38,7 +40,7 @@ mod waiting;
 pub use errors::{Told, told};
 pub use evidence::{
     Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, Remaining,
-    Rendezvous, TraceEvent, list,
+    Rendezvous, SeenCall, TraceEvent, list,
 };
 
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -55,6 +57,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
     // of it.
     let in_order = [
         meeting.clone().filter(is_proved),
+        seen::verdict(evidence),
         contradiction(evidence),
         waiting::unmatched(evidence),
         chain.clone().filter(is_proved),

@@ -24,7 +24,7 @@ pub(crate) fn sides<'a>(
     messages(sight).filter(move |one| *one == like)
 }
 
-/// Whether one side of a message is the other side of what `rank` does.
+/// Returns true if `own` is the other side of `other`, a message of `rank`.
 pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
     own.group == other.group
         && own.sends != other.sends

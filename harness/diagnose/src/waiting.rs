@@ -348,7 +348,7 @@ impl<'a> Waits<'a> {
             EventKind::Destroy(_) => {
                 Some(self.gone_before_teardown()).filter(|gone| !gone.is_empty())
             }
-            EventKind::Init(_) | EventKind::Leave | EventKind::Own(_) => None,
+            EventKind::Init(_) | EventKind::Seen(_) | EventKind::Leave | EventKind::Own(_) => None,
         }
     }
 

@@ -430,7 +430,8 @@ pub struct ReproArguments {
 /// `diagnose`.
 #[derive(Debug, Args)]
 pub struct DiagnoseArguments {
-    /// Log files, folders of them, or `-` for standard input.
+    /// Log files, folders of them, or `-` for standard input; or the folders that the watches of several nodes have written
+    /// (`allranks watch --evidence DIR`), which are judged together.
     #[arg(required = true, value_name = "LOG")]
     pub logs: Vec<PathBuf>,
     /// Print the diagnosis as JSON.

@@ -13,7 +13,7 @@ use super::{Exit, Failure};
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::FORMAT;
 use allranks_runner::watch;
-use allranks_runner::watch::{Ending, Event, Settings};
+use allranks_runner::watch::{Attached, Ending, Event, Settings};
 use allranks_runner::world::unkilled;
 
 const EXAMPLES: &str = "\
@@ -21,12 +21,15 @@ Exit codes:
   the command's own; 128 and the signal's number if a signal ended it (130: you, by Ctrl-C)
   1   --kill-on-verdict: it hung, and was killed
   2   usage, or there is no such command
+  with --attach: 0 no rank is accused, 1 it hangs, 2 there is no rank among these processes
   10  the harness or the machine failed
 
 Examples:
   allranks watch -- torchrun --nproc-per-node 4 train.py
   allranks watch --kill-on-verdict --json hang.json -- torchrun --nproc-per-node 8 train.py
-  allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh";
+  allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh
+  allranks watch --evidence /shared/evidence -- torchrun --nnodes 2 ... train.py     # on each node
+  allranks watch --attach $(pgrep -f train.py)";
 
 /// `watch`.
 #[derive(Debug, Args)]
@@ -41,13 +44,26 @@ pub struct WatchArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub patience: f64,
     /// Kill the program when there is a verdict, and exit with 1.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "attach")]
     pub kill_on_verdict: bool,
     /// Write the last verdict into FILE too, as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write what is seen of each world into files of DIR. `allranks diagnose DIR...` judges those of several nodes together.
+    /// They are removed when the command ends with exit code 0.
+    #[arg(long, value_name = "DIR", conflicts_with = "attach")]
+    pub evidence: Option<PathBuf>,
+    /// Look at a job that runs already, by the id of any of its processes: a launcher, a shell, a rank. Nothing of it is
+    /// stopped or changed. What only a job started under `allranks watch` writes down is missing then, so fewer hangs are
+    /// explained, and the verdict says which evidence is missing.
+    #[arg(long, value_name = "PID", num_args = 1.., conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attach: Vec<u32>,
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(
+        last = true,
+        required_unless_present = "attach",
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 
@@ -78,6 +94,9 @@ struct Record<'a> {
 
 /// Watches a program. Returns the exit code.
 pub fn watch(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
+    if !arguments.attach.is_empty() {
+        return attach(arguments, err);
+    }
     match run(arguments, err) {
         Ok(Ending::Own(code) | Ending::Interrupted(code)) => code,
         Ok(Ending::Verdict) => Exit::Unexpected as u8,
@@ -104,27 +123,14 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
         stacks: arguments.stacks == Stacks::Auto,
         patience: Duration::from_secs_f64(arguments.patience),
         kill_on_verdict: arguments.kill_on_verdict,
+        evidence: arguments.evidence.clone(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let mut trouble = None;
     let mut tell = |event: Event| {
-        let told = match &event {
-            Event::Verdict(diagnosis) => {
-                show(err, "hang: ", diagnosis).and_then(|()| record(arguments, diagnosis))
-            }
-            Event::Still(diagnosis, still) => {
-                let seconds = still.as_secs_f64();
-                show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)
-            }
-            Event::Moves => writeln!(err, "allranks watch: it moves again"),
-            Event::Unkilled(left) => match unkilled(left) {
-                Some(text) => writeln!(err, "allranks watch: {text}"),
-                None => Ok(()),
-            },
-        };
-        if let Err(error) = told.and_then(|()| err.flush()) {
+        if let Err(error) = say(arguments, &event, err) {
             trouble.get_or_insert(error);
         }
     };
@@ -133,6 +139,56 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
         Some(error) => Err(Failure::Io(error)),
         None => Ok(ending),
     }
+}
+
+/// Looks at a job that runs; the exit code.
+fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
+    let mut trouble = None;
+    let mut tell = |event: Event| {
+        if let Err(error) = say(arguments, &event, err) {
+            trouble.get_or_insert(error);
+        }
+    };
+    let patience = Duration::from_secs_f64(arguments.patience);
+    let ending = watch::attach(&arguments.attach, patience, &mut tell);
+    let failure = match (trouble, ending) {
+        (Some(error), _) => Failure::Io(error),
+        (None, Attached::Verdict) => return Exit::Unexpected as u8,
+        (None, Attached::NoVerdict) => return Exit::AsExpected as u8,
+        (None, Attached::NoRank) => {
+            let pids: Vec<String> = arguments.attach.iter().map(u32::to_string).collect();
+            Failure::Usage(
+                format!("no rank of a job is found by process {}", pids.join(", ")),
+                "name a launcher, a shell around it, or a rank: a process with RANK and WORLD_SIZE in its environment, or a Python process with torch; be its user or root"
+                    .to_owned(),
+            )
+        }
+    };
+    // Nobody is left to tell if this fails too.
+    let _ = failure.explain(err);
+    failure.exit() as u8
+}
+
+/// Tells what is seen.
+fn say(arguments: &WatchArguments, event: &Event, err: &mut impl Write) -> io::Result<()> {
+    match event {
+        Event::Verdict(diagnosis) => {
+            show(err, "hang: ", diagnosis)?;
+            record(arguments, diagnosis)?;
+        }
+        Event::Still(diagnosis, still) => {
+            let seconds = still.as_secs_f64();
+            show(err, &format!("no progress for {seconds:.0} s: "), diagnosis)?;
+        }
+        Event::Moves => writeln!(err, "allranks watch: it moves again")?,
+        Event::NotHung(seen) => writeln!(err, "allranks watch: not hung: {seen}")?,
+        Event::Unkilled(left) => {
+            if let Some(text) = unkilled(left) {
+                writeln!(err, "allranks watch: {text}")?;
+            }
+        }
+    }
+    err.flush()
 }
 
 /// One block, written as one piece: the program's own output does not get into it.

@@ -4,6 +4,7 @@
 //! Out: exit codes, results, reports, and that nothing is left behind. Trials that need torch are listed as ignored
 //! where there is none; the others need `python3` only.
 
+mod attach;
 mod both_drivers;
 mod disk;
 mod doctor;
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
         reruns::tests(),
         sets::tests(),
         watch::tests(),
+        attach::tests(),
     ];
     let trials = tests
         .into_iter()

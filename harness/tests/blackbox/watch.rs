@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::stage::{Ran, Running, Stage};
 use super::{Test, plain, with_torch};
 
-const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
+pub const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
 const JOB: &str = "fixtures/hangs/programs/job.py";
 const DDP: &str = "fixtures/hangs/programs/ddp.py";
 
@@ -162,7 +162,7 @@ fn watching(stage: &Stage, options: &[&str], command: &[&str]) -> Command {
     command
 }
 
-fn python() -> String {
+pub fn python() -> String {
     let python = probe::python(None).path;
     // A link into an environment must not be followed: Python knows its packages by where the link is.
     match python.is_file() {

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::line::RANKS;
 
-/// What a rank was told, or says that it was; the last value counts.
+/// The variables that a rank has printed; the last value of each counts, and `None` was never printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     pub(super) host: Option<String>,

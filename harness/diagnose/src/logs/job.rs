@@ -614,7 +614,7 @@ fn taken_apart(
     Ok((strands.collect::<Result<_, _>>()?, dumps))
 }
 
-/// What some rank says is over.
+/// The phases of which some rank writes that they are over.
 #[derive(Default)]
 struct Ended {
     names: HashSet<String>,

@@ -19,7 +19,7 @@ pub(super) struct LogLine<'a> {
     pub(super) local_rank: Option<u32>,
     /// The process that a launcher names, `4009` or `4009@10.0.0.1`.
     pub(super) process: Option<String>,
-    /// The time it begins with.
+    /// The time in its headers; `None` if there is none.
     pub(super) moment: Option<Moment>,
     /// The rest of the line, its indentation included.
     pub(super) text: Cow<'a, str>,
@@ -35,7 +35,7 @@ macro_rules! level {
     };
 }
 
-/// What may stand before the text, one thing at a time, each with the blank after it.
+/// Matches one header before the text and the blank after it: a time, a level, a rank.
 static HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"^(?:",

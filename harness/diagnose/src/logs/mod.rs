@@ -64,7 +64,7 @@ pub struct Report {
     /// Without a verdict: what keeps the logs from showing that every rank has come through. Empty if they show it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_known: Vec<String>,
-    /// Where every rank is, if there is no verdict that says it.
+    /// Where every rank is; empty if there is a verdict, which says so itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RankLine>,
     /// Notes on how the logs were read.

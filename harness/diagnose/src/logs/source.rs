@@ -220,7 +220,7 @@ fn lines(
     Ok(!was_overwritten)
 }
 
-/// Every file below a folder that may be a log, in the order of their names.
+/// Collects every file below a folder that may be a log, in the order of their names.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))

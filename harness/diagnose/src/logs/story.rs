@@ -198,7 +198,7 @@ impl Story {
         (is_last && self.cause().is_none()).then_some(place)
     }
 
-    /// The first of its last errors that is more than an effect of what others did.
+    /// Returns the first of its last errors that is not an effect of other ranks; `None` if there is none.
     pub(super) fn cause(&self) -> Option<&str> {
         self.last_words().find(|error| told(error) != Told::Effect)
     }

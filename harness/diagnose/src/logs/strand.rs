@@ -18,7 +18,7 @@ use super::story::Story;
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strand {
-    /// Lines that belong to a rank.
+    /// What each rank wrote, for lines that belong to a rank.
     pub(super) stories: BTreeMap<u32, Story>,
     /// Lines that belong to no rank, as far as anything says.
     pub(super) stray: Story,

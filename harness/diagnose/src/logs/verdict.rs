@@ -65,7 +65,7 @@ fn says_itself(rule: &Diagnosis) -> bool {
     )
 }
 
-/// A rank, the last work that it is known to have issued, and the one that timed out there.
+/// A rank, the number of the last work that it is known to have issued, and the work that timed out there.
 type Reached<'a> = (u32, i64, Option<&'a Work>);
 
 /// Works of one group.
@@ -76,7 +76,7 @@ struct Group<'a> {
     is_vague: bool,
 }
 
-/// A job and what is known of it.
+/// A job, and the evidence made of it.
 struct Case<'a> {
     job: &'a Job,
     evidence: &'a HangEvidence,
@@ -385,7 +385,7 @@ impl Case<'_> {
         step.is_some_and(|step| matches!(step.nature, Nature::Collective(_)))
     }
 
-    /// Ranks that made a world without the others.
+    /// Finds ranks that made a world without the others.
     fn alone(&self) -> Option<Diagnosis> {
         let (out, inside) = alone(self.job)?;
         let summary = format!(

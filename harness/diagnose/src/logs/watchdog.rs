@@ -33,7 +33,7 @@ pub(super) struct Work {
     pub(super) number: i64,
     /// `ALLREDUCE`; none if no line that is here names it.
     pub(super) op: Option<String>,
-    /// `NumelIn`, if it is told.
+    /// The number of elements, `NumelIn`; `None` if it is not told.
     pub(super) elements: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::record::Record;
@@ -21,8 +21,8 @@ const RETRIES: Duration = Duration::from_secs(1);
 const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
 
-/// The call trace of one process, as it was at its last change.
-#[derive(Clone, Debug, Deserialize)]
+/// A diary, as it was at its last change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CallTrace {
     /// Number of calls begun and ended so far, together.
     pub moves: u64,
@@ -78,7 +78,7 @@ pub struct CallTrace {
 }
 
 /// A process group.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// `world`, or empty.
     pub name: String,
@@ -89,7 +89,7 @@ pub struct Group {
 }
 
 /// Numbers of collectives that torch's flight recorder has counted, by its own number for the group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// The counts now.
     #[serde(default)]
@@ -115,7 +115,7 @@ impl Counts {
 }
 
 /// One call in the trace.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number among the entries of the trace.
     pub id: u64,
@@ -150,7 +150,7 @@ fn yes() -> bool {
 }
 
 /// What was called.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Call {
     /// `init_process_group`.
@@ -217,7 +217,7 @@ pub enum Call {
 }
 
 /// The call a process is in.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inside {
     /// The call.
     pub entry: Entry,
@@ -226,7 +226,7 @@ pub struct Inside {
 }
 
 /// The line of the program that a process is at.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
     /// The text of the line.
     pub text: String,
@@ -286,6 +286,28 @@ impl CallTrace {
             self.epoch = self.epoch.max(entry.epoch);
             self.entries.push(entry);
         }
+    }
+
+    /// Moves all times by the seconds that have passed since it was read elsewhere, and gives it the record that it had there.
+    /// `silence` is for how many seconds it had given no sign of life then.
+    pub fn move_to_now(&mut self, passed: f64, silence: f64, record: Option<Record>) {
+        let later = |time: &mut Option<f64>| {
+            if let Some(time) = time {
+                *time += passed;
+            }
+        };
+        for entry in &mut self.entries {
+            later(&mut entry.t);
+            later(&mut entry.end);
+        }
+        if let Some(inside) = &mut self.inside {
+            later(&mut inside.entry.t);
+            later(&mut inside.entry.end);
+            inside.since += passed;
+        }
+        later(&mut self.failing_since);
+        self.beat = SystemTime::now().checked_sub(Duration::from_secs_f64(silence.max(0.0)));
+        self.record = record.map(|record| Arc::new(record.later(passed)));
     }
 
     /// Returns true if collectives were issued after the flight recorder's record was written.

@@ -30,6 +30,19 @@ pub fn evidence(
     still: Duration,
     assume_whole: bool,
 ) -> Option<HangEvidence> {
+    let is_whole = is_whole(ranks, assume_whole);
+    let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
+    evidence.strangers = foreign_listeners(is_ours, &evidence);
+    Some(evidence)
+}
+
+/// The same without what else is on this machine: for ranks that were looked at elsewhere.
+pub fn evidence_of_ranks(
+    ranks: &[(Rank, &RankProcess)],
+    hosts: &mut Hosts,
+    still: Duration,
+    is_whole: bool,
+) -> Option<HangEvidence> {
     let frame = Frame::of(ranks);
     let mut sights = Vec::new();
     for (rank, process) in ranks {
@@ -37,14 +50,13 @@ pub fn evidence(
     }
     let mut evidence = HangEvidence {
         ranks: sights,
-        is_whole: is_whole(ranks, assume_whole),
+        is_whole,
         strangers: Vec::new(),
         deserted: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
     agree_on_natures(&mut evidence);
-    evidence.strangers = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 
@@ -117,7 +129,7 @@ pub fn as_told(
 }
 
 /// Returns true if all processes of the job are on this host.
-fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
+pub fn is_whole(ranks: &[(Rank, &RankProcess)], assume: bool) -> bool {
     let largest = |name: &str| {
         let numbers = ranks.iter().filter_map(|(_, process)| process.number(name));
         numbers.max().map(|number| number as usize)
@@ -412,7 +424,7 @@ fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String
 }
 
 /// Returns the endpoint that the launcher told the process, `HOST:PORT`; none if it told none.
-fn told(process: &RankProcess) -> Option<String> {
+pub fn told(process: &RankProcess) -> Option<String> {
     let value = |name: &str| process.environment.get(name);
     Some(format!(
         "{}:{}",
@@ -433,7 +445,7 @@ fn farewell(diary: Option<&CallTrace>) -> String {
 }
 
 /// Returns foreign processes that listen where ranks want to meet.
-fn foreign_listeners(
+pub fn foreign_listeners(
     is_ours: &dyn Fn(u32) -> bool,
     evidence: &HangEvidence,
 ) -> Vec<ForeignListener> {

@@ -27,17 +27,19 @@ pub enum Event {
     Still(Diagnosis, Duration),
     /// A world that was reported before moves again.
     Moves,
+    /// A job that was attached to does not hang; what is seen of it.
+    NotHung(String),
     /// Processes of the command that could not be killed.
     Unkilled(Vec<Remnant>),
 }
 
 /// How long, in multiples of the user's patience, a rank that others wait for may be in a wait of its own (a lock, a
 /// data loader, a breakpoint), idle, or at work, before it is reported as behind.
-const IN_A_WAIT: u32 = 3;
-const IDLE: u32 = 5;
+pub const IN_A_WAIT: u32 = 3;
+pub const IDLE: u32 = 5;
 const AT_WORK: u32 = 10;
 /// The shortest time after which a rank is reported as behind, however small the patience.
-const LEAST: Duration = Duration::from_secs(20);
+pub const LEAST: Duration = Duration::from_secs(20);
 
 /// Detects hangs in all worlds of a program, each by itself.
 #[derive(Debug)]
@@ -164,6 +166,25 @@ impl HangDetector {
         }
         self.worlds = kept;
         events
+    }
+
+    /// The worlds that live, and for how long nothing of each has moved.
+    pub fn stills<'a>(&self, job: &'a Job) -> Vec<(Vec<(Rank, &'a RankProcess)>, Duration)> {
+        let still = |ranks: &Ranks<'_>| {
+            let first = ranks.iter().map(|(_, rank)| rank.pid).min()?;
+            let world = self.worlds.get(&first)?;
+            Some(match held(ranks).next() {
+                None => world.moved.elapsed(),
+                Some(_) => world.called.elapsed(),
+            })
+        };
+        let worlds = job.worlds().into_iter();
+        worlds
+            .filter_map(|ranks| {
+                let still = still(&ranks)?;
+                Some((ranks, still))
+            })
+            .collect()
     }
 
     /// Returns the diagnosis of the job's largest world at this moment, whether it is proved or not; none for a job
@@ -428,7 +449,7 @@ fn best(
 }
 
 /// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
-fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
+pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
     let advice = |kind: &str| match kind {
         "breakpoint" => "a breakpoint or a debugger holds that rank: remove it, or let it go on",
         "data loader" => {

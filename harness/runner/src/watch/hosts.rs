@@ -12,6 +12,8 @@ const HERE: &str = "localhost";
 /// Host names looked up so far.
 #[derive(Debug, Default)]
 pub struct Hosts {
+    /// Whether all names are taken for one host.
+    is_unresolved: bool,
     known: HashMap<String, Name>,
 }
 
@@ -22,8 +24,19 @@ enum Name {
 }
 
 impl Hosts {
+    /// Looks nothing up: what other machines call a host says nothing here, so that all are taken for one.
+    pub fn unresolved() -> Self {
+        Self {
+            is_unresolved: true,
+            ..Self::default()
+        }
+    }
+
     /// Returns the canonical name of a host; none while it is being looked up in the background.
     pub fn name(&mut self, host: &str) -> Option<String> {
+        if self.is_unresolved {
+            return Some(HERE.to_owned());
+        }
         if let Some(name) = literal(host) {
             return Some(name);
         }

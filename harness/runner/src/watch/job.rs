@@ -35,9 +35,9 @@ pub struct Job {
 
 /// Rank and world size that an environment claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct ClaimedRank {
-    rank: Option<u32>,
-    size: Option<u32>,
+pub(super) struct ClaimedRank {
+    pub(super) rank: Option<u32>,
+    pub(super) size: Option<u32>,
 }
 
 /// A process that is a rank.
@@ -85,7 +85,7 @@ impl RankProcess {
 
 impl RankProcess {
     /// Returns the world size that it claims, in the same way.
-    fn world_size(&self) -> Option<u32> {
+    pub(super) fn world_size(&self) -> Option<u32> {
         self.number("WORLD_SIZE").or_else(|| {
             let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
@@ -97,7 +97,7 @@ impl RankProcess {
 
     /// Returns what tells its world from others on this host: the endpoint that its launcher told it, or else that of
     /// its own init, and the launcher's attempt.
-    fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         let value = |name: &str| self.environment.get(name).cloned();
         let told = value("MASTER_ADDR").zip(value("MASTER_PORT"));
         let traced = self.traced.as_ref().or(self.diary.as_ref());
@@ -130,7 +130,7 @@ impl RankProcess {
 }
 
 impl ClaimedRank {
-    fn of(environment: &BTreeMap<String, String>) -> Self {
+    pub(super) fn of(environment: &BTreeMap<String, String>) -> Self {
         let number = |name: &str| environment.get(name)?.trim().parse().ok();
         Self {
             rank: number("RANK"),
@@ -138,7 +138,7 @@ impl ClaimedRank {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.rank.is_some() && self.size.is_some()
     }
 }
@@ -157,8 +157,14 @@ impl Job {
         }
     }
 
-    /// Makes a job of these ranks, for tests.
-    #[cfg(test)]
+    /// A job of these ranks, which were looked at elsewhere, with what their recorders know merged into their traces.
+    pub fn of_world(ranks: Vec<RankProcess>) -> Self {
+        let mut job = Self::of(ranks);
+        job.merge_records();
+        job
+    }
+
+    /// A job of these ranks.
     pub fn of(ranks: Vec<RankProcess>) -> Self {
         let known = (0..)
             .zip(ranks)
@@ -347,7 +353,7 @@ impl Job {
 
 /// Numbers ranks: each gets the rank that it claims; a process whose claim is taken, or that makes none, gets a free
 /// number.
-fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
+pub(super) fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProcess)> {
     let mut taken: BTreeMap<u32, &RankProcess> = BTreeMap::new();
     let mut others = Vec::new();
     for rank in ranks {
@@ -374,8 +380,17 @@ fn ranks<'a>(
     diaries: &'a HashMap<u32, CallTrace>,
     inherited: &'a ClaimedRank,
 ) -> impl Iterator<Item = &'a TaggedProcess> {
-    let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
     let has_calls = |pid: u32| diaries.get(&pid).is_some_and(CallTrace::is_begun);
+    ranks_that_speak(members, has_calls, inherited)
+}
+
+/// The ranks among the living; of a family, the first process with `has_calls` is the rank, or else the outermost.
+pub(super) fn ranks_that_speak<'a>(
+    members: &'a [TaggedProcess],
+    has_calls: impl Fn(u32) -> bool + 'a,
+    inherited: &'a ClaimedRank,
+) -> impl Iterator<Item = &'a TaggedProcess> {
+    let by_pid: HashMap<u32, &TaggedProcess> = members.iter().map(|one| (one.pid, one)).collect();
     let head = move |member: &'a TaggedProcess| {
         // The outermost process with the same claim.
         let claim = ClaimedRank::of(&member.environment);

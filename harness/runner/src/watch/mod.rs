@@ -16,23 +16,28 @@
 //! | `hosts` | decides which addresses name the same host |
 //! | `evidence` | builds the hang evidence of each rank |
 //! | `hang_detector` | decides when hang evidence is reported |
+//! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
+//! | `attach` | looks at a job that was not started by this program |
 //!
 //! A run of the suite watches the programs that it starts itself by [`Monitor`].
 //!
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
+mod attach;
 mod call_trace;
 mod evidence;
 mod guard;
 mod hang_detector;
 mod hosts;
 mod job;
+mod node_evidence;
 mod program;
 mod record;
 mod recorder;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,14 +46,17 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use attach::{Attached, attach};
 pub use guard::guard;
 pub use hang_detector::Event;
+pub use node_evidence::{EvidenceError, WorldReport, is_evidence, judge};
 
 pub(crate) use program::{FOLDER, unpack_modules};
 
 use allranks_model::diagnosis::Diagnosis;
 use hang_detector::HangDetector;
 use job::Job;
+use node_evidence::NodeEvidence;
 use program::Program;
 
 /// Interval between two looks.
@@ -67,6 +75,8 @@ pub struct Settings {
     pub patience: Duration,
     /// True if a verdict ends the program.
     pub kill_on_verdict: bool,
+    /// The folder for what is seen of each world, to be judged together with what other nodes see.
+    pub evidence: Option<PathBuf>,
 }
 
 /// How a watched command ended.
@@ -114,7 +124,61 @@ impl Monitor {
     }
 }
 
-/// Runs the command to its end, and passes every event to `tell`.
+/// From one writing of evidence to the next, in looks.
+const EVIDENCE_LOOKS: u32 = 8;
+
+/// Writes what is seen of each world into files of a folder.
+#[derive(Debug)]
+struct EvidenceFiles<'a> {
+    settings: &'a Settings,
+    looks: u32,
+    /// By world: its file, and when the first of its ranks was seen.
+    files: BTreeMap<String, (PathBuf, f64)>,
+}
+
+impl EvidenceFiles<'_> {
+    /// Writes every few looks, and when there is something to tell. A world of which no rank lives keeps the file that was written last, unless another one lives.
+    fn keep(&mut self, monitor: &Monitor, is_told: bool) -> io::Result<()> {
+        let Some(folder) = &self.settings.evidence else {
+            return Ok(());
+        };
+        self.looks += 1;
+        if !is_told && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
+            return Ok(());
+        }
+        let mut living = BTreeMap::new();
+        for (ranks, still) in monitor.vigil.stills(&monitor.job) {
+            let Some(key) = ranks.first().map(|(_, process)| process.place()) else {
+                continue;
+            };
+            let began = self
+                .files
+                .get(&key)
+                .map_or_else(node_evidence::now, |(_, began)| *began);
+            let is_whole = evidence::is_whole(&ranks, true);
+            let one = NodeEvidence::of(&ranks, began, still, self.settings.patience, is_whole);
+            living.insert(key, (one.write(folder)?, began));
+        }
+        if !living.is_empty() {
+            let past = std::mem::replace(&mut self.files, living);
+            for (path, _) in past.values() {
+                if !self.files.values().any(|(kept, _)| kept == path) {
+                    let _ = std::fs::remove_file(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing hangs that has ended well.
+    fn remove(&self) {
+        for (path, _) in self.files.values() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Runs the command to its end and tells what is seen of it.
 ///
 /// # Errors
 /// The command cannot be started, or a signal handler cannot be installed.
@@ -128,6 +192,11 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
     let mut lookout = Monitor::new(program.token(), program.diaries(), settings.patience);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut evidence = EvidenceFiles {
+        settings,
+        looks: 0,
+        files: BTreeMap::new(),
+    };
     let mut is_asked = false;
     loop {
         let [int, term, hup] = &mut signals;
@@ -135,7 +204,11 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             code = program.wait() => {
                 // Processes that it left behind.
                 end(&mut program, tell).await;
-                return Ok(Ending::Own(code?));
+                let code = code?;
+                if code == 0 {
+                    evidence.remove();
+                }
+                return Ok(Ending::Own(code));
             }
             _ = int.1.recv() => Some(int.0),
             _ = term.1.recv() => Some(term.0),
@@ -155,7 +228,9 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         if is_asked {
             continue;
         }
-        for event in lookout.look() {
+        let events = lookout.look();
+        evidence.keep(&lookout, !events.is_empty())?;
+        for event in events {
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);
             if is_verdict && settings.kill_on_verdict {

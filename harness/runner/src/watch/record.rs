@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The fields that count of what torch's recorder wrote.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     #[serde(default)]
     pub(super) entries: Vec<RecordEntry>,
 }
 
 /// One op that a backend issued; of coalesced ops, one entry each with the same number.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RecordEntry {
     pub(super) collective_seq_id: u64,
     pub(super) profiling_name: String,
@@ -40,5 +40,15 @@ impl Record {
     pub fn read(folder: &Path, pid: u32) -> Option<Self> {
         let text = fs::read(folder.join(format!("{pid}.json.recorder"))).ok()?;
         serde_json::from_slice(&text).ok()
+    }
+
+    /// Returns the same record with all times this many seconds later.
+    #[must_use]
+    pub fn later(mut self, seconds: f64) -> Self {
+        for entry in &mut self.entries {
+            let time = entry.time_created_ns as f64 + seconds * 1e9;
+            entry.time_created_ns = time.max(0.0) as u64;
+        }
+        self
     }
 }

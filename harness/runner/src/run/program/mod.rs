@@ -298,7 +298,7 @@ async fn wait(
                         Event::Verdict(_)
                         | Event::Still(..)
                         | Event::Moves
-                        | Event::Unkilled(_) => {}
+                        | Event::NotHung(_) | Event::Unkilled(_) => {}
                     }
                 }
             }

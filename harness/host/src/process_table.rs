@@ -1,0 +1,113 @@
+//! All processes of this machine, each with its parent, its state and what may be read of its environment.
+
+use std::collections::BTreeMap;
+
+/// A process, as it was at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEntry {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's id.
+    pub parent: u32,
+    /// When it was started, in clock ticks since the machine was: two processes with the same id differ in it.
+    pub started: u64,
+    /// The letter that `/proc` has for its state: `Z` if it has ended and its parent has not asked how.
+    pub state: char,
+    /// How it ended, as `wait` tells it; `None` while it lives, and where the kernel does not say.
+    pub status: Option<i32>,
+    /// Its environment as it was when its program began; empty if it may not be read, as that of a process that has ended.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// All processes, in order of their start. Linux only; elsewhere none.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn processes() -> Vec<ProcessEntry> {
+    use procfs::process::all_processes;
+
+    let entry = |process: procfs::process::Process| {
+        let stat = process.stat().ok()?;
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let environment = process.environ().unwrap_or_default();
+        Some(ProcessEntry {
+            pid: stat.pid.cast_unsigned(),
+            parent: stat.ppid.cast_unsigned(),
+            started: stat.starttime,
+            state: stat.state,
+            status: stat.exit_code.filter(|_| stat.state == 'Z'),
+            environment: environment
+                .into_iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
+        })
+    };
+    let all = all_processes().into_iter().flatten().flatten();
+    let mut entries: Vec<ProcessEntry> = all.filter_map(entry).collect();
+    entries.sort_by_key(|entry| (entry.started, entry.pid));
+    entries
+}
+
+/// All processes, in order of their start. Linux only; elsewhere none.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn processes() -> Vec<ProcessEntry> {
+    Vec::new()
+}
+
+/// What a process has open as its network: two processes with the same one see the same `localhost`. `None` if it may not be
+/// read, or elsewhere than on Linux.
+#[must_use]
+pub fn network(pid: u32) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
+/// Whether a process has mapped a file whose name holds one of these words, as a program has its libraries. `None` if it may
+/// not be read, or elsewhere than on Linux.
+#[must_use]
+pub fn has_mapped(pid: u32, words: &[&str]) -> Option<bool> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let name = |line: &str| line.rsplit('/').next().unwrap_or_default().to_owned();
+    Some(
+        maps.lines()
+            .filter(|line| line.contains('/'))
+            .map(name)
+            .any(|name| words.iter().any(|word| name.contains(word))),
+    )
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_nobody_has_asked_after_is_told_with_how_it_ended() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "exit 3"])
+            .spawn()
+            .unwrap();
+        let entry = loop {
+            let all = processes();
+            let own = all.into_iter().find(|one| one.pid == child.id()).unwrap();
+            if own.state == 'Z' {
+                break own;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(
+            (entry.parent, entry.status),
+            (std::process::id(), Some(3 << 8))
+        );
+        child.wait().unwrap();
+        assert!(processes().iter().all(|one| one.pid != child.id()));
+    }
+
+    #[test]
+    fn libraries_and_networks_are_seen() {
+        let own = std::process::id();
+        assert_eq!(has_mapped(own, &["libc.so", "libc-"]), Some(true));
+        assert_eq!(has_mapped(own, &["no-such-library"]), Some(false));
+        assert!(network(own).is_some());
+        assert_eq!(network(u32::MAX), None);
+    }
+}

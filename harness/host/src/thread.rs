@@ -1,0 +1,132 @@
+//! What the threads of a process do: whether one has run since it was looked at last, and for how long it has not.
+
+use std::time::Duration;
+
+/// A thread at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its id; that of the main thread is the process's.
+    pub id: u32,
+    /// Its name, cut by the kernel to 15 bytes.
+    pub name: String,
+    /// The letter that `/proc` has for its state.
+    pub state: char,
+    /// How often it has left the processor to wait for something. A thread that sleeps in one wait adds nothing.
+    pub waits: u64,
+    /// How often it was made to leave the processor.
+    pub preemptions: u64,
+    /// Time on the processor so far, in clock ticks.
+    pub ticks: u64,
+    /// For how long it has not run; `None` if the kernel does not tell, which needs CONFIG_SCHED_DEBUG.
+    pub idle: Option<Duration>,
+}
+
+impl Thread {
+    /// Whether it has not run between `before` and now: what it was in then, it is in now.
+    #[must_use]
+    pub fn has_slept_since(&self, before: &Self) -> bool {
+        let counts = |thread: &Self| {
+            (
+                thread.id,
+                thread.waits,
+                thread.preemptions,
+                thread.ticks,
+                thread.state,
+            )
+        };
+        matches!(self.state, 'S' | 'D' | 'I') && counts(self) == counts(before)
+    }
+}
+
+/// The threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn threads(pid: u32) -> Vec<Thread> {
+    use procfs::process::Process;
+
+    let now = last_run("/proc/thread-self/sched");
+    let tasks = Process::new(pid.cast_signed()).and_then(|process| process.tasks());
+    let one = |task: procfs::process::Task| {
+        let (stat, status) = (task.stat().ok()?, task.status().ok()?);
+        let id = task.tid.cast_unsigned();
+        let last = last_run(&format!("/proc/{pid}/task/{id}/sched"));
+        let idle = now
+            .zip(last)
+            .map(|(now, last)| Duration::from_secs_f64((now - last).max(0.0) / 1000.0));
+        Some(Thread {
+            id,
+            name: stat.comm,
+            state: stat.state,
+            waits: status.voluntary_ctxt_switches?,
+            preemptions: status.nonvoluntary_ctxt_switches?,
+            ticks: stat.utime + stat.stime,
+            idle: idle.filter(|_| matches!(stat.state, 'S' | 'D' | 'I')),
+        })
+    };
+    let mut threads: Vec<Thread> = tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(one)
+        .collect();
+    threads.sort_by_key(|thread| (thread.id != pid, thread.id));
+    threads
+}
+
+/// The threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn threads(_pid: u32) -> Vec<Thread> {
+    Vec::new()
+}
+
+/// When a thread was on the processor last, in milliseconds of the scheduler's own clock.
+#[cfg(target_os = "linux")]
+fn last_run(path: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("se.exec_start"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_is_told_from_one_that_runs_now_and_then() {
+        let start = |script: &str| {
+            std::process::Command::new("sh")
+                .args(["-c", script])
+                .spawn()
+                .unwrap()
+        };
+        let (mut sleeper, mut poller) = (
+            start("exec sleep 600"),
+            start("while :; do sleep 0.05; done"),
+        );
+        let first = |pid: u32| threads(pid).into_iter().next();
+        let before = loop {
+            let before = first(sleeper.id()).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            let after = first(sleeper.id()).unwrap();
+            if before.name == "sleep" && after.has_slept_since(&before) {
+                break before;
+            }
+        };
+        assert_eq!(before.id, sleeper.id());
+        if let Some(idle) = first(sleeper.id()).unwrap().idle {
+            assert!(idle >= Duration::from_millis(200), "{idle:?}");
+        }
+        let before = first(poller.id()).unwrap();
+        while first(poller.id()).unwrap().has_slept_since(&before) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for child in [&mut sleeper, &mut poller] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(threads(sleeper.id()), Vec::new());
+    }
+}

@@ -1,0 +1,358 @@
+//! A job that runs already, looked at from outside: its ranks are found from any of its processes, and nothing of it is
+//! stopped, signalled or written to.
+//!
+//! What is known of a rank: its process, its environment, whether its threads have run since they were looked at last, and the
+//! stack of its main thread. That is less than a call trace has: so no verdict names a rank unless none of those that wait has
+//! run for as long as the user has patience, and each says which evidence is missing.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `ranks` | which processes are ranks |
+//! | `stack` | in which call a Python process is |
+//! | `sighting` | what a rank has done since the last look |
+
+mod ranks;
+mod sighting;
+mod stack;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::evidence::{foreign_listeners, is_whole};
+use super::hang_detector::{Event, behind};
+use super::hosts::Hosts;
+use super::job::{RankProcess, numbered};
+use allranks_diagnose::{HangEvidence, Process, RankState, diagnose};
+use allranks_host as host;
+use allranks_host::ProcessEntry;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+use ranks::World;
+use sighting::Sighting;
+use stack::Stacks;
+
+/// From one look to the next.
+const PERIOD: Duration = Duration::from_millis(500);
+/// For so long a rank must not have run before it is said to wait.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
+const LOOKS: u32 = 8;
+
+/// What a job that was attached to has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// No process has one of these ids, or none of them belongs to a job.
+    NoRank,
+    /// No rank was accused.
+    NoVerdict,
+    /// There was a verdict.
+    Verdict,
+}
+
+/// Looks at the job that these processes belong to, until there is something to say of each of its worlds, and says it.
+pub fn attach(pids: &[u32], patience: Duration, tell: &mut dyn FnMut(Event)) -> Attached {
+    let mut stacks = Stacks::default();
+    let worlds = ranks::find(pids, &host::processes(), &mut stacks);
+    if worlds.is_empty() {
+        return Attached::NoRank;
+    }
+    let is_one_of_many = worlds.len() > 1;
+    let mut open: Vec<Subject> = worlds.into_iter().map(Subject::new).collect();
+    let mut ending = Attached::NoVerdict;
+    let mut hosts = Hosts::default();
+    while !open.is_empty() {
+        let table = host::processes();
+        open.retain_mut(|subject| {
+            subject.look(&table, &mut stacks);
+            let (events, is_done) = subject.consider(patience, &mut hosts);
+            for mut event in events {
+                if let Event::Verdict(one) | Event::Still(one, _) = &mut event {
+                    one.evidence.extend(subject.remarks(is_one_of_many));
+                }
+                if matches!(event, Event::Verdict(_)) {
+                    ending = Attached::Verdict;
+                }
+                tell(event);
+            }
+            !is_done
+        });
+        if !open.is_empty() {
+            thread::sleep(PERIOD);
+        }
+    }
+    ending
+}
+
+/// A world under observation.
+#[derive(Debug)]
+struct Subject {
+    world: World,
+    began: Instant,
+    looks: u32,
+    sightings: BTreeMap<u32, Sighting>,
+    /// How children of the launchers ended that nobody has asked after: they may be ranks.
+    ended: Vec<Option<i32>>,
+    /// How ranks ended that were alive when they were found, by process.
+    own_ends: BTreeMap<u32, i32>,
+    has_told: bool,
+}
+
+impl Subject {
+    fn new(world: World) -> Self {
+        Self {
+            world,
+            began: Instant::now(),
+            looks: 0,
+            sightings: BTreeMap::new(),
+            ended: Vec::new(),
+            own_ends: BTreeMap::new(),
+            has_told: false,
+        }
+    }
+
+    fn look(&mut self, table: &[ProcessEntry], stacks: &mut Stacks) {
+        self.looks += 1;
+        let pids: BTreeSet<u32> = self.world.ranks.iter().map(|rank| rank.pid).collect();
+        let parents: BTreeSet<u32> = (table.iter())
+            .filter(|one| pids.contains(&one.pid))
+            .map(|one| one.parent)
+            .collect();
+        let is_ended = |one: &&ProcessEntry| {
+            one.state == 'Z' && parents.contains(&one.parent) && !pids.contains(&one.pid)
+        };
+        self.ended = (table.iter().filter(is_ended))
+            .map(|one| one.status)
+            .collect();
+        let own = table.iter().filter(|one| pids.contains(&one.pid));
+        self.own_ends
+            .extend(own.filter_map(|one| Some((one.pid, one.status?))));
+        for rank in &mut self.world.ranks {
+            rank.activity = host::activity(rank.pid);
+            let before = self.sightings.remove(&rank.pid);
+            let now = Sighting::look(rank, before, table, stacks);
+            self.sightings.insert(rank.pid, now);
+        }
+    }
+
+    /// What there is to say, and whether that is all.
+    fn consider(&mut self, patience: Duration, hosts: &mut Hosts) -> (Vec<Event>, bool) {
+        let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
+        let living: Vec<(Rank, &Sighting)> = ranks
+            .iter()
+            .filter(|(_, process)| process.lives())
+            .filter_map(|(rank, process)| Some((*rank, self.sightings.get(&process.pid)?)))
+            .collect();
+        let moving: Vec<Rank> = (living.iter().filter(|(_, one)| one.has_moved))
+            .map(|(rank, _)| *rank)
+            .collect();
+        if living.is_empty() {
+            return (
+                vec![Event::NotHung("its ranks have ended".to_owned())],
+                true,
+            );
+        }
+        let moves = || Event::NotHung(format!("{} move", named(&moving)));
+        if moving.len() == living.len() && living.len() > 1 {
+            return (vec![moves()], true);
+        }
+        let watched = self.began.elapsed();
+        if watched < MOMENT {
+            return (Vec::new(), false);
+        }
+        let is_over = watched >= patience.max(MOMENT) && self.looks >= LOOKS;
+        let held: Vec<&Sighting> = (living.iter().map(|(_, one)| *one))
+            .filter(|one| one.is_held() && one.still() >= MOMENT)
+            .collect();
+        let Some(still) = held.iter().map(|one| one.still()).min() else {
+            let says = match (is_over, moving.is_empty()) {
+                (false, _) => return (Vec::new(), false),
+                (true, false) => moves(),
+                (true, true) => Event::NotHung("no rank is seen to wait for another".to_owned()),
+            };
+            return (vec![says], true);
+        };
+        let Some(verdict) = self.verdict(&ranks, still, hosts) else {
+            return (Vec::new(), false);
+        };
+        if verdict.confidence == Confidence::Proved {
+            return (vec![Event::Verdict(verdict)], true);
+        }
+        // Ranks that waited when they were first seen, and have gone on, are not those that wait now.
+        if still < patience {
+            let has_time = !is_over || held.iter().any(|one| !one.has_moved);
+            return match has_time {
+                true => (Vec::new(), false),
+                false => (vec![moves()], true),
+            };
+        }
+        match verdict.kind {
+            HangKind::Slow => slow(&mut self.has_told, verdict, &living, still, patience),
+            HangKind::Unknown => (vec![Event::Still(verdict, still)], true),
+            _ => (vec![Event::Verdict(verdict)], true),
+        }
+    }
+
+    /// The verdict that fits best; `None` while the addresses that the ranks use are looked up.
+    fn verdict(
+        &self,
+        ranks: &[(Rank, &RankProcess)],
+        still: Duration,
+        hosts: &mut Hosts,
+    ) -> Option<Diagnosis> {
+        let is_whole = is_whole_here(ranks);
+        let mut sights = Vec::new();
+        for (rank, process) in ranks {
+            let sighting = self.sightings.get(&process.pid);
+            let mut state = match sighting {
+                Some(sighting) => sighting.state(*rank, process, hosts)?,
+                None => RankState::unknown(*rank),
+            };
+            if let (Process::Ended(how), Some(status)) =
+                (&mut state.process, self.own_ends.get(&process.pid))
+            {
+                *how = ended(*status);
+            }
+            sights.push(state);
+        }
+        let absent = absent(ranks);
+        // Those that never came are told apart from those that have gone by where the others are.
+        let has_begun = self.sightings.values().any(Sighting::is_past_init);
+        let is_seen_to_end = self.ended.len() == absent.len();
+        if is_whole && has_begun {
+            for (index, rank) in absent.iter().enumerate() {
+                let how = match self.ended.get(index).filter(|_| absent.len() == 1) {
+                    Some(Some(status)) => ended(*status),
+                    _ => "no process of it is left".to_owned(),
+                };
+                sights.push(RankState {
+                    process: Process::Ended(how),
+                    ..RankState::unknown(*rank)
+                });
+            }
+        }
+        sights.sort_by_key(|sight| sight.rank);
+        let mut evidence = HangEvidence {
+            ranks: sights,
+            is_whole,
+            still,
+            ..HangEvidence::default()
+        };
+        let is_ours = |pid: u32| self.world.family.contains(&pid);
+        evidence.strangers = foreign_listeners(&is_ours, &evidence);
+        let mut verdict = diagnose(&evidence);
+        let is_from_kernel = match verdict.kind {
+            HangKind::PeerStopped => true,
+            HangKind::PeerDead => is_seen_to_end,
+            _ => false,
+        };
+        if verdict.confidence == Confidence::Proved && !is_from_kernel {
+            verdict.confidence = Confidence::Likely;
+        }
+        Some(verdict)
+    }
+
+    /// Which processes the ranks are, how they were found, and which evidence is missing.
+    fn remarks(&self, is_one_of_many: bool) -> Vec<String> {
+        let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
+        let pids: Vec<String> = ranks
+            .iter()
+            .map(|(rank, process)| format!("rank {rank} is pid {}", process.pid))
+            .collect();
+        let of = match is_one_of_many {
+            true => "of several worlds, it is that in which ",
+            false => "",
+        };
+        let mut remarks = vec![format!("{of}{}", pids.join(", "))];
+        remarks.extend(self.world.notes.iter().cloned());
+        let absent = absent(&ranks);
+        if !absent.is_empty() && !is_whole_here(&ranks) {
+            remarks.push(format!(
+                "missing: {} run on other hosts, and nothing is known of them here: attach there too",
+                named(&absent)
+            ));
+        }
+        let mut unread: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
+        for (rank, process) in ranks.iter().filter(|(_, process)| process.lives()) {
+            let sighting = self.sightings.get(&process.pid);
+            if let Some(why) = sighting.and_then(Sighting::why_unread) {
+                unread.entry(why).or_default().push(*rank);
+            }
+        }
+        for (why, ranks) in unread {
+            remarks.push(format!(
+                "missing: the Python stacks of {}: {why}; be the user of the job or root, and see kernel.yama.ptrace_scope",
+                named(&ranks)
+            ));
+        }
+        remarks.push(
+            "missing: the number, group, size and order of each collective: start the job under `allranks watch -- COMMAND`"
+                .to_owned(),
+        );
+        remarks
+    }
+}
+
+/// Ranks in their own code that the others wait for: they are behind only if they have not run, and nothing that belongs to
+/// them has, for many times the patience.
+fn slow(
+    has_told: &mut bool,
+    verdict: Diagnosis,
+    living: &[(Rank, &Sighting)],
+    still: Duration,
+    patience: Duration,
+) -> (Vec<Event>, bool) {
+    let blamed: Vec<&Sighting> = (living.iter())
+        .filter(|(rank, _)| verdict.culprits.contains(rank))
+        .map(|(_, one)| *one)
+        .collect();
+    let limits: Option<Vec<(Duration, Duration)>> = (blamed.iter())
+        .map(|one| Some((one.rest()?, one.limit(patience)?)))
+        .collect();
+    if let Some(limits) = limits.filter(|limits| !limits.is_empty()) {
+        let is_due = |(rest, limit): &(Duration, Duration)| rest.min(&still) >= limit;
+        if limits.iter().all(is_due) {
+            let kinds: Vec<String> = (blamed.iter().map(|one| one.kind().to_owned())).collect();
+            return (vec![Event::Verdict(behind(verdict, &kinds))], true);
+        }
+        let says = match std::mem::replace(has_told, true) {
+            true => Vec::new(),
+            false => vec![Event::Still(verdict, still)],
+        };
+        return (says, false);
+    }
+    match std::mem::replace(has_told, true) {
+        true => (Vec::new(), true),
+        false => (vec![Event::Still(verdict, still)], true),
+    }
+}
+
+/// Whether all ranks of the world are known to belong on this host.
+fn is_whole_here(ranks: &[(Rank, &RankProcess)]) -> bool {
+    let mut sizes = ranks
+        .iter()
+        .filter_map(|(_, process)| process.number("WORLD_SIZE"));
+    sizes.next().is_some() && is_whole(ranks, true)
+}
+
+/// The ranks of the world that have no process here.
+fn absent(ranks: &[(Rank, &RankProcess)]) -> Vec<Rank> {
+    let sizes = ranks
+        .iter()
+        .filter_map(|(_, process)| process.number("WORLD_SIZE"));
+    let seen: BTreeSet<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+    (0..sizes.max().unwrap_or(0))
+        .map(Rank)
+        .filter(|rank| !seen.contains(rank))
+        .collect()
+}
+
+/// How a process ended, of what `wait` would tell.
+fn ended(status: i32) -> String {
+    match status & 0x7f {
+        0 => format!("exit {}", (status >> 8) & 0xff),
+        signal => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,235 @@
+//! What one rank does, over several looks.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::stack::{Own, Place, Stacks, What};
+use crate::watch::evidence::told;
+use crate::watch::hang_detector::{IDLE, IN_A_WAIT, LEAST};
+use crate::watch::hosts::Hosts;
+use crate::watch::job::RankProcess;
+use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
+use allranks_host as host;
+use allranks_host::{Activity, ProcessEntry, Thread};
+use allranks_model::names::Rank;
+
+/// The name of threads of torch that carry out backward passes, for which the main thread waits.
+const BACKWARD: &str = "pt_autograd";
+
+/// A rank at the last look, and since when it has been there.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    threads: Vec<Thread>,
+    /// The threads of the processes that it has started.
+    below: Vec<Thread>,
+    place: Result<Place, String>,
+    /// How often the stack was read since it last changed.
+    reads: u32,
+    /// Since when it was seen where it is.
+    since: Instant,
+    /// Since when its other threads that run Python, and all processes below it, have not run.
+    quiet_since: Instant,
+    /// Whether it has gone from one place to another while it was looked at.
+    pub has_moved: bool,
+}
+
+impl Sighting {
+    /// Looks at a rank again; `before` is what was seen of it last.
+    pub fn look(
+        rank: &RankProcess,
+        before: Option<Self>,
+        table: &[ProcessEntry],
+        stacks: &mut Stacks,
+    ) -> Self {
+        let now = Instant::now();
+        let threads = host::threads(rank.pid);
+        let below: Vec<Thread> = below(rank.pid, table)
+            .into_iter()
+            .flat_map(host::threads)
+            .collect();
+        let Some(before) = before else {
+            return Self {
+                threads,
+                below,
+                place: stacks.place(rank.pid),
+                reads: 1,
+                since: now,
+                quiet_since: now,
+                has_moved: false,
+            };
+        };
+        let is_stopped = rank.activity == Some(Activity::Stopped);
+        let has_slept = is_stopped
+            || threads
+                .first()
+                .zip(before.threads.first())
+                .is_some_and(|(main, earlier)| main.has_slept_since(earlier))
+                && asleep(&before.threads, &threads, |thread| {
+                    thread.name.starts_with(BACKWARD)
+                });
+        // What has not run is where it was, once that was read without a change in between.
+        let (place, reads) = match has_slept && before.reads > 1 {
+            true => (before.place.clone(), before.reads),
+            false => {
+                let place = stacks.place(rank.pid);
+                match place == before.place {
+                    true => (place, before.reads + 1),
+                    false => (place, 1),
+                }
+            }
+        };
+        let is_same = place == before.place;
+        let waits = |threads: &[Thread]| threads.first().map(|main| main.waits);
+        let is_init = place.as_ref().is_ok_and(|place| place.what == What::Init);
+        // It dials again and again, and that is no progress.
+        let stays = is_same && (has_slept || is_init);
+        let python: &[u32] = place.as_ref().map_or(&[], |place| &place.threads);
+        let is_quiet = asleep(&before.threads, &threads, |one| python.contains(&one.id))
+            && asleep(&before.below, &below, |_| true)
+            && before.below.len() == below.len();
+        Self {
+            has_moved: before.has_moved
+                || !is_stopped
+                    && (!is_same || !is_init && waits(&threads) != waits(&before.threads)),
+            since: if stays { before.since } else { now },
+            quiet_since: if is_quiet { before.quiet_since } else { now },
+            threads,
+            below,
+            place,
+            reads,
+        }
+    }
+
+    fn what(&self) -> Option<&What> {
+        let place = self.place.as_ref().ok().filter(|_| self.reads > 1)?;
+        Some(&place.what)
+    }
+
+    /// Whether it waits for other ranks.
+    pub fn is_held(&self) -> bool {
+        matches!(self.what(), Some(What::Init | What::Call(_)))
+    }
+
+    /// Whether it is in a call that ranks make once the world is there.
+    pub fn is_past_init(&self) -> bool {
+        matches!(self.what(), Some(What::Call(_)))
+    }
+
+    /// For how long it has been where it is, as far as that was seen, or as the kernel says.
+    pub fn still(&self) -> Duration {
+        let seen = self.since.elapsed();
+        match self.threads.first().and_then(|main| main.idle) {
+            Some(idle) => seen.max(idle),
+            None => seen,
+        }
+    }
+
+    /// For how long nothing of it has run; `None` if something has since the last look.
+    pub fn rest(&self) -> Option<Duration> {
+        let seen = self.quiet_since.elapsed();
+        let is_quiet = seen >= super::MOMENT && self.still() >= super::MOMENT;
+        is_quiet.then(|| self.still())
+    }
+
+    /// For how long it must rest before it is said to be behind; `None` if it may rightly wait for ever, as a server for a
+    /// request, or if nobody knows what it waits for.
+    pub fn limit(&self, patience: Duration) -> Option<Duration> {
+        let times = match self.what()? {
+            What::Own(Own::Line) => IDLE,
+            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => IN_A_WAIT,
+            What::Own(Own::Input | Own::Library) | What::Init | What::Call(_) => return None,
+        };
+        Some(LEAST.max(patience * times))
+    }
+
+    /// What its own code is in, as the advice has it.
+    pub fn kind(&self) -> &'static str {
+        match self.what() {
+            Some(What::Own(Own::Breakpoint)) => "breakpoint",
+            Some(What::Own(Own::Lock)) => "lock",
+            Some(What::Own(Own::Loader)) => "data loader",
+            _ => "",
+        }
+    }
+
+    /// Why its stack could not be read.
+    pub fn why_unread(&self) -> Option<&str> {
+        self.place.as_ref().err().map(String::as_str)
+    }
+
+    /// What is known of the rank; `None` while an address is looked up.
+    pub fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
+        let mut state = RankState {
+            process: match process.activity {
+                Some(Activity::Alive { .. }) => Process::Running,
+                Some(Activity::Stopped) => Process::Stopped,
+                Some(Activity::Gone) => Process::Ended("no process of it is left".to_owned()),
+                None => Process::Unknown,
+            },
+            ..RankState::unknown(rank)
+        };
+        let (Ok(place), Some(what)) = (&self.place, self.what()) else {
+            return Some(state);
+        };
+        // What has not run for that long is where it was, though its stack was read only since.
+        let is_still = self.still() >= super::MOMENT;
+        let event = match what {
+            // It makes calls, and goes on.
+            What::Init | What::Call(_) if !is_still && state.process == Process::Running => {
+                return Some(state);
+            }
+            What::Init => match meeting(process, hosts) {
+                Some(meeting) => EventKind::Init(meeting?),
+                None => EventKind::Seen(SeenCall {
+                    name: "init_process_group".to_owned(),
+                    is_collective: false,
+                    is_default_group: false,
+                }),
+            },
+            What::Call(call) => EventKind::Seen(call.clone()),
+            What::Own(_) => EventKind::Own(format!("its own code, `{}`", place.text)),
+        };
+        let event = TraceEvent {
+            what: event,
+            at: place.at.clone(),
+        };
+        state.doing = Some((event, self.still()));
+        Some(state)
+    }
+}
+
+/// Where its launcher told a rank to meet the others; `None` if it told nothing, inner `None` while the address is looked up.
+fn meeting(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
+    let (rank, world_size) = process.number("RANK").zip(process.number("WORLD_SIZE"))?;
+    let place = told(process)?;
+    let meeting = hosts.place(&place).map(|place| Rendezvous {
+        method: "env".to_owned(),
+        place,
+        told: None,
+        rank,
+        world_size,
+    });
+    Some(meeting)
+}
+
+/// Whether those of the threads that fit have not run from one look to the next.
+fn asleep(before: &[Thread], now: &[Thread], fits: impl Fn(&Thread) -> bool) -> bool {
+    let earlier: HashMap<u32, &Thread> = before.iter().map(|one| (one.id, one)).collect();
+    let mut fitting = now.iter().filter(|thread| fits(thread));
+    fitting.all(|thread| {
+        let before = earlier.get(&thread.id);
+        before.is_some_and(|before| thread.has_slept_since(before))
+    })
+}
+
+/// The processes that one has started, and those that these have.
+fn below(pid: u32, table: &[ProcessEntry]) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let is_child = |one: &&ProcessEntry| one.parent == parent && one.state != 'Z';
+        found.extend(table.iter().filter(is_child).map(|one| one.pid));
+        next += 1;
+    }
+    found.split_off(1)
+}

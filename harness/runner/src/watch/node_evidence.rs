@@ -1,0 +1,339 @@
+//! What the watch of one node has seen of one world, as a file; and the verdict on a world from the files of its nodes.
+//!
+//! A file holds facts, not conclusions: which rank made which calls. So nodes are merged before the rules are asked. Times are those
+//! of the node's clock, and are moved to the reader's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::call_trace::CallTrace;
+use super::evidence::evidence_of_ranks;
+use super::hosts::Hosts;
+use super::job::{Job, RankProcess};
+use super::record::Record;
+use allranks_diagnose::{diagnose, list};
+use allranks_host::Activity;
+use allranks_model::diagnosis::rank_set::named;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
+use allranks_model::names::Rank;
+
+/// Version of the file.
+const FORMAT: u32 = 1;
+/// How the name of every file ends.
+const SUFFIX: &str = ".evidence.json";
+/// What of an environment is kept: nothing that could be a secret.
+const KEPT: [&str; 9] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+];
+/// Before that, what ranks do counts as progress.
+const MOMENT: f64 = 1.0;
+
+/// What one node saw of one world.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeEvidence {
+    format: u32,
+    /// Where its ranks meet, and the attempt of their launcher: `10.0.0.1:29500 0`.
+    world: String,
+    /// The node's name.
+    host: String,
+    /// When the first of its ranks was seen, in seconds since 1970.
+    began: f64,
+    /// When it was written last, likewise.
+    at: f64,
+    /// For how many seconds nothing had moved then.
+    still_s: f64,
+    /// After how many seconds without progress its user wants to hear what is only likely.
+    patience_s: f64,
+    /// Whether all ranks of the world are on this node.
+    is_whole: bool,
+    ranks: Vec<StoredRank>,
+}
+
+/// One rank, as far as it was seen.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct StoredRank {
+    rank: u32,
+    pid: u32,
+    environment: BTreeMap<String, String>,
+    /// `alive`, `stopped`, `gone`; none: it could not be seen.
+    process: Option<String>,
+    /// Seconds since it last gave a sign of life.
+    silence_s: f64,
+    /// Its calls; none if it keeps no trace.
+    trace: Option<CallTrace>,
+    /// What torch's flight recorder has written.
+    recorder: Option<Record>,
+}
+
+pub fn now() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs_f64()
+}
+
+impl NodeEvidence {
+    /// What is seen of a world now.
+    pub fn of(
+        ranks: &[(Rank, &RankProcess)],
+        began: f64,
+        still: Duration,
+        patience: Duration,
+        is_whole: bool,
+    ) -> Self {
+        let stored = ranks.iter().map(|(rank, process)| StoredRank {
+            rank: rank.0,
+            pid: process.pid,
+            environment: (process.environment.iter())
+                .filter(|(name, _)| KEPT.contains(&name.as_str()))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+            process: process.activity.map(|activity| {
+                match activity {
+                    Activity::Alive { .. } => "alive",
+                    Activity::Stopped => "stopped",
+                    Activity::Gone => "gone",
+                }
+                .to_owned()
+            }),
+            silence_s: (process.traced.as_ref()).map_or(0.0, |diary| diary.silence().as_secs_f64()),
+            recorder: (process.traced.as_ref()).and_then(|diary| diary.record.as_deref().cloned()),
+            trace: process.traced.clone(),
+        });
+        Self {
+            format: FORMAT,
+            world: (ranks.first()).map_or_else(String::new, |(_, process)| process.place()),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            began,
+            at: now(),
+            still_s: still.as_secs_f64(),
+            patience_s: patience.as_secs_f64(),
+            is_whole,
+            ranks: stored.collect(),
+        }
+    }
+
+    /// Writes it into a folder, in the place of what this process wrote of the same world before.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written to.
+    pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        let name = format!("{}.{}.{}", self.world.trim(), self.host, std::process::id());
+        let name: String = (name.chars())
+            .map(|one| {
+                if one.is_ascii_alphanumeric() || "-.".contains(one) {
+                    one
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        let path = folder.join(format!("{name}{SUFFIX}"));
+        let draft = folder.join(format!("{name}.new"));
+        fs::write(&draft, serde_json::to_vec(self)?)?;
+        fs::rename(draft, &path)?;
+        Ok(path)
+    }
+
+    /// Its ranks, with all times moved to the clock of this machine, and to now.
+    fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
+        let passed = now() - self.at;
+        self.ranks.iter().map(move |rank| {
+            let trace = rank.trace.clone().map(|mut diary| {
+                let record = rank.recorder.clone();
+                diary.move_to_now(passed, rank.silence_s, record);
+                diary
+            });
+            RankProcess {
+                pid: rank.pid,
+                environment: rank.environment.clone(),
+                activity: match rank.process.as_deref() {
+                    Some("alive") => Some(Activity::Alive { ticks: 0 }),
+                    Some("stopped") => Some(Activity::Stopped),
+                    Some("gone") => Some(Activity::Gone),
+                    _ => None,
+                },
+                diary: None,
+                traced: trace,
+            }
+        })
+    }
+
+    fn numbers(&self) -> BTreeSet<u32> {
+        self.ranks.iter().map(|rank| rank.rank).collect()
+    }
+
+    fn is_beside(&self, other: &Self) -> bool {
+        self.began <= other.at && other.began <= self.at
+    }
+}
+
+/// Files of evidence could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    /// It is there and cannot be read.
+    #[error("cannot read {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, io::Error),
+    /// It is no evidence, or that of a newer version.
+    #[error("{path} is no evidence of format 1: {1}", path = .0.display())]
+    Strange(PathBuf, String),
+}
+
+/// Whether a path is a file of evidence, or a folder with one.
+#[must_use]
+pub fn is_evidence(path: &Path) -> bool {
+    !files(path).is_empty()
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    let is_named = |path: &PathBuf| path.to_string_lossy().ends_with(SUFFIX);
+    let mut found: Vec<PathBuf> = match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => vec![path.to_owned()],
+    };
+    found.retain(|path| is_named(path) && path.is_file());
+    found.sort();
+    found
+}
+
+/// What the evidence of the nodes of one world comes to.
+#[derive(Clone, Debug)]
+pub struct WorldReport {
+    /// Where its ranks meet.
+    pub world: String,
+    /// The verdict; none if the ranks moved when it was written.
+    pub verdict: Option<Diagnosis>,
+    /// What must be known to judge it.
+    pub notes: Vec<String>,
+}
+
+/// Reads the evidence of these files and folders, and judges every world.
+///
+/// # Errors
+/// A file cannot be read, or is none of evidence.
+pub fn judge(paths: &[PathBuf]) -> Result<Vec<WorldReport>, EvidenceError> {
+    let mut worlds: BTreeMap<String, Vec<NodeEvidence>> = BTreeMap::new();
+    for path in paths.iter().flat_map(|path| files(path)) {
+        let text =
+            fs::read(&path).map_err(|error| EvidenceError::Unreadable(path.clone(), error))?;
+        let one: NodeEvidence = serde_json::from_slice(&text)
+            .map_err(|error| EvidenceError::Strange(path.clone(), error.to_string()))?;
+        if one.format != FORMAT {
+            let format = format!("it has format {}", one.format);
+            return Err(EvidenceError::Strange(path, format));
+        }
+        worlds.entry(one.world.clone()).or_default().push(one);
+    }
+    Ok(worlds.into_values().map(report).collect())
+}
+
+fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
+    let mut notes = Vec::new();
+    // The newest first: what is of an earlier run, or of a rank that is in a newer file, counts no more.
+    nodes.sort_by(|one, other| other.at.total_cmp(&one.at));
+    let mut kept: Vec<NodeEvidence> = Vec::new();
+    for node in nodes {
+        let is_old = kept
+            .iter()
+            .any(|newer| !newer.is_beside(&node) || !newer.numbers().is_disjoint(&node.numbers()));
+        match is_old {
+            true => notes.push(format!(
+                "evidence of an earlier run on {} is left out: that of {}",
+                node.host,
+                named(&node.numbers().into_iter().map(Rank).collect::<Vec<_>>())
+            )),
+            false => kept.push(node),
+        }
+    }
+    let world = kept
+        .first()
+        .map_or_else(String::new, |node| node.world.trim().to_owned());
+    let processes: Vec<RankProcess> = kept.iter().flat_map(NodeEvidence::processes).collect();
+    let job = Job::of_world(processes);
+    let ranks = job.ranks();
+    let seen: BTreeSet<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+    let size = (ranks.iter())
+        .filter_map(|(_, process)| process.world_size())
+        .max();
+    let absent: Vec<Rank> = (0..size.unwrap_or(0))
+        .map(Rank)
+        .filter(|rank| !seen.contains(rank))
+        .collect();
+    let is_whole = absent.is_empty() || kept.len() == 1 && kept[0].is_whole;
+    if !is_whole {
+        notes.push(format!(
+            "the evidence of {} is absent: run `allranks watch --evidence DIR` on their nodes, and name all folders",
+            named(&absent)
+        ));
+    }
+    let least =
+        |value: fn(&NodeEvidence) -> f64| kept.iter().map(value).fold(f64::INFINITY, f64::min);
+    let still = least(|node| node.still_s);
+    let most = |value: fn(&NodeEvidence) -> f64| kept.iter().map(value).fold(0.0, f64::max);
+    // Only what all nodes had stood in at one time is one picture.
+    let is_one_picture = most(|node| node.at - node.still_s) <= least(|node| node.at);
+    if !is_one_picture {
+        notes.push("the nodes' evidence is of different times, and is not compared".to_owned());
+    }
+    let mut verdict = None;
+    if still >= MOMENT && is_one_picture {
+        let seen = evidence_of_ranks(
+            &ranks,
+            &mut Hosts::unresolved(),
+            Duration::from_secs_f64(still),
+            is_whole,
+        );
+        let has_stale =
+            (ranks.iter()).any(|(_, rank)| rank.diary.as_ref().is_some_and(CallTrace::is_stale));
+        verdict = seen.map(|seen| diagnose(&seen));
+        if let Some(one) = &mut verdict
+            && (!is_whole || has_stale)
+            && one.confidence == Confidence::Proved
+        {
+            one.confidence = Confidence::Likely;
+        }
+    }
+    let patience = most(|node| node.patience_s);
+    let is_due = |one: &Diagnosis| one.confidence == Confidence::Proved || still >= patience;
+    if verdict.as_ref().is_some_and(|one| !is_due(one)) {
+        notes.push(format!(
+            "nothing had moved for {still:.0} s when the evidence was written: too short to judge it"
+        ));
+        verdict = None;
+    } else if still < MOMENT {
+        notes.push("not hung: ranks moved when the evidence was written".to_owned());
+    }
+    let hosts: Vec<String> = kept
+        .iter()
+        .map(|node| {
+            let numbers: Vec<Rank> = node.numbers().into_iter().map(Rank).collect();
+            format!("evidence of ranks {} is from {}", list(&numbers), node.host)
+        })
+        .collect();
+    notes.splice(0..0, hosts);
+    if let Some(one) = &mut verdict
+        && matches!(one.kind, HangKind::Slow | HangKind::Unknown)
+    {
+        one.confidence = Confidence::None;
+    }
+    WorldReport {
+        world,
+        verdict,
+        notes,
+    }
+}
