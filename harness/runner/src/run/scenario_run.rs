@@ -14,21 +14,21 @@ use allranks_suite::plan::Scenario;
 
 /// Everything that came of a scenario besides the findings of its checks, which are written as they are decided.
 pub struct ScenarioRun {
-    /// Of every rank's initialisation.
+    /// Result of the check `init`.
     pub init: CheckResult,
-    /// Of the teardown.
+    /// Result of the check `teardown`.
     pub end: CheckResult,
-    /// Why worlds were lost, or why it did not run.
+    /// Why the last lost world was lost, or why the scenario did not run; none if neither happened.
     pub trouble: Option<String>,
-    /// What the harness failed at, whatever the findings say.
+    /// Problems of the harness itself, whatever the check results say.
     pub issues: Vec<String>,
-    /// The ranks of the last world.
+    /// What is known of the ranks of the last world.
     pub ranks: Vec<RankStory>,
     /// Logs of the ranks, relative to the run's folder.
     pub logs: Vec<PathBuf>,
-    /// Worlds started.
+    /// Number of worlds started.
     pub worlds: u32,
-    /// Worlds lost, apart from those that a script gives up and those that a known failure takes with it.
+    /// Number of worlds lost, apart from those that a script gives up and those that a known failure takes with it.
     pub(super) lost: u32,
     /// When it began.
     pub began: Instant,
@@ -59,7 +59,8 @@ impl ScenarioRun {
     }
 }
 
-/// The run of a scenario in which the harness itself broke. Its checks that are not written are not run.
+/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, and checks that are not
+/// recorded yet are not run.
 pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
     let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
     run.init = CheckResult::bare(Outcome::HarnessError, None, why);
@@ -67,7 +68,7 @@ pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
     run
 }
 
-/// Everything without a finding is not run.
+/// Marks everything without a result as not run, with the reason `why`.
 pub(super) fn give_up(run: &mut ScenarioRun, findings: &mut Findings, why: &str) {
     run.trouble.get_or_insert_with(|| why.to_owned());
     findings.give_up(why);
