@@ -265,6 +265,24 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_wrote_and_left_the_group_unusable_ends_the_world() {
+        let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.spoil(1);
+        (0..2).for_each(|rank| world.raise(rank, "not supported"));
+        // The ranks of this test do not add anything.
+        world.answer_all();
+        assert!(world.is_killed());
+        let finding = &world.state.result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Mismatch, "{finding:?}");
+        assert_eq!(finding.class.as_deref(), Some("refused-and-written"));
+        let names_probe = finding.summary.contains("afterwards the group is unusable");
+        assert!(names_probe, "{}", finding.summary);
+        assert!(!world.state.result.checks.contains_key(&1));
+    }
+
+    #[test]
     fn large_tensors_are_sent_only_if_there_is_memory_for_them() {
         let large = OpCheck::LARGE;
         let steps = format!("  - all_reduce: {{numel: {large}}}\n  - barrier: {{}}\n");
