@@ -486,4 +486,16 @@ mod tests {
         let (kind, ..) = told(late);
         assert_eq!(kind, HangKind::CyclicWait);
     }
+
+    #[test]
+    fn a_receiver_whose_sender_is_held_up_elsewhere_has_not_the_wrong_peer() {
+        // Rank 0 would send to rank 1 next, but waits for rank 2, which waits for what rank 1 makes of that message.
+        let ranks = vec![
+            rank(0, vec![message(true, 2, 0)]),
+            rank(1, vec![message(false, 0, 0)]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
+        assert_eq!(told(ranks), all);
+    }
 }
