@@ -110,10 +110,16 @@ fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
         return None;
     };
     let peer = expected.peer?;
+    // A peer that waits for a message of its own is held up: its side may come next.
+    let is_held_up = evidence
+        .rank(peer)
+        .and_then(RankState::now)
+        .is_some_and(|what| matches!(what, EventKind::Message(_) | EventKind::AwaitMessage(..)));
     let others = evidence
         .ranks
         .iter()
-        .filter(|other| other.rank != sight.rank);
+        .filter(|other| other.rank != sight.rank)
+        .filter(|other| other.rank == peer || !is_held_up);
     let (other, message) = others
         // The peer itself before ranks that were not asked for.
         .clone()
