@@ -2,7 +2,8 @@
 //! whose other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left
 //! out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
@@ -110,10 +111,16 @@ fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
         return None;
     };
     let peer = expected.peer?;
+    // A peer that waits for a message of its own is held up: its side may come next.
+    let is_held_up = evidence
+        .rank(peer)
+        .and_then(RankState::now)
+        .is_some_and(|what| matches!(what, EventKind::Message(_) | EventKind::AwaitMessage(..)));
     let others = evidence
         .ranks
         .iter()
-        .filter(|other| other.rank != sight.rank);
+        .filter(|other| other.rank != sight.rank)
+        .filter(|other| other.rank == peer || !is_held_up);
     let (other, message) = others
         // The peer itself before ranks that were not asked for.
         .clone()
@@ -270,29 +277,39 @@ fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEn
     })
 }
 
-/// Returns the ranks of a cycle whose order of collectives is not that of the majority of all ranks or, if there is
-/// none, of the majority of the ranks with the same collectives; the whole cycle if there is no such rank.
+/// Returns the ranks of a cycle whose order of collectives is not that of the majority or, if there is none, of the
+/// majority of the ranks with the same collectives; the whole cycle if there is no such rank. Only the groups in which
+/// ranks of the cycle wait are compared, and only ranks that are members of all of them: nobody else must have them in
+/// any order.
 #[must_use]
 pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
-    let order = |sight: &RankState| -> Vec<String> {
+    let groups = groups_waited_for(evidence, circle);
+    let order = |sight: &RankState| -> Order {
         let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
-        deeds
-            .filter_map(|deed| match &deed.what {
-                EventKind::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
-                _ => None,
-            })
-            .collect()
+        let calls = deeds.filter_map(|deed| match &deed.what {
+            EventKind::Collective(one) if groups.is_empty() || groups.contains_key(&one.group) => {
+                Some(format!("{}/{}", one.group, one.name))
+            }
+            _ => None,
+        });
+        Order {
+            calls: calls.collect(),
+            is_closed: sight.coming().is_some(),
+        }
     };
-    let orders: Vec<(Rank, Vec<String>)> = evidence
+    let is_member = |rank: Rank| groups.values().all(|members| members.contains(&rank));
+    let orders: Vec<(Rank, Order)> = evidence
         .ranks
         .iter()
+        .filter(|sight| is_member(sight.rank))
         .map(|sight| (sight.rank, order(sight)))
         .collect();
-    let all = || orders.iter().map(|(_, order)| order);
+    let all = || orders.iter().map(|(_, order)| &order.calls);
     let among_all = majority(all());
-    let is_against = |one: &Vec<String>| {
-        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
-        common.is_some_and(|common| common != one)
+    let is_against = |one: &Order| {
+        let common =
+            among_all.or_else(|| majority(all().filter(|order| has_same(order, &one.calls))));
+        common.is_some_and(|common| one.contradicts(common))
     };
     let against: Vec<Rank> = orders
         .iter()
@@ -303,6 +320,43 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
         true => circle.to_vec(),
         false => against,
     }
+}
+
+/// The collectives of a rank, in order.
+struct Order {
+    /// Group and name of each.
+    calls: Vec<String>,
+    /// Whether no more will come.
+    is_closed: bool,
+}
+
+impl Order {
+    /// Returns true if it is another order, and not only one that has not come as far.
+    fn contradicts(&self, common: &[String]) -> bool {
+        match self.is_closed {
+            true => self.calls != common,
+            false => !common.starts_with(&self.calls) && !self.calls.starts_with(common),
+        }
+    }
+}
+
+/// Returns the groups, each with its members, in whose collectives ranks of a cycle wait.
+fn groups_waited_for(evidence: &HangEvidence, circle: &[Rank]) -> BTreeMap<String, Arc<[Rank]>> {
+    let sights = circle.iter().filter_map(|rank| evidence.rank(*rank));
+    let waited = sights.filter_map(|sight| {
+        let group = match sight.now()? {
+            EventKind::Collective(one) => &one.group,
+            EventKind::Await(group, _) => group,
+            _ => return None,
+        };
+        sight.entered().find_map(|deed| match &deed.what {
+            EventKind::Collective(one) if one.group == *group => {
+                Some((group.clone(), one.members.clone()))
+            }
+            _ => None,
+        })
+    });
+    waited.filter(|(_, members)| !members.is_empty()).collect()
 }
 
 /// Returns true if two lists hold the same items, in any order.
@@ -319,8 +373,6 @@ fn has_same(one: &[String], other: &[String]) -> bool {
 mod tests {
     use super::*;
     use crate::{Collective, Process, TraceEvent, diagnose};
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
     use std::time::Duration;
 
     fn collective(group: &str, members: &[u32]) -> EventKind {
@@ -485,5 +537,53 @@ mod tests {
         let late = ranks(vec![], vec![message(false, 1, 0)]);
         let (kind, ..) = told(late);
         assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_receiver_whose_sender_is_held_up_elsewhere_has_not_the_wrong_peer() {
+        // Rank 0 would send to rank 1 next, but waits for rank 2, which waits for what rank 1 makes of that message.
+        let ranks = vec![
+            rank(0, vec![message(true, 2, 0)]),
+            rank(1, vec![message(false, 0, 0)]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
+        assert_eq!(told(ranks), all);
+    }
+
+    #[test]
+    fn of_two_orders_in_two_groups_only_common_members_have_a_say() {
+        // Ranks 0 and 1 are in both groups and differ; rank 2 is in one of them and says nothing about the order.
+        let (all, pair) = (
+            || collective("all", &[0, 1, 2]),
+            || collective("pair", &[0, 1]),
+        );
+        let ranks = vec![
+            rank(0, vec![all()]),
+            rank(1, vec![pair()]),
+            rank(2, vec![all()]),
+        ];
+        let both = (HangKind::CyclicWait, vec![0, 1], Confidence::Proved);
+        assert_eq!(told(ranks), both);
+        // A member of neither pair is not the measure of a rank that has to be in one.
+        let world = || collective("world", &[0, 1, 2, 3]);
+        let leaders = || collective("leaders", &[0, 2]);
+        let ranks = vec![
+            rank(0, vec![world(), leaders()]),
+            rank(1, vec![world(), world()]),
+            rank(2, vec![world(), world()]),
+            rank(3, vec![world(), world()]),
+        ];
+        let tied = (HangKind::CyclicWait, vec![0, 2], Confidence::Proved);
+        assert_eq!(told(ranks), tied);
+        // Of three members of both groups, two are a majority.
+        let pair = || collective("other", &[0, 1, 2]);
+        let ranks = vec![
+            rank(0, vec![all()]),
+            rank(1, vec![pair()]),
+            rank(2, vec![all()]),
+        ];
+        let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
+        assert_eq!(told(ranks), odd);
     }
 }

@@ -43,6 +43,8 @@ pub use evidence::{
     Rendezvous, SeenCall, TraceEvent, list,
 };
 
+pub use rendezvous::unreachable;
+
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use allranks_model::record::RankLine;

@@ -60,6 +60,27 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         .or_else(|| scene.failure())
 }
 
+/// Finds that ranks dial an endpoint where nothing answers, and that rank 0, which should, is not among the ranks that are seen.
+/// None of them is to blame: rank 0 or its machine may be down, or the address wrong. `None` if not all ranks dial it.
+#[must_use]
+pub fn unreachable(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let comers: Vec<Participant<'_>> = evidence.ranks.iter().filter_map(comer).collect();
+    let scene = Participants { evidence, comers };
+    let place = &scene.comers.first()?.meeting.place;
+    let is_missed =
+        |one: &Participant<'_>| one.waits && one.meeting.rank != 0 && one.meeting.place == *place;
+    let (_, why) = evidence.deserted.iter().find(|(at, _)| at == place)?;
+    if scene.comers.len() < evidence.ranks.len() || !scene.comers.iter().all(is_missed) {
+        return None;
+    }
+    let summary = format!("no rank can be reached at {place}: {why}");
+    let verdict = scene.verdict(HangKind::MasterUnreachable, Vec::new(), summary);
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
+}
+
 /// Finds errors that name their cause: the first cause, with all ranks that raised it.
 fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut by_cause: Vec<(HangKind, String, Vec<Rank>)> = Vec::new();

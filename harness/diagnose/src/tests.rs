@@ -450,6 +450,28 @@ fn a_place_without_a_listener_is_nobodys_only_once_its_host_has_come() {
 }
 
 #[test]
+fn ranks_that_dial_a_machine_where_nothing_answers_are_not_to_blame() {
+    let ranks: Vec<RankState> = (2..4)
+        .map(|number| inside(rank(number), meeting(number, 4, 1)))
+        .collect();
+    let at = |place: &str, ranks: &[RankState]| HangEvidence {
+        deserted: vec![(place.to_owned(), "no route to host".to_owned())],
+        is_whole: false,
+        ..job(ranks.to_vec())
+    };
+    let told = crate::unreachable(&at("127.0.0.1:1", &ranks)).unwrap();
+    assert_eq!(told.kind, HangKind::MasterUnreachable);
+    assert_eq!(told.confidence, Confidence::Likely);
+    assert!(told.culprits.is_empty());
+    assert_eq!(told.victims, vec![Rank(2), Rank(3)]);
+    assert!(crate::unreachable(&at("127.0.0.1:2", &ranks)).is_none());
+    // A rank that has not dialled yet may be the one that is waited for.
+    let mut some = ranks;
+    some.push(rank(1));
+    assert!(crate::unreachable(&at("127.0.0.1:1", &some)).is_none());
+}
+
+#[test]
 fn a_rank_without_a_place_in_the_world_is_named_also_where_everybody_is_let_in() {
     let through = |number: u32, says: u32| RankState {
         done: vec![meeting(says, 2, 29500)],

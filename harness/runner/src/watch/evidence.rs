@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::RankProcess;
+use super::reach::Reach;
 use allranks_diagnose::ForeignListener;
 use allranks_diagnose::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
@@ -442,6 +443,32 @@ fn farewell(diary: Option<&CallTrace>) -> String {
         },
         _ => "without a word, as by a signal".to_owned(),
     }
+}
+
+/// Returns the endpoints on other machines that ranks of this evidence dial, and the reason why nothing answers there; none while
+/// an endpoint is being tried. An endpoint that any process of this machine has a connection to is reached.
+pub fn deserted(evidence: &HangEvidence, reach: &mut Reach) -> Option<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let dialled: BTreeSet<&str> = (evidence.ranks.iter())
+        .filter_map(|sight| match sight.now() {
+            Some(EventKind::Init(meeting)) => Some(meeting.place.as_str()),
+            _ => None,
+        })
+        .filter(|place| !place.starts_with("localhost:"))
+        .collect();
+    for place in dialled {
+        let Some((host, port)) = place.rsplit_once(':') else {
+            continue;
+        };
+        let Ok(port) = port.parse() else { continue };
+        if allranks_host::is_connected_to(port) {
+            continue;
+        }
+        if let Some(trouble) = reach.trouble(host, port)? {
+            found.push((place.to_owned(), trouble));
+        }
+    }
+    Some(found)
 }
 
 /// Returns foreign processes that listen where ranks want to meet.

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::below::Below;
 use super::call_trace::CallTrace;
-use super::evidence::{as_told, evidence};
+use super::evidence::{as_told, deserted, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use super::reach::Reach;
 use super::recorder;
 use crate::world::Remnant;
-use allranks_diagnose::diagnose;
+use allranks_diagnose::{HangEvidence, diagnose};
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -60,6 +62,10 @@ struct WorldDetector {
     moved: Instant,
     /// When any rank last began or ended a call, started, or ended.
     called: Instant,
+    /// Whether the endpoints that its ranks dial can be reached.
+    reach: Reach,
+    /// What the processes below its ranks do, once nothing has moved for the patience.
+    below: Below,
     proof: Option<(Essence, Instant)>,
     told: Option<Told>,
 }
@@ -207,6 +213,8 @@ impl WorldDetector {
             last: BTreeMap::new(),
             moved: Instant::now(),
             called: Instant::now(),
+            reach: Reach::default(),
+            below: Below::default(),
             proof: None,
             told: None,
         }
@@ -255,6 +263,14 @@ impl WorldDetector {
             }
         }
         let still = now.duration_since(since);
+        match still >= self.patience {
+            true => {
+                let living = ranks.iter().filter(|(_, process)| process.lives());
+                let pids: Vec<u32> = living.map(|(_, process)| process.pid).collect();
+                self.below.look(&pids);
+            }
+            false => self.below = Below::default(),
+        }
         let mut told = None;
         let proved = match held.is_empty() {
             true => {
@@ -340,7 +356,7 @@ impl WorldDetector {
         hosts: &mut Hosts,
         still: Duration,
     ) -> Option<Event> {
-        let mut verdict = best(ranks, is_ours, hosts, still)?;
+        let (mut verdict, _) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
         Some(match verdict.kind {
             HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
             _ => {
@@ -359,7 +375,7 @@ impl WorldDetector {
         hosts: &mut Hosts,
         still: Duration,
     ) -> Option<Event> {
-        let verdict = best(ranks, is_ours, hosts, still)?;
+        let (verdict, evidence) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
         if verdict.kind != HangKind::Slow {
             return None;
         }
@@ -367,6 +383,12 @@ impl WorldDetector {
             .filter(|(rank, _)| verdict.culprits.contains(rank))
             .map(|(_, process)| *process)
             .collect();
+        if blamed.is_empty()
+            && let Some(told) = allranks_diagnose::unreachable(&evidence)
+        {
+            let is_long = still >= LEAST.max(self.patience * IDLE);
+            return is_long.then_some(Event::Verdict(told));
+        }
         // Nothing is known of a rank that is not on this host.
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
@@ -374,8 +396,16 @@ impl WorldDetector {
         let kind = |process: &RankProcess| -> Option<String> {
             Some(process.diary.as_ref()?.own.as_ref()?.kind.clone())
         };
+        // A server waits for requests for as long as there are none.
+        if (blamed.iter()).any(|process| kind(process).as_deref() == Some("requests")) {
+            return None;
+        }
+        let has_work_below =
+            |process: &RankProcess| self.below.has_worked_within(process.pid, self.patience);
         let times = blamed.iter().map(|process| match kind(process).as_deref() {
-            Some("breakpoint" | "data loader" | "lock") => IN_A_WAIT,
+            Some("breakpoint") => IN_A_WAIT,
+            _ if has_work_below(process) => AT_WORK,
+            Some("data loader" | "lock") => IN_A_WAIT,
             // A training step does not keep the interpreter from answering for this long.
             _ if is_silent(process) => IDLE,
             _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
@@ -401,7 +431,7 @@ impl WorldDetector {
             None => self.moved,
             Some(_) => self.called,
         };
-        best(ranks, is_ours, hosts, since.elapsed())
+        best(ranks, is_ours, hosts, &mut self.reach, since.elapsed()).map(|(verdict, _)| verdict)
     }
 }
 
@@ -422,15 +452,17 @@ fn lost(ranks: &Ranks<'_>) -> Vec<String> {
     told.collect()
 }
 
-/// Returns the verdict that fits the evidence best, whether it is proved or not; none while addresses are being looked
-/// up.
+/// Returns the verdict that fits the evidence best, whether it is proved or not, and that evidence; none while addresses are being
+/// looked up or tried.
 fn best(
     ranks: &Ranks<'_>,
     is_ours: &dyn Fn(u32) -> bool,
     hosts: &mut Hosts,
+    reach: &mut Reach,
     still: Duration,
-) -> Option<Diagnosis> {
-    let evidence = evidence(ranks, is_ours, hosts, still, true)?;
+) -> Option<(Diagnosis, HangEvidence)> {
+    let mut evidence = evidence(ranks, is_ours, hosts, still, true)?;
+    evidence.deserted = deserted(&evidence, reach)?;
     let mut verdict = diagnose(&evidence);
     if verdict.kind == HangKind::Unknown
         && let Some(told) = as_told(&evidence, ranks, is_ours, hosts)
@@ -445,7 +477,7 @@ fn best(
             };
         }
     }
-    Some(verdict)
+    Some((verdict, evidence))
 }
 
 /// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
@@ -457,6 +489,9 @@ pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
         }
         "lock" => {
             "that rank waits for a lock, a queue or a process of its own: look at which thread or process has it"
+        }
+        "child process" => {
+            "that rank waits for a process that it has started: look at what that process does"
         }
         _ => "look at what that rank does there: py-spy dump --pid PID",
     };

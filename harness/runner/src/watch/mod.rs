@@ -24,6 +24,7 @@
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
 mod attach;
+mod below;
 mod call_trace;
 mod evidence;
 mod guard;
@@ -32,6 +33,7 @@ mod hosts;
 mod job;
 mod node_evidence;
 mod program;
+mod reach;
 mod record;
 mod recorder;
 #[cfg(test)]
