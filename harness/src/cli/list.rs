@@ -119,8 +119,9 @@ fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::
             .iter()
             .filter(|case| {
                 let steps = || case.steps.iter().any(|step| step.covers().contains(id));
-                let of_program =
-                    || ProgramCheck::of_case(case).any(|demand| demand.covers() == *id);
+                let of_program = || {
+                    ProgramCheck::of_case(case).any(|program_check| program_check.covers() == *id)
+                };
                 case.covers.contains(id) || steps() || of_program()
             })
             .map(|case| &case.id)

@@ -202,7 +202,7 @@ impl ReproContext {
         });
         let mut smallest: HashMap<&str, (&Scenario, &Check)> = HashMap::new();
         // A program is its own reproduction.
-        let has_script = |check: &Check| check.demand().is_none() && check.stack().is_none();
+        let has_script = |check: &Check| check.program_check().is_none() && check.stack().is_none();
         for found in checks.filter(|(_, check)| has_script(check)) {
             if let Some(entry) = self.entry(found.0, found.1, &self.torch) {
                 let least = smallest.entry(&entry.at).or_insert(found);

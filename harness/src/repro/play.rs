@@ -18,7 +18,7 @@ use allranks_model::op_check::OpCheck;
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Answer, Exhibit};
 use allranks_protocol::Call;
-use allranks_runner::script::{CompiledScript, Points, turn};
+use allranks_runner::script::{CompiledScript, Endpoints, turn};
 use allranks_suite::case::{Afterwards, ExpectSpec, InitMove, Starts, SteadySpec};
 use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
 
@@ -83,15 +83,15 @@ pub(super) fn play<T>(
     seed: u64,
     then: impl FnOnce(&Play<'_>, &[Part], &[Passed]) -> T,
 ) -> Result<T, ReproError> {
-    let points = Points {
+    let points = Endpoints {
         all: vec![(0, String::new()); 64],
-        ..Points::default()
+        ..Endpoints::default()
     };
-    let staged = CompiledScript::new(scenario, check, script, &points, seed)
+    let compiled = CompiledScript::new(scenario, check, script, &points, seed)
         .map_err(ReproError::Unstaged)?;
     let names = names(script);
     let ranks = || scenario.world_size.ranks();
-    let answers: Vec<Vec<Vec<(usize, &Answer)>>> = staged
+    let answers: Vec<Vec<Vec<(usize, &Answer)>>> = compiled
         .parts()
         .map(|(prepared, _)| {
             ranks()
@@ -99,12 +99,12 @@ pub(super) fn play<T>(
                 .collect()
         })
         .collect();
-    let exhibits: Vec<Vec<Vec<Exhibit>>> = staged
+    let exhibits: Vec<Vec<Vec<Exhibit>>> = compiled
         .parts()
         .map(|(prepared, _)| ranks().map(|rank| prepared.exhibits(rank)).collect())
         .collect();
     let mut ops = Vec::new();
-    for (number, (prepared, is_judged)) in staged.parts().enumerate() {
+    for (number, (prepared, is_judged)) in compiled.parts().enumerate() {
         let check = &script.checks[number];
         let calls = prepared.steps().iter().flat_map(|step| &step.step.calls);
         if calls.into_iter().any(is_too_large) {
@@ -139,7 +139,7 @@ pub(super) fn play<T>(
         host: host(scenario, script),
         text: String::new(),
     };
-    play.write(&staged);
+    play.write(&compiled);
     let (parts, passed) = play.tables();
     Ok(then(&play, &parts, &passed))
 }
@@ -377,8 +377,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn write(&mut self, staged: &CompiledScript) {
-        let calls: Vec<Vec<_>> = staged
+    fn write(&mut self, compiled: &CompiledScript) {
+        let calls: Vec<Vec<_>> = compiled
             .parts()
             .map(|(prepared, _)| {
                 let steps = prepared.steps().iter();

@@ -122,7 +122,7 @@ fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<
             both.map(|(platform, found)| observe(python, platform, found, limit))
                 .collect()
         }
-        Err(Silence { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
+        Err(NoAnswer { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
             let reason = match trying == IMPORT {
                 true => past_autoload(python, platforms[0], reason, limit),
                 false => reason,
@@ -235,14 +235,14 @@ fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
 }
 
 /// The script gave no answer.
-struct Silence {
+struct NoAnswer {
     /// The reason, in one line.
     reason: String,
     /// What was being tried when it ended.
     trying: String,
 }
 
-fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, Silence> {
+fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, NoAnswer> {
     let shown = python.display();
     let mut trying = String::from("the start of the interpreter");
     let ran = host::run_with_timeout(command(python, platforms, false), limit);
@@ -250,7 +250,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
         Ok(ran) => ran,
         Err(error) => {
             let reason = format!("{shown} cannot be started: {error}");
-            return Err(Silence { reason, trying });
+            return Err(NoAnswer { reason, trying });
         }
     };
     for line in lines(&text) {
@@ -260,7 +260,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
             Ok(ProbeLine::Loading(_) | ProbeLine::Absent(_)) => {}
             Err(error) => {
                 let reason = format!("the probe's answer makes no sense: {error}");
-                return Err(Silence { reason, trying });
+                return Err(NoAnswer { reason, trying });
             }
         }
     }
@@ -282,7 +282,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
             }
         },
     };
-    Err(Silence { reason, trying })
+    Err(NoAnswer { reason, trying })
 }
 
 /// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::rank_run::RankRun;
 use super::recording::Recorder;
-use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
@@ -70,7 +70,7 @@ impl Findings {
     }
 
     /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
-    pub fn take(&mut self, ranks: &[RankStory], index: usize, finding: CheckResult) {
+    pub fn take(&mut self, ranks: &[RankRun], index: usize, finding: CheckResult) {
         self.recorder.learn(ranks);
         let known = Known {
             comes_and_goes: self.recorder.comes_and_goes(index, &finding),

@@ -13,13 +13,13 @@ mod probe;
 mod program;
 mod queue;
 mod rank_environment;
+mod rank_run;
 mod recording;
 mod scenario;
 mod scenario_run;
 mod setup;
 mod shrink;
 mod steps;
-mod story;
 mod world;
 
 pub use program::{command_lines, program_of_rank};
@@ -412,7 +412,7 @@ mod tests {
         let issues = issues_of(ended);
         assert_eq!(issues.len(), 1);
         assert!(issues[0].contains("there is no rank 7"), "{issues:?}");
-        let told = vec!["told".to_owned()];
-        assert_eq!(issues_of(Ok(told.clone())), told);
+        let issues = vec!["told".to_owned()];
+        assert_eq!(issues_of(Ok(issues.clone())), issues);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 
 use super::Shared;
+use super::rank_run::RankRun;
 use super::scenario_run::ScenarioRun;
 use super::shrink::is_shrinkable;
-use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::Outcome;
@@ -84,9 +84,9 @@ impl Recorder {
     }
 
     /// Takes from the ranks which version of torch they have, if it is not known yet.
-    pub fn learn(&self, ranks: &[RankStory]) {
+    pub fn learn(&self, ranks: &[RankRun]) {
         if self.torch.get().is_none()
-            && let Some(torch) = ranks.iter().find_map(RankStory::torch)
+            && let Some(torch) = ranks.iter().find_map(RankRun::torch)
         {
             self.torch.get_or_init(|| torch.to_owned());
             // A program may bring another torch along.
@@ -295,8 +295,8 @@ struct Identity<'a> {
 }
 
 /// The version of torch that the ranks reported, or that was found before; empty if neither is known.
-fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
-    let reported = ranks.iter().find_map(RankStory::torch);
+fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankRun]) -> &'a str {
+    let reported = ranks.iter().find_map(RankRun::torch);
     let found = scenario.platform.torch.as_deref();
     reported.or(found).unwrap_or_default()
 }
@@ -306,7 +306,7 @@ fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
 pub fn is_expected(
     expectations: &Expectations,
     scenario: &Scenario,
-    ranks: &[RankStory],
+    ranks: &[RankRun],
     index: Option<usize>,
     outcome: Outcome,
 ) -> bool {
@@ -324,29 +324,29 @@ fn may_end_so(entry: &Entry, outcome: Outcome) -> bool {
 /// clock.
 fn rank_records(
     scenario: &Scenario,
-    stories: Vec<RankStory>,
+    rank_runs: Vec<RankRun>,
     logs: &[std::path::PathBuf],
 ) -> Vec<RankRecord> {
-    let origin = stories
+    let origin = rank_runs
         .iter()
-        .flat_map(|story| &story.spans)
+        .flat_map(|rank_run| &rank_run.spans)
         .map(|span| span.start_us)
         .min()
         .unwrap_or(0);
     scenario
         .world_size
         .ranks()
-        .zip(stories)
-        .map(|(rank, story)| RankRecord {
+        .zip(rank_runs)
+        .map(|(rank, rank_run)| RankRecord {
             rank,
-            pid: story.pid(),
-            end: match (&story.end, story.killed) {
+            pid: rank_run.pid(),
+            end: match (&rank_run.end, rank_run.killed) {
                 (_, true) => "killed by allranks".to_owned(),
                 (Some(end), false) => end.to_string(),
                 (None, false) => "unknown".to_owned(),
             },
             log: logs[rank.index()].to_string_lossy().into_owned(),
-            spans: story
+            spans: rank_run
                 .spans
                 .into_iter()
                 .map(|span| Span {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Shared;
-use crate::script::{Points, is_match, raised_in};
+use crate::script::{Endpoints, is_match, raised_in};
 use crate::world::{Device, DeviceLease, devices, held_devices, lease_devices};
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
@@ -42,13 +42,13 @@ impl Endpoint {
 
     /// Returns all endpoints, in the form that scripts use.
     #[must_use]
-    pub fn points(&self) -> Points {
+    pub fn points(&self) -> Endpoints {
         let files = (0..).map(|number| match number {
             0 => self.file.clone(),
             number => format!("{}.{number}", self.file),
         });
         let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
-        Points {
+        Endpoints {
             host: HOST.to_owned(),
             all: ports.zip(files).collect(),
         }
@@ -123,7 +123,7 @@ fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<D
 
 /// The steps that a rank begins with, before any check.
 #[derive(Clone, Debug)]
-pub struct Beginning {
+pub struct OpeningSteps {
     /// Imports what the platform needs. A step of its own, because some ranks take long for it, and the library's
     /// timeout must not run while the others wait.
     pub imports: Step,
@@ -131,7 +131,7 @@ pub struct Beginning {
     pub opening: Option<Step>,
 }
 
-impl Beginning {
+impl OpeningSteps {
     /// Builds the steps of this rank, on a device such as `cuda:1`.
     #[must_use]
     pub fn new(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Self {

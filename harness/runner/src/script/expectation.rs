@@ -437,7 +437,7 @@ mod tests {
             value: Some(json!(true)),
             ..ExpectSpec::default()
         };
-        let told = kind(
+        let kind_of_call = kind(
             &Act::Python {
                 source: String::new(),
                 unnoticed: false,
@@ -445,10 +445,13 @@ mod tests {
             asked,
         );
         assert_eq!(
-            class(&told, &result(1.0, json!(false)), false),
+            class(&kind_of_call, &result(1.0, json!(false)), false),
             "wrong-value"
         );
-        assert_eq!(class(&told, &result(1.0, json!(true)), false), "kept");
+        assert_eq!(
+            class(&kind_of_call, &result(1.0, json!(true)), false),
+            "kept"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
 use super::launch_spec::{RankLaunchSpec, prepend_path};
-use super::{Event, Processes, RankExit, Remnant, TOKEN};
+use super::{Event, Orphan, Processes, RankExit, TOKEN};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 
@@ -74,7 +74,7 @@ impl Zygote {
     pub async fn start(
         argv: &[String],
         path: Option<&Path>,
-        switchboard: &ControlServer,
+        control_server: &ControlServer,
         log: &Path,
         patience: Duration,
     ) -> Result<Self, ZygoteError> {
@@ -83,7 +83,7 @@ impl Zygote {
             program: program.clone(),
             error,
         };
-        let (place, mut hello) = switchboard.expect_zygote().map_err(&spawn_error)?;
+        let (place, mut hello) = control_server.expect_zygote().map_err(&spawn_error)?;
         let out = OpenOptions::new()
             .create(true)
             .append(true)
@@ -98,7 +98,7 @@ impl Zygote {
             .args(&argv[1..])
             .env_clear()
             .envs(env)
-            .env("ALLRANKS_CONTROL", switchboard.address())
+            .env("ALLRANKS_CONTROL", control_server.address())
             .env(TOKEN, &place.token)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("OMP_NUM_THREADS", "1")
@@ -288,7 +288,7 @@ impl Processes for ForkedProcesses {
     }
 
     /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.
-    fn sweep(&self) -> Vec<Remnant> {
+    fn sweep(&self) -> Vec<Orphan> {
         Vec::new()
     }
 }

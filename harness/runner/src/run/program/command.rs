@@ -96,7 +96,7 @@ pub fn environment_of(
     at: &Endpoint,
     base: &BTreeMap<String, String>,
     (rank, devices): (Rank, &[Device]),
-    (modules, diaries): (&Path, &Path),
+    (modules, call_traces): (&Path, &Path),
 ) -> BTreeMap<String, String> {
     let mut env = environment(scenario, at, base, devices, rank);
     let platform = &scenario.platform;
@@ -104,8 +104,8 @@ pub fn environment_of(
         prepend_path(&mut env, &folder.to_string_lossy());
     }
     prepend_path(&mut env, &modules.to_string_lossy());
-    let diaries = diaries.to_string_lossy().into_owned();
-    env.insert(watch::FOLDER.to_owned(), diaries);
+    let call_traces = call_traces.to_string_lossy().into_owned();
+    env.insert(watch::FOLDER.to_owned(), call_traces);
     if !platform.import.is_empty() {
         env.insert(IMPORT.to_owned(), platform.import.join(","));
     }

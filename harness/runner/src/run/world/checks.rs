@@ -95,8 +95,8 @@ impl WorldState<'_> {
 
     /// Returns why some rank's driver cannot make these steps; none if all can.
     pub(super) fn lacking(&self, steps: &[RankStep]) -> Option<String> {
-        let mut stories = self.result.ranks.iter().zip(steps);
-        stories.find_map(|(story, own)| story.lacks(&own.step))
+        let mut rank_runs = self.result.ranks.iter().zip(steps);
+        rank_runs.find_map(|(rank_run, own)| rank_run.lacks(&own.step))
     }
 
     /// Every check has been made: sends the teardown.

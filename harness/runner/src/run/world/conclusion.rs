@@ -55,11 +55,11 @@ impl WorldState<'_> {
         }
     }
 
-    /// Judges a step. `told` is the hang verdict on the world, if a script demands one.
+    /// Judges a step. `diagnosis` is the hang verdict on the world, if a script demands one.
     pub(super) fn conclude_with(
         &mut self,
         pending: Pending,
-        told: Option<Diagnosis>,
+        diagnosis: Option<Diagnosis>,
     ) -> Result<(), Stop> {
         let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
@@ -100,10 +100,10 @@ impl WorldState<'_> {
                 self.result.end = Some(judge_closing(&replies(answers)));
                 Ok(())
             }
-            Purpose::Script(index, staged) => {
-                let finding = staged.judge(&answers);
-                let finding = match (staged.hang(), told) {
-                    (Some(hang), Some(told)) => self.judge_hang(hang, told, finding),
+            Purpose::Script(index, compiled) => {
+                let finding = compiled.judge(&answers);
+                let finding = match (compiled.hang(), diagnosis) {
+                    (Some(hang), Some(diagnosis)) => self.judge_hang(hang, diagnosis, finding),
                     (_, _) => finding,
                 };
                 self.end_script(index, finding)
