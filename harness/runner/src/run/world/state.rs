@@ -299,7 +299,7 @@ impl<'a> WorldState<'a> {
         }
         match event {
             RankEvent::Hello(rank, hello) => {
-                self.story(rank).hello = Some(hello);
+                self.story(rank).hello = Some(hello.cut());
                 Ok(())
             }
             RankEvent::Refused(rank, why) => Err(Stop::crash(rank, why)),
