@@ -10,11 +10,12 @@ use super::rank_run::RankRun;
 use super::scenario_run::ScenarioRun;
 use super::shrink::is_shrinkable;
 use crate::check_result::CheckResult;
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::Outcome;
 use allranks_model::record::REFUSED;
 use allranks_model::record::{
-    CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span,
+    CheckRecord, Column, FORMAT, RankLine, RankRecord, Record, ScenarioRecord, Span,
 };
 use allranks_suite::case::Starts;
 use allranks_suite::expectation::{Entry, Expectations, Point};
@@ -227,7 +228,9 @@ impl Recorder {
         let point = Point::of(&self.scenario, &column.torch, check);
         let class = finding.class.as_deref();
         let expectations = &self.shared.expectations;
-        let judged = expectations.judge(&point, finding.outcome, class, finding.summary);
+        let summary = excerpt(finding.summary);
+        let judged = expectations.judge(&point, finding.outcome, class, summary);
+        let ranks = finding.ranks.into_iter().map(RankLine::cut).collect();
         self.send(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
             id,
@@ -242,7 +245,7 @@ impl Recorder {
             remark: judged.remark,
             class: finding.class,
             difference: finding.difference,
-            ranks: finding.ranks,
+            ranks,
             diagnosis: finding.diagnosis,
             expectation: judged.expectation,
             observations: finding.observations,

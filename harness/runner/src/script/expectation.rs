@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::Rank;
 use allranks_protocol::{Call, CallResult, CallStatus};
 use allranks_suite::case::{ExpectSpec, SteadySpec};
@@ -252,7 +253,10 @@ pub(super) fn line(rank: Rank, text: &str) -> allranks_model::record::RankLine {
 }
 
 fn broken(class: &'static str, text: String) -> Broken {
-    Broken { class, text }
+    Broken {
+        class,
+        text: excerpt(text),
+    }
 }
 
 fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {

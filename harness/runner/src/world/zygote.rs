@@ -1,8 +1,8 @@
 //! The harness's side of a zygote: a process that has imported torch and forks ranks on request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
 use super::launch_spec::{RankLaunchSpec, prepend_path};
 use super::{Event, Orphan, Processes, RankExit, TOKEN};
+use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 
@@ -252,7 +253,9 @@ async fn converse(
                         (None, None) => RankExit::Unknown("the zygote does not say".into()),
                     },
                 ),
-                FromZygote::ForkFailed { id, error } => shared.end(id, RankExit::NotStarted(error)),
+                FromZygote::ForkFailed { id, error } => {
+                    shared.end(id, RankExit::NotStarted(excerpt(error)));
+                }
                 FromZygote::Forked { .. } | FromZygote::Zygote { .. } => {}
             }
         }
@@ -293,9 +296,17 @@ impl Processes for ForkedProcesses {
     }
 }
 
+/// Returns the last line that is not empty of the last [`LONGEST`] bytes of a file; `none` if there is none.
 fn last_line(log: &Path) -> String {
-    let text = std::fs::read(log).unwrap_or_default();
-    String::from_utf8_lossy(&text)
+    let mut end = Vec::new();
+    if let Ok(mut file) = File::open(log) {
+        let length = file.metadata().map_or(0, |data| data.len());
+        let start = length.saturating_sub(LONGEST as u64);
+        let _ = file.seek(SeekFrom::Start(start));
+        // What was read before an error is as good.
+        let _ = file.take(LONGEST as u64).read_to_end(&mut end);
+    }
+    String::from_utf8_lossy(&end)
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())

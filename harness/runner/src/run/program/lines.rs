@@ -6,6 +6,7 @@ use std::path::Path;
 
 use regex::Regex;
 
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_suite::case::ProgramSpec;
 
@@ -115,11 +116,11 @@ fn search(
         }
         for (place, pattern) in log_matches.never.iter_mut().zip(&unwanted) {
             if place.is_none() && matches(pattern) {
-                *place = Some((number, text.to_owned()));
+                *place = Some((number, excerpt(text.to_owned())));
             }
         }
         if !text.trim().is_empty() {
-            log_matches.last = Some(text.trim().to_owned());
+            log_matches.last = Some(excerpt(text.trim().to_owned()));
         }
     }
 }

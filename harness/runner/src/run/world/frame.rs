@@ -6,11 +6,15 @@ use crate::run::pending::check_form;
 use crate::script::Answer;
 use crate::world::Frame;
 use allranks_model::capability::Declared;
+use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 use allranks_oracle::RankReply;
 use allranks_protocol::CallResult;
 use allranks_protocol::CallStatus;
 use allranks_protocol::FromRank;
+
+/// Most ops that are kept of what a rank's flight recorder has under way: the oldest of them.
+const MOST_RECORDED: usize = 64;
 
 impl WorldState<'_> {
     /// Applies a frame of a rank. The error says how the frame breaks the protocol.
@@ -23,7 +27,8 @@ impl WorldState<'_> {
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
             FromRank::Recorder { step, ops } => {
-                rank_run.recorded = Some((step, ops));
+                let ops = ops.into_iter().take(MOST_RECORDED);
+                rank_run.recorded = Some((step, ops.map(RecordedOp::cut).collect()));
                 Ok(())
             }
             FromRank::Enter { step, call, ns } => {
@@ -43,7 +48,8 @@ impl WorldState<'_> {
                 self.on_enter(rank, call);
                 Ok(())
             }
-            FromRank::Result(result) => {
+            FromRank::Result(mut result) => {
+                result.cut_errors();
                 let number = result.step;
                 let Some(pending) = due.filter(|due| due.number == number) else {
                     return Err(format!("it answers step {number}, which is not its next"));

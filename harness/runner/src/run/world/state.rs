@@ -300,7 +300,7 @@ impl<'a> WorldState<'a> {
         }
         match event {
             RankEvent::Hello(rank, hello) => {
-                self.rank_run(rank).hello = Some(hello);
+                self.rank_run(rank).hello = Some(hello.cut());
                 Ok(())
             }
             RankEvent::Refused(rank, why) => Err(Stop::crash(rank, why)),
