@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     if let Some(Ok(_)) = LIVE.get()
         && !conclusion.has_failed()
     {
-        // Of failures it holds the logs; otherwise nothing of interest, and nobody minds if it stays.
+        // Of failures it holds the logs; otherwise nothing of interest, and it may stay.
         let _ = std::fs::remove_dir_all(out());
     }
     conclusion.exit_code()

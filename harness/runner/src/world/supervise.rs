@@ -84,7 +84,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
 pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let _ = kill_process(process, Signal::KILL);
     if let Some(text) = token.and_then(|token| unkilled(&end_remains(token))) {
-        // Now only a person who looks into the rank's log reads it.
+        // Now it is read only by people, in the rank's log.
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }

@@ -104,7 +104,7 @@ impl Question {
 }
 
 /// A process, for reports that leave this machine: its program and at most its script, for arguments may be secrets.
-fn who(pid: u32) -> String {
+fn describe_process(pid: u32) -> String {
     let whole = describe(pid);
     let Some((command, _)) = whole.rsplit_once(" (pid ") else {
         return whole;
@@ -138,7 +138,7 @@ pub fn collect(question: &Question) -> Facts {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::who;
+    use super::describe_process;
 
     #[test]
     fn arguments_of_others_are_not_shown() {
@@ -148,7 +148,7 @@ mod tests {
             .spawn()
             .unwrap();
         let shown = loop {
-            let shown = who(child.id());
+            let shown = describe_process(child.id());
             // Between fork and exec it is still this program.
             if shown.contains("python") {
                 break shown;

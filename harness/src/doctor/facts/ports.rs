@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 
-use super::who;
+use super::describe_process;
 use allranks_host::{StoreReply, listeners, probe_store};
 
 /// The ports at which torchrun's ranks and agents meet by default.
@@ -54,7 +54,7 @@ pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
             let owners: Vec<String> = there
                 .iter()
                 .filter(|one| one.port == port)
-                .map(|one| one.owner(who))
+                .map(|one| one.owner(describe_process))
                 .collect();
             Port {
                 port,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_port_has_an_owner_while_somebody_listens() {
+    fn a_port_has_an_owner_while_a_process_listens() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let environment = BTreeMap::from([("MASTER_PORT".to_owned(), port.to_string())]);

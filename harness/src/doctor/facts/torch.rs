@@ -1,4 +1,4 @@
-//! The interpreter's torch: whether it can be imported, and if not, whose fault that is. In a process of its own with a
+//! The interpreter's torch: whether it can be imported, and if not, which package is at fault. In a process of its own with a
 //! time limit, with the backends that load themselves and, if that fails, without them and with each of them alone.
 
 use std::collections::BTreeMap;

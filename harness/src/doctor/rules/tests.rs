@@ -713,7 +713,7 @@ fn planted() -> Vec<Planted> {
             Warning,
             set(|facts| {
                 facts.devices[1].users = vec![Use {
-                    who: "python (pid 7)".to_owned(),
+                    process: "python (pid 7)".to_owned(),
                     used_mib: Some(500),
                 }];
             }),
@@ -785,7 +785,7 @@ fn jobs_that_are_well_are_left_alone() {
 }
 
 #[test]
-fn who_joins_wants_a_store_at_the_port() {
+fn a_rank_that_joins_wants_a_store_at_the_port() {
     let mut facts = healthy();
     facts.ports[0].owners = vec!["python (pid 7)".to_owned()];
     facts.ports[0].is_store = true;

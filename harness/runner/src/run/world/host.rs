@@ -38,7 +38,7 @@ fn endpoints_without_listener(rendezvous: &MeetingHost) -> Option<(String, Strin
     let host = rendezvous.host.as_str();
     let why = if LOCAL.contains(&host) {
         let is_silent = is_heard(rendezvous.port) == Some(false);
-        is_silent.then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+        is_silent.then(|| "rank 0 waits in init, and no process listens there".to_owned())
     } else {
         let is_known = resolves(host) != Some(false);
         (!is_known).then(|| format!("`{host}` means no address on this machine"))

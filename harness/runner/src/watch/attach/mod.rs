@@ -93,7 +93,7 @@ struct ObservedWorld {
     began: Instant,
     looks: u32,
     snapshots: BTreeMap<u32, RankSnapshot>,
-    /// How children of the launchers ended that nobody has asked after: they may be ranks.
+    /// Exit codes of launchers' children that have ended and not been waited for: they may be ranks.
     ended: Vec<Option<i32>>,
     /// How ranks ended that were alive when they were found, by process.
     own_ends: BTreeMap<u32, i32>,

@@ -132,7 +132,7 @@ impl RankSnapshot {
     }
 
     /// For how long it must rest before it is said to be behind; `None` if it may rightly wait for ever, as a server for a
-    /// request, or if nobody knows what it waits for.
+    /// request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
             What::Own(Own::Line) => IDLE,
