@@ -25,7 +25,7 @@ pub(crate) const ORPHANED: i32 = 70;
 /// How much later than the rank the supervisor may notice the end of the harness.
 const NOTICE: Duration = Duration::from_millis(50);
 /// Time from one attempt to the next.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// How often this process sends itself a signal before it concludes that the signal does not end it.
 const ATTEMPTS: u32 = 20;
 
@@ -105,7 +105,7 @@ pub(crate) fn end_as(status: ExitStatus) -> ! {
         // it.
         for _ in 0..ATTEMPTS {
             let _ = kill_process(getpid(), signal);
-            thread::sleep(AGAIN);
+            thread::sleep(RETRY_PERIOD);
         }
     }
     // The signal does not end this process: exits with the code that a shell gives for it.

@@ -46,7 +46,7 @@ pub struct Use {
 }
 
 /// The devices, and what the tool complained of.
-pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
+pub(super) fn collect(question: &Question) -> (Vec<Device>, Option<String>) {
     let Some(tool) = question.program(TOOL) else {
         return (Vec::new(), None);
     };

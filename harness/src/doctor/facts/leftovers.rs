@@ -23,7 +23,7 @@ pub struct Leftover {
 
 /// All of them but this process and those it comes from.
 #[cfg(target_os = "linux")]
-pub(super) fn look() -> Vec<Leftover> {
+pub(super) fn collect() -> Vec<Leftover> {
     use std::collections::{HashMap, HashSet};
     use std::ffi::OsStr;
 
@@ -83,6 +83,6 @@ pub(super) fn look() -> Vec<Leftover> {
 
 /// All of them but this process and those it comes from.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn look() -> Vec<Leftover> {
+pub(super) fn collect() -> Vec<Leftover> {
     Vec::new()
 }

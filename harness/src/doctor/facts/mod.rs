@@ -117,22 +117,22 @@ fn describe_process(pid: u32) -> String {
 /// Looks at everything but platforms, which need their files: see [`platforms`].
 #[must_use]
 pub fn collect(question: &Question) -> Facts {
-    let (devices, tool_trouble) = devices::look(question);
+    let (devices, tool_trouble) = devices::collect(question);
     Facts {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         torch: question
             .python
             .as_ref()
-            .map(|python| torch::look(python, question)),
+            .map(|python| torch::collect(python, question)),
         platforms: Vec::new(),
         variables: variables::shown(&question.environment),
-        network: network::look(question),
-        ports: ports::look(&question.environment),
-        memory: memory::look(),
-        limits: limits::look(),
+        network: network::collect(question),
+        ports: ports::collect(&question.environment),
+        memory: memory::collect(),
+        limits: limits::collect(),
         devices,
         tool_trouble,
-        leftovers: leftovers::look(),
+        leftovers: leftovers::collect(),
     }
 }
 

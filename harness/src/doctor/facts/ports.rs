@@ -9,7 +9,7 @@ use super::describe_process;
 use allranks_host::{StoreReply, listeners, probe_store};
 
 /// The ports at which torchrun's ranks and agents meet by default.
-const DEFAULTS: [u16; 2] = [29400, 29500];
+const DEFAULTS: &[u16] = &[29400, 29500];
 /// First port that every user may listen at, if the system does not tell.
 const PRIVILEGED: u16 = 1024;
 
@@ -31,12 +31,13 @@ pub struct Port {
     pub is_ephemeral: bool,
 }
 
-pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
+pub(super) fn collect(environment: &BTreeMap<String, String>) -> Vec<Port> {
     let master = environment
         .get("MASTER_PORT")
         .and_then(|text| text.trim().parse().ok());
     let mut numbers: Vec<u16> = DEFAULTS
-        .into_iter()
+        .iter()
+        .copied()
         .chain(master)
         .filter(|port| *port != 0)
         .collect();
@@ -85,7 +86,7 @@ mod tests {
         let port = socket.local_addr().unwrap().port();
         let environment = BTreeMap::from([("MASTER_PORT".to_owned(), port.to_string())]);
         let master = || {
-            look(&environment)
+            collect(&environment)
                 .into_iter()
                 .find(|one| one.is_master)
                 .unwrap()

@@ -13,7 +13,7 @@ use allranks_host::is_heard;
 use allranks_host::resolves;
 
 /// Names by which this machine reaches itself.
-const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+const LOCAL: &[&str] = &["127.0.0.1", "localhost", "[::1]"];
 
 /// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
 pub fn facts(query: &HostQuery) -> HostFacts {

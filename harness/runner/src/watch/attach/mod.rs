@@ -39,7 +39,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
-const LOOKS: u32 = 8;
+const MIN_LOOKS: u32 = 8;
 
 /// What a job that was attached to has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl ObservedWorld {
         if watched < MOMENT {
             return (Vec::new(), false);
         }
-        let is_over = watched >= patience.max(MOMENT) && self.looks >= LOOKS;
+        let is_over = watched >= patience.max(MOMENT) && self.looks >= MIN_LOOKS;
         let held: Vec<&RankSnapshot> = (living.iter().map(|(_, one)| *one))
             .filter(|one| one.is_held() && one.still() >= MOMENT)
             .collect();

@@ -35,7 +35,7 @@ const GROUP: &str = include_str!("template/script/group.py");
 const PORTS: u32 = 2;
 
 /// A script in Python.
-pub(super) struct Play<'a> {
+pub(super) struct ScriptProgram<'a> {
     scenario: &'a Scenario,
     script: &'a Script,
     ops: Vec<Op<'a>>,
@@ -76,12 +76,12 @@ pub(super) fn takes_torchrun(scenario: &Scenario, script: &Script) -> bool {
 }
 
 /// Writes a script's moves and hands over its tables; `then` writes the file around them.
-pub(super) fn play<T>(
+pub(super) fn script_program<T>(
     scenario: &Scenario,
     check: &Check,
     script: &Arc<Script>,
     seed: u64,
-    then: impl FnOnce(&Play<'_>, &[Part], &[Passed]) -> T,
+    then: impl FnOnce(&ScriptProgram<'_>, &[Part], &[Passed]) -> T,
 ) -> Result<T, ReproError> {
     let points = Endpoints {
         all: vec![(0, String::new()); 64],
@@ -130,7 +130,7 @@ pub(super) fn play<T>(
             issued: BTreeSet::new(),
         });
     }
-    let mut play = Play {
+    let mut script_program = ScriptProgram {
         scenario,
         script,
         ops,
@@ -139,9 +139,9 @@ pub(super) fn play<T>(
         host: host(scenario, script),
         text: String::new(),
     };
-    play.write(&compiled);
-    let (parts, passed) = play.tables();
-    Ok(then(&play, &parts, &passed))
+    script_program.write(&compiled);
+    let (parts, passed) = script_program.tables();
+    Ok(then(&script_program, &parts, &passed))
 }
 
 /// What each op is called: its work's name or its own; nothing where there is one.
@@ -208,7 +208,7 @@ fn host(scenario: &Scenario, script: &Script) -> Rank {
         .unwrap_or(Rank(0))
 }
 
-impl<'a> Play<'a> {
+impl<'a> ScriptProgram<'a> {
     /// Ranks that are there at the end.
     fn staying(&self) -> Vec<Rank> {
         let leaves = |rank: &Rank| {
