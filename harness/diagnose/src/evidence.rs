@@ -195,7 +195,7 @@ pub enum EventKind {
     Destroy(String),
     /// Is in a call of which only the stack is known.
     Seen(SeenCall),
-    /// Ends, after everything else, and needs nobody else for it.
+    /// Ends, after everything else, and needs no other rank for it.
     Leave,
     /// Does something that needs no other rank, in words.
     Own(String),
@@ -290,7 +290,7 @@ impl std::fmt::Display for EventKind {
                 };
                 match message.peer {
                     Some(peer) => write!(f, "{verb} rank {peer}"),
-                    None => write!(f, "{verb} anybody"),
+                    None => write!(f, "{verb} any rank"),
                 }
             }
             Self::AwaitKeys(keys) => write!(f, "a wait for `{}` of a store", keys.join("`, `")),

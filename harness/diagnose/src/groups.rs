@@ -53,17 +53,19 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
             ));
         }
     }
-    let who = named(&others);
+    let named_ranks = named(&others);
     let make = verb(&others, "makes", "make");
     let summary = match kind {
         HangKind::GroupSkipped => leaves_out(&others, nth, &described(&divergence.common)),
         HangKind::GroupOrder => {
-            format!("{who} {make} groups in another order than the others from number {nth} on")
+            format!(
+                "{named_ranks} {make} groups in another order than the others from number {nth} on"
+            )
         }
         _ if divergence.common.is_none() => {
-            format!("{who} do not agree on the members of group number {nth}")
+            format!("{named_ranks} do not agree on the members of group number {nth}")
         }
-        _ => format!("{who} {make} group number {nth} with other members than the others"),
+        _ => format!("{named_ranks} {make} group number {nth} with other members than the others"),
     };
     let culprits = certainty.culprits(others);
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))

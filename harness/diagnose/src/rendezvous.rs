@@ -278,7 +278,7 @@ impl Participants<'_> {
             .iter()
             .map(|participant| participant.state.rank)
             .collect();
-        let who = named(&culprits);
+        let named_ranks = named(&culprits);
         // If they are as many as their world size, they can make a world by themselves.
         let alone = odd
             .iter()
@@ -293,14 +293,14 @@ impl Participants<'_> {
             true => (
                 HangKind::SplitWorld,
                 format!(
-                    "{who} {} made a world of {sizes} without the others",
+                    "{named_ranks} {} made a world of {sizes} without the others",
                     verb(&culprits, "has", "have")
                 ),
             ),
             false => (
                 HangKind::WorldSizeDisagreement,
                 format!(
-                    "{who} {} in a world of {sizes}",
+                    "{named_ranks} {} in a world of {sizes}",
                     verb(&culprits, "believes", "believe")
                 ),
             ),
@@ -364,7 +364,7 @@ impl Participants<'_> {
             .map(|participant| participant.rendezvous.place.as_str())
             .collect();
         let places: Vec<&str> = places.into_iter().collect();
-        let who = named(&culprits);
+        let named_ranks = named(&culprits);
         let elsewhere = self
             .participants
             .iter()
@@ -377,7 +377,7 @@ impl Participants<'_> {
             false => (HangKind::PlaceMismatch, "place"),
         };
         let summary = format!(
-            "{who} {} another {what} than the rest: {}{elsewhere}",
+            "{named_ranks} {} another {what} than the rest: {}{elsewhere}",
             verb(&culprits, "uses", "use"),
             places.join(" and ")
         );

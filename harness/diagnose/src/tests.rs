@@ -456,7 +456,8 @@ fn an_endpoint_without_a_listener_counts_only_once_its_host_has_come() {
     let mut ranks: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), rendezvous(number, 3, 1)))
         .collect();
-    let endpoints_without_listener = vec![("127.0.0.1:1".to_owned(), "nobody listens".to_owned())];
+    let endpoints_without_listener =
+        vec![("127.0.0.1:1".to_owned(), "no process listens".to_owned())];
     let at = |ranks: &[RankState]| HangEvidence {
         endpoints_without_listener: endpoints_without_listener.clone(),
         ..job(ranks.to_vec())

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_and_says_nothing_is_no_store() {
+    fn a_silent_listener_is_no_store() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         assert_eq!(probe_store(address), Some(StoreReply::Silent));

@@ -16,7 +16,7 @@ use allranks_model::status::Status;
 use allranks_model::version::torch_version;
 
 /// The axes of a way to initialise, and their values from the plainest to the most special.
-const AXES: [(&str, &[&str]); 3] = [
+const AXES: &[(&str, &[&str])] = &[
     ("device_id", &["absent", "index", "device"]),
     ("set_device", &["before", "after", "never"]),
     ("cpu_backend", &["absent", "gloo"]),
@@ -85,7 +85,7 @@ pub fn advise(checks: &[CheckRecord]) -> Vec<Advice> {
 fn way(check: &CheckRecord) -> Option<Way> {
     let mut way = Way::default();
     for (place, (axis, values)) in way.iter_mut().zip(AXES) {
-        let value = check.params.get(axis)?;
+        let value = check.params.get(*axis)?;
         *place = values.iter().position(|known| known == value)?;
     }
     Some(way)

@@ -107,8 +107,8 @@ fn write_scenario(
     if let Some(program) = &case.program {
         writeln!(out, "driver     program")?;
         writeln!(out, "launcher   {}", scenario.launcher.name())?;
-        for (whose, argv) in run::command_lines(scenario, program, &python) {
-            writeln!(out, "argv       {whose}: {}", command_line(&argv))?;
+        for (owner, argv) in run::command_lines(scenario, program, &python) {
+            writeln!(out, "argv       {owner}: {}", command_line(&argv))?;
         }
         if scenario.launcher != Launcher::Local {
             for (name, value) in run::distinctive_environment(scenario, Rank(0)) {

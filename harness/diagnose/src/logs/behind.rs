@@ -158,8 +158,8 @@ pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
     })
 }
 
-/// Ranks that are in something of their own which those that gave up in a collective have passed; who gave up; and what it
-/// is that they are in.
+/// Returns the ranks that are in a phase of their own which the ranks that timed out in a collective have passed, the
+/// ranks that timed out, and the name of the phase; `None` if there are no such ranks.
 pub(super) fn still_busy(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>, String)> {
     let timed_out = |logged: &Logged| {
         let mut works = logged.log.watchdog.groups.values();

@@ -44,7 +44,7 @@ pub(super) struct Job {
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
     pub(super) stray: RankLog,
-    /// When anybody wrote last.
+    /// The time of the last line of any rank.
     pub(super) last: Option<Moment>,
 }
 
@@ -590,7 +590,7 @@ fn split_sources(
         match (std::mem::replace(dump, Err(String::new())), rank) {
             (Ok(dump), Some(rank)) => drop(dumps.insert(rank, dump)),
             (Ok(_), None) => notes.push(format!(
-                "{path}: no number in its name says whose dump it is"
+                "{path}: no number in its name says which rank dumped it"
             )),
             (Err(error), _) => notes.push(format!("{path}: the dump cannot be read: {error}")),
         }

@@ -7,8 +7,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `source` | files, and their lines |
-//! | `owner` | whose a file is, by its name |
-//! | `line` | one line: whose, when, what |
+//! | `owner` | the rank that wrote a file, by its name |
+//! | `line` | one line: its rank, its time, its text |
 //! | `moment` | times at the start of lines |
 //! | `phase` | `Before X`, `After X`, and what X is |
 //! | `arrival` | lines in which a rank names itself as it comes to its world |

@@ -1,4 +1,4 @@
-//! Whose logs files are, by their names: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
+//! Finds the ranks that wrote log files, by their names: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
 //!
 //! A number beside the word `rank` is a rank. Any other number may be a date, or the id of a job, a process or an issue: it
 //! is a rank only if the numbers of all names are 0 to n-1.

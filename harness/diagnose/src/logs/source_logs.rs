@@ -228,7 +228,7 @@ impl SourceLogs {
         }
         let process = line.process.as_ref();
         let rank = match process {
-            // A process without a rank is nobody's, whatever other lines say.
+            // The lines of a process without a rank belong to no rank, whatever other lines say.
             Some(process) => line
                 .rank
                 .or(survey.processes.get(process).copied().flatten()),

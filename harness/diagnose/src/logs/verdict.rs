@@ -281,10 +281,10 @@ impl Case<'_> {
             .filter(|(_, work)| work.number == number)
             .collect();
         if !late.is_empty() && late.len() <= waiting.len() {
-            let who: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(*rank)).collect();
+            let waiting_ranks: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(*rank)).collect();
             let mut facts = vec![format!(
                 "{} timed out in work {number} of group {group}, {}",
-                named(&who),
+                named(&waiting_ranks),
                 waiting[0].1.title()
             )];
             let lines = ranks.iter().filter(is_late);
@@ -608,7 +608,8 @@ impl Case<'_> {
     }
 
     fn unknown(&self) -> Diagnosis {
-        let summary = "ranks wait or have given up, and the logs do not show for whom".to_owned();
+        let summary =
+            "ranks wait or have given up, and the logs do not show for which ranks".to_owned();
         let absent = self.job.absent();
         let facts = match absent.is_empty() {
             true => Vec::new(),

@@ -18,7 +18,7 @@ use allranks_suite::platform::Platform;
 
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
 /// The prefix of the lines that the probe script writes; all others are ignored.
-const MARK: &str = "ALLRANKS-PROBE ";
+const LINE_PREFIX: &str = "ALLRANKS-PROBE ";
 /// What is being tried while torch loads packages by itself.
 const IMPORT: &str = "import torch";
 /// Default limit for importing torch and what a platform imports besides, from a cold disk or a network file system on
@@ -230,7 +230,9 @@ enum ProbeLine {
 }
 
 fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
-    let ours = text.lines().filter_map(|line| line.strip_prefix(MARK));
+    let ours = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(LINE_PREFIX));
     ours.map(serde_json::from_str)
 }
 
@@ -275,7 +277,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
                 let last = text
                     .lines()
                     .rev()
-                    .find(|line| !line.trim().is_empty() && !line.starts_with(MARK));
+                    .find(|line| !line.trim().is_empty() && !line.starts_with(LINE_PREFIX));
                 let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
                 let code = status.code().unwrap_or_default();
                 format!("{shown} ended with code {code} in `{trying}`{last}")

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Shared;
 use super::logs::absolute;
-use super::setup::{Endpoint, OpeningSteps, SPARE, device, environment, lease};
+use super::setup::{Endpoint, OpeningSteps, SPARE_PORTS, device, environment, lease};
 use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_suite::case::Starts;
@@ -31,7 +31,7 @@ pub(super) async fn world(
         .tempdir_in(&shared.settings.out)?;
     let spare = match scenario.case.world.starts {
         Starts::Initialised => Vec::new(),
-        Starts::Bare => (0..SPARE)
+        Starts::Bare => (0..SPARE_PORTS)
             .map(|_| lease_port())
             .collect::<Result<Vec<_>, _>>()?,
     };

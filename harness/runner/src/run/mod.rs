@@ -279,7 +279,7 @@ impl Session {
         let permit = self.admit(&scenario).await;
         let (sender, mut receiver) = mpsc::unbounded_channel();
         // The scenario's record has the first of its issues, if there is no other trouble.
-        self.play(permit, scenario, round, sender).await;
+        self.run_scenario(permit, scenario, round, sender).await;
         let mut records = Vec::new();
         while let Ok(record) = receiver.try_recv() {
             records.push(record);
@@ -310,7 +310,7 @@ impl Session {
 
     /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the
     /// scenario's id.
-    async fn play(
+    async fn run_scenario(
         &self,
         _permit: Permit,
         scenario: Arc<Scenario>,
@@ -392,7 +392,8 @@ async fn run_queue(
             let permit = session.admit(scenario).await;
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
-            running.spawn(async move { session.play(permit, scenario, round, records).await });
+            running
+                .spawn(async move { session.run_scenario(permit, scenario, round, records).await });
         }
     }
     let mut issues = Vec::new();

@@ -24,13 +24,13 @@ use allranks_suite::plan::{Check, Scenario};
 /// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
 /// Requirements that the checks `init` and `teardown` of a program cover.
-const PROGRAM_COVERS: [&str; 1] = ["PROG-001"];
+const PROGRAM_COVERS: &[&str] = &["PROG-001"];
 
 /// Requirements that the check `init` of every scenario covers.
-const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+const OPENING_COVERS: &[&str] = &["INIT-001", "INIT-002"];
 /// Requirement that `init` covers as well if a group has a timeout of its own: every rank reports the timeouts.
 const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
-const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
+const CLOSING_COVERS: &[&str] = &["DOWN-001"];
 
 /// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
 pub struct Recorder {
@@ -114,7 +114,7 @@ impl Recorder {
     }
 
     /// Whether an expectation says of a failure that it comes and goes.
-    pub fn comes_and_goes(&self, index: usize, finding: &CheckResult) -> bool {
+    pub fn is_flaky(&self, index: usize, finding: &CheckResult) -> bool {
         let class = finding.class.as_deref();
         self.known(Some(&self.scenario.checks[index]))
             .is_some_and(|entry| entry.wants_another_try(finding.outcome, class, &finding.summary))

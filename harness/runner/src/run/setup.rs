@@ -36,7 +36,7 @@ impl Endpoint {
         Self {
             port: 0,
             file: String::new(),
-            spare: vec![0; SPARE],
+            spare: vec![0; SPARE_PORTS],
         }
     }
 
@@ -56,9 +56,9 @@ impl Endpoint {
 }
 
 /// How long a world waits for devices before the run reports it.
-const SOON: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// Number of spare ports of a world whose scripts initialise.
-pub const SPARE: usize = 2;
+pub const SPARE_PORTS: usize = 2;
 
 /// The host at which the ranks of a world meet.
 pub const HOST: &str = "127.0.0.1";
@@ -96,7 +96,7 @@ pub async fn lease(
     let wanted = wanted(&present);
     let leased = async {
         let mut leased = pin!(lease_devices(kind, &present, wanted, worlds));
-        if let Ok(leased) = timeout(SOON, &mut leased).await {
+        if let Ok(leased) = timeout(REPORT_AFTER, &mut leased).await {
             return leased;
         }
         let held = held_devices(kind, &present)?;

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_that_names_nobody_names_the_sender() {
+    fn a_receive_without_a_source_reports_the_sender() {
         let call = Call::Recv {
             group: "world".to_owned(),
             tensor: 0,

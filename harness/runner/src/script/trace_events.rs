@@ -54,7 +54,7 @@ struct Reader<'a> {
 }
 
 /// The variables that `env://` reads.
-const READ: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"];
+const READ: &[&str] = &["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"];
 
 impl<'a> Reader<'a> {
     fn new(rank: Rank, setting: &'a Setting<'a>, tensors: &'a [Tensor]) -> Self {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             }
             Call::DestroyProcessGroup { group } => EventKind::Destroy(group.clone()),
             Call::Setenv { name, value } => {
-                if let Some(known) = READ.into_iter().find(|known| known == name) {
+                if let Some(known) = READ.iter().find(|known| *known == name) {
                     self.environment.insert(known, value.clone());
                 }
                 own(call)

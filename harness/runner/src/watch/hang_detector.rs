@@ -37,11 +37,11 @@ pub enum Event {
 
 /// How long, in multiples of the user's patience, a rank that others wait for may be in a wait of its own (a lock, a
 /// data loader, a breakpoint), idle, or at work, before it is reported as behind.
-pub const IN_A_WAIT: u32 = 3;
-pub const IDLE: u32 = 5;
-const AT_WORK: u32 = 10;
+pub const WAITING_PATIENCES: u32 = 3;
+pub const IDLE_PATIENCES: u32 = 5;
+const WORKING_PATIENCES: u32 = 10;
 /// The shortest time after which a rank is reported as behind, however small the patience.
-pub const LEAST: Duration = Duration::from_secs(20);
+pub const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
 
 /// Detects hangs in all worlds of a program, each by itself.
 #[derive(Debug)]
@@ -287,7 +287,7 @@ impl WorldDetector {
             .last_report
             .as_ref()
             .is_some_and(|last_report| !last_report.is_verdict)
-            && still >= self.patience * IN_A_WAIT
+            && still >= self.patience * WAITING_PATIENCES
         {
             last_report = self.escalated(ranks, is_ours, hosts, still);
         }
@@ -389,7 +389,7 @@ impl WorldDetector {
         if blamed.is_empty()
             && let Some(told) = allranks_diagnose::unreachable(&evidence)
         {
-            let is_long = still >= LEAST.max(self.patience * IDLE);
+            let is_long = still >= LEAST.max(self.patience * IDLE_PATIENCES);
             return is_long.then_some(Event::Verdict(told));
         }
         // Nothing is known of a rank that is not on this host.
@@ -406,17 +406,17 @@ impl WorldDetector {
         let has_work_below =
             |process: &RankProcess| self.below.has_worked_within(process.pid, self.patience);
         let times = blamed.iter().map(|process| match kind(process).as_deref() {
-            Some("breakpoint") => IN_A_WAIT,
-            _ if has_work_below(process) => AT_WORK,
-            Some("data loader" | "lock") => IN_A_WAIT,
+            Some("breakpoint") => WAITING_PATIENCES,
+            _ if has_work_below(process) => WORKING_PATIENCES,
+            Some("data loader" | "lock") => WAITING_PATIENCES,
             // A training step does not keep the interpreter from answering for this long.
-            _ if is_silent(process) => IDLE,
+            _ if is_silent(process) => IDLE_PATIENCES,
             _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
-                AT_WORK
+                WORKING_PATIENCES
             }
-            _ => IDLE,
+            _ => IDLE_PATIENCES,
         });
-        if still < LEAST.max(self.patience * times.max()?) {
+        if still < SHORTEST_LIMIT.max(self.patience * times.max()?) {
             return None;
         }
         let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
@@ -438,10 +438,10 @@ impl WorldDetector {
     }
 }
 
-/// Returns true if the interpreter has had no heartbeat for [`LEAST`].
+/// Returns true if the interpreter has had no heartbeat for [`SHORTEST_LIMIT`].
 fn is_silent(process: &RankProcess) -> bool {
     let call_trace = process.call_trace.as_ref();
-    call_trace.is_some_and(|call_trace| call_trace.silence() > LEAST)
+    call_trace.is_some_and(|call_trace| call_trace.silence() > SHORTEST_LIMIT)
 }
 
 /// Returns a line for each flight recorder that has overwritten its first collectives.

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_replaced_is_no_second_rank() {
+    fn a_process_that_has_been_replaced_is_no_second_rank() {
         let process = |pid: u32, number: u32, activity: Activity| RankProcess {
             pid,
             environment: [("RANK".to_owned(), number.to_string())].into(),

@@ -27,7 +27,7 @@ const FORMAT: u32 = 1;
 /// How the name of every file ends.
 const SUFFIX: &str = ".evidence.json";
 /// What of an environment is kept: nothing that could be a secret.
-const KEPT: [&str; 9] = [
+const KEPT: &[&str] = &[
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

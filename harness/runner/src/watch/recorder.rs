@@ -15,9 +15,9 @@ use super::record::{Record, RecordEntry};
 /// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
 const CLOCK: f64 = 0.000_01;
 /// Collectives that no recorder keeps, although they count in their group.
-const UNRECORDED: [&str; 2] = ["monitored_barrier", "new_group"];
+const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 /// Collectives whose input may have another size, or another dtype, on each member.
-const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
+const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
 /// The first id of entries that come from the record.
 const IDS: u64 = 1 << 40;
 

@@ -16,11 +16,11 @@ use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote};
 
 /// The shortest time after which a connection without a hello is dropped: a rank may connect before it imports torch.
-pub const STRANGERS_PATIENCE: Duration = Duration::from_secs(60);
+pub const HELLO_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest first frame, in bytes; it has no payload.
 const FIRST_FRAME: usize = 64 << 10;
 /// Number of connections without a hello at a time; further ones are accepted only when one of these is done.
-const STRANGERS: usize = 1024;
+const MAX_WITHOUT_HELLO: usize = 1024;
 
 /// The listening socket, and the worlds and zygotes whose connections are expected.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl ControlServer {
     /// # Errors
     /// Fails if the socket cannot be bound.
     pub fn bind(patience: Duration) -> io::Result<Self> {
-        Self::bind_for(patience, STRANGERS)
+        Self::bind_for(patience, MAX_WITHOUT_HELLO)
     }
 
     fn bind_for(patience: Duration, strangers: usize) -> io::Result<Self> {

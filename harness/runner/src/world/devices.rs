@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_shares_with_nobody_is_alone() {
+    async fn a_world_that_shares_no_device_is_alone() {
         let machine = Machine::new("alone", 1);
         let shared = machine.lease(1, 2).await;
         assert!(machine.lease(1, 1).await.is_none(), "a world is there");

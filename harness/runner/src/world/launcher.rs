@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::control_server::{ControlServer, STRANGERS_PATIENCE};
+use super::control_server::{ControlServer, HELLO_PATIENCE};
 use super::launch_spec::{LaunchSpec, prepend_path};
 use super::zygote::{Zygote, ZygoteError};
 use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
@@ -54,7 +54,7 @@ impl LocalLauncher {
         zygote_patience: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
-            control_server: ControlServer::bind(zygote_patience.max(STRANGERS_PATIENCE))?,
+            control_server: ControlServer::bind(zygote_patience.max(HELLO_PATIENCE))?,
             driver,
             supervisor,
             zygote_log,

@@ -34,7 +34,7 @@ pub use launcher::{LaunchError, LocalLauncher};
 pub use orphans::{Orphan, TOKEN, end_remains, unkilled, until_gone};
 pub use port::{PortLease, lease_port};
 pub use rank_exit::RankExit;
-pub use rank_wrapper::{ExitRecord, witness};
+pub use rank_wrapper::{ExitRecord, run_wrapped};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 

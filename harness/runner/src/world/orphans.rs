@@ -19,7 +19,7 @@ pub const TOKEN: &str = "ALLRANKS_TOKEN";
 /// may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time from one attempt to the next.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
 
 /// A process that was running and carried a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T
         if left.is_empty() || began.elapsed() >= limit {
             return left;
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_PERIOD);
     }
 }
 

@@ -85,7 +85,7 @@ fn file(rank: &str) -> String {
 ///
 /// # Errors
 /// `RANK` is missing, or files cannot be written.
-pub fn witness(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
+pub fn run_wrapped(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
     let rank = std::env::var("RANK")
         .ok()
         .filter(|rank| rank.parse::<u32>().is_ok());

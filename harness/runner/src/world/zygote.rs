@@ -220,7 +220,7 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
                 let _inside = runtime.enter();
                 command.spawn()
             };
-            // If nobody waits any more, the process is killed as it is dropped.
+            // If no task waits any more, the process is killed as it is dropped.
             let _ = sender.send(child);
             let _ = kept.recv();
         })?;

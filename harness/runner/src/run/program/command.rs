@@ -14,7 +14,7 @@ use allranks_suite::plan::Scenario;
 /// Variable that names the modules which `sitecustomize` makes Python import right after torch.
 const IMPORT: &str = "ALLRANKS_IMPORT";
 /// Variables that a launcher other than `local` sets for each rank itself.
-const OF_A_RANK: [&str; 6] = [
+const RANK_VARIABLES: &[&str] = &[
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -121,7 +121,7 @@ pub fn environment_under(
 ) -> BTreeMap<String, String> {
     match launcher {
         Launcher::Local => {}
-        Launcher::Torchrun => of_rank.retain(|name, _| !OF_A_RANK.contains(&name.as_str())),
+        Launcher::Torchrun => of_rank.retain(|name, _| !RANK_VARIABLES.contains(&name.as_str())),
     }
     of_rank
 }

@@ -104,7 +104,7 @@ impl ProgramEvidence<'_> {
         let Some((owner, _)) = orphans.first() else {
             return CheckResult::passed(vec![1; self.size.count()]);
         };
-        let whose = match owner {
+        let left = match owner {
             Some(rank) => format!("rank {rank} left"),
             None => "it left".to_owned(),
         };
@@ -121,7 +121,7 @@ impl ProgramEvidence<'_> {
             1 => String::new(),
             count => format!(" ({count} processes in all)"),
         };
-        let summary = format!("{whose} a process running: {}{of_all}", orphans[0].1);
+        let summary = format!("{left} a process running: {}{of_all}", orphans[0].1);
         CheckResult {
             ranks,
             ..CheckResult::bare(Outcome::Crash, Some("left-behind"), summary)

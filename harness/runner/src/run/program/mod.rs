@@ -50,7 +50,7 @@ use allranks_suite::plan::Scenario;
 /// How long processes that ranks started may outlive the ranks before they count as left behind.
 const GRACE: Duration = Duration::from_secs(2);
 /// Interval between two looks at processes that are still there.
-const AGAIN: Duration = Duration::from_millis(20);
+const RETRY_PERIOD: Duration = Duration::from_millis(20);
 
 /// Runs the scenario. Never fails: every problem becomes a check result or an issue.
 pub async fn run(
@@ -64,7 +64,7 @@ pub async fn run(
         return run;
     }
     run.worlds = 1;
-    match play(shared, scenario, program, (&mut run, &mut findings)).await {
+    match run_program(shared, scenario, program, (&mut run, &mut findings)).await {
         Ok(true) => {}
         Ok(false) => give_up(&mut run, &mut findings, INTERRUPTED),
         Err(error) => {
@@ -114,7 +114,7 @@ impl Folders {
 }
 
 /// Plays one world and puts its findings where they belong; false if it was interrupted.
-async fn play(
+async fn run_program(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
@@ -338,7 +338,7 @@ async fn orphans(commands: &Commands) -> Vec<(Option<Rank>, String)> {
         if living.is_empty() || Instant::now() >= limit {
             return living.iter().map(remaining).collect();
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_PERIOD).await;
     }
 }
 

@@ -280,7 +280,7 @@ fn hides(event: &TraceEvent) -> bool {
 }
 
 /// Calls after which a rank may have ended, or does something that cannot be seen.
-const LEAVES: [&str; 5] = ["die", "exit", "pause", "python", "together"];
+const LEAVES: &[&str] = &["die", "exit", "pause", "python", "together"];
 
 /// Returns what a call raised, whether it was allowed to or not; none if it returned.
 fn raised(call: &CallResult) -> Option<String> {

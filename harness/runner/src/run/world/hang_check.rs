@@ -19,7 +19,7 @@ use allranks_suite::plan::Hang;
 /// How long nothing moves before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
 /// Time between two looks.
-pub const AGAIN: Duration = Duration::from_millis(400);
+pub const LOOK_PERIOD: Duration = Duration::from_millis(400);
 
 /// The looks at a world since something last moved.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl HangChecks {
     /// Takes a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise
     /// none.
     pub fn accept(&mut self, diagnosis: Diagnosis, now: Duration) -> Option<Diagnosis> {
-        self.next = Some(now + AGAIN);
+        self.next = Some(now + LOOK_PERIOD);
         if diagnosis.kind == HangKind::Slow {
             self.late = Some(diagnosis.clone());
         }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(world.wake(), QUIET);
         world.tell_host(&[1]);
         assert!(!world.is_killed(), "it is seen once");
-        assert_eq!(world.wake(), AGAIN);
+        assert_eq!(world.wake(), LOOK_PERIOD);
         world.tell_host(&[1]);
         assert!(world.is_killed());
         let result = world.reaped();
@@ -268,7 +268,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(0);
         world.enter(1);
-        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + AGAIN);
+        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + LOOK_PERIOD);
         let result = world.reaped();
         let finding = &result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
@@ -345,7 +345,7 @@ mod tests {
             world.enter(0);
             world.enter(1);
             if is_late {
-                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + AGAIN * 4);
+                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + LOOK_PERIOD * 4);
             }
             assert!(!world.is_killed());
             world.answer_all();

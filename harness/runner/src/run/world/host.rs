@@ -13,7 +13,7 @@ use allranks_host::is_heard;
 use allranks_host::resolves;
 
 /// Names by which this machine reaches itself.
-const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+const LOCAL: &[&str] = &["127.0.0.1", "localhost", "[::1]"];
 
 /// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
 pub fn facts(query: &HostQuery) -> HostFacts {
@@ -38,7 +38,7 @@ fn endpoints_without_listener(rendezvous: &MeetingHost) -> Option<(String, Strin
     let host = rendezvous.host.as_str();
     let why = if LOCAL.contains(&host) {
         let is_silent = is_heard(rendezvous.port) == Some(false);
-        is_silent.then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+        is_silent.then(|| "rank 0 waits in init, and no process listens there".to_owned())
     } else {
         let is_known = resolves(host) != Some(false);
         (!is_known).then(|| format!("`{host}` means no address on this machine"))

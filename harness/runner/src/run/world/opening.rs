@@ -22,7 +22,7 @@ use allranks_protocol::Step;
 
 /// Time from rank 0's entering `init_process_group` to the opening of the others: a little more than the store needs to
 /// listen.
-pub const HOST_AHEAD: Duration = Duration::from_millis(5);
+pub const HOST_HEAD_START: Duration = Duration::from_millis(5);
 /// How long the others wait for rank 0 to enter `init_process_group`.
 pub const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -105,7 +105,7 @@ impl WorldState<'_> {
         if let Phase::HostEntering { held, .. } = &mut self.phase {
             self.phase = Phase::HostPause {
                 held: std::mem::take(held),
-                until: self.now + HOST_AHEAD,
+                until: self.now + HOST_HEAD_START,
             };
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         world.pass(ms(10));
         world.enter(0);
         assert_eq!(world.calls(1), [""; 0]);
-        assert_eq!(world.wake(), HOST_AHEAD);
+        assert_eq!(world.wake(), HOST_HEAD_START);
         assert_eq!(world.calls(1), ["init_process_group"]);
         // Checks are sent after the fence.
         world.answer(0);

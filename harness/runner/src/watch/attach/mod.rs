@@ -39,7 +39,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
-const LOOKS: u32 = 8;
+const MIN_LOOKS: u32 = 8;
 
 /// What a job that was attached to has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ struct ObservedWorld {
     began: Instant,
     looks: u32,
     snapshots: BTreeMap<u32, RankSnapshot>,
-    /// How children of the launchers ended that nobody has asked after: they may be ranks.
+    /// Exit codes of launchers' children that have ended and not been waited for: they may be ranks.
     ended: Vec<Option<i32>>,
     /// How ranks ended that were alive when they were found, by process.
     own_ends: BTreeMap<u32, i32>,
@@ -162,7 +162,7 @@ impl ObservedWorld {
         if watched < MOMENT {
             return (Vec::new(), false);
         }
-        let is_over = watched >= patience.max(MOMENT) && self.looks >= LOOKS;
+        let is_over = watched >= patience.max(MOMENT) && self.looks >= MIN_LOOKS;
         let held: Vec<&RankSnapshot> = (living.iter().map(|(_, one)| *one))
             .filter(|one| one.is_held() && one.still() >= MOMENT)
             .collect();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::stack::{Own, Place, Stacks, What};
 use crate::watch::evidence::assigned_endpoint;
-use crate::watch::hang_detector::{IDLE, IN_A_WAIT, LEAST};
+use crate::watch::hang_detector::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
 use crate::watch::hosts::Hosts;
 use crate::watch::job::RankProcess;
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
@@ -132,14 +132,14 @@ impl RankSnapshot {
     }
 
     /// For how long it must rest before it is said to be behind; `None` if it may rightly wait for ever, as a server for a
-    /// request, or if nobody knows what it waits for.
+    /// request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
-            What::Own(Own::Line) => IDLE,
-            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => IN_A_WAIT,
+            What::Own(Own::Line) => IDLE_PATIENCES,
+            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => WAITING_PATIENCES,
             What::Own(Own::Input | Own::Library) | What::Init | What::Call(_) => return None,
         };
-        Some(LEAST.max(patience * times))
+        Some(SHORTEST_LIMIT.max(patience * times))
     }
 
     /// What its own code is in, as the advice has it.
