@@ -14,7 +14,7 @@ mod thread;
 pub use command::run_with_timeout;
 pub use listener::{Listener, StoreReply, addresses, is_heard, listeners, probe_store, resolves};
 pub use process::{Activity, activity, describe, is_asleep, locking, state};
-pub use process_table::{ProcessEntry, has_mapped, network, processes};
+pub use process_table::{ProcessEntry, descendants, has_mapped, network, processes};
 pub use script::script;
 pub use tagged_processes::{TaggedProcess, members};
 pub use thread::{Thread, threads};
