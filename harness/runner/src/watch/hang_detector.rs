@@ -389,7 +389,7 @@ impl WorldDetector {
         if blamed.is_empty()
             && let Some(told) = allranks_diagnose::unreachable(&evidence)
         {
-            let is_long = still >= LEAST.max(self.patience * IDLE_PATIENCES);
+            let is_long = still >= SHORTEST_LIMIT.max(self.patience * IDLE_PATIENCES);
             return is_long.then_some(Event::Verdict(told));
         }
         // Nothing is known of a rank that is not on this host.
