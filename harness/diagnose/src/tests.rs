@@ -459,16 +459,16 @@ fn ranks_that_dial_a_machine_where_nothing_answers_are_not_to_blame() {
         is_whole: false,
         ..job(ranks.to_vec())
     };
-    let told = crate::unreachable(&at("127.0.0.1:1", &ranks)).unwrap();
+    let told = unreachable(&at("127.0.0.1:1", &ranks)).unwrap();
     assert_eq!(told.kind, HangKind::MasterUnreachable);
     assert_eq!(told.confidence, Confidence::Likely);
     assert!(told.culprits.is_empty());
     assert_eq!(told.victims, vec![Rank(2), Rank(3)]);
-    assert!(crate::unreachable(&at("127.0.0.1:2", &ranks)).is_none());
+    assert!(unreachable(&at("127.0.0.1:2", &ranks)).is_none());
     // A rank that has not dialled yet may be the one that is waited for.
     let mut some = ranks;
     some.push(rank(1));
-    assert!(crate::unreachable(&at("127.0.0.1:1", &some)).is_none());
+    assert!(unreachable(&at("127.0.0.1:1", &some)).is_none());
 }
 
 #[test]
