@@ -73,6 +73,26 @@ pub fn descendants(pid: u32) -> Vec<ProcessEntry> {
     below
 }
 
+/// Returns for how long a process has lived that was started at `started` (see [`ProcessEntry::started`]); `None` elsewhere than on
+/// Linux.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn age(started: u64) -> Option<std::time::Duration> {
+    use procfs::{Current, Uptime};
+
+    let up = Uptime::current().ok()?.uptime_duration();
+    let since = std::time::Duration::from_millis(started * 1000 / procfs::ticks_per_second());
+    Some(up.saturating_sub(since))
+}
+
+/// Returns for how long a process has lived that was started at `started` (see [`ProcessEntry::started`]); `None` elsewhere than on
+/// Linux.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn age(_started: u64) -> Option<std::time::Duration> {
+    None
+}
+
 /// What a process has open as its network: two processes with the same one see the same `localhost`. `None` if it may not be
 /// read, or elsewhere than on Linux.
 #[must_use]
