@@ -8,8 +8,8 @@ Every line of ours on stdout begins with MARK and is JSON: first what is about t
 kills the interpreter or never returns is named, and at last {"found": [...]}, one for each platform. Other output is
 that of the imports.
 
-Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...], "autoloads": whether torch
-loads packages by itself}: what needs no import.
+Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...], "autoloads": whether
+torch loads packages by itself}: what needs no import.
 """
 
 import importlib

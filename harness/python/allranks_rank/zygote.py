@@ -1,6 +1,7 @@
-"""Imports torch once, then forks ranks, and scripts that ask what this torch is, on request: ``python -m allranks_rank.zygote [MODULE...]``.
+"""Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote [MODULE...]``.
 
 The modules are imported besides torch, where they are there: what ranks would each take seconds to import.
+A script that asks what this torch is runs in a forked process too.
 
 Receives ``fork`` and ``kill`` frames. Sends ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and
 ``exited``. A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one

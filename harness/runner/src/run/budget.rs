@@ -156,7 +156,7 @@ mod tests {
                     present: count,
                     count,
                 };
-                let permit = budget.admit(Load::Computes(count), Some(wanted));
+                let permit = budget.admit(Load::Computes(count as usize), Some(wanted));
                 let permit = tokio::time::timeout(soon, permit).await;
                 assert!(
                     permit.is_ok(),
