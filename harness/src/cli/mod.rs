@@ -7,6 +7,7 @@ mod diagnose;
 mod doctor;
 mod environment;
 mod explain;
+mod files_of_run;
 mod judging;
 mod list;
 mod locate;
