@@ -77,8 +77,12 @@ pub(super) fn play_in(
         None => Standing::default(),
     };
     environment::write(&folder, &planned, &facts)?;
+    let driver = driver(arguments.select.driver.as_ref(), &planned, &folder)?;
+    let origin = origin::of(&planned, &folder);
+    let request = arguments.select.request();
+    let origin = origin::complete(origin, &driver, &request, &folder)?;
     let settings = Settings {
-        driver: driver(arguments.select.driver.as_ref(), &planned, &folder)?,
+        driver,
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
@@ -92,7 +96,7 @@ pub(super) fn play_in(
         arguments: without_secrets(words),
         requirements: planned.sentences(),
         absent: planned.absences(),
-        origin: Some(origin::of(&planned, &folder)),
+        origin: Some(origin),
         recorded: Arc::new(standing.recorded.clone()),
         notices: None,
         out: folder.clone(),

@@ -6,6 +6,7 @@
 
 mod attach;
 mod both_drivers;
+mod claims;
 mod disk;
 mod doctor;
 mod environments;
@@ -107,6 +108,7 @@ fn main() -> ExitCode {
         usage::tests(),
         signals::tests(),
         both_drivers::tests(),
+        claims::tests(),
         disk::tests(),
         doctor::tests(),
         environments::tests(),
