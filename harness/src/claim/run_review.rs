@@ -295,7 +295,8 @@ impl Run {
                 rejections.add(Reason::RunPartial, text);
                 continue;
             };
-            if record.worlds == 0 {
+            // Of a world that could not be started there are no ranks; its checks say so.
+            if record.worlds == 0 || (record.trouble.is_some() && record.ranks.is_empty()) {
                 continue;
             }
             if record.ranks.len() != scenario.world_size.0 as usize {

@@ -106,7 +106,7 @@ fn write_review(review: &Review, out: &mut impl Write) -> io::Result<()> {
         }
         writeln!(
             out,
-            "claim      {}/{} meets profile {}, evidence: {}",
+            "claim      {}/{}, profile {}, evidence: {}",
             claim.platform,
             claim.backend,
             claim.profile,

@@ -106,7 +106,7 @@ fn accept_vendor() {
     ran.assert_code(0);
     for line in [
         "product    pretended 1.0 of Pretended Devices",
-        "claim      pretend/gloo meets profile smoke, evidence: host",
+        "claim      pretend/gloo, profile smoke, evidence: host",
         "the driver `command`",
         "declared unsupported and refused (47.1 %)",
         "accepted",
@@ -311,7 +311,7 @@ fn accept_gloo() {
     let run = ["--platform", "cpu", "--profile", "smoke"];
     let claim = "claim: {platform: cpu, backend: gloo, profile: smoke, evidence: host}";
     let ran = packed_with_torch("claim-gloo", &run, claim);
-    let line = "cpu/gloo meets profile smoke, evidence: host";
+    let line = "cpu/gloo, profile smoke, evidence: host";
     assert!(ran.stdout.contains(line), "{}", ran.stdout);
     assert!(!ran.stdout.contains("note"), "{}", ran.stdout);
 }
