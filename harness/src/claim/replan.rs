@@ -69,9 +69,9 @@ impl Replan {
         let all = plan(&suite.cases, &[target], &selection).scenarios;
         let fits = |scenario: &Scenario| {
             let needed = scenario.platform.devices_for(scenario.world_size);
-            machine.devices.is_none_or(|devices| needed <= devices)
-                && !(!scenario.case.world.needs.is_empty()
-                    && machine.too_large.contains_key(&scenario.id))
+            let lacks_nothing = scenario.case.world.needs.is_empty()
+                || !machine.too_large.contains_key(&scenario.id);
+            lacks_nothing && machine.devices.is_none_or(|devices| needed <= devices)
         };
         let (scenarios, left_out) = all.into_iter().partition(fits);
         Ok(Self {

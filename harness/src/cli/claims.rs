@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use super::claim_arguments::{SubmitArguments, VerifyArguments};
-use super::{Exit, Failure};
+use super::{Exit, Failure, repro, results};
 use crate::claim::{
     self, Coverage, Reason, Rejection, Review, SignatureError, Submission, SubmitError,
 };
@@ -15,10 +15,13 @@ const NAMED: usize = 12;
 
 /// Writes a package.
 pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let scratch = tempfile::tempdir()?;
+    let scripts = scratch.path().join("repro");
+    let count = repro::of_excused(&results::read(&arguments.run1)?, &scripts)?;
     let submission = Submission {
         runs: [arguments.run1.clone(), arguments.run2.clone()],
         product: arguments.product.clone(),
-        repro: None,
+        repro: Some(scripts),
     };
     let review = claim::submit(&submission, &arguments.out, SystemTime::now());
     let review = review.map_err(|error| match error {
@@ -34,7 +37,8 @@ pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit,
         writeln!(out, "{} was not written", arguments.out.display())?;
         return Ok(Exit::Unexpected);
     }
-    writeln!(out, "wrote {}", arguments.out.display())?;
+    let out_file = arguments.out.display();
+    writeln!(out, "wrote {out_file}, with {count} reproductions")?;
     if let Some(key) = &arguments.sign {
         claim::sign(&arguments.out, key).map_err(|error| match error {
             SignatureError::Refused(text) => Failure::Usage(

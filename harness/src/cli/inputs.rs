@@ -32,7 +32,9 @@ pub fn keep(request: &Request, run: &Path) -> io::Result<Vec<InputFile>> {
         }
         for (number, file) in files.iter().enumerate() {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            let path = format!("{kind}/{:02}-{name}", number + 1);
+            // A folder is read for this ending, a file whatever its name is.
+            let end = if name.ends_with(".yaml") { "" } else { ".yaml" };
+            let path = format!("{kind}/{:02}-{name}{end}", number + 1);
             let bytes = std::fs::read(file)?;
             let target = run.join(FOLDER).join(&path);
             if let Some(folder) = target.parent() {
@@ -57,21 +59,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir(at("more")).unwrap();
-        for (name, text) in [("z.yaml", "1"), ("more/a.yaml", "2"), ("more/b.yaml", "3")] {
+        for (name, text) in [("z.yml", "1"), ("more/a.yaml", "2"), ("more/b.yaml", "3")] {
             std::fs::write(at(name), text).unwrap();
         }
         let request = Request {
-            platforms: vec![at("z.yaml"), at("more")],
-            waivers: vec![at("z.yaml")],
+            platforms: vec![at("z.yml"), at("more")],
+            waivers: vec![at("z.yml")],
             ..Request::default()
         };
         let kept = keep(&request, &at("run")).unwrap();
         let paths: Vec<&str> = kept.iter().map(|one| one.path.as_str()).collect();
         let expected = [
-            "platforms/01-z.yaml",
+            "platforms/01-z.yml.yaml",
             "platforms/02-a.yaml",
             "platforms/03-b.yaml",
-            "waivers/01-z.yaml",
+            "waivers/01-z.yml.yaml",
         ];
         assert_eq!(paths, expected);
         let copy = std::fs::read_to_string(at("run/inputs/platforms/02-a.yaml"));

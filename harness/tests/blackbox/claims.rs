@@ -37,6 +37,7 @@ pub fn tests() -> Vec<Test> {
         plain("claims::of_a_pretended_vendor", accept_vendor),
         plain("claims::damaged_files_are_not_unpacked", damaged_files),
         plain("claims::runs_that_are_no_claim_are_not_packed", refuse),
+        plain("claims::with_a_waiver", accept_with_waiver),
         with_torch("claims::of_gloo", accept_gloo),
         with_torch("claims::of_a_simulated_device", accept_simulated),
     ];
@@ -226,6 +227,54 @@ fn refuse() {
         !left.iter().any(|name| name.starts_with(".tmp")),
         "{left:?}"
     );
+}
+
+/// A run with a waived failure, from the files that a vendor writes to the package.
+fn accept_with_waiver() {
+    let stage = Stage::new("claim-waiver");
+    let platform = stage.write("pretend.yaml", PLATFORM);
+    let waivers = stage.write(
+        "waivers.yml",
+        "- requirement: COLL-001\n  match: {backend: gloo, op: all_reduce, reduce: sum, world_size: 1}\n  \
+         outcome: mismatch\n  reason: The last element is dropped.\n  url: https://example.org/1\n  \
+         expiry: 2099-12-31\n  approver: numerics team\n\
+         - requirement: INIT-001\n  match: {backend: gloo, op: all_reduce, world_size: 1, case: rendezvous/methods}\n  \
+         outcome: mismatch\n  reason: The last element is dropped here too.\n  url: https://example.org/1\n  \
+         expiry: 2099-12-31\n  approver: numerics team\n",
+    );
+    let driver = "command:python3 harness/tests/blackbox/drivers/drops_one.py";
+    let run = [
+        "--platforms",
+        &platform,
+        "--waivers",
+        &waivers,
+        "--platform",
+        "pretend",
+        "--profile",
+        "smoke",
+        "--driver",
+        driver,
+    ];
+    let (ran, path) = pack(&stage, &run, &product("pretended", "1.0", CLAIM));
+    ran.assert_code(0);
+    assert!(
+        ran.stdout.contains("with 2 reproductions"),
+        "{}",
+        ran.stdout
+    );
+    let ran = verify(&stage, &path);
+    ran.assert_code(0);
+    let line = "waiver     COLL-001 until 2099-12-31, approved by numerics team: 1 checks";
+    assert!(ran.stdout.contains(line), "{}", ran.stdout);
+    let packed = Package::read(&PathBuf::from(path));
+    let mut names = packed.files.keys();
+    let script = names.find(|name| name.starts_with("repro/")).unwrap();
+    let text = packed.text(script);
+    assert!(
+        text.contains("import torch") && text.contains("https://example.org/1"),
+        "{text}"
+    );
+    assert!(packed.files.contains_key("waivers/01-waivers.yml.yaml"));
 }
 
 fn torch_version(stage: &Stage, run: &str) -> String {
