@@ -28,12 +28,14 @@
 //! |------------|--------------------------------------------------------------------------|
 //! | [`cli`]    | the command line: arguments in, text and exit codes out                    |
 //! | [`suite`]  | the checkout's or the embedded cases, platforms and expectations          |
+//! | [`claim`]  | packages of conformance claims, and their verifier                        |
 //! | [`doctor`] | what this machine has, what is wrong with it, and the fix for each         |
 //! | [`prove`]  | the suite against backends with one seeded bug: the kill matrix            |
 //! | [`repro`]  | one check as a Python file that needs only torch, for a vendor's tracker   |
 //!
 //! The libraries never print; the command line (`main.rs`, [`cli`]) renders events.
 
+pub mod claim;
 pub mod cli;
 pub mod doctor;
 pub mod prove;

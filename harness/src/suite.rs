@@ -1,14 +1,17 @@
 //! The suite: cases, requirements, profiles, platforms and expectations, from a checkout or from the copies the
 //! binary carries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use include_dir::{Dir, include_dir};
+use sha2::{Digest, Sha256};
 
+use allranks_model::record::SuiteIdentity;
 use allranks_suite::case;
 use allranks_suite::case::{Case, Profile, Requirements};
 use allranks_suite::expectation::Expectations;
@@ -76,17 +79,31 @@ impl Suite {
     /// # Errors
     /// Every problem in every file, or the reason why nothing could be unpacked.
     pub fn load(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
-        let in_checkout = in_checkout();
-        let (root, origin) = if in_checkout {
-            (PathBuf::new(), "this checkout's".to_owned())
-        } else {
-            let root = scratch.join("suite");
-            unpack(&CASES, &root.join("cases"))?;
-            unpack(&PLATFORMS, &root.join("fixtures/platforms"))?;
-            unpack(&EXPECTATIONS, &root.join("fixtures/expectations"))?;
-            unpack(&PROGRAMS, &root.join("fixtures/programs"))?;
-            unpack(&SIMULATED, &root.join("fixtures/sim"))?;
-            (root, "the binary's own".to_owned())
+        match in_checkout() {
+            true => Self::load_below(request, Path::new(""), scratch),
+            false => Self::load_embedded(request, scratch),
+        }
+    }
+
+    /// Loads the suite that the binary carries, whatever the current folder is, with the files that are asked for.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_embedded(request: &Request, scratch: &Path) -> Result<Self, SuiteError> {
+        let root = scratch.join("suite");
+        unpack(&CASES, &root.join("cases"))?;
+        unpack(&PLATFORMS, &root.join("fixtures/platforms"))?;
+        unpack(&EXPECTATIONS, &root.join("fixtures/expectations"))?;
+        unpack(&PROGRAMS, &root.join("fixtures/programs"))?;
+        unpack(&SIMULATED, &root.join("fixtures/sim"))?;
+        Self::load_below(request, &root, scratch)
+    }
+
+    fn load_below(request: &Request, root: &Path, scratch: &Path) -> Result<Self, SuiteError> {
+        let is_unpacked = root.starts_with(scratch);
+        let origin = match is_unpacked {
+            true => "the binary's own".to_owned(),
+            false => "this checkout's".to_owned(),
         };
         let own_cases = root.join("cases");
         let (paths, origin) = if request.cases.is_empty() {
@@ -97,7 +114,7 @@ impl Suite {
                 .iter()
                 .map(|path| path.display().to_string())
                 .collect();
-            let found = request.cases.iter().map(|path| case_path(path, &root));
+            let found = request.cases.iter().map(|path| case_path(path, root));
             (found.collect(), named.join(", "))
         };
         let has_embedded_cases = paths.iter().any(|path| path.starts_with(scratch));
@@ -126,7 +143,7 @@ impl Suite {
                     .iter()
                     .filter(|platform| {
                         let is_simulated =
-                            platform.python_path.iter().any(|path| is_own(path, &root));
+                            platform.python_path.iter().any(|path| is_own(path, root));
                         platform.only_if_named || is_simulated
                     })
                     .map(|platform| platform.name.clone())
@@ -134,7 +151,7 @@ impl Suite {
                 platforms: platforms.into_iter().map(Arc::new).collect(),
                 expectations: Arc::new(expectations),
                 origin,
-                is_embedded: !in_checkout && has_embedded_cases,
+                is_embedded: is_unpacked && has_embedded_cases,
             }),
             (cases, platforms, expectations, profiles) => {
                 let problems = [
@@ -190,6 +207,134 @@ pub fn mutants(scratch: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Returns which suite this is, without the driver: that of the checkout in the current folder, if there is one, else the
+/// binary's own.
+///
+/// # Errors
+/// A file of the checkout cannot be read.
+pub fn identity() -> io::Result<SuiteIdentity> {
+    if !in_checkout() {
+        return Ok(own_identity());
+    }
+    let digest = |folders: &[&str], is_meant: &dyn Fn(&str) -> bool| -> io::Result<String> {
+        let mut files = BTreeMap::new();
+        for folder in folders {
+            read_below(Path::new(folder), folder, &mut files)?;
+        }
+        Ok(digest_of(files, is_meant))
+    };
+    Ok(SuiteIdentity {
+        commit: commit_of_checkout(),
+        cases: digest(&CASE_FOLDERS, &is_case)?,
+        requirements: digest(&CASE_FOLDERS, &is_requirements)?,
+        platforms: digest(&PLATFORM_FOLDERS, &|path| !is_expectation(path))?,
+        expectations: digest(&EXPECTATION_FOLDERS, &is_expectation)?,
+        driver: String::new(),
+    })
+}
+
+/// Returns which suite the binary carries, without the driver.
+#[must_use]
+pub fn own_identity() -> SuiteIdentity {
+    let digest = |folders: &[&str], is_meant: &dyn Fn(&str) -> bool| {
+        let mut files = BTreeMap::new();
+        for folder in folders {
+            let dir = match *folder {
+                "cases" => &CASES,
+                "fixtures/programs" => &PROGRAMS,
+                "fixtures/platforms" => &PLATFORMS,
+                "fixtures/expectations" => &EXPECTATIONS,
+                _ => &SIMULATED,
+            };
+            embedded_below(dir, folder, &mut files);
+        }
+        digest_of(files, is_meant)
+    };
+    SuiteIdentity {
+        commit: option_env!("ALLRANKS_COMMIT").map(str::to_owned),
+        cases: digest(&CASE_FOLDERS, &is_case),
+        requirements: digest(&CASE_FOLDERS, &is_requirements),
+        platforms: digest(&PLATFORM_FOLDERS, &|path| !is_expectation(path)),
+        expectations: digest(&EXPECTATION_FOLDERS, &is_expectation),
+        driver: String::new(),
+    }
+}
+
+const CASE_FOLDERS: [&str; 2] = ["cases", "fixtures/programs"];
+const PLATFORM_FOLDERS: [&str; 2] = ["fixtures/platforms", "fixtures/sim"];
+const EXPECTATION_FOLDERS: [&str; 2] = ["fixtures/expectations", "fixtures/sim"];
+
+fn is_requirements(path: &str) -> bool {
+    path == "cases/requirements.yaml"
+}
+
+fn is_case(path: &str) -> bool {
+    !is_requirements(path)
+}
+
+fn is_expectation(path: &str) -> bool {
+    path.starts_with("fixtures/expectations/") || path.starts_with("fixtures/sim/expectations/")
+}
+
+/// The digest of files with their paths. What Python compiles is left out.
+fn digest_of(files: BTreeMap<String, Vec<u8>>, is_meant: &dyn Fn(&str) -> bool) -> String {
+    let mut hash = Sha256::new();
+    for (path, bytes) in files.iter().filter(|(path, _)| is_meant(path)) {
+        if path.contains("__pycache__") {
+            continue;
+        }
+        let line = format!("{} {path}\n", hex(&Sha256::digest(bytes)));
+        hash.update(line.as_bytes());
+    }
+    hex(&hash.finalize())
+}
+
+/// Returns bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read_below(folder: &Path, name: &str, files: &mut BTreeMap<String, Vec<u8>>) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+        match entry.path().is_dir() {
+            true => read_below(&entry.path(), &name, files)?,
+            false => {
+                files.insert(name, std::fs::read(entry.path())?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn embedded_below(dir: &Dir<'_>, name: &str, files: &mut BTreeMap<String, Vec<u8>>) {
+    for file in dir.files() {
+        let path = format!("{name}/{}", file.path().display());
+        files.insert(path, file.contents().to_vec());
+    }
+    for inner in dir.dirs() {
+        embedded_below(inner, name, files);
+    }
+}
+
+/// Returns the commit of the checkout in the current folder; `None` if git does not tell.
+fn commit_of_checkout() -> Option<String> {
+    let said = Command::new("git")
+        .args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=40",
+            "--exclude=*",
+        ])
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(said.stdout).ok()?.trim().to_owned();
+    (said.status.success() && !commit.is_empty()).then_some(commit)
+}
+
 fn in_checkout() -> bool {
     Path::new("cases/requirements.yaml").is_file() && Path::new("fixtures/platforms").is_dir()
 }
@@ -197,4 +342,44 @@ fn in_checkout() -> bool {
 fn unpack(dir: &Dir<'_>, to: &Path) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     dir.extract(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_of_paths_and_contents() {
+        let of = |files: &[(&str, &str)]| {
+            let files = files
+                .iter()
+                .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+            digest_of(files.collect(), &|_| true)
+        };
+        let one = of(&[("a", "1"), ("b", "2")]);
+        assert_eq!(
+            one,
+            of(&[("b", "2"), ("a", "1"), ("x/__pycache__/y.pyc", "")])
+        );
+        for other in [
+            &[("a", "1"), ("b", "3")][..],
+            &[("a", "1"), ("c", "2")],
+            &[("a", "1")],
+        ] {
+            assert_ne!(one, of(other));
+        }
+    }
+
+    #[test]
+    fn the_binary_s_suite_is_the_checkout_s() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut files = BTreeMap::new();
+        for folder in CASE_FOLDERS {
+            read_below(&root.join(folder), folder, &mut files).unwrap();
+        }
+        let own = own_identity();
+        assert_eq!(own.cases, digest_of(files.clone(), &is_case));
+        assert_eq!(own.requirements, digest_of(files, &is_requirements));
+        assert_ne!(own.platforms, own.expectations);
+    }
 }

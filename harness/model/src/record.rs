@@ -65,7 +65,7 @@ pub struct RunRecord {
     pub absent: Vec<Absent>,
     /// What the run was made from; none where `allranks run` did not make it, and in results of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
+    pub origin: Option<Box<Origin>>,
 }
 
 /// What a run was made from, as SHA-256 digests in hexadecimal. Only a run of the same things can be continued.
@@ -77,6 +77,45 @@ pub struct Origin {
     pub expectations: String,
     /// Of each platform with what was found of it: its version of torch and its devices.
     pub platforms: BTreeMap<String, String>,
+    /// Which suite and driver they are. `None` in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<SuiteIdentity>,
+    /// The platform, expectation and waiver files that were given besides the suite's own, in the order in which they count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputFile>,
+    /// Number of devices found of each platform that has devices.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub devices: BTreeMap<String, u32>,
+    /// Scenarios that this machine cannot run, each with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub too_large: BTreeMap<ScenarioId, String>,
+}
+
+/// Which suite a run was made from, as SHA-256 digests in hexadecimal of its files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuiteIdentity {
+    /// The commit of the checkout, with `-dirty` behind it if files of it were changed. `None`: it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Of cases, profiles and the programs that cases run.
+    pub cases: String,
+    /// Of the requirements.
+    pub requirements: String,
+    /// Of the suite's own platform files.
+    pub platforms: String,
+    /// Of the suite's own expectation files.
+    pub expectations: String,
+    /// Of the driver: of the Python driver that the binary contains, or of the file of the program. Empty if it is not known.
+    pub driver: String,
+}
+
+/// A file that was given to a run, and is kept in its folder `inputs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Path in the folder: `platforms/01-mine.yaml`.
+    pub path: String,
+    /// SHA-256 of its bytes, in hexadecimal.
+    pub sha256: String,
 }
 
 /// A platform, or one of its backends, that is not on this machine.

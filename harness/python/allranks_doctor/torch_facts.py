@@ -33,6 +33,9 @@ PACKAGES = re.compile(
     re.IGNORECASE,
 )
 
+#: Folders of the system's own libraries.
+SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+
 
 def say(**line: Any) -> None:
     """Prints one line for the harness, on a line of its own whatever an import has printed before."""
@@ -110,8 +113,27 @@ def reads_lazily() -> bool | None:
 
 def packages() -> dict[str, str]:
     """Returns the versions of the installed packages that matter to collectives."""
-    names = ((package.metadata["Name"], package.version) for package in importlib.metadata.distributions())
-    return {name: version for name, version in names if name and PACKAGES.fullmatch(name)}
+    return {name: version for name, version in installed().items() if PACKAGES.fullmatch(name)}
+
+
+def installed() -> dict[str, str]:
+    """Returns the versions of all installed packages; of two copies of one, the first that Python finds."""
+    found: dict[str, str] = {}
+    for package in importlib.metadata.distributions():
+        name = package.metadata["Name"]
+        if name:
+            found.setdefault(name, package.version)
+    return found
+
+
+def libraries() -> list[str]:
+    """Returns the paths of the shared libraries that this process has loaded, without those of the system; none if unknown."""
+    try:
+        with open("/proc/self/maps") as file:
+            paths = {line.split(maxsplit=5)[5].strip() for line in file if ".so" in line and "/" in line}
+    except OSError:
+        return []
+    return sorted(path for path in paths if not path.startswith(SYSTEM) and "/lib-dynload/" not in path)
 
 
 def place(error: BaseException) -> str | None:
@@ -190,6 +212,7 @@ def describe(torch: Any, peers: bool, registrations: Registrations) -> dict[str,
         trouble = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     return {
         "version": str(torch.__version__),
+        "libraries": libraries(),
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "xpu": getattr(torch.version, "xpu", None),
@@ -213,7 +236,8 @@ def main(question: dict[str, Any]) -> None:
     signal.alarm(int(question["patience"]) + 5)
     faulthandler.enable()
     faulthandler.dump_traceback_later(question["patience"] * 0.5)
-    say(packages=packages(), entry_points=entry_points(GROUP), lazy_entry_points=entry_points(LAZY))
+    say(packages=packages(), installed=installed())
+    say(entry_points=entry_points(GROUP), lazy_entry_points=entry_points(LAZY))
     registrations = Registrations()
     say(trying="import torch")
     import torch

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
 use super::prove_arguments::ProveArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;
@@ -124,7 +125,7 @@ pub enum Command {
     /// names and interfaces, ports, memory, limits, devices and the processes that use them. Changes nothing, and needs no torch.
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
-    /// Print the JSON schema of case files, or of platform files.
+    /// Print the JSON schema of case files, platform files, or product files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.
     Report(ReportArguments),
@@ -146,6 +147,18 @@ pub enum Command {
     /// Compare two runs: what changed, what is new, what is gone.
     #[command(after_help = DIFF_EXIT_CODES)]
     Diff(DiffArguments),
+    /// Pack two complete runs as a claim that others can verify without torch and without the devices.
+    ///
+    /// The package has the product file, both runs with their logs, the platform, expectation and waiver files that they were given,
+    /// the environment, reproductions of what is known or waived, and a manifest with the SHA-256 of every file.
+    #[command(after_help = SUBMIT_HELP)]
+    Submit(SubmitArguments),
+    /// Verify a package: plan and judge again what it records, and print what it claims and covers.
+    ///
+    /// Needs neither torch nor a device. The cases, requirements and own expectations are those that this binary carries, so the
+    /// package must come from the same version.
+    #[command(after_help = VERIFY_HELP)]
+    Verify(VerifyArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
     ///
     /// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
@@ -464,7 +477,7 @@ pub struct DoctorArguments {
 #[derive(Debug, Args)]
 pub struct SchemaArguments {
     /// Of what.
-    #[arg(default_value = "case", value_parser = ["case", "platform"])]
+    #[arg(default_value = "case", value_parser = ["case", "platform", "product"])]
     pub of: String,
 }
 

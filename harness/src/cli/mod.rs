@@ -2,12 +2,15 @@
 //! terminal, and only through the streams it is handed.
 
 mod args;
+mod claim_arguments;
+mod claims;
 mod command_line;
 mod diagnose;
 mod doctor;
 mod environment;
 mod explain;
 mod files_of_run;
+mod inputs;
 mod judging;
 mod list;
 mod locate;
@@ -31,11 +34,13 @@ use clap::Parser;
 
 pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
+pub use origin::driver_digest;
 pub use planning::{Absent, Asked, Planned, prove_inputs};
 pub use run_issue::RunIssue;
 pub use running::{end_record, ranks_at_once};
 use until_closed::UntilClosed;
 
+use crate::claim::product_schema;
 use crate::suite::SuiteError;
 use allranks_runner::world;
 use allranks_suite::{case, platform};
@@ -150,6 +155,8 @@ pub fn main(
         Command::Rerun(arguments) => orphans::ended(|| rerunning::rerun(&arguments, out, err)),
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
+        Command::Submit(arguments) => claims::submit(&arguments, out),
+        Command::Verify(arguments) => claims::verify(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,
@@ -178,6 +185,7 @@ pub fn main(
 fn schema(arguments: &SchemaArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let schema = match arguments.of.as_str() {
         "platform" => platform::schema(),
+        "product" => product_schema(),
         _ => case::schema(),
     };
     serde_json::to_writer_pretty(&mut *out, &schema).map_err(io::Error::from)?;

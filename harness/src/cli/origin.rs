@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::io;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
+use super::inputs;
 use super::planning::Planned;
-use allranks_model::record::Origin;
+use crate::suite::{self, Request};
+use allranks_model::record::{Origin, SuiteIdentity};
+use allranks_runner::world::Driver;
 
 /// Works the digests out. They are of what the files say, not of how it is written: another comment changes none. `scratch` is
-/// where the binary's own suite is unpacked, which is another folder in each run.
+/// where the binary's own suite is unpacked, which is another folder in each run. Identity and inputs are for [`complete`].
 #[must_use]
 pub fn of(planned: &Planned, scratch: &Path) -> Origin {
     let mut cases = BTreeMap::new();
@@ -33,13 +37,54 @@ pub fn of(planned: &Planned, scratch: &Path) -> Origin {
         platforms: platforms
             .map(|(name, digests)| (name.to_owned(), digest(&digests, scratch)))
             .collect(),
+        devices: planned
+            .targets
+            .iter()
+            .filter_map(|target| Some((target.platform.name.clone(), target.devices?)))
+            .collect(),
+        too_large: planned.plan.too_large.iter().cloned().collect(),
+        ..Origin::default()
     }
+}
+
+/// Adds which suite and driver it is, and the files that were given, which are copied below the run's folder.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn complete(
+    origin: Origin,
+    driver: &Driver,
+    request: &Request,
+    run: &Path,
+) -> io::Result<Origin> {
+    Ok(Origin {
+        identity: Some(SuiteIdentity {
+            driver: driver_digest(&driver.files()),
+            ..suite::identity()?
+        }),
+        inputs: inputs::keep(request, run)?,
+        ..origin
+    })
+}
+
+/// Returns the digest of a driver's files; an empty text if there are none.
+#[must_use]
+pub fn driver_digest(files: &[(String, Vec<u8>)]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut hash = Sha256::new();
+    for (name, bytes) in files {
+        let name = Path::new(name).file_name().unwrap_or_default();
+        hash.update(name.as_encoded_bytes());
+        hash.update(Sha256::digest(bytes));
+    }
+    suite::hex(&hash.finalize())
 }
 
 fn digest(value: &impl Debug, scratch: &Path) -> String {
     let text = format!("{value:?}").replace(&scratch.display().to_string(), "");
-    let hash = Sha256::digest(text.as_bytes());
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    suite::hex(&Sha256::digest(text.as_bytes()))
 }
 
 /// What differs between a run and what is there now, in words; none if nothing does.
@@ -75,6 +120,7 @@ mod tests {
             suite: "s".to_owned(),
             expectations: "e".to_owned(),
             platforms: BTreeMap::from([("cpu".to_owned(), "p".to_owned())]),
+            ..Origin::default()
         };
         assert_eq!(difference(&then, &then), None);
         let differs = |change: fn(&mut Origin), word: &str| {

@@ -342,6 +342,7 @@ fn selection(
         filters: arguments.filter.clone(),
         shard: arguments.shard,
         launcher: arguments.launcher.map(Launcher::from),
+        is_elsewhere: false,
         programs: arguments.driver.as_ref().map(|driver| match driver {
             DriverChoice::Program => true,
             DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,

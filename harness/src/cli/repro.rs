@@ -1,29 +1,32 @@
 //! `allranks repro ID`: one check as a single Python file that needs only torch.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReproArguments;
 use super::command_line::without_secrets;
-use super::{Exit, Failure, locate, results};
+use super::{Exit, Failure, inputs, locate, results};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
-use crate::suite::Suite;
+use crate::suite::{Request, Suite};
 use allranks_model::evidence::Evidence;
-use allranks_model::outcome::Outcome;
+use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::CheckRecord;
-use allranks_report::{command_line, summary_line};
+use allranks_report::{Results, command_line, summary_line};
 use allranks_runner::probe;
 use allranks_runner::run;
 use allranks_runner::world;
 use allranks_suite::expectation::{Entry, Point};
 use allranks_suite::plan::{Check, Plan, Scenario};
+use allranks_yaml::yaml_files;
 
 /// Size in bytes above which a script is too long to read with comfort.
 const READABLE_SIZE: usize = 7 << 10;
 /// Bytes that a known failure's script may have; one that would have more has few elements, tried or not.
 const MAX_SIZE: usize = 8 << 10;
+/// The longest name of a script of a run's failure, in characters, without its ending.
+const LONGEST_NAME: usize = 200;
 /// Elements that are enough for a script's data.
 const FEW_ELEMENTS: u64 = 5;
 
@@ -51,6 +54,56 @@ pub fn repro(
         (None, None) => unreachable!("the arguments demand one of them"),
     }
     Ok(Exit::AsExpected)
+}
+
+/// Writes scripts of a run's failures that are known or waived into a folder: for each expectation or waiver, of its failed checks
+/// that of the smallest world. Those that there can be no script of are left out. Returns the number of scripts.
+///
+/// # Errors
+/// The suite, with the files that the run was given, cannot be loaded; or a script not be written.
+pub fn of_excused(run: &Results, folder: &Path) -> Result<usize, Failure> {
+    let mut failures = BTreeMap::<(&str, Option<&str>), &CheckRecord>::new();
+    let excused =
+        |check: &&CheckRecord| matches!(check.verdict, Verdict::KnownFailure | Verdict::Waived);
+    let size = |check: &CheckRecord| (check.column.world_size, check.id.as_str().len());
+    for check in run.checks.iter().filter(excused) {
+        let Some(reason) = &check.expectation else {
+            continue;
+        };
+        let key = (reason.text.as_str(), reason.url.as_deref());
+        let least = failures.entry(key).or_insert(check);
+        if size(check) < size(least) {
+            *least = check;
+        }
+    }
+    let scratch = tempfile::tempdir()?;
+    let given = run.folder.join(inputs::FOLDER);
+    let paths = |kind: &str| yaml_files(&given.join(kind)).unwrap_or_default();
+    let request = Request {
+        platforms: paths("platforms"),
+        expectations: paths("expectations"),
+        waivers: paths("waivers"),
+        ..Request::default()
+    };
+    let context = ReproContext {
+        suite: Suite::load_embedded(&request, scratch.path())?,
+        torch: String::new(),
+        python: PathBuf::new(),
+        shrink: false,
+        seed: run.run.seed,
+        command: Vec::new(),
+    };
+    let mut count = 0;
+    for record in failures.into_values() {
+        if let Some(text) = context.of_record(record) {
+            std::fs::create_dir_all(folder)?;
+            let name = record.id.as_str().replace(['/', '#', ':'], ".");
+            let name: String = name.chars().take(LONGEST_NAME).collect();
+            write(&folder.join(format!("{name}.py")), &text)?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Where scripts are written.
@@ -137,6 +190,30 @@ impl ReproContext {
             None => out.write_all(text.as_bytes())?,
         }
         Ok(())
+    }
+
+    /// The script of a recorded failure; `None` if there can be none.
+    fn of_record(&self, record: &CheckRecord) -> Option<String> {
+        let torch = &record.column.torch;
+        let plan = locate::named(&self.suite, Some(torch), record.id.as_str());
+        let scenario = locate::scenario(&self.suite, &plan, record.id.as_str()).ok()?;
+        let mut checks = scenario.checks.iter();
+        let check = checks.find(|check| check.id == record.id)?;
+        let script = |check: &Check, numel: Option<u64>| {
+            let subject = Subject {
+                scenario,
+                check: Some(check),
+                seed: self.seed,
+            };
+            let mut notes = self.notes(&subject, torch);
+            observe(&mut notes, record);
+            let numel = numel.map_or_else(String::new, |numel| format!(" --numel {numel}"));
+            let seed = self.seed;
+            notes.command = format!("allranks repro '{}'{numel} --seed {seed}", record.id);
+            self.script(&subject, &notes).ok()
+        };
+        script(check, None)
+            .or_else(|| script(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
     }
 
     /// One script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
@@ -418,7 +495,6 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Request;
 
     /// Torch versions that the files are of: each entry of the expectations holds for one of them.
     const VERSIONS: &[&str] = &["2.11.0", "2.15.0", "2.9.1"];

@@ -98,6 +98,9 @@ pub(super) fn execute_in(
         None => ReusedRecords::default(),
     };
     environment::write(&folder, &planned, &facts)?;
+    let origin = origin::of(&planned, &folder);
+    let request = arguments.select.request();
+    let origin = origin::complete(origin, &driver, &request, &folder)?;
     let settings = Settings {
         driver,
         launcher: Some(launcher),
@@ -114,7 +117,7 @@ pub(super) fn execute_in(
         arguments: without_secrets(words),
         requirements: planned.sentences(),
         absent: planned.absences(),
-        origin: Some(origin::of(&planned, &folder)),
+        origin: Some(origin),
         recorded: Arc::new(reused.recorded.clone()),
         notices: None,
         out: folder.clone(),

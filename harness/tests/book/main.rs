@@ -169,7 +169,11 @@ fn the_command_line_page_is_what_the_binary_says() {
 
 #[test]
 fn the_pages_of_files_are_what_the_schemas_say() {
-    for (of, title) in [("case", "Case files"), ("platform", "Platform files")] {
+    for (of, title) in [
+        ("case", "Case files"),
+        ("platform", "Platform files"),
+        ("product", "Product files"),
+    ] {
         let ran = binary::run(&root(), &["schema", of]);
         assert_eq!(ran.code, Some(0), "{}", ran.output);
         let schema = serde_json::from_str(&ran.output).unwrap();

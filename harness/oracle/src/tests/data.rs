@@ -270,7 +270,11 @@ fn sentinels_are_never_what_must_come_of_them() {
             for rank in 0..3 {
                 for spot in comparison.spots(rank) {
                     if spot.piece.before == crate::rank_plan::Fill::Sentinel {
-                        assert_ne!(comparison.before(&spot), comparison.expected(&spot), "{check:?}");
+                        assert_ne!(
+                            comparison.before(&spot),
+                            comparison.expected(&spot),
+                            "{check:?}"
+                        );
                     }
                 }
             }

@@ -281,7 +281,7 @@ impl Session {
             planned,
             requirements: settings.requirements.clone(),
             absent: settings.absent.clone(),
-            origin: settings.origin.clone(),
+            origin: settings.origin.clone().map(Box::new),
         }
     }
 

@@ -17,21 +17,11 @@ use allranks_model::record::REFUSED;
 use allranks_model::record::{
     CheckRecord, Column, FORMAT, RankLine, RankRecord, Record, ScenarioRecord, Span,
 };
-use allranks_suite::case::Starts;
 use allranks_suite::expectation::{Entry, Expectations, Point};
 use allranks_suite::plan::{Check, Scenario};
 
 /// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
-/// Requirements that the checks `init` and `teardown` of a program cover.
-const PROGRAM_COVERS: &[&str] = &["PROG-001"];
-
-/// Requirements that the check `init` of every scenario covers.
-const OPENING_COVERS: &[&str] = &["INIT-001", "INIT-002"];
-/// Requirement that `init` covers as well if a group has a timeout of its own: every rank reports the timeouts.
-const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
-const CLOSING_COVERS: &[&str] = &["DOWN-001"];
-
 /// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -151,26 +141,8 @@ impl Recorder {
         let scenario = &self.scenario;
         self.learn(&run.ranks);
         let [init, end] = scenario.frame_checks();
-        let starts = scenario.case.world.starts;
-        let (opening, closing): (&[&str], &[&str]) = match starts {
-            _ if scenario.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
-            Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
-            // Its scripts initialise and destroy, and say themselves what that covers.
-            Starts::Bare => (&[], &[]),
-        };
-        let mut opening = opening.to_vec();
-        if scenario
-            .groups
-            .iter()
-            .any(|group| group.how.timeout_s.is_some())
-        {
-            opening.push(GROUP_TIMEOUT_COVERS);
-        }
-        if scenario.refused.is_some() {
-            // What must fail in it fails there.
-            opening.extend(scenario.case.covers.iter().map(RequirementId::as_str));
-        }
-        self.frame(init, "init", &opening, run.init);
+        let [opening, closing] = scenario.frame_covers();
+        self.frame(init, "init", opening, run.init);
         self.frame(end, "teardown", closing, run.end);
         self.send(Record::Scenario(Box::new(ScenarioRecord {
             format: FORMAT,
@@ -186,7 +158,7 @@ impl Recorder {
         })));
     }
 
-    fn frame(&self, id: CheckId, call: &str, covers: &[&str], finding: CheckResult) {
+    fn frame(&self, id: CheckId, call: &str, covers: Vec<RequirementId>, finding: CheckResult) {
         // A failure that an earlier run recorded stands, whatever comes now.
         if self
             .shared
@@ -202,7 +174,7 @@ impl Recorder {
         }
         let identity = Identity {
             id,
-            covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
+            covers,
             params,
             at: format!("{}:1", self.scenario.case.source.display()),
             check: None,

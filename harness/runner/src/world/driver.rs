@@ -67,6 +67,18 @@ impl Driver {
         }
     }
 
+    /// Returns the files that decide what a rank does: those of the Python driver that the binary contains, or of the program
+    /// and its arguments that name files. Each has a name and its bytes; files that cannot be read are left out.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let read = |path: &str| Some((path.to_owned(), std::fs::read(path).ok()?));
+        match self {
+            Self::Python { .. } => python_files(),
+            Self::Libtorch(program) => read(&program.to_string_lossy()).into_iter().collect(),
+            Self::Command(argv) => argv.iter().filter_map(|word| read(word)).collect(),
+        }
+    }
+
     /// Returns `python`, `libtorch` or `command`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -76,6 +88,24 @@ impl Driver {
             Self::Command(_) => "command",
         }
     }
+}
+
+/// Returns the files of the Python driver that the binary contains, each with its path and its bytes, in order of path.
+#[must_use]
+pub fn python_files() -> Vec<(String, Vec<u8>)> {
+    fn below(dir: &Dir<'_>, files: &mut Vec<(String, Vec<u8>)>) {
+        for file in dir.files() {
+            let path = file.path().display().to_string();
+            if path.ends_with(".py") {
+                files.push((path, file.contents().to_vec()));
+            }
+        }
+        dir.dirs().for_each(|inner| below(inner, files));
+    }
+    let mut files = Vec::new();
+    below(&PACKAGE, &mut files);
+    files.sort();
+    files
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {

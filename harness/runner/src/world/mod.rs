@@ -29,7 +29,7 @@ mod zygote;
 
 pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
-pub use driver::Driver;
+pub use driver::{Driver, python_files};
 pub use imported::Imported;
 pub(crate) use launch_spec::prepend_path;
 pub use launch_spec::{LaunchSpec, RankLaunchSpec};

@@ -24,6 +24,8 @@ pub struct TorchFacts {
     pub why: String,
     /// Versions of the packages that matter, by name.
     pub packages: BTreeMap<String, String>,
+    /// Versions of all installed packages, by name.
+    pub installed: BTreeMap<String, String>,
     /// Packages that torch loads when it is imported.
     pub entry_points: Vec<EntryPoint>,
     /// Backends that a newer torch loads when a process group of that name is made: `torch.distributed.backends`.
@@ -119,6 +121,9 @@ pub enum Died {
 pub struct Build {
     /// `2.11.0+cu130`.
     pub version: String,
+    /// Paths of the shared libraries that `import torch` has loaded, without those of the system; the home folder is `~`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<String>,
     /// CUDA it was built for.
     pub cuda: Option<String>,
     /// ROCm it was built for.
@@ -170,6 +175,7 @@ pub struct Plugin {
 #[serde(default)]
 struct FactLine {
     packages: Option<BTreeMap<String, String>>,
+    installed: Option<BTreeMap<String, String>>,
     entry_points: Option<Vec<EntryPoint>>,
     lazy_entry_points: Option<Vec<EntryPoint>>,
     trying: Option<String>,
@@ -187,6 +193,7 @@ struct Failed {
 /// One start of the interpreter.
 struct Answer {
     packages: BTreeMap<String, String>,
+    installed: BTreeMap<String, String>,
     entry_points: Vec<EntryPoint>,
     lazy_entry_points: Vec<EntryPoint>,
     import: Import,
@@ -199,6 +206,7 @@ pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
         python: python.path.display().to_string(),
         why: python.why.clone(),
         packages: first.packages,
+        installed: first.installed,
         entry_points: first.entry_points,
         lazy_entry_points: first.lazy_entry_points,
         import: first.import,
@@ -250,6 +258,7 @@ impl Answer {
     fn none(import: Import) -> Self {
         Self {
             packages: BTreeMap::new(),
+            installed: BTreeMap::new(),
             entry_points: Vec::new(),
             lazy_entry_points: Vec::new(),
             import,
@@ -279,13 +288,17 @@ fn read(text: &str, end: Option<ExitStatus>, question: &Question) -> Answer {
     {
         let line: FactLine = serde_json::from_str(line).unwrap_or_default();
         answer.packages.extend(line.packages.unwrap_or_default());
+        answer.installed.extend(line.installed.unwrap_or_default());
         answer
             .entry_points
             .extend(line.entry_points.unwrap_or_default());
         let lazy = line.lazy_entry_points;
         answer.lazy_entry_points.extend(lazy.unwrap_or_default());
         trying = line.trying.or(trying);
-        if let Some(found) = line.found {
+        if let Some(mut found) = line.found {
+            if let Some(home) = question.environment.get("HOME") {
+                without_home(&mut found.libraries, home);
+            }
             answer.import = Import::Works(Box::new(found));
             return answer;
         }
@@ -319,6 +332,16 @@ fn read(text: &str, end: Option<ExitStatus>, question: &Question) -> Answer {
     answer
 }
 
+/// Puts `~` in the place of the home folder, which names a person.
+fn without_home(paths: &mut [String], home: &str) {
+    let home = format!("{}/", home.trim_end_matches('/'));
+    for path in paths.iter_mut().filter(|_| home.len() > 1) {
+        if let Some(rest) = path.strip_prefix(&home) {
+            *path = format!("~/{rest}");
+        }
+    }
+}
+
 fn died(status: ExitStatus, text: &str) -> Died {
     match status.signal() {
         Some(signal) => Died::Signal(signal),
@@ -349,6 +372,15 @@ fn innermost(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_home_folder_is_not_shown() {
+        let mut paths = ["/home/me/a.so", "/home/mel/b.so", "/opt/c.so"].map(str::to_owned);
+        without_home(&mut paths, "/home/me/");
+        assert_eq!(paths, ["~/a.so", "/home/mel/b.so", "/opt/c.so"]);
+        without_home(&mut paths, "");
+        assert_eq!(paths[2], "/opt/c.so");
+    }
 
     #[test]
     fn the_innermost_place_is_that_of_a_file() {

@@ -72,6 +72,8 @@ const NAMES: &[&str] = &[
     "PYTORCH_CUDA_ALLOC_CONF",
     "ALLRANKS_PYTHON",
     "ALLRANKS_LIBTORCH",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
 ];
 /// Words in a name that make its value a secret.
 const SECRETS: &[&str] = &[

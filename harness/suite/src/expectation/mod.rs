@@ -11,4 +11,4 @@ mod waiver;
 pub use entry::{Entry, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
 pub use verdict::{FAILED_TWICE, NO_WORLD};
-pub use waiver::Waiver;
+pub use waiver::{Waiver, end_of_day, is_forbidden, is_too_broad};

@@ -170,9 +170,6 @@ impl Checker<'_> {
             approver,
             ..
         } = written;
-        let is_basic = BASIC
-            .iter()
-            .any(|area| requirement.as_str().starts_with(area));
         if !is_well_formed(requirement) {
             self.report(
                 way![index, "requirement"],
@@ -181,25 +178,22 @@ impl Checker<'_> {
             );
         }
         for (item, outcome) in outcome.as_slice().iter().enumerate() {
-            let path = way![index, "outcome", item];
-            match outcome {
-                Outcome::InitFailed => self.report(
-                    path,
-                    "a world that does not initialise cannot be waived",
+            if !is_forbidden(requirement, *outcome) {
+                continue;
+            }
+            let (message, hint) = match outcome {
+                Outcome::InitFailed => (
+                    "a world that does not initialise cannot be waived".to_owned(),
                     "declare what the platform does not support, or expect it in a file of expectations",
                 ),
-                Outcome::Hang | Outcome::Crash if is_basic => {
-                    let message = format!("a {outcome} of {requirement} cannot be waived");
-                    self.report(
-                        path,
-                        message,
-                        "hangs and crashes of INIT and COLL requirements are never excused",
-                    );
-                }
-                _ => {}
-            }
+                _ => (
+                    format!("a {outcome} of {requirement} cannot be waived"),
+                    "hangs and crashes of INIT and COLL requirements are never excused",
+                ),
+            };
+            self.report(way![index, "outcome", item], message, hint);
         }
-        if matches.backend.is_none() || (matches.case.is_none() && matches.op.is_none()) {
+        if is_too_broad(matches) {
             self.report(
                 way![index, "match"],
                 "too broad for a waiver",
@@ -226,8 +220,27 @@ impl Checker<'_> {
     }
 }
 
+/// Returns whether no waiver may excuse this outcome of a requirement's checks: worlds that do not initialise, and hangs and
+/// crashes of what every user relies on.
+#[must_use]
+pub fn is_forbidden(requirement: &RequirementId, outcome: Outcome) -> bool {
+    let mut areas = BASIC.iter();
+    match outcome {
+        Outcome::InitFailed => true,
+        Outcome::Hang | Outcome::Crash => areas.any(|area| requirement.as_str().starts_with(area)),
+        _ => false,
+    }
+}
+
+/// Returns whether a waiver matches too much: it must name the backend, and at least a case or an op.
+#[must_use]
+pub fn is_too_broad(matches: &Match) -> bool {
+    matches.backend.is_none() || (matches.case.is_none() && matches.op.is_none())
+}
+
 /// Returns when a day is over, in UTC; `None` if the text is not a day of the calendar.
-fn end_of_day(day: &str) -> Option<SystemTime> {
+#[must_use]
+pub fn end_of_day(day: &str) -> Option<SystemTime> {
     let is_short = day.len() == "2026-12-31".len();
     let begin = humantime::parse_rfc3339(&format!("{day}T00:00:00Z")).ok()?;
     is_short.then_some(begin + DAY)

@@ -39,6 +39,8 @@ pub struct Selection {
     pub shard: Option<Shard>,
     /// `--launcher`. `None`: every launcher that a case names.
     pub launcher: Option<Launcher>,
+    /// Whether the plan is for another machine: that has what cases need.
+    pub is_elsewhere: bool,
     /// `--driver`: `Some(true)` plans only cases with a program, `Some(false)` only the others. `None`: both.
     pub programs: Option<bool>,
 }
@@ -299,7 +301,9 @@ fn add(
         plan.too_large.push((id, lack.to_owned()));
         return;
     }
-    if let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking()) {
+    if !selection.is_elsewhere
+        && let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking())
+    {
         plan.too_large.push((id, lack));
         return;
     }

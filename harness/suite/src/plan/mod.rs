@@ -31,13 +31,22 @@ pub use check::{Check, CheckKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::case::{Case, Fail};
+use crate::case::{Case, Fail, Starts};
 use crate::platform::Platform;
 use allranks_model::group::Group;
 use allranks_model::launcher::Launcher;
-use allranks_model::names::{CheckId, ScenarioId, WorldSize};
+use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
+
+/// Requirements that the checks `init` and `teardown` of a program cover.
+const PROGRAM_COVERS: [&str; 1] = ["PROG-001"];
+/// Requirements that the check `init` of every other scenario covers.
+const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+/// Requirement that `init` covers as well if a group has a timeout of its own: every rank reports the timeouts.
+const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
+/// Requirement that the check `teardown` of every other scenario covers.
+const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
 
 /// A case at one point of its world matrix: one world, and one libtest trial.
 #[derive(Clone, Debug)]
@@ -73,6 +82,31 @@ impl Scenario {
     #[must_use]
     pub fn frame_checks(&self) -> [CheckId; 2] {
         ["init", "end"].map(|name| CheckId(format!("{}#{name}", self.id)))
+    }
+
+    /// Returns the requirements that the two frame checks cover, in their order.
+    #[must_use]
+    pub fn frame_covers(&self) -> [Vec<RequirementId>; 2] {
+        let (opening, closing): (&[&str], &[&str]) = match self.case.world.starts {
+            _ if self.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
+            Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
+            // Its scripts initialise and destroy, and say themselves what that covers.
+            Starts::Bare => (&[], &[]),
+        };
+        let ids = |names: &[&str]| names.iter().map(|id| RequirementId::from(*id)).collect();
+        let [mut opening, closing]: [Vec<RequirementId>; 2] = [opening, closing].map(ids);
+        if self
+            .groups
+            .iter()
+            .any(|group| group.how.timeout_s.is_some())
+        {
+            opening.push(RequirementId::from(GROUP_TIMEOUT_COVERS));
+        }
+        if self.refused.is_some() {
+            // What must fail in it fails there.
+            opening.extend(self.case.covers.iter().cloned());
+        }
+        [opening, closing]
     }
 
     /// Returns the argument `backend=` of `init_process_group`.

@@ -1,0 +1,361 @@
+//! One run of a package: whether it is a whole run of this suite, and whether every record follows from the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::product::{Claim, Product};
+use super::reason::{Reason, Rejections};
+use super::record_review;
+use super::replan::Replan;
+use crate::cli;
+use crate::suite::{self, Suite};
+use allranks_model::evidence::Evidence;
+use allranks_model::record::{Origin, STOPPED, SuiteIdentity};
+use allranks_report::{Results, jsonl};
+use allranks_runner::world::python_files;
+use allranks_suite::expectation::Entry;
+
+/// A run as it was read.
+#[derive(Debug)]
+pub struct Run {
+    /// Its name in messages: `run 1`.
+    pub name: String,
+    /// Its records.
+    pub results: Results,
+    /// What it was made from.
+    pub origin: Box<Origin>,
+    /// Which suite and driver that was.
+    pub identity: SuiteIdentity,
+}
+
+impl Run {
+    /// Reads a run of a package and reviews what it says of itself. `None` if it cannot be reviewed further, which has been
+    /// added.
+    pub fn read(
+        folder: &Path,
+        number: usize,
+        product: &Product,
+        rejections: &mut Rejections,
+    ) -> Option<Self> {
+        let name = format!("run {number}");
+        let results = match jsonl::read(&folder.join(format!("runs/{number}"))) {
+            Ok(results) => results,
+            Err(error) => {
+                rejections.add(Reason::RunUnreadable, format!("{name}: {error}"));
+                return None;
+            }
+        };
+        let is_stopped = results
+            .end
+            .as_ref()
+            .is_none_or(|end| end.troubles.iter().any(|trouble| trouble == STOPPED));
+        if is_stopped {
+            rejections.add(Reason::RunCutOff, format!("{name} did not come to its end"));
+            return None;
+        }
+        if let Some(remark) = results.remarks.first() {
+            rejections.add(Reason::RunUnreadable, format!("{name}: {remark}"));
+            return None;
+        }
+        let origin = results.run.origin.clone();
+        let identity = origin.as_ref().and_then(|origin| origin.identity.clone());
+        let (Some(origin), Some(identity)) = (origin, identity) else {
+            let text = format!(
+                "{name} was not made by `allranks run` of this version: it does not say from what"
+            );
+            rejections.add(Reason::RunDerived, text);
+            return None;
+        };
+        let run = Self {
+            name,
+            results,
+            origin,
+            identity,
+        };
+        run.check_suite(rejections);
+        run.check_claim(&product.claim, rejections);
+        run.check_totals(rejections);
+        run.check_environment(&folder.join(format!("runs/{number}")), product, rejections);
+        Some(run)
+    }
+
+    /// Returns the driver that is not a program of a case.
+    pub fn driver(&self) -> &str {
+        let columns = self.results.checks.iter().map(|check| &check.column);
+        let mut drivers = columns.map(|column| column.driver.as_str());
+        drivers
+            .find(|driver| *driver != "program")
+            .unwrap_or("program")
+    }
+
+    /// Returns the versions of torch in the records of a driver that is not a program: programs may bring their own.
+    pub fn torch(&self) -> BTreeSet<&str> {
+        let columns = self.results.checks.iter().map(|check| &check.column);
+        let own = columns.filter(|column| column.driver != "program");
+        own.map(|column| column.torch.as_str()).collect()
+    }
+
+    fn check_suite(&self, rejections: &mut Rejections) {
+        let own = suite::own_identity();
+        let name = &self.name;
+        let version = env!("CARGO_PKG_VERSION");
+        let theirs = &self.results.run.allranks;
+        let parts = [
+            ("version", theirs.as_str(), version),
+            ("cases", &self.identity.cases, &own.cases),
+            (
+                "requirements",
+                &self.identity.requirements,
+                &own.requirements,
+            ),
+            ("platforms", &self.identity.platforms, &own.platforms),
+            (
+                "expectations",
+                &self.identity.expectations,
+                &own.expectations,
+            ),
+        ];
+        if let Some((what, _, _)) = parts.into_iter().find(|(_, theirs, own)| theirs != own) {
+            let text = format!(
+                "{name} was made with another suite: its {what} is not that of this allranks {version}"
+            );
+            rejections.add(Reason::OtherSuite, text);
+        }
+        let driver = cli::driver_digest(&python_files());
+        if self.driver() == "python" && self.identity.driver != driver {
+            let text = format!("{name}: the Python driver was changed, or is of another version");
+            rejections.add(Reason::OtherDriver, text);
+        }
+    }
+
+    fn check_claim(&self, claim: &Claim, rejections: &mut Rejections) {
+        let name = &self.name;
+        let profile = self.results.run.profile.as_deref().unwrap_or("none");
+        if profile != claim.profile {
+            let text = format!(
+                "{name} is of profile {profile}, the claim of {}",
+                claim.profile
+            );
+            rejections.add(Reason::OtherClaim, text);
+        }
+        let columns = self.results.columns();
+        let is_claimed =
+            |platform: &str, backend: &str| platform == claim.platform && backend == claim.backend;
+        let mut columns_of_others = columns
+            .iter()
+            .filter(|column| !is_claimed(&column.platform, &column.backend));
+        if let Some(other) = columns_of_others.next() {
+            let text = format!(
+                "{name} ran {}/{}, the claim is about {}/{}",
+                other.platform, other.backend, claim.platform, claim.backend
+            );
+            rejections.add(Reason::OtherClaim, text);
+        }
+        let kinds: BTreeSet<Evidence> = columns.iter().map(|column| column.evidence).collect();
+        for kind in kinds.into_iter().filter(|kind| *kind != claim.evidence) {
+            let (kind, claimed) = (evidence(kind), evidence(claim.evidence));
+            let (reason, text) = match kind {
+                "simulated" => (
+                    Reason::SimulatedEvidence,
+                    format!("{name} is of a simulated device, the claim of {claimed}"),
+                ),
+                _ => (
+                    Reason::OtherEvidence,
+                    format!("{name} has the evidence {kind}, the claim {claimed}"),
+                ),
+            };
+            rejections.add(reason, text);
+        }
+    }
+
+    /// Counts again, and compares with what the run says at its end.
+    fn check_totals(&self, rejections: &mut Rejections) {
+        let results = &self.results;
+        let name = &self.name;
+        let Some(end) = &results.end else {
+            return;
+        };
+        if results.run.planned.checks != results.checks.len() as u64
+            || results.run.planned.scenarios != results.scenarios.len() as u64
+        {
+            let text = format!(
+                "{name} planned {} checks of {} scenarios, and records {} of {}",
+                results.run.planned.checks,
+                results.run.planned.scenarios,
+                results.checks.len(),
+                results.scenarios.len()
+            );
+            rejections.add(Reason::RunPartial, text);
+        }
+        let again = cli::end_record(results, &[]);
+        if again.verdicts != end.verdicts || again.outcomes != end.outcomes {
+            let text = format!("{name}: the totals at its end are not those of its records");
+            rejections.add(Reason::EditedTotals, text);
+        } else if end.exit_code != again.exit_code && end.troubles.is_empty() {
+            let text = format!(
+                "{name} ended with {}, its records amount to {}",
+                end.exit_code, again.exit_code
+            );
+            rejections.add(Reason::EditedTotals, text);
+        }
+    }
+
+    /// Looks up the product in the record of the environment.
+    fn check_environment(&self, folder: &Path, product: &Product, rejections: &mut Rejections) {
+        let name = &self.name;
+        let text = std::fs::read(folder.join("environment.json")).unwrap_or_default();
+        let Ok(environment) = serde_json::from_slice::<serde_json::Value>(&text) else {
+            let text = format!("{name} has no record of its environment");
+            rejections.add(Reason::MissingEnvironment, text);
+            return;
+        };
+        let devices = self.origin.devices.get(&product.claim.platform);
+        let claimed = product.device_count();
+        if devices.is_some_and(|found| *found != claimed) {
+            let found = devices.copied().unwrap_or_default();
+            let text = format!("{name} found {found} devices, the product file names {claimed}");
+            rejections.add(Reason::OtherProduct, text);
+        }
+        // A driver of its own has no Python that could be asked.
+        if self.driver() == "command" {
+            return;
+        }
+        let installed = environment["torch"]["installed"].as_object();
+        let Some(installed) = installed.filter(|packages| !packages.is_empty()) else {
+            let text = format!("{name} does not record which packages were installed");
+            rejections.add(Reason::MissingEnvironment, text);
+            return;
+        };
+        let wanted = normal(&product.package);
+        let found = installed
+            .iter()
+            .find(|(package, _)| normal(package) == wanted);
+        let version = found.and_then(|(_, version)| version.as_str());
+        if version != Some(product.version.as_str()) {
+            let found = version.map_or("not installed".to_owned(), |version| {
+                format!("version {version}")
+            });
+            let text = format!(
+                "{name}: the product is {} {}, and it was {found}",
+                product.package, product.version
+            );
+            rejections.add(Reason::OtherProduct, text);
+        }
+    }
+
+    /// Reviews every record against the plan.
+    pub fn check_records(
+        &self,
+        folder: &Path,
+        plan: &Replan,
+        suite: &Suite,
+        is_own: &dyn Fn(&Entry) -> bool,
+        rejections: &mut Rejections,
+    ) {
+        let name = &self.name;
+        let mut planned = plan.checks();
+        let mut seen = BTreeSet::new();
+        for record in &self.results.checks {
+            if !seen.insert(&record.id) {
+                rejections.add(
+                    Reason::EditedRecord,
+                    format!("{name}: {} is there twice", record.id),
+                );
+                continue;
+            }
+            match planned.remove(&record.id) {
+                Some(point) => record_review::review(record, &point, suite, is_own, rejections),
+                None => {
+                    let text = format!("{name}: {} is not in the plan of the claim", record.id);
+                    rejections.add(Reason::UnplannedCheck, text);
+                }
+            }
+        }
+        if let Some((first, _)) = planned.first_key_value() {
+            let count = planned.len();
+            let text = format!(
+                "{name} has no record of {count} checks of the claim's plan, such as {first}"
+            );
+            rejections.add(Reason::RunPartial, text);
+        }
+        self.check_scenarios(folder, plan, rejections);
+    }
+
+    fn check_scenarios(&self, folder: &Path, plan: &Replan, rejections: &mut Rejections) {
+        let name = &self.name;
+        let recorded: BTreeMap<&str, _> = self
+            .results
+            .scenarios
+            .iter()
+            .map(|scenario| (scenario.id.as_str(), scenario))
+            .collect();
+        for scenario in &plan.scenarios {
+            let Some(record) = recorded.get(scenario.id.as_str()) else {
+                let text = format!("{name} has no record of scenario {}", scenario.id);
+                rejections.add(Reason::RunPartial, text);
+                continue;
+            };
+            // Of a world that could not be started there are no ranks; its checks say so.
+            if record.worlds == 0 || (record.trouble.is_some() && record.ranks.is_empty()) {
+                continue;
+            }
+            if record.ranks.len() != scenario.world_size.0 as usize {
+                let text = format!("{name}: {} does not record all of its ranks", scenario.id);
+                rejections.add(Reason::EditedRecord, text);
+            }
+            let logs = record.ranks.iter().map(|rank| rank.log.as_str());
+            let mut lost = logs.filter(|log| !is_below(folder, log));
+            if let Some(log) = lost.next() {
+                rejections.add(Reason::MissingLog, format!("{name}: {log} is not there"));
+            }
+        }
+    }
+}
+
+/// Returns whether a path that a record gives is that of a file below the run's folder.
+fn is_below(folder: &Path, path: &str) -> bool {
+    let is_plain = Path::new(path)
+        .components()
+        .all(|part| matches!(part, std::path::Component::Normal(_)));
+    is_plain && folder.join(path).is_file()
+}
+
+/// Returns the name of a package as indexes compare it: `torch-example` of `Torch_Example`.
+fn normal(package: &str) -> String {
+    let lower = package.to_lowercase();
+    let parts: Vec<&str> = lower
+        .split(['-', '_', '.'])
+        .filter(|part| !part.is_empty())
+        .collect();
+    parts.join("-")
+}
+
+/// Returns the word for a kind of evidence.
+pub fn evidence(kind: Evidence) -> &'static str {
+    match kind {
+        Evidence::Hardware => "hardware",
+        Evidence::Host => "host",
+        Evidence::Simulated => "simulated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_packages_are_compared_as_indexes_do() {
+        assert_eq!(normal("Torch_Example"), normal("torch-example"));
+        assert_ne!(normal("torchexample"), normal("torch-example"));
+    }
+
+    #[test]
+    fn a_log_is_below_its_run() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("rank0.log"), "").unwrap();
+        assert!(is_below(folder.path(), "rank0.log"));
+        for path in ["rank1.log", "../rank0.log", "/etc/passwd", ""] {
+            assert!(!is_below(folder.path(), path), "{path}");
+        }
+    }
+}

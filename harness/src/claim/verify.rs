@@ -1,0 +1,340 @@
+//! `allranks verify`: a package against the suite that the binary carries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::agreement;
+use super::archive::{self, LIMITS, ReadError};
+use super::coverage::{Coverage, is_must};
+use super::manifest::{FORMAT, FileDigest, MANIFEST, Manifest};
+use super::product::Product;
+use super::reason::{Reason, Rejection, Rejections};
+use super::replan::{Machine, Replan};
+use super::run_review::Run;
+use super::waivers::{WaiverUse, check_rules, first};
+use crate::suite::{Request, Suite, SuiteError};
+use allranks_model::evidence::Evidence;
+use allranks_model::names::RequirementId;
+use allranks_model::outcome::Verdict;
+use allranks_model::record::{InputFile, SuiteIdentity};
+use allranks_suite::expectation::Entry;
+use allranks_suite::plan::Scenario;
+use allranks_yaml::Source;
+
+/// Path of the product file in a package.
+pub const PRODUCT: &str = "product.yaml";
+/// Folders of the files that the runs were given.
+pub const INPUTS: [&str; 3] = ["platforms", "expectations", "waivers"];
+
+/// What is known of a package.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Review {
+    /// What it is rejected for; empty if it is accepted.
+    pub rejections: Vec<Rejection>,
+    /// The product. `None`: the package was rejected before it was read.
+    pub product: Option<Product>,
+    /// The suite of the runs.
+    pub suite: Option<SuiteIdentity>,
+    /// The driver of the runs: `python`, `libtorch` or `command`, whose results are those of a program that the suite does not
+    /// know.
+    pub driver: Option<String>,
+    /// The torch of the runs; empty if there is none.
+    pub torch: Option<String>,
+    /// What the claim covers.
+    pub coverage: Option<Coverage>,
+    /// Scenarios that the devices, or the machine, are too small for.
+    pub left_out: Vec<String>,
+    /// The waivers, with what they excuse.
+    pub waivers: Vec<WaiverUse>,
+    /// The signer. `None`: signatures were not looked at.
+    pub signer: Option<String>,
+}
+
+impl Review {
+    /// Returns whether the package is what it claims to be.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.rejections.is_empty()
+    }
+}
+
+/// Verifies a package. `now` decides which waivers have expired.
+///
+/// # Errors
+/// This machine is to blame: the package cannot be opened, or there is no room to unpack it.
+pub fn verify(package: &Path, now: SystemTime) -> io::Result<Review> {
+    let mut review = Review::default();
+    let mut rejections = Rejections::default();
+    examine(package, now, &mut review, &mut rejections)?;
+    review.rejections = rejections.into_list();
+    Ok(review)
+}
+
+/// Examines a package as far as each step allows the next.
+fn examine(
+    package: &Path,
+    now: SystemTime,
+    review: &mut Review,
+    rejections: &mut Rejections,
+) -> io::Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let folder = scratch.path().join("package");
+    std::fs::create_dir(&folder)?;
+    let found = match archive::unpack(package, &folder, LIMITS) {
+        Ok(found) => found,
+        Err(ReadError::Rejected(reason, text)) => {
+            rejections.add(reason, text);
+            return Ok(());
+        }
+        Err(ReadError::Io(error)) => return Err(error),
+    };
+    let Some(manifest) = check_manifest(&folder, &found, rejections) else {
+        return Ok(());
+    };
+    if !rejections.is_empty() {
+        return Ok(());
+    }
+    let product = Source::read(&folder.join(PRODUCT)).and_then(Product::parse);
+    let product = match product {
+        Ok(product) => review.product.insert(product).clone(),
+        Err(problems) => {
+            rejections.add(Reason::BadProduct, first(&problems));
+            return Ok(());
+        }
+    };
+    let runs = [1, 2].map(|number| Run::read(&folder, number, &product, rejections));
+    let [Some(one), Some(two)] = runs else {
+        return Ok(());
+    };
+    let runs = [one, two];
+    if manifest.suite != runs[0].identity {
+        let text = format!("{MANIFEST} names another suite than the runs");
+        rejections.add(Reason::BadManifest, text);
+    }
+    review.suite = Some(manifest.suite);
+    review.driver = Some(runs[0].driver().to_owned());
+    let torch = runs[0].torch().first().copied().unwrap_or_default();
+    review.torch = Some(torch.to_owned());
+    let is_pair = agreement::check_pair(&folder, &runs, rejections);
+    check_inputs(&folder, &runs[0].origin.inputs, rejections);
+    let paths = |kind: &str| -> Vec<PathBuf> {
+        let inputs = runs[0].origin.inputs.iter();
+        let of_kind = inputs.filter(|input| input.path.starts_with(&format!("{kind}/")));
+        of_kind.map(|input| folder.join(&input.path)).collect()
+    };
+    let mut rules = Rejections::default();
+    check_rules(&paths("waivers"), &product.claim, now, &mut rules);
+    let breaks_rules = !rules.is_empty();
+    for one in rules.into_list() {
+        rejections.add(one.reason, one.text);
+    }
+    // What does not fit together is not judged: everything in it would be another suite's.
+    let is_other = [Reason::OtherSuite, Reason::OtherClaim].map(|reason| rejections.has(reason));
+    if !is_pair || breaks_rules || is_other.contains(&true) {
+        return Ok(());
+    }
+    let request = Request {
+        platforms: paths("platforms"),
+        expectations: paths("expectations"),
+        waivers: paths("waivers"),
+        ..Request::default()
+    };
+    let suite = match Suite::load_embedded(&request, scratch.path()) {
+        Ok(suite) => suite,
+        Err(SuiteError::Invalid(problems)) => {
+            rejections.add(Reason::BadInput, inside(&first(&problems), &folder));
+            return Ok(());
+        }
+        Err(SuiteError::Io(error)) => return Err(error),
+    };
+    let Some(plan) = replan(&suite, &product, &runs, rejections) else {
+        return Ok(());
+    };
+    let own_root = scratch.path().join("suite").display().to_string();
+    let is_own = |entry: &Entry| entry.at.starts_with(&own_root);
+    for (number, run) in (1..).zip(&runs) {
+        let own = folder.join(format!("runs/{number}"));
+        run.check_records(&own, &plan, &suite, &is_own, rejections);
+    }
+    agreement::check_results(&runs, &plan, &suite, rejections);
+    let checks = &runs[0].results.checks;
+    check_left_out(&plan, &suite, rejections);
+    review.coverage = Some(Coverage::of(checks, &suite.requirements));
+    let ids = plan.left_out.iter().map(|scenario| scenario.id.to_string());
+    review.left_out = ids.collect();
+    review.waivers = waivers(&runs, &suite, &folder);
+    for waiver in review.waivers.iter().filter(|waiver| waiver.checks == 0) {
+        let text = format!(
+            "{}: the waiver of {} excuses nothing",
+            waiver.at, waiver.requirement
+        );
+        rejections.add(Reason::WaiverUnused, text);
+    }
+    Ok(())
+}
+
+/// Compares the manifest with what is there. `None` if there is none that can be read.
+fn check_manifest(
+    folder: &Path,
+    found: &BTreeMap<String, FileDigest>,
+    rejections: &mut Rejections,
+) -> Option<Manifest> {
+    let Ok(bytes) = std::fs::read(folder.join(MANIFEST)) else {
+        rejections.add(Reason::BadManifest, format!("there is no {MANIFEST}"));
+        return None;
+    };
+    let manifest: Manifest = match serde_json::from_slice(&bytes) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            rejections.add(Reason::BadManifest, format!("{MANIFEST}: {error}"));
+            return None;
+        }
+    };
+    if manifest.format != FORMAT {
+        let found = manifest.format;
+        let text = format!("{MANIFEST} has format {found}, this allranks reads {FORMAT}");
+        rejections.add(Reason::BadManifest, text);
+        return None;
+    }
+    for (path, listed) in &manifest.files {
+        match found.get(path) {
+            None => rejections.add(Reason::MissingFile, format!("{path} is not there")),
+            Some(there) if there != listed => {
+                rejections.add(
+                    Reason::DigestMismatch,
+                    format!("{path} is not the file of the manifest"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let is_listed = |path: &&String| *path == MANIFEST || manifest.files.contains_key(*path);
+    for path in found.keys().filter(|path| !is_listed(path)) {
+        rejections.add(
+            Reason::UnlistedFile,
+            format!("{path} is not in the manifest"),
+        );
+    }
+    Some(manifest)
+}
+
+/// Compares the platform, expectation and waiver files with those that the runs were given.
+fn check_inputs(folder: &Path, inputs: &[InputFile], rejections: &mut Rejections) {
+    let mut given = BTreeSet::new();
+    for input in inputs {
+        given.insert(input.path.as_str());
+        let is_known = INPUTS
+            .iter()
+            .any(|kind| input.path.starts_with(&format!("{kind}/")));
+        let digest = super::submit::digest(&folder.join(&input.path));
+        let is_same = digest.is_ok_and(|digest| digest.sha256 == input.sha256);
+        if !is_known || !is_same {
+            let text = format!("{} is not the file that the runs were given", input.path);
+            rejections.add(Reason::EditedInput, text);
+        }
+    }
+    for kind in INPUTS {
+        let Ok(entries) = std::fs::read_dir(folder.join(kind)) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = format!("{kind}/{}", entry.file_name().to_string_lossy());
+            if !given.contains(path.as_str()) {
+                rejections.add(
+                    Reason::EditedInput,
+                    format!("{path} was not given to the runs"),
+                );
+            }
+        }
+    }
+}
+
+fn replan(
+    suite: &Suite,
+    product: &Product,
+    runs: &[Run; 2],
+    rejections: &mut Rejections,
+) -> Option<Replan> {
+    let claim = &product.claim;
+    let run = &runs[0];
+    let mut columns = run.results.checks.iter().map(|check| &check.column);
+    let platform = suite
+        .platforms
+        .iter()
+        .find(|one| one.name == claim.platform);
+    let declared = platform.map(|platform| platform.evidence);
+    if declared == Some(Evidence::Simulated) && claim.evidence != Evidence::Simulated {
+        let text = format!(
+            "the file of platform {} says that it is simulated",
+            claim.platform
+        );
+        rejections.add(Reason::SimulatedEvidence, text);
+        return None;
+    }
+    let machine = Machine {
+        torch: run.torch().first().copied().unwrap_or_default(),
+        devices: run.origin.devices.get(&claim.platform).copied(),
+        is_simulated: columns.any(|column| column.evidence == Evidence::Simulated),
+        too_large: &run.origin.too_large,
+    };
+    match Replan::new(suite, claim, machine) {
+        Ok(plan) => Some(plan),
+        Err(why) => {
+            rejections.add(Reason::OtherClaim, why);
+            None
+        }
+    }
+}
+
+/// Rejects MUSTs that only scenarios cover for which the machine was too small.
+fn check_left_out(plan: &Replan, suite: &Suite, rejections: &mut Rejections) {
+    fn covered(scenarios: &[Scenario]) -> BTreeSet<&RequirementId> {
+        let checks = scenarios.iter().flat_map(|scenario| &scenario.checks);
+        checks.flat_map(|check| check.covers.iter()).collect()
+    }
+    let there = covered(&plan.scenarios);
+    for id in covered(&plan.left_out) {
+        let is_must = is_must(&suite.requirements, std::slice::from_ref(id));
+        if is_must && !there.contains(id) {
+            let text = format!("no check of {id} fits the devices of the runs");
+            rejections.add(Reason::MustMissing, text);
+        }
+    }
+}
+
+/// The waivers of the package, each with the number of checks that it excuses in a run.
+fn waivers(runs: &[Run; 2], suite: &Suite, folder: &Path) -> Vec<WaiverUse> {
+    let waived = runs[0].results.checks.iter().chain(&runs[1].results.checks);
+    let texts: Vec<&str> = waived
+        .filter(|check| check.verdict == Verdict::Waived)
+        .filter_map(|check| Some(check.expectation.as_ref()?.text.as_str()))
+        .collect();
+    let entries = suite.expectations.iter();
+    let used = entries.filter_map(|entry| {
+        let waiver = entry.waiver.as_ref()?;
+        let why = entry.why();
+        Some(WaiverUse {
+            at: inside(&entry.at, folder),
+            requirement: waiver.requirement.clone(),
+            expiry: waiver.expiry.clone(),
+            approver: waiver.approver.clone(),
+            reason: entry.reason.clone(),
+            url: entry.url.clone().unwrap_or_default(),
+            checks: texts
+                .iter()
+                .filter(|text| **text == why)
+                .count()
+                .div_ceil(2),
+        })
+    });
+    used.collect()
+}
+
+/// Returns a text without the path of the folder that the package was unpacked in.
+fn inside(text: &str, folder: &Path) -> String {
+    text.replace(&format!("{}/", folder.display()), "")
+}
