@@ -7,6 +7,7 @@ mod diagnose;
 mod doctor;
 mod environment;
 mod explain;
+mod history;
 mod judging;
 mod list;
 mod locate;
@@ -148,6 +149,7 @@ pub fn main(
         Command::Rerun(arguments) => rerunning::rerun(&arguments, out, err),
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
+        Command::History(arguments) => history::history(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,

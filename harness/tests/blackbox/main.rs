@@ -10,6 +10,7 @@ mod disk;
 mod doctor;
 mod environments;
 mod faults;
+mod history;
 mod launcher;
 mod misbehaving_drivers;
 mod platforms;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         doctor::tests(),
         environments::tests(),
         faults::tests(),
+        history::tests(),
         platforms::tests(),
         repro::tests(),
         reruns::tests(),
