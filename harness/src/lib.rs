@@ -22,6 +22,7 @@
 //! | `allranks-oracle`    | inputs and expected bytes, from the check alone, knowing nothing of torch            |
 //! | `allranks-diagnose`  | the verdict on a job that hangs, from what is known of every rank                    |
 //! | `allranks-report`    | `results.jsonl` and everything rendered from it                                      |
+//! | `allranks-history`   | stored runs: the verdicts of many nights in one SQLite file                           |
 //! | `allranks-runner`    | worlds, scripts and runs; watched jobs; probes of platforms                          |
 //!
 //! | module     | holds                                                                    |

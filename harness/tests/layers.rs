@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("oracle", &["model", "protocol"]),
     ("diagnose", &["model"]),
     ("report", &["model"]),
+    ("history", &["model", "report"]),
     (
         "runner",
         &["model", "host", "protocol", "suite", "oracle", "diagnose"],

@@ -2,7 +2,7 @@
 //! JUnit and the page tell the same story.
 
 use super::observed::pairs;
-use super::repeat::repeat_command;
+use super::repeat::{repeat_command, repro_command};
 use super::results::evidence_word;
 use super::text::{clip, grouped, one_line};
 use allranks_model::diagnosis::{headline, rank_set};
@@ -125,6 +125,7 @@ pub fn details(
         line("log", &rank.log);
     }
     line("repeat", &repeat_command(run, &check.id));
+    line("repro", &repro_command(run, &check.id));
     lines
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::junit::Dialect;
 use super::results::Results;
-use super::{hangs, html, junit, markdown};
+use super::trend::Trend;
+use super::{hangs, html, junit, markdown, metrics};
 
 /// The paths of the rendered files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Paths {
     pub junit_extended: PathBuf,
     /// `summary.md`, for the job page of a CI system.
     pub markdown: PathBuf,
+    /// `metrics.txt`, numbers for GitLab and Prometheus.
+    pub metrics: PathBuf,
 }
 
 impl Paths {
@@ -30,17 +33,19 @@ impl Paths {
             junit: folder.join("junit.xml"),
             junit_extended: folder.join("junit-extended.xml"),
             markdown: folder.join("summary.md"),
+            metrics: folder.join("metrics.txt"),
         }
     }
 
     /// Returns all paths, the HTML report first.
     #[must_use]
-    pub fn all(&self) -> [&Path; 4] {
+    pub fn all(&self) -> [&Path; 5] {
         [
             &self.html,
             &self.junit,
             &self.junit_extended,
             &self.markdown,
+            &self.metrics,
         ]
     }
 }
@@ -50,13 +55,25 @@ impl Paths {
 /// # Errors
 /// A file could not be written. The others are tried all the same; the first error is returned.
 pub fn write_all(folder: &Path, results: &Results) -> io::Result<Paths> {
+    write_with(folder, results, None)
+}
+
+/// Like [`write_all`], with what the runs before say: the page and the summary show it.
+///
+/// # Errors
+/// Those of [`write_all`].
+pub fn write_with(folder: &Path, results: &Results, trend: Option<&Trend>) -> io::Result<Paths> {
     let paths = Paths::in_folder(folder);
     let junit = |path: &Path, dialect| write(path, &junit::render(results, dialect)?);
     let written = [
         junit(&paths.junit, Dialect::Strict),
         junit(&paths.junit_extended, Dialect::Extended),
-        write(&paths.markdown, markdown::render(results).as_bytes()),
-        write(&paths.html, html::render(results).as_bytes()),
+        write(
+            &paths.markdown,
+            markdown::render_with(results, trend).as_bytes(),
+        ),
+        write(&paths.metrics, metrics::render(results).as_bytes()),
+        write(&paths.html, html::render_with(results, trend).as_bytes()),
     ];
     written.into_iter().collect::<io::Result<()>>()?;
     for (scenario, hangs) in hangs::all(results) {

@@ -13,10 +13,12 @@
 mod data;
 mod index;
 mod timeline;
+mod trend;
 
 use super::results::Results;
 use super::status_counts::Headline;
 use super::text::one_line;
+use super::trend::Trend;
 
 const PAGE: &str = include_str!("assets/report.html");
 const STYLE: &str = include_str!("assets/report.css");
@@ -25,7 +27,13 @@ const SCRIPT: &str = include_str!("assets/report.js");
 /// Renders the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
-    let data = serde_json::to_string(&data::Data::of(results))
+    render_with(results, None)
+}
+
+/// Renders the page with what the runs before say.
+#[must_use]
+pub fn render_with(results: &Results, trend: Option<&Trend>) -> String {
+    let data = serde_json::to_string(&data::Data::of(results, trend))
         .expect("strings, numbers and lists of them are JSON")
         .replace('<', "\\u003c");
     let headline = Headline::of(results).sentence;

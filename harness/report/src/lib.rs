@@ -8,8 +8,11 @@
 //! | [`html`]     | `report.html`, the matrix and every failure's story                      |
 //! | [`junit`]    | `junit.xml` and `junit-extended.xml`, for CI systems                     |
 //! | [`markdown`] | `summary.md`, for the job page of a CI system                             |
+//! | [`metrics`]  | `metrics.txt`, for GitLab and Prometheus                                 |
 //!
 //! [`recipe`] works out of them how to initialise on a platform, for all of these.
+//!
+//! [`trend`] says of the runs of many nights ([`nights`]) what broke, when, and what had changed by then.
 //!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
@@ -18,6 +21,7 @@ pub mod console;
 mod details;
 pub mod diff;
 mod excerpt;
+pub mod facts;
 mod files;
 mod hangs;
 pub mod html;
@@ -25,18 +29,23 @@ pub mod jsonl;
 pub mod junit;
 pub mod markdown;
 pub mod merge;
+pub mod metrics;
+pub mod nights;
 mod observed;
+pub mod owners;
 pub mod recipe;
 mod repeat;
 mod results;
 mod status_counts;
 pub mod text;
+pub mod trend;
 mod versions;
+pub mod wilson;
 
 pub use command_line::command_line;
 pub use details::{DetailLine, details, failing_ranks, summary_line};
-pub use files::{Paths, write_all};
-pub use repeat::repeat_command;
+pub use files::{Paths, write_all, write_with};
+pub use repeat::{repeat_command, repro_command};
 pub use results::{Results, ScenariosByCheck, column_names};
 pub use status_counts::{Headline, StatusCounts, exit_meaning};
 pub use versions::{Row, Versions};

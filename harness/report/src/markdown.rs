@@ -11,6 +11,8 @@ use super::recipe::advise;
 use super::results::{Results, column_names, evidence_word};
 use super::status_counts::{Headline, StatusCounts, exit_meaning};
 use super::text::{clip, counted, grouped, lasting, one_line};
+use super::trend::Trend;
+use super::trend::text::{changed, listed, strip};
 use super::versions::Versions;
 use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
@@ -23,12 +25,18 @@ const CELL_LIMIT: usize = 400;
 /// Renders the page.
 #[must_use]
 pub fn render(results: &Results) -> String {
+    render_with(results, None)
+}
+
+/// Renders the page with what the runs before say.
+#[must_use]
+pub fn render_with(results: &Results, trend: Option<&Trend>) -> String {
     let mut page = String::new();
-    write_page(&mut page, results).expect("writing to a string cannot fail");
+    write_page(&mut page, results, trend).expect("writing to a string cannot fail");
     page
 }
 
-fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_page(page: &mut String, results: &Results, trend: Option<&Trend>) -> std::fmt::Result {
     let headline = Headline::of(results);
     let sign = if headline.good { "✅" } else { "❌" };
     writeln!(page, "## {sign} allranks: {}\n", cell(&headline.sentence))?;
@@ -38,6 +46,9 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
     }
     for absence in results.absences() {
         writeln!(page, "> {}\n", cell(&absence))?;
+    }
+    if let Some(trend) = trend {
+        write_trend(page, trend)?;
     }
     write_matrix(page, results)?;
     write_versions(page, results)?;
@@ -72,6 +83,49 @@ fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
             counted(results.missing(), "check")
         ),
     }
+}
+
+/// What broke, is flaky or was fixed over the runs, each with what had changed.
+fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
+    const GROUPS: usize = 20;
+    let runs = counted(trend.nights.len() as u64, "run");
+    if trend.groups.is_empty() {
+        return writeln!(page, "Every check is steady in {runs}.\n");
+    }
+    writeln!(page, "### Over {runs}\n")?;
+    writeln!(
+        page,
+        "| what | checks | since | changed | columns | failed | runs | owners |"
+    )?;
+    writeln!(page, "|---|---:|---|---|---|---|---|---|")?;
+    for group in trend.groups.iter().take(GROUPS) {
+        let what = format!("{} {} {}", group.course.symbol(), group.words(), group.kind);
+        let (since, changed) = match &group.turn {
+            Some(turn) => (trend.since(turn), changed(turn)),
+            None => (String::new(), String::new()),
+        };
+        writeln!(
+            page,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            cell(&what),
+            grouped(group.checks),
+            cell(&since),
+            cell(&changed),
+            cell(&listed(&group.columns)),
+            group.rate().text(),
+            cell(&strip(&group.marks)),
+            cell(&group.owners.join(" "))
+        )?;
+    }
+    if let Some(more) = trend
+        .groups
+        .len()
+        .checked_sub(GROUPS)
+        .filter(|more| *more > 0)
+    {
+        writeln!(page, "\nand {more} more.")?;
+    }
+    writeln!(page)
 }
 
 fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {

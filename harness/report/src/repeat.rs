@@ -34,6 +34,41 @@ pub fn repeat_command(run: &RunRecord, check: &CheckId) -> String {
     command_line(&words)
 }
 
+/// The command that writes one check as a file that needs nothing but torch; init and teardown are those of the whole scenario. Cases,
+/// platforms, expectations and waivers are those of the run, if `allranks run` made it.
+#[must_use]
+pub fn repro_command(run: &RunRecord, check: &CheckId) -> String {
+    /// Options that `repro` takes over from a run.
+    const KEPT: &[&str] = &["--platforms", "--expectations", "--waivers"];
+    let id = check.as_str();
+    let id = ["#init", "#end"]
+        .iter()
+        .find_map(|whole| id.strip_suffix(whole))
+        .unwrap_or(id);
+    let mut words = vec!["allranks", "repro", id];
+    let mut arguments = run.arguments.iter();
+    if arguments.next().is_some_and(|verb| verb == "run") {
+        while let Some(argument) = arguments.next() {
+            let (name, value) = argument.split_once('=').unzip();
+            let name = name.unwrap_or(argument);
+            if !name.starts_with("--") {
+                words.extend(["--cases", argument]);
+                continue;
+            }
+            // Each option of `run` takes a value.
+            let value = value.or_else(|| arguments.next().map(String::as_str));
+            if let Some(value) = value.filter(|_| KEPT.contains(&name)) {
+                words.extend([name, value]);
+            }
+        }
+    }
+    let seed = run.seed.to_string();
+    if run.seed != 1 {
+        words.extend(["--seed", &seed]);
+    }
+    command_line(&words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +106,27 @@ mod tests {
         assert_eq!(
             repeat_command(&run, &"a@cpu.gloo.ws2#0.all_reduce.sum".into()),
             "allranks run 'my cases' --backend gloo --seed 7 --filter 'a@cpu.gloo.ws2#0.all_reduce.sum'"
+        );
+    }
+
+    #[test]
+    fn a_file_of_the_check_is_made_from_the_same_suite() {
+        let of_suite = run(&[
+            "run",
+            "--profile",
+            "core",
+            "--platforms=my.yaml",
+            "--world-size",
+            "2",
+        ]);
+        assert_eq!(
+            repro_command(&of_suite, &"a@cpu.gloo.ws2#0.all_reduce.sum".into()),
+            "allranks repro 'a@cpu.gloo.ws2#0.all_reduce.sum' --platforms my.yaml --seed 7"
+        );
+        let of_cases = run(&["run", "my cases", "--out", "x"]);
+        assert_eq!(
+            repro_command(&of_cases, &"a@cpu.gloo.ws2#init".into()),
+            "allranks repro a@cpu.gloo.ws2 --cases 'my cases' --seed 7"
         );
     }
 

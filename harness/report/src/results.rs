@@ -268,7 +268,8 @@ pub fn column_names(columns: &[Column]) -> Vec<String> {
         .collect()
 }
 
-fn short_name(column: &Column) -> String {
+/// `platform/backend/wsN`, followed by the driver if it is not `python` and the launcher if it is not `local`.
+pub(crate) fn short_name(column: &Column) -> String {
     let mut name = format!(
         "{}/{}/ws{}",
         column.platform, column.backend, column.world_size

@@ -83,6 +83,22 @@ pub fn lasting(milliseconds: u64) -> String {
     }
 }
 
+/// `2026-11-24`: the day of a time in seconds since the Unix epoch, in UTC.
+pub fn day(seconds: u64) -> String {
+    // Days as of 1 March of the year 0, so that a leap day is the last of its year: <https://howardhinnant.github.io/date_algorithms.html>.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = match month {
+        0..10 => (era * 400 + year, month + 3),
+        _ => (era * 400 + year + 1, month - 9),
+    };
+    format!("{year:04}-{month:02}-{date:02}")
+}
+
 fn harmless(character: char) -> char {
     match character {
         '\t' => '\t',
@@ -130,5 +146,9 @@ mod tests {
         assert_eq!(lasting(999), "999 ms");
         assert_eq!(lasting(12_345), "12.3 s");
         assert_eq!(lasting(200_000), "3 min 20 s");
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(951_782_400), "2000-02-29");
+        assert_eq!(day(1_767_225_599), "2025-12-31");
+        assert_eq!(day(1_795_478_400), "2026-11-24");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
+use super::history::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;
@@ -51,6 +52,18 @@ Exit codes:
 
 A check that was not run is never an improvement, whatever it was before; nor is a skip, or a failure that is known or
 waived now: each is in a list of its own.";
+
+const HISTORY_EXIT_CODES: &str = "\
+Exit codes:
+  0   shown, or stored
+  2   usage, a file that is no history, or a run that is stored with other results
+  3   no run is stored, or no check matches
+  10  the file cannot be read or written
+
+Examples:
+  allranks history add nightly --db history.sqlite         store a run
+  allranks history --db history.sqlite                     what broke, with its cause
+  allranks history --db history.sqlite bfloat16 COLL-014   these checks, run by run";
 
 const MERGE_EXIT_CODES: &str = "\
 Exit codes:
@@ -159,6 +172,12 @@ pub enum Command {
     /// package must come from the same version.
     #[command(after_help = VERIFY_HELP)]
     Verify(VerifyArguments),
+    /// Show what many runs say of each check: what broke, when, and what had changed by then; what is flaky; what was fixed.
+    ///
+    /// Runs are stored with `allranks history add`. A check that was not run says nothing. What changed between the last run without
+    /// a failure and the first with it is listed whole: it may be the cause.
+    #[command(after_help = HISTORY_EXIT_CODES)]
+    History(HistoryArguments),
     /// Run any distributed program, and say which rank it hangs for, and why.
     ///
     /// The program runs as it would without; verdicts go to standard error, and it goes on unless --kill-on-verdict is
@@ -486,6 +505,9 @@ pub struct SchemaArguments {
 pub struct ReportArguments {
     /// The run's folder.
     pub run: PathBuf,
+    /// The runs before it.
+    #[command(flatten)]
+    pub history: ReportHistory,
 }
 
 /// `merge`.

@@ -10,6 +10,7 @@ mod doctor;
 mod environment;
 mod explain;
 mod files_of_run;
+mod history;
 mod inputs;
 mod judging;
 mod list;
@@ -157,6 +158,7 @@ pub fn main(
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Submit(arguments) => claims::submit(&arguments, out),
         Command::Verify(arguments) => claims::verify(&arguments, out),
+        Command::History(arguments) => history::history(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,

@@ -4,17 +4,19 @@ use std::io::Write;
 use std::path::Path;
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
-use super::{Exit, Failure, planning};
+use super::{Exit, Failure, history, planning};
 use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 use allranks_report as report;
 use allranks_report::Results;
+use allranks_report::trend::Trend;
 
 /// Renders a run's reports again.
 pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let results = read(&arguments.run)?;
+    let trend = history::trend(&arguments.history, &results)?;
     let folder = results.folder.clone();
-    render(&folder, &results, out)?;
+    render_with(&folder, &results, trend.as_ref(), out)?;
     Ok(completeness(&results))
 }
 
@@ -75,7 +77,16 @@ pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
 
 /// Writes the reports and says where they are; if they cannot be written, says at least how the run went.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
-    match report::write_all(folder, results) {
+    render_with(folder, results, None, out)
+}
+
+fn render_with(
+    folder: &Path,
+    results: &Results,
+    trend: Option<&Trend>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    match report::write_with(folder, results, trend) {
         Ok(paths) => report::console::summarise(out, results, &paths.all())?,
         Err(error) => {
             let mut failed = results.clone();

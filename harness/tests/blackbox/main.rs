@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod environments;
 mod faults;
+mod history;
 mod imports;
 mod launcher;
 mod misbehaving_drivers;
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
         environments::tests(),
         faults::tests(),
         imports::tests(),
+        history::tests(),
         platforms::tests(),
         repro::tests(),
         reruns::tests(),

@@ -56,7 +56,12 @@ impl Binary {
         let here = Path::new(".");
         let help = run(here, &["--help"]).output;
         let of = |name: String| {
-            let help = run(here, &["help", &name]).output;
+            let mut help = run(here, &["help", &name]).output;
+            // Its own subcommands belong to it.
+            for inner in names(&help).iter().filter(|inner| *inner != "help") {
+                let of_inner = run(here, &["help", &name, inner]).output;
+                help += &format!("\n--- allranks {name} {inner} ---\n\n{of_inner}");
+            }
             let options = options(&help);
             Subcommand {
                 name,

@@ -24,7 +24,7 @@
   const draw = (tag, attributes, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
   const grouped = (number) => number.toLocaleString("en-US");
-  const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+  const counted = (number, noun, several = `${noun}s`) => `${grouped(number)} ${number === 1 ? noun : several}`;
   const lasting = (ms) =>
     ms < 1000 ? `${ms} ms` : ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60000)} min ${Math.floor((ms % 60000) / 1000)} s`;
   const mark = (status, text) =>
@@ -98,6 +98,15 @@
 
   const open = new Set();
   const shown = new Set();
+  /** Places of the columns that are shown, in order; and the one that rows are ordered by, or none. */
+  let columnsShown = columns.map((_, index) => index);
+  let sortedBy = null;
+  /** The worse, the first: how bad a row is in the column that rows are ordered by. */
+  const badness = (row) => {
+    const counts = sortedBy === "all" ? totalOf(row) : countsOf(row, sortedBy);
+    return Array.from(counts, (count, status) => (statuses[status].failing ? count : 0)).reduce((sum, count) => sum + count, 0);
+  };
+  const ordered = (list) => (sortedBy === null ? list : [...list].sort((a, b) => badness(b) - badness(a)));
   let words = [];
   let selected = null;
 
@@ -130,17 +139,17 @@
 
   const visible = () => {
     const list = [];
-    for (const area of areas) {
+    for (const area of ordered(areas)) {
       if (!passesVerdicts(totalOf(area))) continue;
       const areaHit = !words.length || matches(area);
       const inside = [];
-      for (const row of childrenOf(area)) {
+      for (const row of ordered(childrenOf(area))) {
         if (!passesVerdicts(totalOf(row))) continue;
-        const hits = childrenOf(row).filter((leaf) => passesVerdicts(totalOf(leaf)) && (!words.length || matches(leaf)));
+        const hits = ordered(childrenOf(row)).filter((leaf) => passesVerdicts(totalOf(leaf)) && (!words.length || matches(leaf)));
         const hit = areaHit || matches(row);
         if (!hit && !hits.length) continue;
         inside.push(row);
-        const leaves = hit && !hits.length ? childrenOf(row) : hits;
+        const leaves = hit && !hits.length ? ordered(childrenOf(row)) : hits;
         if (open.has(row.key) || (words.length && !hit)) inside.push(...leaves);
       }
       if (!inside.length) continue;
@@ -154,16 +163,23 @@
 
   const groupsBy = (key) => {
     const groups = [];
-    columns.forEach((column, index) => {
+    columnsShown.forEach((index) => {
+      const column = columns[index];
       const last = groups[groups.length - 1];
       if (last && last.key === key(column)) last.span += 1;
       else groups.push({ key: key(column), first: column, at: index, span: 1 });
     });
     return groups;
   };
-  const platforms = groupsBy((column) => column.platform);
-  const backends = groupsBy((column) => JSON.stringify([column.platform, column.backend, column.driver, column.launcher, column.evidence, column.torch]));
-  const groupStarts = new Set([...platforms, ...backends].map((group) => group.at));
+  let platforms = [];
+  let backends = [];
+  let groupStarts = new Set();
+  const groupColumns = () => {
+    platforms = groupsBy((column) => column.platform);
+    backends = groupsBy((column) => JSON.stringify([column.platform, column.backend, column.driver, column.launcher, column.evidence, column.torch]));
+    groupStarts = new Set([...platforms, ...backends].map((group) => group.at));
+  };
+  groupColumns();
 
   const head = () =>
     make("thead", {},
@@ -176,8 +192,15 @@
             make("span", {}, `torch ${one.torch || "unknown"}`),
             make("span", {}, one.launcher === "local" ? one.driver : `${one.driver}, ${one.launcher}`)));
       })),
-      make("tr", {}, columns.map((column, index) =>
-        make("th", { class: groupStarts.has(index) ? "group" : "", scope: "col", title: `world size ${column.size}` }, `ws ${column.size}`))));
+      make("tr", {}, columnsShown.map((index) => {
+        const column = columns[index];
+        const isSorted = sortedBy === index;
+        return make("th", { class: groupStarts.has(index) ? "group" : "", scope: "col", "aria-sort": isSorted ? "descending" : null },
+          make("button", {
+            type: "button", class: "by", "data-sort": index, title: `${column.name}: rows with failures in this column first`,
+            "aria-label": `world size ${column.size}, ${column.name}: ${isSorted ? "rows are ordered by its failures" : "order rows by its failures"}`,
+          }, `ws ${column.size}${isSorted ? " ▾" : ""}`));
+      })));
 
   const cellOf = (row, index) => {
     const counts = countsOf(row, index);
@@ -194,6 +217,8 @@
     const withRefusals = statuses[worst].key === "refused" && counts[depth - 1] > 0 && !shown.size;
     if (withRefusals) worst = depth - 1;
     const { key, symbol } = statuses[worst];
+    // Beside what is wrong, what is right: a cell with one failure of a hundred is another than one that fails as a whole.
+    const right = worst !== depth - 1 && !shown.size ? counts[depth - 1] : 0;
     const column = columns[index];
     const isOpen = selected && selected.row === row.key && selected.column === index;
     const label = `${row.name}, ${column.name}, ${column.evidence}: ${countsText(counts)}`;
@@ -201,7 +226,7 @@
       make("button", {
         type: "button", class: `cell s-${key}`, tabindex: -1, title: label, "aria-label": label,
         "aria-expanded": isOpen ? "true" : "false", "data-row": row.key, "data-column": index,
-      }, `${symbol} ${grouped(counts[worst])}${withRefusals ? " ∅" : ""}`));
+      }, `${symbol} ${grouped(counts[worst])}${withRefusals ? " ∅" : ""}`, right > 0 && make("span", { class: "right" }, ` ✓ ${grouped(right)}`)));
   };
 
   const nameOf = (row) => {
@@ -219,30 +244,56 @@
   };
 
   const rowElement = (row) =>
-    make("tr", { class: row.kind }, nameOf(row), columns.map((_, index) => cellOf(row, index)));
+    make("tr", { class: row.kind }, nameOf(row), columnsShown.map((index) => cellOf(row, index)));
 
   const grid = byId("grid");
+  let table = null;
   let body = null;
+  /** Rows that are not made yet: a page of a large run has tens of thousands of cells, and shows a few hundred at once. */
+  let waiting = [];
+  const CELLS_AT_ONCE = 1500;
+  const moreRows = () => {
+    const count = Math.max(12, Math.floor(CELLS_AT_ONCE / (columnsShown.length + 1)));
+    body.append(...waiting.splice(0, count).map(rowElement));
+  };
+  /** Makes rows until there is one of this key, or all. */
+  const makeRow = (key) => {
+    while (waiting.some((row) => row.key === key)) moreRows();
+  };
+  const makeVisible = () => {
+    while (waiting.length && body.getBoundingClientRect().bottom - grid.getBoundingClientRect().bottom < 1200) moreRows();
+  };
   const showMatrix = () => {
     const list = visible();
     const focused = document.activeElement && document.activeElement.dataset ? { ...document.activeElement.dataset } : {};
-    const fresh = make("tbody", {}, [all, ...list].map(rowElement));
-    if (body) body.replaceWith(fresh);
-    else grid.append(make("table", { "aria-label": "results by requirement and column" }, head(), fresh));
-    body = fresh;
-    const first = fresh.querySelector(".cell");
+    waiting = [all, ...list];
+    const had = body ? body.rows.length : 0;
+    body = make("tbody", {});
+    do moreRows(); while (waiting.length && body.rows.length < had);
+    const fresh = make("table", { "aria-label": "results by requirement and column" }, head(), body);
+    if (table) table.replaceWith(fresh);
+    else grid.append(fresh);
+    table = fresh;
+    const first = body.querySelector(".cell");
     if (first) first.tabIndex = 0;
     byId("empty").hidden = list.length > 0;
-    if (focused.fold !== undefined) find("fold", focused.fold)?.focus();
+    if (focused.fold !== undefined) { makeRow(focused.fold); find("fold", focused.fold)?.focus(); }
+    if (focused.sort !== undefined) table.querySelector(`[data-sort="${focused.sort}"]`)?.focus();
   };
   const find = (name, value, column) =>
     [...body.querySelectorAll(`[data-${name}]`)].find(
       (element) => element.dataset[name] === value && (column === undefined || element.dataset.column === String(column)));
+  grid.addEventListener("scroll", makeVisible, { passive: true });
+  addEventListener("scroll", makeVisible, { passive: true });
+  addEventListener("beforeprint", () => { while (waiting.length) moreRows(); });
 
   grid.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
-    if (button.dataset.fold !== undefined) {
+    if (button.dataset.sort !== undefined) {
+      const by = Number(button.dataset.sort);
+      sortBy(sortedBy === by ? null : by);
+    } else if (button.dataset.fold !== undefined) {
       const key = button.dataset.fold;
       if (!open.delete(key)) open.add(key);
       showMatrix();
@@ -255,6 +306,7 @@
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (!cell || !step || !body.contains(cell)) return;
     event.preventDefault();
+    if (event.key === "ArrowDown" && waiting.length && cell.parentElement === body.lastElementChild) moreRows();
     const lines = [...body.rows];
     let x = cell.cellIndex;
     let y = lines.indexOf(cell.parentElement);
@@ -317,7 +369,7 @@
     const status = statuses[finding.status];
     const lines = new Map(finding.lines);
     const tone = status.key === "regression" || status.key === "trouble" ? "bad" : status.failing ? "odd" : "known";
-    const apart = new Set(["what", "expected", "actual", "repeat", "column", "log", ...(inScenario ? ["case", "world"] : [])]);
+    const apart = new Set(["what", "expected", "actual", "repeat", "repro", "column", "log", ...(inScenario ? ["case", "world"] : [])]);
     const mono = (label) => /^(ranks? |step)/.test(label);
     const logs = finding.lines.filter(([label]) => label === "log").map(([, path]) => path);
     return make("article", { class: `card ${tone}`, "data-check": finding.id },
@@ -330,10 +382,36 @@
       make("dl", { class: "lines" }, finding.lines.filter(([label]) => !apart.has(label)).map(([label, text]) =>
         [make("dt", {}, label), make("dd", { class: mono(label) ? "mono" : null }, label === "issue" ? webLink(text) : text)]),
         logs.length > 0 && [make("dt", {}, logs.length > 1 ? "logs" : "log"), make("dd", { class: "mono" }, logLinks(logs))]),
-      make("div", { class: "repeat" }, make("code", {}, lines.get("repeat")), copyButton(lines.get("repeat"))),
+      ["repeat", "repro"].map((which) => lines.has(which) && make("div", { class: "repeat" },
+        make("span", { class: "label" }, which === "repeat" ? "run it again" : "as one file for torchrun"),
+        make("code", {}, lines.get(which)), copyButton(lines.get(which)))),
+      runsOf(finding),
       finding.scenario !== null && !inScenario && make("div", { class: "actions" },
         make("a", { class: "quiet", href: hashOf({ check: finding.id }) }, "Timeline and ranks"),
       ));
+  };
+  /** How a check stood in the runs before, if it is not steady. */
+  const runsOf = (finding) => {
+    const past = data.trend && data.trend.checks.find((one) => finding.id.startsWith(one.id) && one.column.startsWith(columns[finding.column].name.split("/torch-")[0]));
+    if (!past) return null;
+    return make("dl", { class: "lines" },
+      [["runs", strip(past.marks)], ["failed", `in ${past.failed}, ${past.words}`], ["since", past.since], ["changed", past.changed], ["owners", past.owners.join(" ")]]
+        .filter(([, value]) => value).map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+  };
+  /** One mark for each run, the oldest first. */
+  const strip = (marks) => {
+    const lines = new Map();
+    for (const mark of marks) {
+      const word = mark < 0 ? "no record" : statuses[mark].word;
+      lines.set(word, (lines.get(word) || 0) + 1);
+    }
+    const words = [...lines].map(([word, count]) => `${count} ${word}`).join(", ");
+    return make("span", { class: "strip", role: "img", "aria-label": `${counted(marks.length, "run")}, the oldest first: ${words}` },
+      marks.map((mark, index) => {
+        const night = data.trend.nights[index];
+        const title = `${night.name} (${night.day}): ${mark < 0 ? "no record" : statuses[mark].word}`;
+        return make("i", { class: mark < 0 ? "" : `s-${statuses[mark].key}`, title }, mark < 0 ? "·" : statuses[mark].symbol);
+      }));
   };
   /** Cards, a page at a time. */
   const cards = (list, inScenario) => {
@@ -443,7 +521,7 @@
       make("p", { class: "where" }, `${counted(scenario.worlds, "world")}, took ${lasting(scenario.duration_ms)}, began ${lasting(scenario.start_ms)} into the run`),
       make("table", { class: "plain" }, make("thead", {}, make("tr", {}, ["rank", "process", "end", "log"].map((name) => make("th", { scope: "col" }, name)))),
         make("tbody", {}, scenario.ranks.map((rank) => make("tr", {}, make("td", {}, rank.rank), make("td", {}, rank.pid || "never came up"), make("td", {}, rank.end), make("td", { class: "mono" }, rank.log ? fileLink(rank.log, rank.log.slice(rank.log.lastIndexOf("/") + 1)) : "none"))))),
-      others.length > 0 && [make("h3", {}, first ? "Also in this scenario" : "Checks told in full"), cards(others, true)]);
+      others.length > 0 && [make("h3", {}, first ? "Also in this scenario" : "Checks lines in full"), cards(others, true)]);
     return true;
   };
   const showCheck = (id) => {
@@ -486,7 +564,7 @@
     }
     const bad = [...byWhat].map(([what, ranks]) => make("li", {}, `${rankList(ranks)}: ${what}`));
     return [heading, box,
-      make("p", { class: "key" }, [["init", "init"], ["ok", "ended well"], ["failed", "✗ failed"], ["never", "never ended"]].map(([name, text]) => make("span", {}, make("i", { class: name }), text))),
+      make("p", { class: "key" }, [["init", "init"], ["ok", "ended well"], ["failed", "✗ failed"], ["never", "never ended"], ["waits", "waits for another rank to come to the call (line on top)"]].map(([name, text]) => make("span", {}, make("i", { class: name }), text))),
       bad.length > 0 && make("ul", { class: "list" }, bad.slice(0, 12), bad.length > 12 && make("li", {}, `and ${bad.length - 12} more`))];
   };
   /** `rank 3`, `ranks 0–3, 7`. */
@@ -523,6 +601,13 @@
       picture.append(draw("line", { class: "axis", x1: x(tick), x2: x(tick), y1: 0, y2: tall - 18 }),
         draw("text", { x: x(tick), y: tall - 5, "text-anchor": tick === 0 ? "start" : "middle" }, until >= 2e6 ? `${+(tick / 1e6).toFixed(2)} s` : `${+(tick / 1e3).toFixed(2)} ms`));
     }
+    const lastStart = new Map();
+    for (const rank of scenario.ranks) {
+      for (const [label, start] of rank.spans) {
+        const of = lastStart.get(label) || { at: 0, ranks: new Set() };
+        lastStart.set(label, { at: Math.max(of.at, start), ranks: of.ranks.add(rank.rank) });
+      }
+    }
     scenario.ranks.forEach((rank, index) => {
       const top = index * lane + 6;
       picture.append(draw("text", { x: 0, y: top + 15 }, `rank ${rank.rank}`));
@@ -534,6 +619,15 @@
         const time = end < 0 ? "never ended" : `${((end - start) / 1000).toFixed(2)} ms`;
         picture.append(draw("rect", { class: isOf(name, finding) ? `${kind} marked` : kind, x: from, y: top + 4, width: Math.max(1.5, to - from - 0.5), height: lane - 8, rx: 1.5 },
           draw("title", {}, `rank ${rank.rank}: ${name}, ${time}`)));
+        // Until the last rank that makes the call has come to it, the others can but wait.
+        const { at, ranks } = lastStart.get(label);
+        const absent = scenario.ranks.length - ranks.size;
+        const waited = end < 0 && absent > 0 ? to : Math.min(to, x(at));
+        if (waited - from > 1.5 && kind !== "init") {
+          const why = end < 0 && absent > 0 ? `${counted(absent, "rank")} never came to it` : "until the last rank came to it";
+          picture.append(draw("rect", { class: "waits", x: from, y: top + 4, width: waited - from - 0.5, height: 4 },
+            draw("title", {}, `rank ${rank.rank}: ${name}, waits ${why}`)));
+        }
         if (kind === "failed") picture.append(draw("text", { class: "sign", x: (from + to) / 2, y: top + 3, "text-anchor": "middle" }, "✗"));
         if (kind === "never" && to - from > 70) picture.append(draw("text", { class: "sign", x: from + 5, y: top + 15 }, "never ended"));
       }
@@ -569,6 +663,7 @@
     else if (place.row !== undefined) {
       found = showCell(place.row, place.column);
       for (let row = rows.get(place.row); row; row = row.parent) if (row.parent) open.add(row.parent.key);
+      if (found) showColumn(selected.column);
     } else if (location.hash === "#matrix") return;
     if (!found) hidePanel();
     if (place.theme === "dark" || place.theme === "light") setTheme(place.theme);
@@ -581,6 +676,7 @@
     const back = selected;
     selected = null;
     showMatrix();
+    if (back) makeRow(back.row);
     const cell = back && find("row", back.row, back.column);
     if (cell) {
       cell.tabIndex = 0;
@@ -631,28 +727,40 @@
     make("div", {}, make("dt", {}, name), make("dd", { class: name === "command" ? "mono" : null }, value))));
   const troubles = [...run.troubles];
   if (run.missing > 0) troubles.push(`${counted(run.missing, "check")} planned and never recorded`);
-  if (data.omitted > 0) troubles.push(`${counted(data.omitted, "more check")} would be told in full, had there been room; they are counted in the matrix and are in results.jsonl`);
+  if (data.omitted > 0) troubles.push(`${counted(data.omitted, "more check")} would be lines in full, had there been room; they are counted in the matrix and are in results.jsonl`);
   byId("troubles").hidden = troubles.length === 0;
   byId("troubles").append(...troubles.map((text) => make("li", {}, text)));
   byId("absent").hidden = run.absent.length === 0;
-  byId("absent").append(...run.absent.map((text) => make("li", {}, text)));
+  byId("absent").querySelector("summary").textContent = `${counted(run.absent.length, "platform or backend", "platforms or backends")} not run, for not being here`;
+  byId("absent").querySelector("ul").append(...run.absent.map((text) => make("li", {}, text)));
 
   const kinds = new Map();
   for (const finding of findings) {
     if (!statuses[finding.status].failing) continue;
-    const kind = kinds.get(finding.kind) || { count: 0, columns: new Set(), status: finding.status, what: new Map(finding.lines).get("what") };
+    const what = new Map(finding.lines).get("what");
+    const kind = kinds.get(finding.kind) || { count: 0, columns: new Set(), status: finding.status, whats: new Set() };
     kind.count += 1;
+    kind.whats.add(what);
     kind.columns.add(finding.column);
     kind.status = Math.min(kind.status, finding.status);
     kinds.set(finding.kind, kind);
   }
   const kindList = [...kinds].sort((a, b) => a[1].status - b[1].status || b[1].count - a[1].count);
+  /** What all checks of a kind have in common; where each says something else, how many things they say. */
+  const sayKind = (name, whats) => {
+    if (whats.length > 1) return [make("b", {}, name), ` ${counted(whats.length, "different report")}`];
+    return name.endsWith(whats[0]) ? name : [make("b", {}, name), ` ${whats[0]}`];
+  };
+  const placesOf = (set) => {
+    const names = [...set].sort((a, b) => a - b).map((index) => columns[index].name);
+    return names.length <= 2 ? names.join(", ") : `${counted(names.length, "column")}: ${names[0]}, …`;
+  };
   const showKinds = (limit) => {
     byId("kind-list").replaceChildren(...kindList.slice(0, limit).map(([name, kind]) =>
       make("li", {}, make("button", { type: "button", class: "kind", on: () => go({ kind: name }) },
         mark(kind.status, statuses[kind.status].word),
-        make("span", { class: "what" }, name.endsWith(kind.what) ? name : [make("b", {}, name), ` ${kind.what}`]),
-        make("span", { class: "count" }, `${counted(kind.count, "check")}, ${counted(kind.columns.size, "column")}`)))));
+        make("span", { class: "what" }, sayKind(name, [...kind.whats])),
+        make("span", { class: "count" }, `${counted(kind.count, "check")} in ${placesOf(kind.columns)}`)))));
     if (kindList.length > limit) {
       byId("kind-list").append(make("li", {}, make("button", { type: "button", class: "kind", on: () => showKinds(Infinity) },
         make("span", { class: "what" }, `and ${counted(kindList.length - limit, "more kind")}…`))));
@@ -703,6 +811,106 @@
       showMatrix();
     }, 120);
   });
+  // ---- columns: hidden, filtered, ordered by -----------------------------------------------------------------------
+
+  const hidden = new Set();
+  let columnWords = [];
+  const columnText = (column) =>
+    [column.name, `ws${column.size}`, column.evidence, `torch ${column.torch}`, column.driver, column.launcher].join(" ").toLowerCase();
+  const failsIn = (index) => failing(countsOf(all, index));
+  const applyColumns = () => {
+    columnsShown = columns.map((_, index) => index).filter((index) => !hidden.has(index) && columnWords.every((word) => columnText(columns[index]).includes(word)));
+    groupColumns();
+    byId("columns").querySelector("summary").textContent =
+      columnsShown.length === width ? `Columns (${grouped(width)})` : `Columns (${grouped(columnsShown.length)} of ${grouped(width)} shown)`;
+    byId("column-list").replaceChildren(...columns.map((column, index) =>
+      make("li", { hidden: !columnWords.every((word) => columnText(column).includes(word)) }, make("label", {},
+        make("input", { type: "checkbox", "data-index": index, checked: !hidden.has(index) }), ` ${column.name} `, badge(column.evidence), failsIn(index) && " ✗"))));
+    showMatrix();
+  };
+  byId("column-list").addEventListener("change", (event) => {
+    const index = Number(event.target.dataset.index);
+    if (event.target.checked) hidden.delete(index);
+    else hidden.add(index);
+    applyColumns();
+    byId("column-list").querySelector(`[data-index="${index}"]`).focus();
+  });
+  byId("columns-all").addEventListener("click", () => { hidden.clear(); applyColumns(); });
+  byId("columns-failing").addEventListener("click", () => {
+    columns.forEach((_, index) => { if (failsIn(index)) hidden.delete(index); else hidden.add(index); });
+    applyColumns();
+  });
+  byId("columns-failing").hidden = !failing(totalOf(all));
+  byId("column-filter").addEventListener("input", (event) => {
+    columnWords = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    applyColumns();
+  });
+  /** Shows a column that a link leads to. */
+  const showColumn = (index) => {
+    if (columnsShown.includes(index)) return;
+    hidden.delete(index);
+    columnWords = [];
+    byId("column-filter").value = "";
+    applyColumns();
+  };
+  byId("sort").append(make("option", { value: "" }, "name"), make("option", { value: "all" }, "failures in any column"),
+    ...columns.map((column, index) => make("option", { value: index }, `failures in ${column.name}`)));
+  const sortBy = (by) => {
+    sortedBy = by;
+    byId("sort").value = by === null ? "" : String(by);
+    showMatrix();
+  };
+  byId("sort").addEventListener("change", (event) => {
+    const { value } = event.target;
+    sortBy(value === "" ? null : value === "all" ? "all" : Number(value));
+  });
+
+  // ---- from failure to failure -------------------------------------------------------------------------------------
+
+  const failures = findings.filter((finding) => statuses[finding.status].failing);
+  const step = (by) => {
+    if (!failures.length) return;
+    const now = failures.findIndex((finding) => finding.id === readHash().check);
+    const next = now < 0 ? (by > 0 ? 0 : failures.length - 1) : (now + by + failures.length) % failures.length;
+    go({ check: failures[next].id });
+    say(`failure ${next + 1} of ${failures.length}`);
+  };
+  byId("next").hidden = failures.length === 0;
+  byId("next").addEventListener("click", () => step(1));
+  addEventListener("keydown", (event) => {
+    const isText = event.target.closest && event.target.closest("input, select, textarea");
+    if (isText || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "n") step(1);
+    else if (event.key === "p") step(-1);
+  });
+
+  // ---- the runs before -----------------------------------------------------------------------------------------------
+
+  const showTrend = ({ nights, groups, steady, turned }) => {
+    byId("trend").hidden = false;
+    byId("trend-title").textContent = `Over ${counted(nights.length, "run")}`;
+    const since = [["broken", "newly broken"], ["fixed", "newly fixed"], ["lost", "without a result now"]]
+      .filter(([key]) => turned[key] > 0).map(([key, text]) => `${grouped(turned[key])} ${text}`);
+    byId("trend-note").textContent = nights.length < 2 ? "There is no run before this one."
+      : `Since ${nights[nights.length - 2].name}: ${since.join(", ") || "nothing broke, nothing was fixed"}. ${counted(steady, "check")} steady.`;
+    const symbols = { broken: "regression", "failing in every run": "regression", flaky: "unexpected-pass", fixed: "passed" };
+    byId("trend-list").replaceChildren(...groups.slice(0, 12).map((group) => make("li", { class: "course" },
+      make("p", { class: "what" }, make("span", { class: `mark s-${symbols[group.course] || "not-run"}` }, `${group.symbol} ${group.words}`), " ",
+        make("b", {}, counted(group.checks, "check")), group.kind && ` ${group.kind}`),
+      make("dl", { class: "lines" }, [["since", group.since], ["changed", group.changed], ["runs", strip(group.marks)], ["failed", `in ${group.failed}`],
+        ["columns", listed(group.columns)], ["cases", listed(group.cases)], ["example", group.example], ["owners", group.owners.join(" ")]]
+        .filter(([, value]) => value).map(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])))),
+      ...(groups.length > 12 ? [make("li", { class: "course" }, `and ${counted(groups.length - 12, "more group")}; allranks history has all`)] : []));
+    const used = statuses.map((_, index) => index).filter((index) => nights.some((night) => night.counts[index] > 0));
+    byId("night-table").append(
+      make("thead", {}, make("tr", {}, ["run", "day", ...used.map((index) => statuses[index].word), "no record", "changed since the run before"].map((name) => make("th", { scope: "col" }, name)))),
+      make("tbody", {}, [...nights].reverse().map((night) => make("tr", {}, make("th", { scope: "row" }, night.is_whole ? night.name : `${night.name} (not whole)`), make("td", {}, night.day),
+        used.map((index) => make("td", {}, night.counts[index] ? grouped(night.counts[index]) : "")), make("td", {}, night.missing ? grouped(night.missing) : ""),
+        make("td", { class: "why" }, night.changes.join("; "))))));
+  };
+  const listed = (list) => (list.length <= 4 ? list.join(", ") : `${list.slice(0, 4).join(", ")} and ${list.length - 4} more`);
+  if (data.trend) showTrend(data.trend);
+
   byId("fold").addEventListener("click", (event) => {
     const anyOpen = open.size > 0;
     open.clear();
@@ -711,6 +919,6 @@
     showMatrix();
   });
 
-  showMatrix();
+  applyColumns();
   follow();
 })();

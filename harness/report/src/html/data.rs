@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::index::Index;
 use super::timeline::{Scenario, drawn};
+use super::trend::TrendData;
 
 use crate::command_line::command_line;
 use crate::details::{details, summary_line};
@@ -15,6 +16,7 @@ use crate::recipe::{Advice, advise};
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, one_line};
+use crate::trend::Trend;
 use crate::versions;
 use crate::versions::Versions;
 use allranks_model::names::RequirementId;
@@ -23,8 +25,10 @@ use allranks_model::status::Status;
 
 /// Checks told in full; a run with more failures than that has one cause, not thousands.
 const FINDINGS_LIMIT: usize = 3_000;
-/// Values listed of a parameter, and reasons listed in a cell.
+/// Values listed of a parameter.
 const VALUES_LIMIT: usize = 12;
+/// Reasons listed in a cell, each in full.
+const REASONS_LIMIT: usize = 100;
 
 /// Returns the recommended init recipes, as the page shows them.
 fn recipes(results: &Results) -> Vec<Recipe> {
@@ -58,6 +62,8 @@ pub(super) struct Data {
     versions: Option<VersionTable>,
     /// Recommended init recipes, for backends that tried several.
     recipes: Vec<Recipe>,
+    /// What the runs before say; none if they were not looked at.
+    trend: Option<TrendData>,
 }
 
 #[derive(Debug, Serialize)]
@@ -173,8 +179,10 @@ struct CheckDetail {
 }
 
 impl Data {
-    pub(super) fn of(results: &Results) -> Self {
-        Collector::new(results).collect()
+    pub(super) fn of(results: &Results, trend: Option<&Trend>) -> Self {
+        let mut data = Collector::new(results).collect();
+        data.trend = trend.map(TrendData::of);
+        data
     }
 }
 
@@ -243,6 +251,7 @@ impl<'a> Collector<'a> {
             scenarios,
             versions: versions(self.results),
             recipes: recipes(self.results),
+            trend: None,
         }
     }
 
@@ -297,7 +306,7 @@ impl<'a> Collector<'a> {
             .collect();
         let mut reasons: Vec<_> = gathered.reasons.into_iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let reasons = reasons.into_iter().take(VALUES_LIMIT);
+        let reasons = reasons.into_iter().take(REASONS_LIMIT);
         Cell {
             column,
             counts: counts.filter(|(_, count)| *count > 0).collect(),
@@ -403,7 +412,7 @@ impl Gathered {
                 values.insert(Natural::new(clip(&one_line(value), 60)));
             }
         } else if !is_detailed(status) {
-            let reason = clip(&summary_line(check), 300);
+            let reason = summary_line(check);
             *self.reasons.entry((status, reason)).or_default() += 1;
         }
     }
@@ -435,7 +444,7 @@ fn is_detailed(status: Status) -> bool {
     }
 }
 
-fn status_index(status: Status) -> usize {
+pub(super) fn status_index(status: Status) -> usize {
     let place = Status::ALL.iter().position(|one| *one == status);
     place.expect("every status is listed")
 }

@@ -1,0 +1,10 @@
+//! Stored runs: the verdicts of many nights in one SQLite file, for `allranks history` and `allranks report --history`.
+//!
+//! A [`Store`] takes the results of runs and gives [`Nights`](allranks_report::nights::Nights) back. It judges nothing:
+//! [`trend`](allranks_report::trend) does.
+
+mod schema;
+mod status;
+mod store;
+
+pub use store::{Added, Identity, Store, StoreError};

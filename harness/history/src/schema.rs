@@ -1,0 +1,56 @@
+//! The tables. `PRAGMA user_version` is the version of this schema, and `application_id` marks the file as ours.
+
+/// `PRAGMA application_id`: the letters `alrk`.
+pub(crate) const APPLICATION: i32 = 0x616c_726b;
+/// `PRAGMA user_version`.
+pub(crate) const VERSION: i32 = 1;
+
+/// Results of one run lie together, in the order in which runs are read. Names and texts are stored once, for there are tens of
+/// thousands of results a night.
+pub(crate) const TABLES: &str = "
+create table run (
+    id integer primary key,
+    identity text not null unique,   -- SHA-256 of the run's record and its machine
+    digest text not null,            -- SHA-256 of its results
+    pipeline text not null,
+    name text not null,
+    started integer not null,        -- seconds since the Unix epoch
+    is_whole integer not null,       -- 0: cut off, or a planned check has no record
+    missing integer not null,        -- planned checks without a record
+    facts text not null              -- JSON: the environment
+);
+create index run_by_time on run (pipeline, started, id);
+create table text (id integer primary key, text text not null unique);
+create table status (id integer primary key, word text not null);
+create table series (                -- one check of one column
+    id integer primary key,
+    check_id text not null,
+    case_id text not null,
+    platform text not null,
+    backend text not null,
+    world_size integer not null,
+    driver text not null,
+    launcher text not null,
+    evidence text not null,          -- hardware, host or simulated
+    torch text not null,             -- empty unless one run holds results of several versions
+    covers text not null,            -- requirements, separated by spaces
+    unique (check_id, driver, launcher, evidence, torch)
+);
+create table result (
+    run integer not null references run (id) on delete cascade,
+    series integer not null references series (id),
+    status integer not null references status (id),
+    torch integer not null references text (id),
+    kind integer not null references text (id),    -- what went wrong
+    primary key (run, series)
+) without rowid;
+create view results as               -- for people: one row for each result
+    select run.name as run, run.started, run.pipeline, series.check_id, series.platform, series.backend, series.world_size,
+           status.word as status, torch.text as torch, kind.text as kind
+    from result
+    join run on run.id = result.run
+    join series on series.id = result.series
+    join status on status.id = result.status
+    join text as torch on torch.id = result.torch
+    join text as kind on kind.id = result.kind;
+";

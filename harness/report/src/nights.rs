@@ -1,0 +1,210 @@
+//! What became of each check over many runs: the input of [`Trend`](crate::trend::Trend). A run that was cut off is kept as that,
+//! and a check without a record has no mark: it is never taken for a pass.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use allranks_model::names::{CaseId, CheckId, RequirementId};
+use allranks_model::record::{CheckRecord, Column};
+use allranks_model::status::Status;
+
+use crate::details::summary_line;
+use crate::results::Results;
+use crate::text::{clip, one_line};
+
+/// Longest text of a mark, in bytes.
+const KIND_LIMIT: usize = 200;
+
+/// What is known of the environment of a run: `torch` → `2.11.0`, `kernel` → `Linux 6.1.0`. Empty if nothing is.
+pub type Facts = BTreeMap<String, String>;
+
+/// One stored run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Night {
+    /// Name of the run.
+    pub name: String,
+    /// When it began, in seconds since the Unix epoch.
+    pub started: u64,
+    /// Whether it came to its end with a record of every planned check.
+    pub is_whole: bool,
+    /// Number of planned checks that left no record.
+    pub missing: u64,
+    /// Its environment.
+    pub facts: Facts,
+}
+
+/// What a run said of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The status of the check.
+    pub status: Status,
+    /// Torch's version that its ranks had, as a place in [`Nights::texts`].
+    pub torch: usize,
+    /// What went wrong, as a place in [`Nights::texts`]; the place of the empty text for a pass.
+    pub kind: usize,
+}
+
+/// One check of one column over all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Id of the check.
+    pub id: CheckId,
+    /// Id of its case.
+    pub case: CaseId,
+    /// Its column. `torch` is empty, so that a series goes on when torch is replaced; it is given where one run holds results of
+    /// several versions.
+    pub column: Column,
+    /// Requirements that it covers.
+    pub covers: Vec<RequirementId>,
+    /// One for each run, the oldest first; `None` where the run has no record of it.
+    pub marks: Vec<Option<Mark>>,
+}
+
+/// Runs of one pipeline, the oldest first, and every check of theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nights {
+    /// Name of the pipeline.
+    pub pipeline: String,
+    /// The runs.
+    pub nights: Vec<Night>,
+    /// The checks.
+    pub series: Vec<Series>,
+    /// Texts that marks share.
+    pub texts: Vec<String>,
+    places: HashMap<(CheckId, Column), usize>,
+    text_places: HashMap<String, usize>,
+}
+
+impl Nights {
+    /// No runs yet, of a pipeline of this name.
+    #[must_use]
+    pub fn new(pipeline: impl Into<String>) -> Self {
+        Self {
+            pipeline: pipeline.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes one more run, which is newer than those before it.
+    pub fn push(&mut self, results: &Results, facts: Facts) {
+        self.begin(Night::of(results, facts));
+        for (column, check) in series_of(results) {
+            let mark = self.mark(
+                check.status(),
+                &one_line(&check.column.torch),
+                &kind_of(check),
+            );
+            self.put(&check.id, &check.case, column, &check.covers, mark);
+        }
+    }
+
+    /// Begins the marks of one more run.
+    pub fn begin(&mut self, night: Night) {
+        self.nights.push(night);
+        for series in &mut self.series {
+            series.marks.push(None);
+        }
+    }
+
+    /// Returns a mark; its texts are stored once.
+    pub fn mark(&mut self, status: Status, torch: &str, kind: &str) -> Mark {
+        Mark {
+            status,
+            torch: self.text(torch),
+            kind: self.text(kind),
+        }
+    }
+
+    /// Puts a mark of the newest run. Of two marks of one check the worse stays, as in a run that repeats its checks.
+    ///
+    /// # Panics
+    /// No run was begun.
+    pub fn put(
+        &mut self,
+        id: &CheckId,
+        case: &CaseId,
+        column: Column,
+        covers: &[RequirementId],
+        mark: Mark,
+    ) {
+        let count = self.nights.len();
+        let key = (id.clone(), column);
+        let place = match self.places.get(&key) {
+            Some(place) => *place,
+            None => {
+                self.series.push(Series {
+                    id: id.clone(),
+                    case: case.clone(),
+                    column: key.1.clone(),
+                    covers: covers.to_vec(),
+                    marks: vec![None; count],
+                });
+                self.places.insert(key, self.series.len() - 1);
+                self.series.len() - 1
+            }
+        };
+        let last = self.series[place].marks.last_mut();
+        let last = last.expect("a run was begun");
+        if last.is_none_or(|there| mark.status < there.status) {
+            *last = Some(mark);
+        }
+    }
+
+    fn text(&mut self, text: &str) -> usize {
+        if let Some(place) = self.text_places.get(text) {
+            return *place;
+        }
+        self.texts.push(text.to_owned());
+        self.text_places
+            .insert(text.to_owned(), self.texts.len() - 1);
+        self.texts.len() - 1
+    }
+}
+
+impl Night {
+    /// What is to be kept of a run itself.
+    #[must_use]
+    pub fn of(results: &Results, facts: Facts) -> Self {
+        Self {
+            name: one_line(&results.run.name),
+            started: results.run.started,
+            is_whole: results.is_whole() && results.missing() == 0,
+            missing: results.missing(),
+            facts,
+        }
+    }
+}
+
+/// Iterates over the checks of a run with the columns of their series.
+pub fn series_of(results: &Results) -> impl Iterator<Item = (Column, &CheckRecord)> {
+    let mut versions = HashMap::<_, BTreeSet<&str>>::new();
+    let ran = |check: &'_ CheckRecord| {
+        let column = &check.column;
+        (
+            check.id.clone(),
+            column.driver.clone(),
+            column.launcher.clone(),
+        )
+    };
+    for check in &results.checks {
+        let torch = check.column.torch.as_str();
+        versions.entry(ran(check)).or_default().insert(torch);
+    }
+    results.checks.iter().map(move |check| {
+        let mut column = check.column.clone();
+        if versions[&ran(check)].len() < 2 {
+            column.torch.clear();
+        }
+        (column, check)
+    })
+}
+
+/// What checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
+#[must_use]
+pub fn kind_of(check: &CheckRecord) -> String {
+    let kind = match (&check.class, check.status()) {
+        (_, Status::Passed) => String::new(),
+        (Some(class), _) => one_line(class),
+        (None, _) => format!("{}: {}", check.outcome, summary_line(check)),
+    };
+    clip(&kind, KIND_LIMIT)
+}

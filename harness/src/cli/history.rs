@@ -1,0 +1,279 @@
+//! `history`: runs in one SQLite file, and what they say of each check; `report --history` shows the same on the page.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::results::read;
+use super::{Exit, Failure};
+use allranks_history::{Added, Identity, Store, StoreError};
+use allranks_report::Results;
+use allranks_report::facts::facts;
+use allranks_report::nights::Facts;
+use allranks_report::owners::Owners;
+use allranks_report::text::counted;
+use allranks_report::trend::{Question, Trend};
+
+/// Where runs are stored if nothing else is said.
+const FILE: &str = "target/allranks/history.sqlite";
+
+/// `history`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct HistoryArguments {
+    /// What to do instead of showing the runs.
+    #[command(subcommand)]
+    pub command: Option<HistoryCommand>,
+    /// Only checks whose id, column or requirements contain each of these words; each check is then listed with its runs.
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// The file of stored runs.
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    pub db: PathBuf,
+    /// Look at this many runs, the newest.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub last: u32,
+    /// Only this pipeline. Default: each of them.
+    #[arg(long, value_name = "NAME")]
+    pub pipeline: Option<String>,
+    /// A file of owners, in the manner of CODEOWNERS: on each line a pattern for cases, requirements or columns, and owners.
+    #[arg(long, value_name = "FILE")]
+    pub owners: Option<PathBuf>,
+    /// Print JSON: with a filter every check that matches, otherwise those that are not steady.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The commands of `history`.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Store a run, with its environment. A run that is stored already is not stored twice.
+    ///
+    /// A run that was cut off is stored as that: what it has no record of counts as nothing. Added again when there is more of it,
+    /// it takes the place of what was stored. Several processes may add at once. Merge the shards of a night first.
+    Add(AddArguments),
+}
+
+/// `history add`.
+#[derive(Debug, Args)]
+pub struct AddArguments {
+    /// The run's folder.
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The file of stored runs; made if there is none.
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    pub db: PathBuf,
+    /// What the run is one of. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
+    #[arg(long, value_name = "NAME", default_value = "nightly")]
+    pub pipeline: String,
+    /// The environment, where the run's folder has no environment.json, such as that of a merged run.
+    #[arg(long, value_name = "FILE")]
+    pub environment: Option<PathBuf>,
+}
+
+/// The options of `report` that look at stored runs.
+#[derive(Debug, Args)]
+pub struct ReportHistory {
+    /// A file of stored runs: report.html and summary.md then show what changed since the runs before, and when.
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Look at this many runs, the newest and this one.
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "history", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub last: u32,
+    /// The pipeline to compare with. Default: that in which the run is stored, otherwise `nightly`.
+    #[arg(long, value_name = "NAME", requires = "history")]
+    pub pipeline: Option<String>,
+    /// A file of owners, as for `allranks history`.
+    #[arg(long, value_name = "FILE", requires = "history")]
+    pub owners: Option<PathBuf>,
+}
+
+/// Shows the stored runs, or stores some.
+pub fn history(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    match &arguments.command {
+        Some(HistoryCommand::Add(arguments)) => add(arguments, out),
+        None => show(arguments, out),
+    }
+}
+
+fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let runs: Vec<(Results, Facts)> = arguments
+        .runs
+        .iter()
+        .map(|run| {
+            let results = read(run)?;
+            let facts = facts_of(&results, arguments.environment.as_deref())?;
+            Ok((results, facts))
+        })
+        .collect::<Result<_, Failure>>()?;
+    if let Some(folder) = arguments
+        .db
+        .parent()
+        .filter(|one| !one.as_os_str().is_empty())
+    {
+        fs::create_dir_all(folder)?;
+    }
+    let mut store = Store::create(&arguments.db).map_err(failure)?;
+    for (results, facts) in &runs {
+        let added = store
+            .add(results, facts, &arguments.pipeline)
+            .map_err(failure)?;
+        let name = &results.run.name;
+        let missing = results.missing();
+        let lacks = match (results.is_whole(), missing) {
+            (true, 0) => String::new(),
+            (_, 0) => "; it is not whole".to_owned(),
+            (_, missing) => format!("; {} left no record", counted(missing, "planned check")),
+        };
+        let checks = counted(results.checks.len() as u64, "check");
+        match added {
+            Added::New => writeln!(out, "stored {name}: {checks}{lacks}")?,
+            Added::Continued => writeln!(
+                out,
+                "stored {name} again, for there is more of it: {checks}{lacks}"
+            )?,
+            Added::Already => writeln!(out, "{name} is stored already")?,
+        }
+    }
+    Ok(Exit::AsExpected)
+}
+
+fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
+    let store = open(&arguments.db)?;
+    let question = Question {
+        words: arguments.filter.clone(),
+        with_steady: !arguments.filter.is_empty(),
+        owners: owners(arguments.owners.as_deref())?,
+    };
+    let pipelines = match &arguments.pipeline {
+        Some(name) => vec![name.clone()],
+        None => store.pipelines().map_err(failure)?,
+    };
+    let mut trends = Vec::new();
+    for pipeline in &pipelines {
+        let nights = store
+            .nights(pipeline, arguments.last, None)
+            .map_err(failure)?;
+        if !nights.nights.is_empty() {
+            trends.push(Trend::of(&nights, &question));
+        }
+    }
+    if trends.is_empty() {
+        return Err(Failure::Nothing(
+            format!("{} has no such run", arguments.db.display()),
+            "store one: allranks history add RUN".to_owned(),
+        ));
+    }
+    let has_checks = trends.iter().any(|trend| !trend.courses.is_empty());
+    if arguments.json {
+        let whole = serde_json::json!({"format": 1, "pipelines": trends});
+        serde_json::to_writer_pretty(&mut *out, &whole).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else if has_checks {
+        for (place, trend) in trends.iter().enumerate() {
+            if place > 0 {
+                writeln!(out)?;
+            }
+            trend.write(out, question.with_steady)?;
+        }
+    }
+    match has_checks {
+        true => Ok(Exit::AsExpected),
+        false => Err(Failure::Nothing(
+            "no check matches".to_owned(),
+            "each word must be in a check's id, its column or its requirements".to_owned(),
+        )),
+    }
+}
+
+/// What the runs before a run say of it; none if no file is given.
+pub fn trend(arguments: &ReportHistory, results: &Results) -> Result<Option<Trend>, Failure> {
+    let Some(file) = &arguments.history else {
+        return Ok(None);
+    };
+    let store = open(file)?;
+    let facts = facts_of(results, None)?;
+    let identity = Identity::of(results, &facts);
+    let pipeline = match &arguments.pipeline {
+        Some(name) => name.clone(),
+        None => store
+            .pipeline_of(&identity)
+            .map_err(failure)?
+            .unwrap_or_else(|| "nightly".to_owned()),
+    };
+    let before = Some((&identity, results.run.started));
+    let mut nights = store
+        .nights(&pipeline, arguments.last.saturating_sub(1), before)
+        .map_err(failure)?;
+    nights.push(results, facts);
+    let question = Question {
+        owners: owners(arguments.owners.as_deref())?,
+        ..Question::default()
+    };
+    Ok(Some(Trend::of(&nights, &question)))
+}
+
+fn open(file: &Path) -> Result<Store, Failure> {
+    if !file.is_file() {
+        return Err(Failure::Usage(
+            format!("there is no file {}", file.display()),
+            "`allranks history add RUN --db FILE` makes it".to_owned(),
+        ));
+    }
+    Store::open(file).map_err(failure)
+}
+
+/// The facts of a run's environment, from a file if one is given.
+fn facts_of(results: &Results, file: Option<&Path>) -> Result<Facts, Failure> {
+    let own = results.folder.join("environment.json");
+    let path = file.unwrap_or(&own);
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            return Ok(facts(&results.run, None));
+        }
+        Err(error) => {
+            let error = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            return Err(error.into());
+        }
+    };
+    let environment = serde_json::from_slice(&text).map_err(|error| {
+        Failure::Usage(
+            format!("{}: {error}", path.display()),
+            "name an environment.json that `allranks run` wrote".to_owned(),
+        )
+    })?;
+    Ok(facts(&results.run, Some(&environment)))
+}
+
+fn owners(file: Option<&Path>) -> Result<Owners, Failure> {
+    let Some(file) = file else {
+        return Ok(Owners::default());
+    };
+    let text = fs::read_to_string(file)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+    Owners::parse(&text).map_err(|error| {
+        Failure::Usage(
+            format!("{}: {error}", file.display()),
+            "write `PATTERN OWNER...`, such as `collectives/ @our-team`".to_owned(),
+        )
+    })
+}
+
+fn failure(error: StoreError) -> Failure {
+    let text = error.to_string();
+    match error {
+        StoreError::Foreign(_) => Failure::Usage(text, "give another file with --db".to_owned()),
+        StoreError::Newer { .. } => {
+            Failure::Usage(text, "read it with the allranks that wrote it".to_owned())
+        }
+        StoreError::Edited { .. } => Failure::Usage(
+            text,
+            "results of a run do not change; store judged or merged ones as runs of their own"
+                .to_owned(),
+        ),
+        StoreError::Sqlite { .. } | StoreError::Broken { .. } => Failure::RunIssue(text),
+    }
+}
