@@ -576,14 +576,14 @@ mod tests {
             rank(2, vec![message(false, 1, 0)]),
         ];
         let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
-        assert_eq!(told(skipped), odd);
+        assert_eq!(verdict(skipped), odd);
         // Of one message, either side may be the odd one, whatever a third rank does.
         let either = vec![
             rank(0, vec![barrier()]),
             rank(1, vec![barrier()]),
             rank(2, vec![message(false, 1, 0)]),
         ];
-        let (kind, culprits, _) = told(either);
+        let (kind, culprits, _) = verdict(either);
         assert_eq!(kind, HangKind::CyclicWait);
         assert!(
             culprits.contains(&1) && culprits.contains(&2),
