@@ -92,7 +92,7 @@ def play(torch, calls, steps, port, file):
 
 
 def free_port(ports):
-    """The next port nobody listens on."""
+    """The next port on which no process listens."""
     for port in ports:
         with socket.socket() as sock:
             try:

@@ -2,7 +2,7 @@
 
 import statistics
 
-#: What a healthy scenario is labelled with: somebody is late, and on the way.
+#: What a healthy scenario is labelled with: a rank is late, and on the way.
 HEALTHY = "slow"
 
 
@@ -64,7 +64,7 @@ class Score:
         """A line for each kind, and for whatever was wrong."""
         lines = ["| kind | scenarios | right |", "|---|---|---|"]
         lines += [f"| {kind} | {seen} | {hits} |" for kind, (seen, hits) in sorted(self.by_kind.items())]
-        lines += [f"| healthy, nobody accused | {self.healthy} | {self.healthy - self.accused_healthy} |"]
+        lines += [f"| healthy, no rank accused | {self.healthy} | {self.healthy - self.accused_healthy} |"]
         lines += [f"wrong: {check}: {label} of {who}, said {said}" for check, label, who, said in self.wrong]
         return "\n".join(lines)
 

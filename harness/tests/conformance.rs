@@ -43,7 +43,7 @@ const PREFIX: &str = "test-";
 const SIMULATED: &str = "simxpu,simhpu,simnpu";
 /// Runs whose folders are kept.
 const KEPT: usize = 8;
-/// Checks whose story a failed trial tells; the others are in the results.
+/// Checks that a failed trial describes; the others are in the results.
 const STORIES: usize = 5;
 
 /// The command line whose choices, all of them defaults but for the profile, decide what trials there are.

@@ -150,16 +150,16 @@ behind: rank 3 has not come to barrier, where ranks 0–2 wait (likely)
 #[test]
 fn what_cannot_be_read_is_a_usage_error() {
     let empty = tempfile::tempdir().unwrap();
-    let nobodys = empty.path().join("job.log");
+    let without_rank = empty.path().join("job.log");
     for (path, complaint) in [
         (
             Path::new("no/such/rank0.log"),
             "no such file or folder: no/such/rank0.log",
         ),
         (empty.path(), "no logs in "),
-        (&nobodys, "nothing says which rank wrote these lines"),
+        (&without_rank, "nothing says which rank wrote these lines"),
     ] {
-        if path == nobodys {
+        if path == without_rank {
             fs::write(path, "Before barrier\n").unwrap();
         }
         let output = diagnose(&[path]);
@@ -207,7 +207,7 @@ fn ten_thousand_ranks_are_a_few_lines() {
 }
 
 #[test]
-fn ten_thousand_ranks_at_one_place_accuse_nobody() {
+fn ten_thousand_ranks_at_one_place_accuse_no_rank() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("job.log");
     let lines: String = (0..10_000)

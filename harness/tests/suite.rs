@@ -81,7 +81,7 @@ fn every_must_has_a_case() {
     let of_programs: BTreeSet<RequirementId> = library
         .cases
         .iter()
-        .flat_map(|case| ProgramCheck::of_case(case).map(|demand| demand.covers()))
+        .flat_map(|case| ProgramCheck::of_case(case).map(|program_check| program_check.covers()))
         .collect();
     // Covered by the two checks that every scenario has.
     let framed = |id: &RequirementId| ["DOWN-001"].contains(&id.as_str());

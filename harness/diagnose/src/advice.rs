@@ -24,6 +24,7 @@ pub fn advice(kind: HangKind) -> &'static [&'static str] {
         HangKind::MasterUnreachable => &[
             "check that MASTER_ADDR resolves on that rank's host: getent hosts NAME",
             "use an address of the interface that the other hosts reach",
+            "check that rank 0 runs on that host, and that no firewall is in between: nc -vz HOST PORT",
         ],
         HangKind::SplitWorld => &[
             "set WORLD_SIZE on every rank; a default of 1 makes worlds of one",
@@ -106,7 +107,7 @@ pub fn refutation(kind: HangKind) -> &'static str {
         HangKind::PortInUse | HangKind::SilentListener => {
             "the port turns out to be held by a rank of this job"
         }
-        HangKind::MasterUnreachable => "the named rank reaches the host",
+        HangKind::MasterUnreachable => "a rank reaches the endpoint",
         HangKind::SplitWorld | HangKind::WorldSizeDisagreement => {
             "all ranks print the same world size"
         }

@@ -31,7 +31,7 @@ pub struct Divergence<T> {
 
 /// Whether a divergence shows which of the ranks are wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Certainty {
     /// More than half of all ranks agree, or the entry of every rank is known: nothing else can change which ranks
     /// differ.
     Settled,
@@ -44,19 +44,19 @@ pub enum Standing {
 impl<T> Divergence<T> {
     /// Says whether the ranks that differ can be named as wrong, in a group of `size` ranks of which `seen` are seen.
     #[must_use]
-    pub fn standing(&self, size: usize, seen: usize) -> Standing {
+    pub fn certainty(&self, size: usize, seen: usize) -> Certainty {
         let known = self.agreeing + self.others.len();
         if self.agreeing * 2 > size || known >= size {
-            Standing::Settled
+            Certainty::Settled
         } else if seen >= size {
-            Standing::Open
+            Certainty::Open
         } else {
-            Standing::Unseen
+            Certainty::Unseen
         }
     }
 }
 
-impl Standing {
+impl Certainty {
     /// Returns the confidence of a verdict on the ranks that differ.
     #[must_use]
     pub fn confidence(self) -> Confidence {
@@ -91,12 +91,15 @@ pub enum Change {
 impl<T: Clone + PartialEq> List<T> {
     /// Collects the entries that `pick` takes from the events that a rank has entered and is known to enter. Events
     /// that a rank that is gone or stopped has not entered do not count.
-    pub fn of(sight: &RankState, pick: impl Fn(&EventKind) -> Option<&T>) -> Self {
-        let coming = sight.coming().filter(|_| sight.is_there());
-        let deeds = sight.entered().chain(coming.unwrap_or_default());
+    pub fn of(state: &RankState, pick: impl Fn(&EventKind) -> Option<&T>) -> Self {
+        let coming = state.coming().filter(|_| state.is_there());
+        let events = state.entered().chain(coming.unwrap_or_default());
         Self {
-            rank: sight.rank,
-            entries: deeds.filter_map(|deed| pick(&deed.what)).cloned().collect(),
+            rank: state.rank,
+            entries: events
+                .filter_map(|event| pick(&event.what))
+                .cloned()
+                .collect(),
             is_closed: coming.is_some(),
         }
     }
@@ -255,7 +258,7 @@ mod tests {
             .collect()
     }
 
-    fn told(all: &[&str]) -> Option<(usize, Vec<(u32, Change)>)> {
+    fn divergent(all: &[&str]) -> Option<(usize, Vec<(u32, Change)>)> {
         let divergence = divergence(&lists(all))?;
         let others = divergence.others.iter();
         Some((
@@ -265,34 +268,46 @@ mod tests {
     }
 
     #[test]
-    fn who_parts_from_the_others() {
+    fn the_rank_that_differs_from_the_others_is_named() {
         use Change::{Reorders, Replaces, Skips};
-        assert_eq!(told(&["abc", "abc", "abc"]), None);
-        assert_eq!(told(&["abc", "ac", "abc"]), Some((1, vec![(1, Skips)])));
-        assert_eq!(told(&["abc", "bac", "abc"]), Some((0, vec![(1, Reorders)])));
-        assert_eq!(told(&["abc", "axc", "abc"]), Some((1, vec![(1, Replaces)])));
-        assert_eq!(told(&["abc", "ab", "abc"]), Some((2, vec![(1, Skips)])));
-        assert_eq!(told(&["abc", "ac"]), Some((1, vec![(1, Skips)])));
+        assert_eq!(divergent(&["abc", "abc", "abc"]), None);
         assert_eq!(
-            told(&["ab", "ba"]),
+            divergent(&["abc", "ac", "abc"]),
+            Some((1, vec![(1, Skips)]))
+        );
+        assert_eq!(
+            divergent(&["abc", "bac", "abc"]),
+            Some((0, vec![(1, Reorders)]))
+        );
+        assert_eq!(
+            divergent(&["abc", "axc", "abc"]),
+            Some((1, vec![(1, Replaces)]))
+        );
+        assert_eq!(
+            divergent(&["abc", "ab", "abc"]),
+            Some((2, vec![(1, Skips)]))
+        );
+        assert_eq!(divergent(&["abc", "ac"]), Some((1, vec![(1, Skips)])));
+        assert_eq!(
+            divergent(&["ab", "ba"]),
             Some((0, vec![(0, Reorders), (1, Reorders)]))
         );
         assert_eq!(
-            told(&["ab", "xb"]),
+            divergent(&["ab", "xb"]),
             Some((0, vec![(0, Replaces), (1, Replaces)]))
         );
     }
 
     #[test]
     fn what_is_not_known_is_no_difference() {
-        assert_eq!(told(&["abc…", "ab…", "a…"]), None);
+        assert_eq!(divergent(&["abc…", "ab…", "a…"]), None);
         assert_eq!(
-            told(&["ab…", "a…", "x…", "ab…"]),
+            divergent(&["ab…", "a…", "x…", "ab…"]),
             Some((0, vec![(2, Change::Replaces)]))
         );
         // Rank 1 may yet be on its way; rank 2 has ended its list.
         assert_eq!(
-            told(&["ab", "a…", "a", "ab", "ab"]),
+            divergent(&["ab", "a…", "a", "ab", "ab"]),
             Some((1, vec![(2, Change::Skips)]))
         );
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::call_sequence::{Change, Divergence, List, Standing, divergence};
+use super::call_sequence::{Certainty, Change, Divergence, List, divergence};
 use super::evidence::{Collective, EventKind, HangEvidence, RankState, TraceEvent, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Diagnosis, HangKind};
@@ -22,12 +22,12 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
         let lists: Vec<List<Collective>> = evidence
             .ranks
             .iter()
-            .filter(|sight| members.contains(&sight.rank))
-            .map(|sight| called(sight, group))
+            .filter(|state| members.contains(&state.rank))
+            .map(|state| called(state, group))
             .collect();
         let divergence = divergence(&lists)?;
-        let standing = divergence.standing(size, lists.len());
-        Some(verdict(evidence, group, &divergence, standing))
+        let certainty = divergence.certainty(size, lists.len());
+        Some(verdict(evidence, group, &divergence, certainty))
     })
 }
 
@@ -35,7 +35,7 @@ fn verdict(
     evidence: &HangEvidence,
     group: &str,
     divergence: &Divergence<Collective>,
-    standing: Standing,
+    certainty: Certainty,
 ) -> Diagnosis {
     let nth = evidence.forgotten.get(group).unwrap_or(&0) + divergence.place + 1;
     let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
@@ -79,9 +79,9 @@ fn verdict(
             ),
         ),
     };
-    let (confidence, culprits) = (standing.confidence(), standing.culprits(others));
+    let (confidence, culprits) = (certainty.confidence(), certainty.culprits(others));
     let mut facts = call_sites(evidence, group, divergence, nth);
-    if standing == Standing::Unseen {
+    if certainty == Certainty::Unseen {
         facts.push(format!(
             "not every member of group {group} is seen: which side is in the minority is not known"
         ));
@@ -97,30 +97,30 @@ fn call_sites(
     nth: usize,
 ) -> Vec<String> {
     let site = |rank: Rank| {
-        let (deed, _) = calls(evidence.rank(rank)?)
+        let (event, _) = calls(evidence.rank(rank)?)
             .filter(|(_, one)| one.group == group)
             .nth(divergence.place)?;
-        (!deed.at.is_empty()).then(|| format!(", called at {}", deed.at))
+        (!event.at.is_empty()).then(|| format!(", called at {}", event.at))
     };
-    let said = |entry: &Option<Collective>| match entry {
+    let described = |entry: &Option<Collective>| match entry {
         Some(one) => with_nature(one),
         None => "no further one".to_owned(),
     };
     let mut facts = Vec::new();
     if let Some(common) = &divergence.common {
         let is_common =
-            |sight: &&RankState| called(sight, group).entries.get(divergence.place) == Some(common);
+            |state: &&RankState| called(state, group).entries.get(divergence.place) == Some(common);
         let one = evidence.ranks.iter().find(is_common);
         facts.push(format!(
             "collective number {nth} of group {group} is {} on most members{}",
             with_nature(common),
-            one.and_then(|sight| site(sight.rank)).unwrap_or_default()
+            one.and_then(|state| site(state.rank)).unwrap_or_default()
         ));
     }
     for (rank, entry, _) in &divergence.others {
         facts.push(format!(
             "on rank {rank} it is {}{}",
-            said(entry),
+            described(entry),
             site(*rank).unwrap_or_default()
         ));
     }
@@ -207,17 +207,17 @@ fn collective(what: &EventKind) -> Option<&Collective> {
 }
 
 /// Iterates over the collectives that a rank has called or is known to call, each with its event.
-fn calls(sight: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
-    let coming = sight.coming().unwrap_or_default();
-    sight
+fn calls(state: &RankState) -> impl Iterator<Item = (&TraceEvent, &Collective)> {
+    let coming = state.coming().unwrap_or_default();
+    state
         .entered()
         .chain(coming)
         .filter_map(|event| Some((event, collective(&event.what)?)))
 }
 
 /// Returns the collectives that a rank has called or is known to call in one group.
-fn called(sight: &RankState, group: &str) -> List<Collective> {
-    List::of(sight, |what| {
+fn called(state: &RankState, group: &str) -> List<Collective> {
+    List::of(state, |what| {
         collective(what).filter(|one| one.group == group)
     })
 }
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    fn told(ranks: Vec<RankState>) -> Option<Diagnosis> {
+    fn divergent(ranks: Vec<RankState>) -> Option<Diagnosis> {
         contradiction(&HangEvidence {
             ranks,
             ..HangEvidence::default()
@@ -256,23 +256,23 @@ mod tests {
     }
 
     fn blamed(ranks: Vec<RankState>) -> Option<(Vec<u32>, Confidence)> {
-        let told = told(ranks)?;
+        let divergent = divergent(ranks)?;
         Some((
-            told.culprits.iter().map(|rank| rank.0).collect(),
-            told.confidence,
+            divergent.culprits.iter().map(|rank| rank.0).collect(),
+            divergent.confidence,
         ))
     }
 
     #[test]
     fn a_tie_names_both_sides_with_their_call_sites() {
-        let told = told(vec![rank(0, 2, "18640"), rank(1, 2, "1")]).unwrap();
+        let divergent = divergent(vec![rank(0, 2, "18640"), rank(1, 2, "1")]).unwrap();
         assert_eq!(
-            told.summary,
+            divergent.summary,
             "the members of group world do not agree on its collective number 1: elements 18640 (rank 0) against 1 (rank 1)"
         );
-        assert_eq!(told.culprits, vec![Rank(0), Rank(1)]);
+        assert_eq!(divergent.culprits, vec![Rank(0), Rank(1)]);
         assert_eq!(
-            told.evidence,
+            divergent.evidence,
             vec![
                 "on rank 0 it is all_reduce (elements 18640), called at train.py:0",
                 "on rank 1 it is all_reduce (elements 1), called at train.py:1",

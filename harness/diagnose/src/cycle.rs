@@ -2,7 +2,8 @@
 //! whose other side has another peer, tag or group, or from a collective, a group or a store's key that one rank left
 //! out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::call_sequence::majority;
 use super::evidence::{EventKind, HangEvidence, Message, RankState, named, verb};
@@ -15,11 +16,11 @@ use allranks_model::names::Rank;
 /// Returns the cause of a cycle other than the order of calls; `None` if nothing shows one.
 #[must_use]
 pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let unmatched = || sights().find_map(|sight| unmatched(evidence, sight));
+    let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    let unmatched = || states().find_map(|state| unmatched(evidence, state));
     let waits = key_not_set(evidence, cycle).or_else(|| group_left_out(evidence, cycle));
     waits.or_else(unmatched).or_else(|| {
-        let mut skips = sights().filter_map(|sight| left_out(evidence, cycle, sight));
+        let mut skips = states().filter_map(|state| left_out(evidence, cycle, state));
         let one = skips.next()?;
         match skips.next() {
             None => Some(one),
@@ -32,14 +33,14 @@ pub fn cause(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 /// rest could have set the key. If the rest is more than one rank, none is blamed: which of them should have set it is
 /// not known.
 fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let sights = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
-    let keys = sights().find_map(|sight| match sight.now() {
+    let states = || cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    let keys = states().find_map(|state| match state.now() {
         Some(what @ EventKind::AwaitKeys(_)) => Some(what),
         _ => None,
     })?;
     let (waiting, others): (Vec<&RankState>, Vec<&RankState>) =
-        sights().partition(|sight| sight.now() == Some(keys));
-    let ranks = |sights: &[&RankState]| sights.iter().map(|one| one.rank).collect::<Vec<_>>();
+        states().partition(|state| state.now() == Some(keys));
+    let ranks = |states: &[&RankState]| states.iter().map(|one| one.rank).collect::<Vec<_>>();
     let (waiting, others) = (ranks(&waiting), ranks(&others));
     let summary = format!(
         "{} {} in {keys}, which {} {} not set, and {} for them elsewhere",
@@ -49,7 +50,7 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
         verb(&others, "has", "have"),
         verb(&others, "waits", "wait"),
     );
-    let facts = (sights().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
+    let facts = (states().map(|one| format!("rank {}: {}", one.rank, one.place()))).collect();
     let culprits = match &others[..] {
         [one] => vec![*one],
         _ => Vec::new(),
@@ -71,16 +72,16 @@ fn key_not_set(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
 /// Finds a minority of the cycle that waits in something other than `new_group`, has made fewer groups than the others,
 /// which are all in `new_group`, and whose remaining calls are not known.
 fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> {
-    let sights = cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    let states = cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let (making, others): (Vec<&RankState>, Vec<&RankState>) =
-        sights.partition(|sight| matches!(sight.now(), Some(EventKind::NewGroup(_))));
-    let fewest = making.iter().map(|sight| groups(sight)).min()?;
-    let has_fewer = |sight: &&RankState| sight.coming().is_none() && groups(sight) < fewest;
+        states.partition(|state| matches!(state.now(), Some(EventKind::NewGroup(_))));
+    let fewest = making.iter().map(|state| groups(state)).min()?;
+    let has_fewer = |state: &&RankState| state.coming().is_none() && groups(state) < fewest;
     if others.is_empty() || others.len() >= making.len() || !others.iter().all(has_fewer) {
         return None;
     }
-    let culprits: Vec<Rank> = others.iter().map(|sight| sight.rank).collect();
-    let first = others.iter().map(|sight| groups(sight)).min()?;
+    let culprits: Vec<Rank> = others.iter().map(|state| state.rank).collect();
+    let first = others.iter().map(|state| groups(state)).min()?;
     let left = making
         .first()?
         .entered()
@@ -105,28 +106,34 @@ fn group_left_out(evidence: &HangEvidence, cycle: &[Rank]) -> Option<Diagnosis> 
 
 /// Finds a message that a waiting rank has no other side for: issued to it with another tag or group, or by another
 /// rank than the one that it expects.
-fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
-    let (EventKind::Message(expected) | EventKind::AwaitMessage(expected, _)) = sight.now()? else {
+fn unmatched(evidence: &HangEvidence, state: &RankState) -> Option<Diagnosis> {
+    let (EventKind::Message(expected) | EventKind::AwaitMessage(expected, _)) = state.now()? else {
         return None;
     };
     let peer = expected.peer?;
+    // A peer that waits for a message of its own is held up: its side may come next.
+    let is_held_up = evidence
+        .rank(peer)
+        .and_then(RankState::now)
+        .is_some_and(|what| matches!(what, EventKind::Message(_) | EventKind::AwaitMessage(..)));
     let others = evidence
         .ranks
         .iter()
-        .filter(|other| other.rank != sight.rank);
+        .filter(|other| other.rank != state.rank)
+        .filter(|other| other.rank == peer || !is_held_up);
     let (other, message) = others
         // The peer itself before ranks that were not asked for.
         .clone()
         .filter(|other| other.rank == peer)
         .chain(others.filter(|other| other.rank != peer))
-        .find_map(|other| Some((other, leftover(other, sight, expected)?)))?;
+        .find_map(|other| Some((other, leftover(other, state, expected)?)))?;
     let (has, gets) = match expected.sends {
         true => ("sends to", "receives"),
         false => ("receives from", "sends"),
     };
     let summary = format!(
         "{} {has} rank {peer} with tag {}, and rank {} {gets} with tag {}{}{}",
-        named(&[sight.rank]),
+        named(&[state.rank]),
         expected.tag,
         other.rank,
         message.tag,
@@ -139,9 +146,9 @@ fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
             false => ", which nothing matches",
         }
     );
-    let mut culprits = vec![sight.rank, other.rank];
+    let mut culprits = vec![state.rank, other.rank];
     culprits.sort_unstable();
-    let facts = [sight, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
+    let facts = [state, other].map(|one| format!("rank {}: {}", one.rank, one.place()));
     let verdict = conclude(
         evidence,
         HangKind::MessageUnmatched,
@@ -152,20 +159,20 @@ fn unmatched(evidence: &HangEvidence, sight: &RankState) -> Option<Diagnosis> {
     Some(verdict.because(facts.to_vec()))
 }
 
-/// Returns a message that `other` has issued to or from `sight`, that no message of `sight` matches, and that may be
-/// what `sight` waits for.
+/// Returns a message that `other` has issued to or from `state`, that no message of `state` matches, and that may be
+/// what `state` waits for.
 fn leftover<'a>(
     other: &'a RankState,
-    sight: &RankState,
+    state: &RankState,
     expected: &Message,
 ) -> Option<&'a Message> {
     let issued = || {
-        let to_it = |one: &&Message| one.sends != expected.sends && one.peer == Some(sight.rank);
+        let to_it = |one: &&Message| one.sends != expected.sends && one.peer == Some(state.rank);
         messages(other).filter(to_it)
     };
     issued().find(|message| {
         let is_same = |one: &&Message| one.tag == message.tag && one.group == message.group;
-        let matched = messages(sight).filter(|one| answers(one, message, other.rank));
+        let matched = messages(state).filter(|one| answers(one, message, other.rank));
         issued().filter(is_same).count() > matched.count()
     })
 }
@@ -174,60 +181,60 @@ fn leftover<'a>(
 /// group. The evidence is a habit: the rank issued the collectives of this group and of another one in turn until,
 /// once, it issued one less of this group. Without such a habit the missing collective may still come, and the result
 /// is `None`.
-fn left_out(evidence: &HangEvidence, cycle: &[Rank], sight: &RankState) -> Option<Diagnosis> {
-    if sight.coming().is_some() {
+fn left_out(evidence: &HangEvidence, cycle: &[Rank], state: &RankState) -> Option<Diagnosis> {
+    if state.coming().is_some() {
         return None;
     }
-    let here = sight.now()?;
+    let here = state.now()?;
     let others = cycle.iter().filter_map(|rank| evidence.rank(*rank));
     let mut missed = others.filter_map(|other| match other.now()? {
         EventKind::Collective(one) => {
-            let is_missed = one.members.contains(&sight.rank)
-                && issued(sight, &one.group) < issued(other, &one.group);
+            let is_missed = one.members.contains(&state.rank)
+                && issued(state, &one.group) < issued(other, &one.group);
             is_missed.then_some(one)
         }
         _ => None,
     });
     let missed = missed.next()?;
-    let groups: BTreeSet<&str> = groups_in_order(sight).collect();
+    let groups: BTreeSet<&str> = groups_in_order(state).collect();
     let (other, place) = groups
         .into_iter()
         .filter(|group| *group != missed.group)
-        .find_map(|group| Some((group, first_missing(sight, &missed.group, group)?)))?;
+        .find_map(|group| Some((group, first_missing(state, &missed.group, group)?)))?;
     let before = |group: &str| evidence.forgotten.get(group).copied().unwrap_or(0);
     let number = before(&missed.group) + place.missed + 1;
     let summary = format!(
         "rank {} leaves out collective number {number} of group {}, {missed}",
-        sight.rank, missed.group
+        state.rank, missed.group
     );
     let facts = vec![
         format!(
             "up to number {} of group {other}, rank {} issued both groups' collectives in turn; then it issued number {} of group {other} without one of group {} before it",
             before(other) + place.other - 1,
-            sight.rank,
+            state.rank,
             before(other) + place.other,
             missed.group
         ),
-        format!("rank {} is now in {here}", sight.rank),
+        format!("rank {} is now in {here}", state.rank),
     ];
     let verdict = conclude(
         evidence,
         HangKind::CollectiveSkipped,
         Confidence::Likely,
-        vec![sight.rank],
+        vec![state.rank],
         summary,
     );
     Some(verdict.because(facts))
 }
 
 /// Counts the collectives of a group that a rank has issued.
-fn issued(sight: &RankState, group: &str) -> usize {
-    groups_in_order(sight).filter(|own| *own == group).count()
+fn issued(state: &RankState, group: &str) -> usize {
+    groups_in_order(state).filter(|own| *own == group).count()
 }
 
 /// Iterates over the groups of a rank's collectives, one entry for each collective, in the order of the calls.
-fn groups_in_order(sight: &RankState) -> impl Iterator<Item = &str> {
-    sight.entered().filter_map(|deed| match &deed.what {
+fn groups_in_order(state: &RankState) -> impl Iterator<Item = &str> {
+    state.entered().filter_map(|event| match &event.what {
         EventKind::Collective(one) => Some(one.group.as_str()),
         _ => None,
     })
@@ -242,7 +249,7 @@ struct HabitEnd {
 /// Finds where a rank left out a collective of group `missed`. Each time the rank issues a collective of `other`, the
 /// number of its collectives of `missed` minus those of `other` is taken. It must be the same up to some point and one
 /// less ever after; `None` if it changes in another way, or if `missed` was not used before that point.
-fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEnd> {
+fn first_missing(state: &RankState, missed: &str, other: &str) -> Option<HabitEnd> {
     let (mut counts, mut leads) = (
         HabitEnd {
             missed: 0,
@@ -250,7 +257,7 @@ fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEn
         },
         Vec::new(),
     );
-    for group in groups_in_order(sight) {
+    for group in groups_in_order(state) {
         if group == missed {
             counts.missed += 1;
         } else if group == other {
@@ -270,29 +277,39 @@ fn first_missing(sight: &RankState, missed: &str, other: &str) -> Option<HabitEn
     })
 }
 
-/// Returns the ranks of a cycle whose order of collectives is not that of the majority of all ranks or, if there is
-/// none, of the majority of the ranks with the same collectives; the whole cycle if there is no such rank.
+/// Returns the ranks of a cycle whose order of collectives is not that of the majority or, if there is none, of the
+/// majority of the ranks with the same collectives; the whole cycle if there is no such rank. Only the groups in which
+/// ranks of the cycle wait are compared, and only ranks that are members of all of them: nobody else must have them in
+/// any order.
 #[must_use]
 pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
-    let order = |sight: &RankState| -> Vec<String> {
-        let deeds = sight.entered().chain(sight.coming().unwrap_or_default());
-        deeds
-            .filter_map(|deed| match &deed.what {
-                EventKind::Collective(one) => Some(format!("{}/{}", one.group, one.name)),
-                _ => None,
-            })
-            .collect()
+    let groups = groups_waited_for(evidence, circle);
+    let order = |state: &RankState| -> Order {
+        let events = state.entered().chain(state.coming().unwrap_or_default());
+        let calls = events.filter_map(|event| match &event.what {
+            EventKind::Collective(one) if groups.is_empty() || groups.contains_key(&one.group) => {
+                Some(format!("{}/{}", one.group, one.name))
+            }
+            _ => None,
+        });
+        Order {
+            calls: calls.collect(),
+            is_closed: state.coming().is_some(),
+        }
     };
-    let orders: Vec<(Rank, Vec<String>)> = evidence
+    let is_member = |rank: Rank| groups.values().all(|members| members.contains(&rank));
+    let orders: Vec<(Rank, Order)> = evidence
         .ranks
         .iter()
-        .map(|sight| (sight.rank, order(sight)))
+        .filter(|state| is_member(state.rank))
+        .map(|state| (state.rank, order(state)))
         .collect();
-    let all = || orders.iter().map(|(_, order)| order);
+    let all = || orders.iter().map(|(_, order)| &order.calls);
     let among_all = majority(all());
-    let is_against = |one: &Vec<String>| {
-        let common = among_all.or_else(|| majority(all().filter(|order| has_same(order, one))));
-        common.is_some_and(|common| common != one)
+    let is_against = |one: &Order| {
+        let common =
+            among_all.or_else(|| majority(all().filter(|order| has_same(order, &one.calls))));
+        common.is_some_and(|common| one.contradicts(common))
     };
     let against: Vec<Rank> = orders
         .iter()
@@ -303,6 +320,43 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
         true => circle.to_vec(),
         false => against,
     }
+}
+
+/// The collectives of a rank, in order.
+struct Order {
+    /// Group and name of each.
+    calls: Vec<String>,
+    /// Whether no more will come.
+    is_closed: bool,
+}
+
+impl Order {
+    /// Returns true if it is another order, and not only one that has not come as far.
+    fn contradicts(&self, common: &[String]) -> bool {
+        match self.is_closed {
+            true => self.calls != common,
+            false => !common.starts_with(&self.calls) && !self.calls.starts_with(common),
+        }
+    }
+}
+
+/// Returns the groups, each with its members, in whose collectives ranks of a cycle wait.
+fn groups_waited_for(evidence: &HangEvidence, circle: &[Rank]) -> BTreeMap<String, Arc<[Rank]>> {
+    let sights = circle.iter().filter_map(|rank| evidence.rank(*rank));
+    let waited = sights.filter_map(|state| {
+        let group = match state.now()? {
+            EventKind::Collective(one) => &one.group,
+            EventKind::Await(group, _) => group,
+            _ => return None,
+        };
+        state.entered().find_map(|event| match &event.what {
+            EventKind::Collective(one) if one.group == *group => {
+                Some((group.clone(), one.members.clone()))
+            }
+            _ => None,
+        })
+    });
+    waited.filter(|(_, members)| !members.is_empty()).collect()
 }
 
 /// Returns true if two lists hold the same items, in any order.
@@ -319,8 +373,6 @@ fn has_same(one: &[String], other: &[String]) -> bool {
 mod tests {
     use super::*;
     use crate::{Collective, Process, TraceEvent, diagnose};
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
     use std::time::Duration;
 
     fn collective(group: &str, members: &[u32]) -> EventKind {
@@ -357,14 +409,14 @@ mod tests {
         }
     }
 
-    fn told(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
-        let told = diagnose(&HangEvidence {
+    fn verdict(ranks: Vec<RankState>) -> (HangKind, Vec<u32>, Confidence) {
+        let verdict = diagnose(&HangEvidence {
             ranks,
             is_whole: true,
             ..HangEvidence::default()
         });
-        let culprits = told.culprits.iter().map(|rank| rank.0).collect();
-        (told.kind, culprits, told.confidence)
+        let culprits = verdict.culprits.iter().map(|rank| rank.0).collect();
+        (verdict.kind, culprits, verdict.confidence)
     }
 
     /// Builds a mesh of 2 by 2 ranks, each with `steps` times a collective in its row and one in its column, and then
@@ -403,7 +455,7 @@ mod tests {
             _ => vec![row(0), column(0)],
         };
         let skipped = (HangKind::CollectiveSkipped, vec![3], Confidence::Likely);
-        assert_eq!(told(mesh(2, last)), skipped);
+        assert_eq!(verdict(mesh(2, last)), skipped);
         // It may go on for some steps in between.
         let later = |rank: u32| match rank {
             3 => vec![
@@ -422,9 +474,9 @@ mod tests {
             2 => vec![row(2), column(2), row(2)],
             _ => vec![row(0), column(0), row(0), column(0)],
         };
-        assert_eq!(told(mesh(2, later)), skipped);
+        assert_eq!(verdict(mesh(2, later)), skipped);
         // Without steps before, it may as well have another order.
-        let (kind, ..) = told(mesh(0, last));
+        let (kind, ..) = verdict(mesh(0, last));
         assert_eq!(kind, HangKind::CyclicWait);
     }
 
@@ -434,12 +486,12 @@ mod tests {
         let waits = |number, key: &str| rank(number, vec![EventKind::AwaitKeys(vec![key.into()])]);
         let behind = |culprits| (HangKind::Behind, culprits, Confidence::Likely);
         let one = vec![barrier(), waits(1, "run"), waits(2, "run")];
-        assert_eq!(told(one), behind(vec![0]));
+        assert_eq!(verdict(one), behind(vec![0]));
         let two = vec![barrier(), waits(1, "run"), waits(2, "walk")];
-        assert_eq!(told(two), behind(vec![]));
+        assert_eq!(verdict(two), behind(vec![]));
         // A rank that is at work may set it yet.
         let busy = rank(0, vec![EventKind::Own("its own code".into())]);
-        let (kind, culprits, _) = told(vec![busy, waits(1, "run"), waits(2, "run")]);
+        let (kind, culprits, _) = verdict(vec![busy, waits(1, "run"), waits(2, "run")]);
         assert_eq!((kind, culprits), (HangKind::Slow, vec![0]));
     }
 
@@ -456,9 +508,9 @@ mod tests {
             rank(3, vec![world()]),
         ];
         let skipped = (HangKind::GroupSkipped, vec![3], Confidence::Likely);
-        assert_eq!(told(ranks), skipped);
+        assert_eq!(verdict(ranks), skipped);
         // Of two, either may be the one with another order.
-        let (kind, ..) = told(vec![
+        let (kind, ..) = verdict(vec![
             rank(0, vec![group(&[0, 1])]),
             rank(1, vec![collective("world", &[0, 1])]),
         ]);
@@ -478,12 +530,60 @@ mod tests {
             vec![message(true, 2, 1), message(true, 2, 1)],
             vec![message(false, 1, 1), message(false, 1, 2)],
         );
-        assert_eq!(told(tags), unmatched);
+        assert_eq!(verdict(tags), unmatched);
         let peers = ranks(vec![message(true, 2, 0)], vec![message(false, 0, 0)]);
-        assert_eq!(told(peers), unmatched);
+        assert_eq!(verdict(peers), unmatched);
         // Nothing was sent to it: what it waits for may come after the barrier.
         let late = ranks(vec![], vec![message(false, 1, 0)]);
-        let (kind, ..) = told(late);
+        let (kind, ..) = verdict(late);
         assert_eq!(kind, HangKind::CyclicWait);
+    }
+
+    #[test]
+    fn a_receiver_whose_sender_is_held_up_elsewhere_has_not_the_wrong_peer() {
+        // Rank 0 would send to rank 1 next, but waits for rank 2, which waits for what rank 1 makes of that message.
+        let ranks = vec![
+            rank(0, vec![message(true, 2, 0)]),
+            rank(1, vec![message(false, 0, 0)]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
+        assert_eq!(verdict(ranks), all);
+    }
+
+    #[test]
+    fn of_two_orders_in_two_groups_only_common_members_have_a_say() {
+        // Ranks 0 and 1 are in both groups and differ; rank 2 is in one of them and says nothing about the order.
+        let (all, pair) = (
+            || collective("all", &[0, 1, 2]),
+            || collective("pair", &[0, 1]),
+        );
+        let ranks = vec![
+            rank(0, vec![all()]),
+            rank(1, vec![pair()]),
+            rank(2, vec![all()]),
+        ];
+        let both = (HangKind::CyclicWait, vec![0, 1], Confidence::Proved);
+        assert_eq!(verdict(ranks), both);
+        // A member of neither pair is not the measure of a rank that has to be in one.
+        let world = || collective("world", &[0, 1, 2, 3]);
+        let leaders = || collective("leaders", &[0, 2]);
+        let ranks = vec![
+            rank(0, vec![world(), leaders()]),
+            rank(1, vec![world(), world()]),
+            rank(2, vec![world(), world()]),
+            rank(3, vec![world(), world()]),
+        ];
+        let tied = (HangKind::CyclicWait, vec![0, 2], Confidence::Proved);
+        assert_eq!(verdict(ranks), tied);
+        // Of three members of both groups, two are a majority.
+        let pair = || collective("other", &[0, 1, 2]);
+        let ranks = vec![
+            rank(0, vec![all()]),
+            rank(1, vec![pair()]),
+            rank(2, vec![all()]),
+        ];
+        let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
+        assert_eq!(verdict(ranks), odd);
     }
 }

@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// What the text of an error says of its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ErrorCause {
     /// The environment variable of this name is not set.
     EnvironmentMissing(String),
     /// The backend of this name is not available.
@@ -24,7 +24,7 @@ pub enum Told {
 }
 
 /// Builds the meaning of an error from the pattern's first group, which is empty if nothing matched it.
-type Reading = fn(&str) -> Told;
+type Reading = fn(&str) -> ErrorCause;
 
 /// Patterns of error texts, in order: the first that matches counts. Its first group, if it has one, is what the error
 /// is about.
@@ -32,51 +32,51 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
     let table: [(&str, Reading); 9] = [
         (
             r"environment variable (\w+) expected, but not set",
-            |name| Told::EnvironmentMissing(name.to_owned()),
+            |name| ErrorCause::EnvironmentMissing(name.to_owned()),
         ),
         (
             r#"(?i)(?:unknown|invalid) (?:c10d )?backend(?: type)?:? ['"]?([\w:]+)"#,
-            |name| Told::BackendMissing(name.to_owned()),
+            |name| ErrorCause::BackendMissing(name.to_owned()),
         ),
         (
             r"(?i)distributed package doesn't have (\w+) built in",
-            |name| Told::BackendMissing(name.to_owned()),
+            |name| ErrorCause::BackendMissing(name.to_owned()),
         ),
         (
             r"No backend type associated with device type (\w+)",
-            |device| Told::DeviceBinding(device.to_owned()),
+            |device| ErrorCause::DeviceBinding(device.to_owned()),
         ),
         (
             r"(?i)(?:EADDRINUSE|address already in use)(?:.*?port:? (\d+))?",
-            |port| Told::AddressInUse(port.parse().ok()),
+            |port| ErrorCause::AddressInUse(port.parse().ok()),
         ),
         (
             r"(?i)(?:failed to resolve|cannot be resolved|IPv[46] network addresses of \(|name or service not known|no address associated|no route to host|network is unreachable)[ (]*([\w.:-]*)",
-            |host| Told::Unreachable(host.to_owned()),
+            |host| ErrorCause::Unreachable(host.to_owned()),
         ),
         // NCCL_SOCKET_IFNAME names no interface of this host.
-        (r"(?i)no socket interface found", |_| Told::Cause),
+        (r"(?i)no socket interface found", |_| ErrorCause::Cause),
         (
             r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
-            |_| Told::Effect,
+            |_| ErrorCause::Effect,
         ),
-        (r"", |_| Told::Cause),
+        (r"", |_| ErrorCause::Cause),
     ];
     table
         .into_iter()
-        .filter_map(|(pattern, told)| Some((Regex::new(pattern).ok()?, told)))
+        .filter_map(|(pattern, reading)| Some((Regex::new(pattern).ok()?, reading)))
         .collect()
 });
 
 /// Returns what the text of an error says of its cause.
 #[must_use]
-pub fn told(text: &str) -> Told {
-    for (pattern, told) in PATTERNS.iter() {
+pub fn error_cause(text: &str) -> ErrorCause {
+    for (pattern, reading) in PATTERNS.iter() {
         if let Some(found) = pattern.captures(text) {
-            return told(found.get(1).map_or("", |group| group.as_str()));
+            return reading(found.get(1).map_or("", |group| group.as_str()));
         }
     }
-    Told::Cause
+    ErrorCause::Cause
 }
 
 #[cfg(test)]
@@ -93,52 +93,52 @@ mod tests {
         let cases = [
             (
                 "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
-                Told::EnvironmentMissing("MASTER_ADDR".into()),
+                ErrorCause::EnvironmentMissing("MASTER_ADDR".into()),
             ),
             (
                 "ValueError: Unknown backend type xla",
-                Told::BackendMissing("xla".into()),
+                ErrorCause::BackendMissing("xla".into()),
             ),
             (
                 "RuntimeError: Distributed package doesn't have NCCL built in",
-                Told::BackendMissing("NCCL".into()),
+                ErrorCause::BackendMissing("NCCL".into()),
             ),
             (
                 "RuntimeError: No backend type associated with device type xpu",
-                Told::DeviceBinding("xpu".into()),
+                ErrorCause::DeviceBinding("xpu".into()),
             ),
             (
                 "DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
-                Told::AddressInUse(None),
+                ErrorCause::AddressInUse(None),
             ),
             (
                 "DistNetworkError: The IPv6 network addresses of (no-such-host, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
-                Told::Unreachable("no-such-host".into()),
+                ErrorCause::Unreachable("no-such-host".into()),
             ),
             (
                 "DistStoreError: Timed out after 11 seconds waiting for clients. 1/4 clients joined.",
-                Told::Effect,
+                ErrorCause::Effect,
             ),
             (
                 "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4242",
-                Told::Effect,
+                ErrorCause::Effect,
             ),
             (
                 "RuntimeError: [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 1800000 ms",
-                Told::Effect,
+                ErrorCause::Effect,
             ),
             (
                 "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error",
-                Told::Effect,
+                ErrorCause::Effect,
             ),
             (
                 "torch.distributed.DistBackendError: NCCL error: internal error. Last error:\nBootstrap : no socket interface found",
-                Told::Cause,
+                ErrorCause::Cause,
             ),
-            ("ZeroDivisionError: division by zero", Told::Cause),
+            ("ZeroDivisionError: division by zero", ErrorCause::Cause),
         ];
         for (text, expected) in cases {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(error_cause(text), expected, "{text}");
         }
     }
 }

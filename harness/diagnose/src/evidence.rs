@@ -29,7 +29,7 @@ pub struct HangEvidence {
     /// Processes outside the job that listen where the ranks want to meet.
     pub strangers: Vec<ForeignListener>,
     /// Endpoints, `host:port`, at which no rank can be reached, each with the reason.
-    pub deserted: Vec<(String, String)>,
+    pub endpoints_without_listener: Vec<(String, String)>,
     /// How many collectives of a group, by name, came before the first one in `done`, on every rank alike. Absent:
     /// none.
     pub forgotten: BTreeMap<String, usize>,
@@ -60,7 +60,7 @@ impl HangEvidence {
     /// Returns what is known of a rank; `None` if it is not in `ranks`.
     #[must_use]
     pub fn rank(&self, rank: Rank) -> Option<&RankState> {
-        self.ranks.iter().find(|sight| sight.rank == rank)
+        self.ranks.iter().find(|state| state.rank == rank)
     }
 }
 
@@ -82,14 +82,14 @@ impl RankState {
     /// Returns the event that it is in; `None` if it is in none that is known.
     #[must_use]
     pub fn now(&self) -> Option<&EventKind> {
-        self.doing.as_ref().map(|(deed, _)| &deed.what)
+        self.doing.as_ref().map(|(event, _)| &event.what)
     }
 
     /// Iterates over the events that it has entered, oldest first; the last may be under way.
     pub fn entered(&self) -> impl Iterator<Item = &TraceEvent> {
         self.done
             .iter()
-            .chain(self.doing.as_ref().map(|(deed, _)| deed))
+            .chain(self.doing.as_ref().map(|(event, _)| event))
     }
 
     /// Returns the event that it is in or, if it is in none and has raised an error, the last one that it was in.
@@ -97,8 +97,8 @@ impl RankState {
     pub fn stands(&self) -> Option<&EventKind> {
         let failed = || self.done.last().filter(|_| !self.errors.is_empty());
         match &self.doing {
-            Some((deed, _)) => Some(&deed.what),
-            None => failed().map(|deed| &deed.what),
+            Some((event, _)) => Some(&event.what),
+            None => failed().map(|event| &event.what),
         }
     }
 
@@ -106,7 +106,7 @@ impl RankState {
     #[must_use]
     pub fn coming(&self) -> Option<&[TraceEvent]> {
         match &self.ahead {
-            Remaining::Known(deeds) => Some(deeds),
+            Remaining::Known(events) => Some(events),
             Remaining::Unknown => None,
         }
     }
@@ -122,13 +122,13 @@ impl RankState {
     pub fn place(&self) -> String {
         match (&self.process, &self.doing, self.done.last()) {
             (Process::Ended(how), ..) => format!("its process ended: {how}"),
-            (Process::Stopped, Some((deed, _)), _) => format!("stopped in {deed}"),
+            (Process::Stopped, Some((event, _)), _) => format!("stopped in {event}"),
             (Process::Stopped, None, _) => "stopped".to_owned(),
-            (Process::Running | Process::Unknown, Some((deed, Duration::ZERO)), _) => {
-                format!("in {deed}")
+            (Process::Running | Process::Unknown, Some((event, Duration::ZERO)), _) => {
+                format!("in {event}")
             }
-            (Process::Running | Process::Unknown, Some((deed, since)), _) => {
-                format!("in {deed} for {:.1} s", since.as_secs_f64())
+            (Process::Running | Process::Unknown, Some((event, since)), _) => {
+                format!("in {event} for {:.1} s", since.as_secs_f64())
             }
             (Process::Running | Process::Unknown, None, Some(last)) => match self.errors.last() {
                 Some(error) => format!("after {last}; it raised {}", first_line(error)),
@@ -195,7 +195,7 @@ pub enum EventKind {
     Destroy(String),
     /// Is in a call of which only the stack is known.
     Seen(SeenCall),
-    /// Ends, after everything else, and needs nobody else for it.
+    /// Ends, after everything else, and needs no other rank for it.
     Leave,
     /// Does something that needs no other rank, in words.
     Own(String),
@@ -220,7 +220,7 @@ pub struct Rendezvous {
     /// The endpoint: `127.0.0.1:29500`, or a file; empty if unknown.
     pub place: String,
     /// The endpoint that the launcher gave it; `None` if it gave none.
-    pub told: Option<String>,
+    pub assigned: Option<String>,
     /// The rank that it claims.
     pub rank: u32,
     /// The world size that it was given.
@@ -275,8 +275,10 @@ impl std::fmt::Display for TraceEvent {
 impl std::fmt::Display for EventKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Init(meeting) if meeting.place.is_empty() => f.write_str("init_process_group"),
-            Self::Init(meeting) => write!(f, "init_process_group at {}", meeting.place),
+            Self::Init(rendezvous) if rendezvous.place.is_empty() => {
+                f.write_str("init_process_group")
+            }
+            Self::Init(rendezvous) => write!(f, "init_process_group at {}", rendezvous.place),
             Self::NewGroup(members) => write!(f, "new_group({})", list(members)),
             Self::Collective(one) => write!(f, "{one}"),
             Self::Await(group, number) => write!(f, "wait for collective {number} of {group}"),
@@ -288,7 +290,7 @@ impl std::fmt::Display for EventKind {
                 };
                 match message.peer {
                     Some(peer) => write!(f, "{verb} rank {peer}"),
-                    None => write!(f, "{verb} anybody"),
+                    None => write!(f, "{verb} any rank"),
                 }
             }
             Self::AwaitKeys(keys) => write!(f, "a wait for `{}` of a store", keys.join("`, `")),

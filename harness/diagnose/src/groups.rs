@@ -1,7 +1,7 @@
 //! Groups: every rank of the world must make them in the same order, with the same members, whether it belongs to them
 //! or not (documentation of `torch.distributed.new_group`). PyTorch does not notice when they do not.
 
-use super::call_sequence::{Change, List, Standing, divergence};
+use super::call_sequence::{Certainty, Change, List, divergence};
 use super::evidence::{EventKind, HangEvidence, RankState, list, named, verb};
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -14,26 +14,26 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     let divergence = divergence(&lists)?;
     let nth = divergence.place + 1;
     let others: Vec<Rank> = divergence.others.iter().map(|(rank, ..)| *rank).collect();
-    let sights = || {
-        let sights = evidence.ranks.iter();
-        sights.filter(|sight| others.contains(&sight.rank))
+    let states = || {
+        let states = evidence.ranks.iter();
+        states.filter(|state| others.contains(&state.rank))
     };
     let (_, _, how) = divergence.others.first()?;
     let kind = match how {
         // What it seems to leave out may be what it makes next: all that is known is that it makes another one first.
-        Change::Skips if sights().any(is_making) => HangKind::GroupOrder,
+        Change::Skips if states().any(is_making) => HangKind::GroupOrder,
         Change::Skips => HangKind::GroupSkipped,
         Change::Reorders => HangKind::GroupOrder,
         Change::Replaces => HangKind::GroupMembersDiffer,
     };
-    let standing = divergence.standing(world_size(evidence), lists.len());
+    let certainty = divergence.certainty(world_size(evidence), lists.len());
     let confidence = match kind {
-        _ if standing != Standing::Settled => standing.confidence(),
+        _ if certainty != Certainty::Settled => certainty.confidence(),
         HangKind::GroupOrder => Confidence::Proved,
-        _ if sights().any(is_between) => Confidence::Likely,
+        _ if states().any(is_between) => Confidence::Likely,
         _ => Confidence::Proved,
     };
-    let said = |entry: &Option<Vec<Rank>>| match entry {
+    let described = |entry: &Option<Vec<Rank>>| match entry {
         Some(members) => format!("new_group({})", list(members)),
         None => "none".to_owned(),
     };
@@ -41,31 +41,33 @@ pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
     if let Some(common) = &divergence.common {
         facts.push(format!(
             "group number {nth} of the other ranks is {}",
-            said(&Some(common.clone()))
+            described(&Some(common.clone()))
         ));
     }
     for (rank, entry, how) in &divergence.others {
-        facts.push(format!("that of rank {rank} is {}", said(entry)));
+        facts.push(format!("that of rank {rank} is {}", described(entry)));
         if kind == HangKind::GroupOrder && *how == Change::Skips {
             facts.push(format!(
                 "rank {rank} has not made {}, and makes another group first: whether it makes it later or never is not known",
-                said(&divergence.common)
+                described(&divergence.common)
             ));
         }
     }
-    let who = named(&others);
+    let named_ranks = named(&others);
     let make = verb(&others, "makes", "make");
     let summary = match kind {
-        HangKind::GroupSkipped => leaves_out(&others, nth, &said(&divergence.common)),
+        HangKind::GroupSkipped => leaves_out(&others, nth, &described(&divergence.common)),
         HangKind::GroupOrder => {
-            format!("{who} {make} groups in another order than the others from number {nth} on")
+            format!(
+                "{named_ranks} {make} groups in another order than the others from number {nth} on"
+            )
         }
         _ if divergence.common.is_none() => {
-            format!("{who} do not agree on the members of group number {nth}")
+            format!("{named_ranks} do not agree on the members of group number {nth}")
         }
-        _ => format!("{who} {make} group number {nth} with other members than the others"),
+        _ => format!("{named_ranks} {make} group number {nth} with other members than the others"),
     };
-    let culprits = standing.culprits(others);
+    let culprits = certainty.culprits(others);
     Some(conclude(evidence, kind, confidence, culprits, summary).because(facts))
 }
 
@@ -79,38 +81,38 @@ pub(crate) fn leaves_out(ranks: &[Rank], nth: usize, group: &str) -> String {
 }
 
 /// Counts the groups that a rank has made or is making.
-pub(crate) fn groups(sight: &RankState) -> usize {
-    sight
+pub(crate) fn groups(state: &RankState) -> usize {
+    state
         .entered()
-        .filter(|deed| matches!(deed.what, EventKind::NewGroup(_)))
+        .filter(|event| matches!(event.what, EventKind::NewGroup(_)))
         .count()
 }
 
 /// Returns the world size: the largest that a rank was given, and at least the number of ranks that are seen.
 fn world_size(evidence: &HangEvidence) -> usize {
-    let said = evidence.ranks.iter().flat_map(RankState::entered);
-    let said = said.filter_map(|deed| match &deed.what {
-        EventKind::Init(meeting) => Some(meeting.world_size as usize),
+    let made = evidence.ranks.iter().flat_map(RankState::entered);
+    let made = made.filter_map(|event| match &event.what {
+        EventKind::Init(rendezvous) => Some(rendezvous.world_size as usize),
         _ => None,
     });
-    said.max().unwrap_or(0).max(evidence.ranks.len())
+    made.max().unwrap_or(0).max(evidence.ranks.len())
 }
 
 /// Returns true if it is making a group and its remaining calls are not known.
-fn is_making(sight: &RankState) -> bool {
-    sight.coming().is_none() && matches!(sight.now(), Some(EventKind::NewGroup(_)))
+fn is_making(state: &RankState) -> bool {
+    state.coming().is_none() && matches!(state.now(), Some(EventKind::NewGroup(_)))
 }
 
 /// Returns true if it is between calls or in its own work, and its remaining calls are not known: it may make more
 /// groups before it waits for another rank.
-fn is_between(sight: &RankState) -> bool {
-    let is_free = sight.is_there() && matches!(sight.now(), None | Some(EventKind::Own(_)));
-    sight.coming().is_none() && is_free
+fn is_between(state: &RankState) -> bool {
+    let is_free = state.is_there() && matches!(state.now(), None | Some(EventKind::Own(_)));
+    state.coming().is_none() && is_free
 }
 
 /// Returns the members of each group that a rank has made or is known to make, in order.
-fn made(sight: &RankState) -> List<Vec<Rank>> {
-    List::of(sight, |what| match what {
+fn made(state: &RankState) -> List<Vec<Rank>> {
+    List::of(state, |what| match what {
         EventKind::NewGroup(members) => Some(members),
         _ => None,
     })

@@ -37,11 +37,13 @@ mod seen;
 mod tests;
 mod waiting;
 
-pub use errors::{Told, told};
+pub use errors::{ErrorCause, error_cause};
 pub use evidence::{
     Collective, EventKind, ForeignListener, HangEvidence, Message, Process, RankState, Remaining,
     Rendezvous, SeenCall, TraceEvent, list,
 };
+
+pub use rendezvous::unreachable;
 
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -50,26 +52,26 @@ use allranks_model::record::RankLine;
 /// Returns the verdict on a job in which nothing has moved for `evidence.still`; kind `Unknown` if no rule applies.
 #[must_use]
 pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
-    let meeting = rendezvous::contradiction(evidence);
+    let rendezvous = rendezvous::contradiction(evidence);
     let chain = waiting::end_of_chain(evidence);
     let is_proved = |one: &Diagnosis| one.confidence == Confidence::Proved;
     // Contradictions come before their effects: a rank that contradicts the others may die or wait in a cycle because
     // of it.
     let in_order = [
-        meeting.clone().filter(is_proved),
+        rendezvous.clone().filter(is_proved),
         seen::verdict(evidence),
         contradiction(evidence),
         waiting::unmatched(evidence),
         chain.clone().filter(is_proved),
         chain,
-        meeting,
+        rendezvous,
         waiting::lost(evidence),
     ];
-    let told = in_order.into_iter().flatten().next();
-    let told = told.or_else(|| recorded::under_way(evidence));
-    let mut told = told.unwrap_or_else(|| unknown(evidence));
-    told.evidence.extend(recorded::lines(evidence));
-    told
+    let verdict = in_order.into_iter().flatten().next();
+    let verdict = verdict.or_else(|| recorded::under_way(evidence));
+    let mut verdict = verdict.unwrap_or_else(|| unknown(evidence));
+    verdict.evidence.extend(recorded::lines(evidence));
+    verdict
 }
 
 /// Finds groups or collectives in which ranks contradict each other, whether anything hangs or not; `None` if there are
@@ -101,8 +103,8 @@ fn conclude(
     culprits: Vec<Rank>,
     summary: String,
 ) -> Diagnosis {
-    let waits = |sight: &&RankState| {
-        sight
+    let waits = |state: &&RankState| {
+        state
             .now()
             .is_some_and(|what| !matches!(what, EventKind::Own(_) | EventKind::Leave))
     };
@@ -110,7 +112,7 @@ fn conclude(
         .ranks
         .iter()
         .filter(waits)
-        .map(|sight| sight.rank)
+        .map(|state| state.rank)
         .filter(|rank| !culprits.contains(rank))
         .collect();
     Diagnosis {
@@ -129,9 +131,9 @@ fn conclude(
         places: evidence
             .ranks
             .iter()
-            .map(|sight| RankLine {
-                rank: sight.rank,
-                text: sight.place(),
+            .map(|state| RankLine {
+                rank: state.rank,
+                text: state.place(),
             })
             .collect(),
     }

@@ -12,16 +12,16 @@ pub(crate) fn as_message(what: &EventKind) -> Option<&Message> {
 }
 
 /// Every message of which a rank has begun its own side, in order.
-pub(crate) fn messages(sight: &RankState) -> impl Iterator<Item = &Message> {
-    sight.entered().filter_map(|deed| as_message(&deed.what))
+pub(crate) fn messages(state: &RankState) -> impl Iterator<Item = &Message> {
+    state.entered().filter_map(|event| as_message(&event.what))
 }
 
 /// A rank's messages of the same kind, to or from the same peer.
 pub(crate) fn sides<'a>(
-    sight: &'a RankState,
+    state: &'a RankState,
     like: &'a Message,
 ) -> impl Iterator<Item = &'a Message> + 'a {
-    messages(sight).filter(move |one| *one == like)
+    messages(state).filter(move |one| *one == like)
 }
 
 /// Returns true if `own` is the other side of `other`, a message of `rank`.

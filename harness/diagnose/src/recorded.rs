@@ -17,15 +17,15 @@ use allranks_model::names::Rank;
 /// Returns the verdict that the records allow, likely at most; `None` if they show nothing wrong.
 #[must_use]
 pub fn under_way(evidence: &HangEvidence) -> Option<Diagnosis> {
-    let told = contradiction(evidence)
+    let verdict = contradiction(evidence)
         .or_else(|| crossed_messages(evidence))
         .or_else(|| crossed_collectives(evidence))
         .or_else(|| left_in_teardown(evidence))?;
-    let Told {
+    let Contradiction {
         kind,
         culprits,
         summary,
-    } = told;
+    } = verdict;
     Some(conclude(
         evidence,
         kind,
@@ -39,30 +39,30 @@ pub fn under_way(evidence: &HangEvidence) -> Option<Diagnosis> {
 #[must_use]
 pub fn lines(evidence: &HangEvidence) -> Vec<String> {
     let mut lines: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
-    for sight in &evidence.ranks {
-        for op in &sight.recorded {
-            lines.entry(op.to_string()).or_default().push(sight.rank);
+    for state in &evidence.ranks {
+        for op in &state.recorded {
+            lines.entry(op.to_string()).or_default().push(state.rank);
         }
     }
-    let said = |(line, ranks): (String, Vec<Rank>)| {
+    let line_of = |(line, ranks): (String, Vec<Rank>)| {
         format!("flight recorder of {}: {line}", named(&ranks))
     };
-    lines.into_iter().map(said).collect()
+    lines.into_iter().map(line_of).collect()
 }
 
-struct Told {
+struct Contradiction {
     kind: HangKind,
     culprits: Vec<Rank>,
     summary: String,
 }
 
 /// Finds ranks that have different collectives under way as the same number of a group.
-fn contradiction(evidence: &HangEvidence) -> Option<Told> {
+fn contradiction(evidence: &HangEvidence) -> Option<Contradiction> {
     let mut by_number: BTreeMap<(&str, u64), BTreeMap<Rank, &str>> = BTreeMap::new();
-    for sight in &evidence.ranks {
-        for op in collectives(sight) {
+    for state in &evidence.ranks {
+        for op in collectives(state) {
             let ranks = by_number.entry((&op.group, op.number)).or_default();
-            ranks.insert(sight.rank, &op.op);
+            ranks.insert(state.rank, &op.op);
         }
     }
     by_number.into_iter().find_map(|((group, number), ops)| {
@@ -75,9 +75,9 @@ fn contradiction(evidence: &HangEvidence) -> Option<Told> {
             "collective number {number} of group {group} is {} on different ranks",
             names.join(" and ")
         );
-        Some(Told {
+        Some(Contradiction {
             kind: HangKind::CollectiveMismatch,
-            culprits: odd_ones(&ops),
+            culprits: minority(&ops),
             summary,
         })
     })
@@ -86,23 +86,23 @@ fn contradiction(evidence: &HangEvidence) -> Option<Told> {
 /// Finds two ranks that both send to, or both receive from, each other first, and issue the other side of their peer's
 /// message only after that. A backend that carries out the messages of a pair in the order in which they are issued
 /// ends neither.
-fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
+fn crossed_messages(evidence: &HangEvidence) -> Option<Contradiction> {
     let first: Vec<(Rank, Way<'_>, u64)> = evidence
         .ranks
         .iter()
-        .flat_map(|sight| {
-            firsts(sight)
+        .flat_map(|state| {
+            firsts(state)
                 .into_iter()
-                .map(|(way, number)| (sight.rank, way, number))
+                .map(|(way, number)| (state.rank, way, number))
         })
         .collect();
     first.iter().find_map(|(rank, way, number)| {
         let crossed = |other: &&(Rank, Way<'_>, u64)| {
             let (peer, theirs, at) = other;
             let is_behind = |rank: Rank, answer: Way<'_>, after: u64| {
-                let sight = evidence.rank(rank);
-                sight.is_some_and(|sight| {
-                    ways(sight).any(|(way, number)| way == answer && number > after)
+                let state = evidence.rank(rank);
+                state.is_some_and(|state| {
+                    ways(state).any(|(way, number)| way == answer && number > after)
                 })
             };
             *theirs == Way { own: way.peer, peer: way.own, ..*way }
@@ -114,7 +114,7 @@ fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
         let summary = format!(
             "rank {rank} and rank {peer} both {does} each other first, and neither message ends before the other side's next one"
         );
-        Some(Told {
+        Some(Contradiction {
             kind: HangKind::CyclicWait,
             culprits: vec![*rank, *peer],
             summary,
@@ -123,11 +123,11 @@ fn crossed_messages(evidence: &HangEvidence) -> Option<Told> {
 }
 
 /// Finds ranks that have the same collectives of two groups under way, and issued them in different orders.
-fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
+fn crossed_collectives(evidence: &HangEvidence) -> Option<Contradiction> {
     type Pair<'a> = [(&'a str, u64); 2];
     let mut orders: BTreeMap<Pair<'_>, BTreeMap<Rank, bool>> = BTreeMap::new();
-    for sight in &evidence.ranks {
-        let all: Vec<(&str, u64)> = collectives(sight)
+    for state in &evidence.ranks {
+        let all: Vec<(&str, u64)> = collectives(state)
             .map(|op| (op.group.as_str(), op.number))
             .collect();
         for (place, one) in all.iter().enumerate() {
@@ -138,15 +138,15 @@ fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
                 orders
                     .entry(pair)
                     .or_default()
-                    .insert(sight.rank, is_sorted);
+                    .insert(state.rank, is_sorted);
             }
         }
     }
     orders.into_iter().find_map(|([one, other], ranks)| {
         let differ = ranks.values().any(|sorted| *sorted) && ranks.values().any(|sorted| !sorted);
-        differ.then(|| Told {
+        differ.then(|| Contradiction {
             kind: HangKind::CyclicWait,
-            culprits: odd_ones(&ranks),
+            culprits: minority(&ranks),
             summary: format!(
                 "ranks issued collective number {} of group {} and number {} of group {} in different orders, and both are under way",
                 one.1, one.0, other.1, other.0
@@ -156,25 +156,25 @@ fn crossed_collectives(evidence: &HangEvidence) -> Option<Told> {
 }
 
 /// Finds a rank that tears down while an op of its own is under way.
-fn left_in_teardown(evidence: &HangEvidence) -> Option<Told> {
-    evidence.ranks.iter().find_map(|sight| {
-        let op = sight.recorded.first()?;
-        let Some(EventKind::Destroy(group)) = sight.now() else {
+fn left_in_teardown(evidence: &HangEvidence) -> Option<Contradiction> {
+    evidence.ranks.iter().find_map(|state| {
+        let op = state.recorded.first()?;
+        let Some(EventKind::Destroy(group)) = state.now() else {
             return None;
         };
-        Some(Told {
+        Some(Contradiction {
             kind: HangKind::TeardownStuck,
-            culprits: vec![sight.rank],
+            culprits: vec![state.rank],
             summary: format!(
                 "rank {} tears down {group} while its {} number {} of group {} is under way",
-                sight.rank, op.op, op.number, op.group
+                state.rank, op.op, op.number, op.group
             ),
         })
     })
 }
 
 /// Returns the ranks whose value is not the majority's; all of them if there is no majority.
-fn odd_ones<T: PartialEq>(ranks: &BTreeMap<Rank, T>) -> Vec<Rank> {
+fn minority<T: PartialEq>(ranks: &BTreeMap<Rank, T>) -> Vec<Rank> {
     let common = majority(ranks.values());
     let is_odd = |one: &T| common.is_none_or(|common| common != one);
     let odd = ranks.iter().filter(|(_, one)| is_odd(one));
@@ -216,16 +216,16 @@ fn as_message(op: &RecordedOp) -> Option<Way<'_>> {
     })
 }
 
-fn ways(sight: &RankState) -> impl Iterator<Item = (Way<'_>, u64)> {
+fn ways(state: &RankState) -> impl Iterator<Item = (Way<'_>, u64)> {
     let of = |op| as_message(op).map(|way| (way, op.number));
-    sight.recorded.iter().filter_map(of)
+    state.recorded.iter().filter_map(of)
 }
 
 /// Returns the first message under way with each peer of each group; none for a peer with which a batch has several at
 /// once.
-fn firsts(sight: &RankState) -> Vec<(Way<'_>, u64)> {
+fn firsts(state: &RankState) -> Vec<(Way<'_>, u64)> {
     let mut pairs: BTreeMap<(&str, u32), Vec<(Way<'_>, u64)>> = BTreeMap::new();
-    for (way, number) in ways(sight) {
+    for (way, number) in ways(state) {
         let all = pairs.entry((way.group, way.peer)).or_default();
         all.push((way, number));
     }
@@ -245,13 +245,13 @@ fn firsts(sight: &RankState) -> Vec<(Way<'_>, u64)> {
 
 /// Iterates over the ops that every member of a group must have under the same number: no batches, and no messages,
 /// which Gloo's records call `send`, `recv` and `recvAnySource` without naming the peer.
-fn collectives(sight: &RankState) -> impl Iterator<Item = &RecordedOp> {
+fn collectives(state: &RankState) -> impl Iterator<Item = &RecordedOp> {
     let is_other = |op: &RecordedOp| {
         ["send", "recv", "coalesced"]
             .iter()
             .any(|other| op.op.starts_with(other))
     };
-    sight.recorded.iter().filter(move |op| !is_other(op))
+    state.recorded.iter().filter(move |op| !is_other(op))
 }
 
 #[cfg(test)]
@@ -265,7 +265,7 @@ mod tests {
         RankState {
             process: Process::Running,
             doing: Some((
-                deed(EventKind::Own("python".into())),
+                event(EventKind::Own("python".into())),
                 Duration::from_secs(5),
             )),
             recorded: ops.iter().map(|op| record(*op)).collect(),
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    fn deed(what: EventKind) -> TraceEvent {
+    fn event(what: EventKind) -> TraceEvent {
         TraceEvent {
             what,
             at: String::new(),
@@ -290,14 +290,17 @@ mod tests {
         }
     }
 
-    fn told(ranks: Vec<RankState>) -> Option<(HangKind, Vec<u32>)> {
+    fn verdict(ranks: Vec<RankState>) -> Option<(HangKind, Vec<u32>)> {
         let evidence = HangEvidence {
             ranks,
             ..HangEvidence::default()
         };
-        let told = under_way(&evidence)?;
-        assert_eq!(told.confidence, Confidence::Likely);
-        Some((told.kind, told.culprits.iter().map(|rank| rank.0).collect()))
+        let verdict = under_way(&evidence)?;
+        assert_eq!(verdict.confidence, Confidence::Likely);
+        Some((
+            verdict.kind,
+            verdict.culprits.iter().map(|rank| rank.0).collect(),
+        ))
     }
 
     #[test]
@@ -309,17 +312,20 @@ mod tests {
                 .collect()
         };
         let mismatch = |culprits: &[u32]| Some((HangKind::CollectiveMismatch, culprits.to_vec()));
-        assert_eq!(told(ranks(&["all_reduce", "broadcast"])), mismatch(&[0, 1]));
         assert_eq!(
-            told(ranks(&["all_reduce", "all_reduce", "broadcast"])),
+            verdict(ranks(&["all_reduce", "broadcast"])),
+            mismatch(&[0, 1])
+        );
+        assert_eq!(
+            verdict(ranks(&["all_reduce", "all_reduce", "broadcast"])),
             mismatch(&[2])
         );
-        assert_eq!(told(ranks(&["all_reduce", "all_reduce"])), None);
-        assert_eq!(told(ranks(&["send", "recv"])), None);
+        assert_eq!(verdict(ranks(&["all_reduce", "all_reduce"])), None);
+        assert_eq!(verdict(ranks(&["send", "recv"])), None);
     }
 
     #[test]
-    fn who_both_send_first_are_told_from_who_answer_each_other() {
+    fn ranks_that_both_send_first_are_told_from_ranks_that_answer_each_other() {
         let world = "0 default_pg";
         let sends = rank(0, &[("send 0->1", 4394, world), ("recv 0<-1", 4401, world)]);
         let also = rank(1, &[("send 1->0", 4394, world), ("recv 1<-0", 4401, world)]);
@@ -329,12 +335,12 @@ mod tests {
             &[("send 1->0", 4394, "1 side"), ("recv 1<-0", 4401, "1 side")],
         );
         let circle = Some((HangKind::CyclicWait, vec![0, 1]));
-        assert_eq!(told(vec![sends.clone(), also]), circle);
-        assert_eq!(told(vec![sends.clone(), answers]), None);
-        assert_eq!(told(vec![sends.clone(), elsewhere]), None);
+        assert_eq!(verdict(vec![sends.clone(), also]), circle);
+        assert_eq!(verdict(vec![sends.clone(), answers]), None);
+        assert_eq!(verdict(vec![sends.clone(), elsewhere]), None);
         // What would answer is not under way: it may be over, or never come.
         let once = rank(1, &[("send 1->0", 4394, world)]);
-        assert_eq!(told(vec![sends, once]), None);
+        assert_eq!(verdict(vec![sends, once]), None);
         // A batch has both at once.
         let batch = [
             ("send 0->1", 3, world),
@@ -346,11 +352,11 @@ mod tests {
             ("recv 1<-0", 3, world),
             ("recv 1<-0", 4, world),
         ];
-        assert_eq!(told(vec![rank(0, &batch), rank(1, &other)]), None);
+        assert_eq!(verdict(vec![rank(0, &batch), rank(1, &other)]), None);
         // Both receive before they send.
         let receives = rank(0, &[("recv 0<-1", 1, world), ("send 0->1", 2, world)]);
         let also = rank(1, &[("recv 1<-0", 1, world), ("send 1->0", 2, world)]);
-        assert_eq!(told(vec![receives, also]), circle);
+        assert_eq!(verdict(vec![receives, also]), circle);
     }
 
     #[test]
@@ -361,22 +367,22 @@ mod tests {
             |number| rank(number, &[one, two]),
             |number| rank(number, &[two, one]),
         );
-        assert_eq!(told(vec![there(0), back(1)]), circle(&[0, 1]));
-        assert_eq!(told(vec![there(0), there(1), back(2)]), circle(&[2]));
-        assert_eq!(told(vec![there(0), there(1)]), None);
+        assert_eq!(verdict(vec![there(0), back(1)]), circle(&[0, 1]));
+        assert_eq!(verdict(vec![there(0), there(1), back(2)]), circle(&[2]));
+        assert_eq!(verdict(vec![there(0), there(1)]), None);
     }
 
     #[test]
-    fn who_tears_down_what_is_under_way_is_stuck() {
+    fn a_rank_that_tears_down_what_is_under_way_is_stuck() {
         let leaving = RankState {
             doing: Some((
-                deed(EventKind::Destroy("gone".into())),
+                event(EventKind::Destroy("gone".into())),
                 Duration::from_secs(5),
             )),
             ..rank(0, &[("all_reduce", 2, "2 undefined")])
         };
         assert_eq!(
-            told(vec![leaving, rank(1, &[])]),
+            verdict(vec![leaving, rank(1, &[])]),
             Some((HangKind::TeardownStuck, vec![0]))
         );
     }

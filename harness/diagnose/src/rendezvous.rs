@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::call_sequence::majority;
-use super::errors::{Told, told};
+use super::errors::{ErrorCause, error_cause};
 use super::evidence::{
     EventKind, HangEvidence, Process, RankState, Rendezvous, TraceEvent, list, named, verb,
 };
@@ -14,8 +14,8 @@ use allranks_model::names::Rank;
 
 /// A rank that has called `init_process_group`, and what it gave its last call.
 struct Participant<'a> {
-    sight: &'a RankState,
-    meeting: &'a Rendezvous,
+    state: &'a RankState,
+    rendezvous: &'a Rendezvous,
     /// Whether it is still in that call.
     waits: bool,
 }
@@ -23,87 +23,119 @@ struct Participant<'a> {
 impl Participant<'_> {
     /// Returns true if it claims another rank than the launcher gave it.
     fn disobeys(&self) -> bool {
-        self.meeting.rank != self.sight.rank.0
+        self.rendezvous.rank != self.state.rank.0
     }
 }
 
 /// Finds what is wrong with a rendezvous that does not complete; `None` if nothing is, or if it has completed.
 #[must_use]
 pub fn contradiction(evidence: &HangEvidence) -> Option<Diagnosis> {
-    if let Some(spoken) = spoken(evidence) {
-        return Some(spoken);
+    if let Some(named_cause) = named_cause(evidence) {
+        return Some(named_cause);
     }
-    let comers: Vec<Participant<'_>> = evidence.ranks.iter().filter_map(comer).collect();
-    let is_over = !comers
+    let participants: Vec<Participant<'_>> =
+        evidence.ranks.iter().filter_map(participant).collect();
+    let is_over = !participants
         .iter()
-        .any(|comer| comer.waits || failed(comer.sight));
-    let worlds = |comer: &Participant<'_>| inits(comer.sight).count();
-    let same_world = comers
+        .any(|participant| participant.waits || failed(participant.state));
+    let worlds = |participant: &Participant<'_>| inits(participant.state).count();
+    let same_world = participants
         .windows(2)
         .all(|pair| worlds(&pair[0]) == worlds(&pair[1]));
-    let scene = Participants { evidence, comers };
+    let all = Participants {
+        evidence,
+        participants,
+    };
     if is_over {
         // Some backends admit a rank with another world size; then worlds of different sizes exist side by side.
         let any_waits = evidence.ranks.iter().any(is_held);
         return match same_world && any_waits {
-            true => scene.size().or_else(|| scene.beyond()),
+            true => all.size().or_else(|| all.beyond()),
             false => None,
         };
     }
-    scene
-        .size()
-        .or_else(|| scene.place())
-        .or_else(|| scene.identity())
-        .or_else(|| scene.port())
-        .or_else(|| scene.desert())
-        .or_else(|| scene.absence())
-        .or_else(|| scene.failure())
+    all.size()
+        .or_else(|| all.place())
+        .or_else(|| all.identity())
+        .or_else(|| all.port())
+        .or_else(|| all.unserved_endpoint())
+        .or_else(|| all.absence())
+        .or_else(|| all.failure())
+}
+
+/// Finds that ranks dial an endpoint where nothing answers, and that rank 0, which should, is not among the ranks that are seen.
+/// None of them is to blame: rank 0 or its machine may be down, or the address wrong. `None` if not all ranks dial it.
+#[must_use]
+pub fn unreachable(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let participants: Vec<Participant<'_>> =
+        evidence.ranks.iter().filter_map(participant).collect();
+    let all = Participants {
+        evidence,
+        participants,
+    };
+    let place = &all.participants.first()?.rendezvous.place;
+    let is_missed = |one: &Participant<'_>| {
+        one.waits && one.rendezvous.rank != 0 && one.rendezvous.place == *place
+    };
+    let (_, why) = evidence
+        .endpoints_without_listener
+        .iter()
+        .find(|(at, _)| at == place)?;
+    if all.participants.len() < evidence.ranks.len() || !all.participants.iter().all(is_missed) {
+        return None;
+    }
+    let summary = format!("no rank can be reached at {place}: {why}");
+    let verdict = all.verdict(HangKind::MasterUnreachable, Vec::new(), summary);
+    Some(Diagnosis {
+        confidence: Confidence::Likely,
+        ..verdict
+    })
 }
 
 /// Finds errors that name their cause: the first cause, with all ranks that raised it.
-fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
+fn named_cause(evidence: &HangEvidence) -> Option<Diagnosis> {
     let mut by_cause: Vec<(HangKind, String, Vec<Rank>)> = Vec::new();
-    for sight in &evidence.ranks {
-        for error in &sight.errors {
-            let (kind, what) = match told(error) {
-                Told::EnvironmentMissing(name) => (
+    for state in &evidence.ranks {
+        for error in &state.errors {
+            let (kind, what) = match error_cause(error) {
+                ErrorCause::EnvironmentMissing(name) => (
                     HangKind::EnvironmentMissing,
                     format!("lacks the environment variable {name}"),
                 ),
-                Told::BackendMissing(name) => {
+                ErrorCause::BackendMissing(name) => {
                     (HangKind::BackendMissing, format!("has no backend `{name}`"))
                 }
-                Told::DeviceBinding(device) => (
+                ErrorCause::DeviceBinding(device) => (
                     HangKind::DeviceBinding,
                     format!("uses a group that has no backend for device `{device}`"),
                 ),
-                Told::Unreachable(host) => (
+                ErrorCause::Unreachable(host) => (
                     HangKind::MasterUnreachable,
                     format!("cannot reach the host `{host}`"),
                 ),
-                Told::AddressInUse(_) | Told::Effect | Told::Cause => continue,
+                ErrorCause::AddressInUse(_) | ErrorCause::Effect | ErrorCause::Cause => continue,
             };
             match by_cause
                 .iter_mut()
                 .find(|(one, text, _)| *one == kind && *text == what)
             {
-                Some((.., ranks)) if ranks.contains(&sight.rank) => {}
-                Some((.., ranks)) => ranks.push(sight.rank),
-                None => by_cause.push((kind, what, vec![sight.rank])),
+                Some((.., ranks)) if ranks.contains(&state.rank) => {}
+                Some((.., ranks)) => ranks.push(state.rank),
+                None => by_cause.push((kind, what, vec![state.rank])),
             }
         }
     }
     let (kind, what, mut ranks) = by_cause.into_iter().next()?;
     if kind == HangKind::DeviceBinding {
-        ranks = with_fellows(evidence, ranks);
+        ranks = with_co_members(evidence, ranks);
     }
     let summary = format!("{} {what}", named(&ranks));
     let quoted = |rank: &Rank| {
-        let sight = evidence.rank(*rank)?;
-        let error = sight
+        let state = evidence.rank(*rank)?;
+        let error = state
             .errors
             .iter()
-            .find(|error| told(error) != Told::Effect)?;
+            .find(|error| error_cause(error) != ErrorCause::Effect)?;
         Some(format!(
             "rank {rank} raised {}",
             error.lines().next().unwrap_or_default()
@@ -115,20 +147,20 @@ fn spoken(evidence: &HangEvidence) -> Option<Diagnosis> {
 
 /// Adds the other members of a group that has no backend for its device: it has none on any of them. The first member
 /// to raise closes its connections; the others may still be in the call, or raise only that the connection is closed.
-fn with_fellows(evidence: &HangEvidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
-    let group = |sight: &RankState| match sight.stands() {
+fn with_co_members(evidence: &HangEvidence, mut ranks: Vec<Rank>) -> Vec<Rank> {
+    let group = |state: &RankState| match state.stands() {
         Some(EventKind::NewGroup(members)) => Some(members.clone()),
         _ => None,
     };
-    let named = |sight: &&RankState| ranks.contains(&sight.rank);
+    let named = |state: &&RankState| ranks.contains(&state.rank);
     let groups: Vec<Vec<Rank>> = (evidence.ranks.iter().filter(named))
         .filter_map(group)
         .collect();
-    for sight in &evidence.ranks {
-        let is_fellow =
-            group(sight).is_some_and(|own| own.contains(&sight.rank) && groups.contains(&own));
-        if is_fellow && !ranks.contains(&sight.rank) {
-            ranks.push(sight.rank);
+    for state in &evidence.ranks {
+        let is_member =
+            group(state).is_some_and(|own| own.contains(&state.rank) && groups.contains(&own));
+        if is_member && !ranks.contains(&state.rank) {
+            ranks.push(state.rank);
         }
     }
     ranks.sort_unstable();
@@ -139,61 +171,63 @@ fn is_init(what: &EventKind) -> bool {
     matches!(what, EventKind::Init(_))
 }
 
-fn inits(sight: &RankState) -> impl Iterator<Item = &TraceEvent> {
-    sight.entered().filter(|deed| is_init(&deed.what))
+fn inits(state: &RankState) -> impl Iterator<Item = &TraceEvent> {
+    state.entered().filter(|event| is_init(&event.what))
 }
 
 /// Returns true if it is in a call with other ranks, or was when that failed.
-fn is_held(sight: &RankState) -> bool {
-    sight
+fn is_held(state: &RankState) -> bool {
+    state
         .stands()
         .is_some_and(|what| !matches!(what, EventKind::Own(_)))
 }
 
-fn comer(sight: &RankState) -> Option<Participant<'_>> {
-    let waits = sight.now().is_some_and(is_init);
-    let last = inits(sight).last()?;
-    let EventKind::Init(meeting) = &last.what else {
+fn participant(state: &RankState) -> Option<Participant<'_>> {
+    let waits = state.now().is_some_and(is_init);
+    let last = inits(state).last()?;
+    let EventKind::Init(rendezvous) = &last.what else {
         return None;
     };
     Some(Participant {
-        sight,
-        meeting,
+        state,
+        rendezvous,
         waits,
     })
 }
 
 /// Returns true if a rank came back from its last `init_process_group` with an error.
-fn failed(sight: &RankState) -> bool {
-    let is_last = sight.done.last().is_some_and(|deed| is_init(&deed.what));
-    is_last && !sight.errors.is_empty()
+fn failed(state: &RankState) -> bool {
+    let is_last = state.done.last().is_some_and(|event| is_init(&event.what));
+    is_last && !state.errors.is_empty()
 }
 
 struct Participants<'a> {
     evidence: &'a HangEvidence,
-    comers: Vec<Participant<'a>>,
+    participants: Vec<Participant<'a>>,
 }
 
 impl Participants<'_> {
     fn verdict(&self, kind: HangKind, culprits: Vec<Rank>, summary: String) -> Diagnosis {
-        conclude(self.evidence, kind, Confidence::Proved, culprits, summary).because(self.said())
+        conclude(self.evidence, kind, Confidence::Proved, culprits, summary)
+            .because(self.descriptions())
     }
 
     /// Describes the rendezvous of every rank; ranks with the same one are named together.
-    fn said(&self) -> Vec<String> {
-        let mut told: Vec<(String, Vec<Rank>)> = Vec::new();
-        for comer in &self.comers {
-            let one = comer.meeting;
+    fn descriptions(&self) -> Vec<String> {
+        let mut known: Vec<(String, Vec<Rank>)> = Vec::new();
+        for participant in &self.participants {
+            let one = participant.rendezvous;
             let text = format!(
                 "{} at {}, world size {}",
                 one.method, one.place, one.world_size
             );
-            match told.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, ranks)) => ranks.push(comer.sight.rank),
-                None => told.push((text, vec![comer.sight.rank])),
+            match known.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, ranks)) => ranks.push(participant.state.rank),
+                None => known.push((text, vec![participant.state.rank])),
             }
         }
-        told.into_iter()
+        known
+            .into_iter()
             .map(|(text, ranks)| {
                 format!(
                     "{} {} to meet by {text}",
@@ -207,13 +241,16 @@ impl Participants<'_> {
     /// Returns the participants whose value is not the majority's, or all without a majority; `None` if all have the
     /// same.
     fn odd<T: PartialEq>(&self, value: impl Fn(&Rendezvous) -> T) -> Option<Vec<&Participant<'_>>> {
-        let comers = self.comers.iter();
-        let values: Vec<T> = comers.clone().map(|comer| value(comer.meeting)).collect();
+        let participants = self.participants.iter();
+        let values: Vec<T> = participants
+            .clone()
+            .map(|participant| value(participant.rendezvous))
+            .collect();
         let common = majority(values.iter());
-        let others = values.iter().zip(comers);
+        let others = values.iter().zip(participants);
         let odd: Vec<_> = others
             .filter(|(value, _)| Some(*value) != common)
-            .map(|(_, comer)| comer)
+            .map(|(_, participant)| participant)
             .collect();
         (!odd.is_empty()).then_some(odd)
     }
@@ -224,40 +261,46 @@ impl Participants<'_> {
         if let Some(all) = self.too_few_for_all() {
             return Some(all);
         }
-        let mut odd = self.odd(|meeting| meeting.world_size)?;
+        let mut odd = self.odd(|rendezvous| rendezvous.world_size)?;
         // Without a majority, as many processes as there are decide.
-        if odd.len() == self.comers.len() && self.evidence.is_whole {
+        if odd.len() == self.participants.len() && self.evidence.is_whole {
             let truth = self.evidence.ranks.len() as u32;
             let wrong: Vec<_> = odd
                 .iter()
                 .copied()
-                .filter(|comer| comer.meeting.world_size != truth)
+                .filter(|participant| participant.rendezvous.world_size != truth)
                 .collect();
             if !wrong.is_empty() {
                 odd = wrong;
             }
         }
-        let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
-        let who = named(&culprits);
+        let culprits: Vec<Rank> = odd
+            .iter()
+            .map(|participant| participant.state.rank)
+            .collect();
+        let named_ranks = named(&culprits);
         // If they are as many as their world size, they can make a world by themselves.
         let alone = odd
             .iter()
-            .all(|comer| comer.meeting.world_size as usize <= odd.len());
-        let sizes: BTreeSet<u32> = odd.iter().map(|comer| comer.meeting.world_size).collect();
+            .all(|participant| participant.rendezvous.world_size as usize <= odd.len());
+        let sizes: BTreeSet<u32> = odd
+            .iter()
+            .map(|participant| participant.rendezvous.world_size)
+            .collect();
         let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(", ");
         let (kind, summary) = match alone {
             true => (
                 HangKind::SplitWorld,
                 format!(
-                    "{who} {} made a world of {sizes} without the others",
+                    "{named_ranks} {} made a world of {sizes} without the others",
                     verb(&culprits, "has", "have")
                 ),
             ),
             false => (
                 HangKind::WorldSizeDisagreement,
                 format!(
-                    "{who} {} in a world of {sizes}",
+                    "{named_ranks} {} in a world of {sizes}",
                     verb(&culprits, "believes", "believe")
                 ),
             ),
@@ -268,62 +311,73 @@ impl Participants<'_> {
     /// Finds that the world size, on which all ranks agree, is too small: the launcher numbered some rank at or above
     /// it.
     fn too_few_for_all(&self) -> Option<Diagnosis> {
-        let size = self.comers.first()?.meeting.world_size;
-        let agree = self.comers.iter().all(|one| one.meeting.world_size == size);
-        let has_no_place = |one: &&Participant<'_>| one.meeting.rank >= size && !one.disobeys();
-        let homeless: Vec<Rank> = (self.comers.iter().filter(has_no_place))
-            .map(|comer| comer.sight.rank)
+        let size = self.participants.first()?.rendezvous.world_size;
+        let agree = self
+            .participants
+            .iter()
+            .all(|one| one.rendezvous.world_size == size);
+        let has_no_place = |one: &&Participant<'_>| one.rendezvous.rank >= size && !one.disobeys();
+        let misplaced: Vec<Rank> = (self.participants.iter().filter(has_no_place))
+            .map(|participant| participant.state.rank)
             .collect();
-        if !agree || homeless.is_empty() {
+        if !agree || misplaced.is_empty() {
             return None;
         }
-        let all: Vec<Rank> = self.comers.iter().map(|comer| comer.sight.rank).collect();
+        let all: Vec<Rank> = self
+            .participants
+            .iter()
+            .map(|participant| participant.state.rank)
+            .collect();
         let summary = format!(
             "all believe in a world of {size}, in which there is no rank {}",
-            list(&homeless)
+            list(&misplaced)
         );
         Some(self.verdict(HangKind::WorldSizeDisagreement, all, summary))
     }
 
     /// Finds ranks that meet at another endpoint than the others.
     fn place(&self) -> Option<Diagnosis> {
-        let mut odd = self.odd(|meeting| (meeting.method == "file", meeting.place.clone()))?;
+        let mut odd =
+            self.odd(|rendezvous| (rendezvous.method == "file", rendezvous.place.clone()))?;
         // The endpoint that the launcher gave weighs more than a majority: in a world of two there is none.
-        let disobeys = |comer: &&Participant<'_>| {
-            let told = comer.meeting.told.as_ref();
-            told.is_some_and(|told| *told != comer.meeting.place)
+        let disobeys = |participant: &&Participant<'_>| {
+            let assigned = participant.rendezvous.assigned.as_ref();
+            assigned.is_some_and(|assigned| *assigned != participant.rendezvous.place)
         };
-        let disobedient: Vec<_> = self.comers.iter().filter(disobeys).collect();
-        if !disobedient.is_empty() && disobedient.len() < self.comers.len() {
-            odd = disobedient;
+        let disobeying: Vec<_> = self.participants.iter().filter(disobeys).collect();
+        if !disobeying.is_empty() && disobeying.len() < self.participants.len() {
+            odd = disobeying;
         }
-        let culprits: Vec<Rank> = odd.iter().map(|comer| comer.sight.rank).collect();
-        let hosts: BTreeSet<_> = self
-            .comers
+        let culprits: Vec<Rank> = odd
             .iter()
-            .map(|comer| comer.meeting.address().map(|(host, _)| host))
+            .map(|participant| participant.state.rank)
+            .collect();
+        let hosts: BTreeSet<_> = self
+            .participants
+            .iter()
+            .map(|participant| participant.rendezvous.address().map(|(host, _)| host))
             .collect();
         let has_ports = !hosts.contains(&None);
         let one_host = has_ports && hosts.len() == 1;
         let places: BTreeSet<&str> = odd
             .iter()
-            .map(|comer| comer.meeting.place.as_str())
+            .map(|participant| participant.rendezvous.place.as_str())
             .collect();
         let places: Vec<&str> = places.into_iter().collect();
-        let who = named(&culprits);
+        let named_ranks = named(&culprits);
         let elsewhere = self
-            .comers
+            .participants
             .iter()
-            .find(|comer| !culprits.contains(&comer.sight.rank))
-            .map_or_else(String::new, |comer| {
-                format!(", the others at {}", comer.meeting.place)
+            .find(|participant| !culprits.contains(&participant.state.rank))
+            .map_or_else(String::new, |participant| {
+                format!(", the others at {}", participant.rendezvous.place)
             });
         let (kind, what) = match one_host {
             true => (HangKind::PortMismatch, "port"),
             false => (HangKind::PlaceMismatch, "place"),
         };
         let summary = format!(
-            "{who} {} another {what} than the rest: {}{elsewhere}",
+            "{named_ranks} {} another {what} than the rest: {}{elsewhere}",
             verb(&culprits, "uses", "use"),
             places.join(" and ")
         );
@@ -332,15 +386,18 @@ impl Participants<'_> {
 
     /// Finds out why rank 0 cannot listen: a foreign listener has the port, or its error says that the port is in use.
     fn port(&self) -> Option<Diagnosis> {
-        let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
-        let port = host.meeting.address().map(|(_, port)| port)?;
+        let host = self
+            .participants
+            .iter()
+            .find(|participant| participant.rendezvous.rank == 0)?;
+        let port = host.rendezvous.address().map(|(_, port)| port)?;
         let stranger = self.evidence.strangers.iter().find(|one| one.port == port);
         let refused = host
-            .sight
+            .state
             .errors
             .iter()
-            .any(|error| matches!(told(error), Told::AddressInUse(_)));
-        let culprits = vec![host.sight.rank];
+            .any(|error| matches!(error_cause(error), ErrorCause::AddressInUse(_)));
+        let culprits = vec![host.state.rank];
         match stranger {
             Some(stranger) => {
                 let (kind, does) = match stranger.is_silent {
@@ -352,12 +409,12 @@ impl Participants<'_> {
                 };
                 let summary = format!(
                     "rank {} cannot listen at port {port}: {} {does}",
-                    host.sight.rank, stranger.owner
+                    host.state.rank, stranger.owner
                 );
                 Some(self.verdict(kind, culprits, summary))
             }
             None if refused => {
-                let summary = format!("port {port} of rank {} is in use", host.sight.rank);
+                let summary = format!("port {port} of rank {} is in use", host.state.rank);
                 Some(self.verdict(HangKind::PortInUse, culprits, summary))
             }
             None => None,
@@ -366,21 +423,34 @@ impl Participants<'_> {
 
     /// Finds that rank 0's endpoint cannot be reached: nothing listens there although rank 0 has come, or there is no
     /// such host.
-    fn desert(&self) -> Option<Diagnosis> {
-        let host = self.comers.iter().find(|comer| comer.meeting.rank == 0)?;
-        let place = &host.meeting.place;
-        let (_, why) = self.evidence.deserted.iter().find(|(at, _)| at == place)?;
-        let all = self.comers.iter().map(|comer| comer.sight.rank).collect();
+    fn unserved_endpoint(&self) -> Option<Diagnosis> {
+        let host = self
+            .participants
+            .iter()
+            .find(|participant| participant.rendezvous.rank == 0)?;
+        let place = &host.rendezvous.place;
+        let (_, why) = self
+            .evidence
+            .endpoints_without_listener
+            .iter()
+            .find(|(at, _)| at == place)?;
+        let all = self
+            .participants
+            .iter()
+            .map(|participant| participant.state.rank)
+            .collect();
         let summary = format!("no rank can be reached at {place}: {why}");
         Some(self.verdict(HangKind::MasterUnreachable, all, summary))
     }
 
     /// Finds a process that claims a rank outside the world.
     fn beyond(&self) -> Option<Diagnosis> {
-        let one = (self.comers.iter())
-            .find(|comer| comer.meeting.rank >= comer.meeting.world_size && comer.disobeys())?;
-        let (rank, says) = (one.sight.rank, one.meeting.rank);
-        let size = one.meeting.world_size;
+        let one = (self.participants.iter()).find(|participant| {
+            participant.rendezvous.rank >= participant.rendezvous.world_size
+                && participant.disobeys()
+        })?;
+        let (rank, says) = (one.state.rank, one.rendezvous.rank);
+        let size = one.rendezvous.world_size;
         let summary = format!("process {rank} says that it is rank {says} of a world of {size}");
         Some(self.verdict(HangKind::MissingRank, vec![rank], summary))
     }
@@ -391,40 +461,54 @@ impl Participants<'_> {
             return Some(beyond);
         }
         let mut claims: BTreeMap<u32, Vec<&Participant<'_>>> = BTreeMap::new();
-        for comer in &self.comers {
-            claims.entry(comer.meeting.rank).or_default().push(comer);
+        for participant in &self.participants {
+            claims
+                .entry(participant.rendezvous.rank)
+                .or_default()
+                .push(participant);
         }
         let (claimed, claimants) = claims.iter().find(|(_, all)| all.len() > 1)?;
         let false_ones: Vec<Rank> = claimants
             .iter()
-            .map(|comer| comer.sight.rank)
+            .map(|participant| participant.state.rank)
             .filter(|rank| rank.0 != *claimed)
             .collect();
-        let everybody: Vec<Rank> = claimants.iter().map(|comer| comer.sight.rank).collect();
+        let all_ranks: Vec<Rank> = claimants
+            .iter()
+            .map(|participant| participant.state.rank)
+            .collect();
         let culprits = match false_ones.is_empty() {
-            true => everybody.clone(),
+            true => all_ranks.clone(),
             false => false_ones,
         };
         let summary = format!(
             "processes {} all say that they are rank {claimed}",
-            list(&everybody)
+            list(&all_ranks)
         );
         Some(self.verdict(HangKind::DuplicateRank, culprits, summary))
     }
 
     /// Finds ranks that failed in init with an error of their own, if others did not.
     fn failure(&self) -> Option<Diagnosis> {
-        fn by_itself(sight: &RankState) -> Option<&String> {
-            let error = sight.errors.iter().find(|error| told(error) == Told::Cause);
-            error.filter(|_| failed(sight))
+        fn by_itself(state: &RankState) -> Option<&String> {
+            let error = state
+                .errors
+                .iter()
+                .find(|error| error_cause(error) == ErrorCause::Cause);
+            error.filter(|_| failed(state))
         }
-        let (fallen, others): (Vec<_>, Vec<_>) =
-            (self.comers.iter()).partition(|comer| by_itself(comer.sight).is_some());
+        let (fallen, others): (Vec<_>, Vec<_>) = (self.participants.iter())
+            .partition(|participant| by_itself(participant.state).is_some());
         if fallen.is_empty() || others.is_empty() {
             return None;
         }
-        let culprits: Vec<Rank> = fallen.iter().map(|comer| comer.sight.rank).collect();
-        let text = fallen.first().and_then(|comer| by_itself(comer.sight))?;
+        let culprits: Vec<Rank> = fallen
+            .iter()
+            .map(|participant| participant.state.rank)
+            .collect();
+        let text = fallen
+            .first()
+            .and_then(|participant| by_itself(participant.state))?;
         let text = text.lines().next().unwrap_or_default();
         let summary = format!("{} failed in init: {text}", named(&culprits));
         Some(self.verdict(HangKind::PeerRaised, culprits, summary))
@@ -433,41 +517,45 @@ impl Participants<'_> {
     /// Finds ranks that have not come: ended, stopped, not going to call `init_process_group`, or only late.
     fn absence(&self) -> Option<Diagnosis> {
         let size = self
-            .comers
+            .participants
             .iter()
-            .map(|comer| comer.meeting.world_size)
+            .map(|participant| participant.rendezvous.world_size)
             .max()?;
-        let present: BTreeSet<u32> = self.comers.iter().map(|comer| comer.meeting.rank).collect();
+        let present: BTreeSet<u32> = self
+            .participants
+            .iter()
+            .map(|participant| participant.rendezvous.rank)
+            .collect();
         let absent: Vec<u32> = (0..size).filter(|rank| !present.contains(rank)).collect();
         let mut never = Vec::new();
         for rank in &absent {
-            let sight = self
+            let state = self
                 .evidence
                 .ranks
                 .iter()
-                .find(|sight| sight.rank.0 == *rank);
-            match sight {
+                .find(|state| state.rank.0 == *rank);
+            match state {
                 None if self.evidence.is_whole => never.push(Rank(*rank)),
                 None => {}
-                Some(sight) => match (&sight.process, sight.coming()) {
+                Some(state) => match (&state.process, state.coming()) {
                     (Process::Ended(how), _) => {
                         let summary = format!("rank {rank} is gone before it came: {how}");
-                        return Some(self.verdict(HangKind::PeerDead, vec![sight.rank], summary));
+                        return Some(self.verdict(HangKind::PeerDead, vec![state.rank], summary));
                     }
                     (Process::Stopped, _) => {
                         let summary = format!("rank {rank} is stopped before it came");
                         return Some(self.verdict(
                             HangKind::PeerStopped,
-                            vec![sight.rank],
+                            vec![state.rank],
                             summary,
                         ));
                     }
                     (Process::Running | Process::Unknown, Some(coming)) => {
                         let comes = coming
                             .iter()
-                            .any(|deed| matches!(deed.what, EventKind::Init(_)));
+                            .any(|event| matches!(event.what, EventKind::Init(_)));
                         if !comes {
-                            never.push(sight.rank);
+                            never.push(state.rank);
                         }
                     }
                     (Process::Running | Process::Unknown, None) => {}
@@ -477,7 +565,7 @@ impl Participants<'_> {
         if !never.is_empty() {
             let what = match never.iter().any(|rank| {
                 let mut known = self.evidence.ranks.iter();
-                known.any(|sight| sight.rank == *rank)
+                known.any(|state| state.rank == *rank)
             }) {
                 true => verb(
                     &never,
@@ -503,7 +591,7 @@ impl Participants<'_> {
                 late,
                 summary,
             )
-            .because(self.said())
+            .because(self.descriptions())
         })
     }
 }

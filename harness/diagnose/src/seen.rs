@@ -16,11 +16,11 @@ pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
     let ranks = &evidence.ranks;
     let calls: BTreeMap<Rank, (&SeenCall, &str)> = ranks
         .iter()
-        .filter(|sight| sight.is_there())
-        .filter_map(|sight| {
-            let (event, _) = sight.doing.as_ref()?;
+        .filter(|state| state.is_there())
+        .filter_map(|state| {
+            let (event, _) = state.doing.as_ref()?;
             match &event.what {
-                EventKind::Seen(call) => Some((sight.rank, (call, event.at.as_str()))),
+                EventKind::Seen(call) => Some((state.rank, (call, event.at.as_str()))),
                 _ => None,
             }
         })
@@ -29,12 +29,12 @@ pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {
         return None;
     }
     let of = |is: &dyn Fn(&RankState) -> bool| -> Vec<Rank> {
-        let found = ranks.iter().filter(|sight| is(sight));
-        found.map(|sight| sight.rank).collect()
+        let found = ranks.iter().filter(|state| is(state));
+        found.map(|state| state.rank).collect()
     };
-    let dead = of(&|sight| matches!(sight.process, Process::Ended(_)));
-    let stopped = of(&|sight| sight.process == Process::Stopped);
-    let others = of(&|sight| sight.is_there() && !calls.contains_key(&sight.rank));
+    let dead = of(&|state| matches!(state.process, Process::Ended(_)));
+    let stopped = of(&|state| state.process == Process::Stopped);
+    let others = of(&|state| state.is_there() && !calls.contains_key(&state.rank));
     let held: Vec<Rank> = calls.keys().copied().collect();
     let waits = format!(
         "{} {} in {} with other ranks, and {} not move",
@@ -108,14 +108,14 @@ fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>)
             None => sides.push((*call, vec![*rank])),
         }
     }
-    let told: Vec<String> = sides
+    let lines: Vec<String> = sides
         .iter()
         .map(|((call, at), ranks)| {
             let verb = verb(ranks, "is", "are");
             format!("{} {verb} in {call} ({at})", named(ranks))
         })
         .collect();
-    let told = told.join("; ");
+    let lines = lines.join("; ");
     let is_comparable = |call: &SeenCall| call.is_collective && call.is_default_group;
     let names: Vec<&str> = sides
         .iter()
@@ -126,8 +126,8 @@ fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>)
         && names.iter().any(|name| *name != names[0]);
     if !is_mismatch {
         let summary = match sides.len() {
-            1 => format!("all ranks wait in the same call: {told}"),
-            _ => format!("ranks wait in different calls: {told}"),
+            1 => format!("all ranks wait in the same call: {lines}"),
+            _ => format!("ranks wait in different calls: {lines}"),
         };
         return conclude(
             evidence,
@@ -149,7 +149,7 @@ fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>)
         _ => Vec::new(),
     };
     let summary =
-        format!("ranks are in different collectives of the default group at once: {told}");
+        format!("ranks are in different collectives of the default group at once: {lines}");
     conclude(
         evidence,
         HangKind::CollectiveMismatch,
@@ -160,9 +160,9 @@ fn differing(evidence: &HangEvidence, calls: &BTreeMap<Rank, (&SeenCall, &str)>)
 }
 
 fn facts(evidence: &HangEvidence, ranks: &[Rank]) -> Vec<String> {
-    let sights = ranks.iter().filter_map(|rank| evidence.rank(*rank));
-    sights
-        .map(|sight| format!("rank {}: {}", sight.rank, sight.place()))
+    let states = ranks.iter().filter_map(|rank| evidence.rank(*rank));
+    states
+        .map(|state| format!("rank {}: {}", state.rank, state.place()))
         .collect()
 }
 
@@ -193,14 +193,14 @@ mod tests {
         rank(number, EventKind::Seen(call), &format!("train.py:{name}"))
     }
 
-    fn told(ranks: Vec<RankState>, is_whole: bool) -> (HangKind, Confidence, Vec<u32>) {
-        let told = diagnose(&HangEvidence {
+    fn verdict(ranks: Vec<RankState>, is_whole: bool) -> (HangKind, Confidence, Vec<u32>) {
+        let verdict = diagnose(&HangEvidence {
             ranks,
             is_whole,
             ..HangEvidence::default()
         });
-        let culprits = told.culprits.iter().map(|rank| rank.0).collect();
-        (told.kind, told.confidence, culprits)
+        let culprits = verdict.culprits.iter().map(|rank| rank.0).collect();
+        (verdict.kind, verdict.confidence, culprits)
     }
 
     #[test]
@@ -217,17 +217,17 @@ mod tests {
         ] {
             let ranks = vec![in_call(0), in_call(1), with(process)];
             assert_eq!(
-                told(ranks.clone(), true),
+                verdict(ranks.clone(), true),
                 (kind, Confidence::Proved, vec![2])
             );
-            assert_eq!(told(ranks, false), (kind, Confidence::Likely, vec![2]));
+            assert_eq!(verdict(ranks, false), (kind, Confidence::Likely, vec![2]));
         }
         // All of them are: a job that its user has suspended.
         let suspended = (0..3).map(|number| RankState {
             rank: Rank(number),
             ..with(&stopped)
         });
-        let (kind, _, culprits) = told(suspended.collect(), true);
+        let (kind, _, culprits) = verdict(suspended.collect(), true);
         assert_eq!((kind, culprits), (HangKind::Unknown, vec![]));
     }
 
@@ -240,7 +240,7 @@ mod tests {
             own(2),
         ];
         assert_eq!(
-            told(ranks, true),
+            verdict(ranks, true),
             (HangKind::Slow, Confidence::None, vec![2])
         );
         let unseen = RankState {
@@ -248,7 +248,7 @@ mod tests {
             ..RankState::unknown(Rank(2))
         };
         let ranks = vec![call(0, "all_reduce", true), unseen];
-        assert_eq!(told(ranks, true).0, HangKind::Unknown);
+        assert_eq!(verdict(ranks, true).0, HangKind::Unknown);
     }
 
     #[test]
@@ -265,13 +265,13 @@ mod tests {
             )
         };
         let unknown = (HangKind::Unknown, Confidence::None, vec![]);
-        assert_eq!(told(three("barrier", true), true), mismatch(&[3]));
-        assert_eq!(told(three("barrier", true), false), mismatch(&[]));
+        assert_eq!(verdict(three("barrier", true), true), mismatch(&[3]));
+        assert_eq!(verdict(three("barrier", true), false), mismatch(&[]));
         // It may rightly wait in a smaller group for one that has left something out there.
-        assert_eq!(told(three("barrier", false), true), unknown);
-        assert_eq!(told(three("recv", true), true), unknown);
-        assert_eq!(told(three("all_reduce", true), true), unknown);
+        assert_eq!(verdict(three("barrier", false), true), unknown);
+        assert_eq!(verdict(three("recv", true), true), unknown);
+        assert_eq!(verdict(three("all_reduce", true), true), unknown);
         let tie = vec![call(0, "all_reduce", true), call(1, "barrier", true)];
-        assert_eq!(told(tie, true), mismatch(&[]));
+        assert_eq!(verdict(tie, true), mismatch(&[]));
     }
 }

@@ -12,7 +12,7 @@ fn world(size: u32) -> Arc<[Rank]> {
     (0..size).map(Rank).collect()
 }
 
-fn deed(what: EventKind) -> TraceEvent {
+fn event(what: EventKind) -> TraceEvent {
     TraceEvent {
         what,
         at: String::new(),
@@ -21,7 +21,7 @@ fn deed(what: EventKind) -> TraceEvent {
 
 /// Builds a collective of the world; collectives are told apart by their names.
 fn collective(name: &str, size: u32) -> TraceEvent {
-    deed(EventKind::Collective(Collective {
+    event(EventKind::Collective(Collective {
         group: WORLD.into(),
         members: world(size),
         name: name.into(),
@@ -45,128 +45,139 @@ fn job(ranks: Vec<RankState>) -> HangEvidence {
     }
 }
 
-fn inside(sight: RankState, deed: TraceEvent) -> RankState {
+fn inside(state: RankState, event: TraceEvent) -> RankState {
     RankState {
-        doing: Some((deed, Duration::from_secs(1))),
-        ..sight
+        doing: Some((event, Duration::from_secs(1))),
+        ..state
     }
 }
 
-fn meeting(rank: u32, size: u32, port: u16) -> TraceEvent {
-    deed(EventKind::Init(Rendezvous {
+fn rendezvous(rank: u32, size: u32, port: u16) -> TraceEvent {
+    event(EventKind::Init(Rendezvous {
         method: "env".into(),
         place: format!("127.0.0.1:{port}"),
-        told: None,
+        assigned: None,
         rank,
         world_size: size,
     }))
 }
 
-fn told(evidence: &HangEvidence) -> (HangKind, Vec<u32>) {
+fn verdict(evidence: &HangEvidence) -> (HangKind, Vec<u32>) {
     let diagnosis = diagnose(evidence);
     let culprits = diagnosis.culprits.iter().map(|rank| rank.0);
     (diagnosis.kind, culprits.collect())
 }
 
 #[test]
-fn a_rank_that_skips_is_told_from_those_who_wait() {
+fn a_rank_that_skips_is_told_from_those_that_wait() {
     let mut ranks: Vec<RankState> = (0..3)
         .map(|number| inside(rank(number), collective("all_reduce", 3)))
         .collect();
     ranks.push(RankState {
         ahead: Remaining::Known(Vec::new()),
-        doing: Some((deed(EventKind::Own("sleep".into())), Duration::from_secs(1))),
+        doing: Some((
+            event(EventKind::Own("sleep".into())),
+            Duration::from_secs(1),
+        )),
         ..rank(3)
     });
-    for sight in &mut ranks {
+    for state in &mut ranks {
         if let Some((
             TraceEvent {
                 what: EventKind::Collective(one),
                 ..
             },
             _,
-        )) = &mut sight.doing
+        )) = &mut state.doing
         {
             one.members = world(4);
         }
-        sight.ahead = Remaining::Known(Vec::new());
+        state.ahead = Remaining::Known(Vec::new());
     }
     let evidence = job(ranks.clone());
-    assert_eq!(told(&evidence), (HangKind::CollectiveSkipped, vec![3]));
+    assert_eq!(verdict(&evidence), (HangKind::CollectiveSkipped, vec![3]));
     assert_eq!(diagnose(&evidence).victims, world(3).to_vec());
     // A rank that still has the call to come is late and nothing else.
     ranks[3].ahead = Remaining::Known(vec![collective("all_reduce", 4)]);
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![3]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Slow, vec![3]));
     // A rank that is gone or stopped is called so, whatever calls it had to come.
     ranks[3].process = Process::Stopped;
-    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerStopped, vec![3]));
+    assert_eq!(
+        verdict(&job(ranks.clone())),
+        (HangKind::PeerStopped, vec![3])
+    );
     ranks[3].process = Process::Ended("signal 9 (SIGKILL)".into());
-    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerDead, vec![3]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::PeerDead, vec![3]));
     // A rank of which nothing is known is not blamed.
     ranks[3] = RankState::unknown(Rank(3));
-    assert_eq!(told(&job(ranks)), (HangKind::Unknown, vec![]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::Unknown, vec![]));
 }
 
 #[test]
 fn a_port_of_its_own_is_found_by_votes_or_by_what_the_launcher_told() {
     let mut ranks: Vec<RankState> = (0..4)
-        .map(|number| inside(rank(number), meeting(number, 4, 29500)))
+        .map(|number| inside(rank(number), rendezvous(number, 4, 29500)))
         .collect();
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
-    ranks[0] = inside(rank(0), meeting(0, 4, 29501));
-    assert_eq!(told(&job(ranks)), (HangKind::PortMismatch, vec![0]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Unknown, vec![]));
+    ranks[0] = inside(rank(0), rendezvous(0, 4, 29501));
+    assert_eq!(verdict(&job(ranks)), (HangKind::PortMismatch, vec![0]));
     let with_told = |number: u32, port: u16| {
-        let mut deed = meeting(number, 2, port);
-        if let EventKind::Init(one) = &mut deed.what {
-            one.told = Some("127.0.0.1:29500".into());
+        let mut event = rendezvous(number, 2, port);
+        if let EventKind::Init(one) = &mut event.what {
+            one.assigned = Some("127.0.0.1:29500".into());
         }
-        inside(rank(number), deed)
+        inside(rank(number), event)
     };
     let two = job(vec![with_told(0, 29501), with_told(1, 29500)]);
-    assert_eq!(told(&two), (HangKind::PortMismatch, vec![0]));
+    assert_eq!(verdict(&two), (HangKind::PortMismatch, vec![0]));
 }
 
 #[test]
 fn worlds_of_the_wrong_size() {
     let alone = RankState {
-        done: vec![meeting(0, 1, 29500)],
+        done: vec![rendezvous(0, 1, 29500)],
         ..rank(0)
     };
     let mut ranks = vec![alone];
-    ranks.extend((1..4).map(|number| inside(rank(number), meeting(number, 4, 29500))));
-    assert_eq!(told(&job(ranks)), (HangKind::SplitWorld, vec![0]));
-    let five = |number| inside(rank(number), meeting(number, 5, 29500));
+    ranks.extend((1..4).map(|number| inside(rank(number), rendezvous(number, 4, 29500))));
+    assert_eq!(verdict(&job(ranks)), (HangKind::SplitWorld, vec![0]));
+    let five = |number| inside(rank(number), rendezvous(number, 5, 29500));
     let ranks = (0..4).map(five).collect();
-    assert_eq!(told(&job(ranks)), (HangKind::MissingRank, vec![4]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::MissingRank, vec![4]));
     let sizes = [4, 4, 4, 5];
     let ranks = (0..4)
-        .map(|number| inside(rank(number), meeting(number, sizes[number as usize], 29500)))
+        .map(|number| {
+            inside(
+                rank(number),
+                rendezvous(number, sizes[number as usize], 29500),
+            )
+        })
         .collect();
     assert_eq!(
-        told(&job(ranks)),
+        verdict(&job(ranks)),
         (HangKind::WorldSizeDisagreement, vec![3])
     );
 }
 
 #[test]
-fn who_claims_to_be_another() {
+fn a_rank_that_claims_to_be_another_is_named() {
     let claims = [0, 1, 1];
     let ranks = (0..3)
-        .map(|number| inside(rank(number), meeting(claims[number as usize], 3, 29500)))
+        .map(|number| inside(rank(number), rendezvous(claims[number as usize], 3, 29500)))
         .collect();
-    assert_eq!(told(&job(ranks)), (HangKind::DuplicateRank, vec![2]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::DuplicateRank, vec![2]));
 }
 
 #[test]
 fn groups_in_another_order() {
     let group = |members: &[u32]| {
-        deed(EventKind::NewGroup(
+        event(EventKind::NewGroup(
             members.iter().copied().map(Rank).collect(),
         ))
     };
     let (a, b) = (group(&[0, 1]), group(&[2, 3]));
     let made = |number: u32, groups: &[&TraceEvent]| RankState {
-        done: groups.iter().map(|deed| (*deed).clone()).collect(),
+        done: groups.iter().map(|event| (*event).clone()).collect(),
         ahead: Remaining::Known(Vec::new()),
         ..rank(number)
     };
@@ -198,7 +209,7 @@ fn groups_in_another_order() {
 #[test]
 fn a_group_that_may_yet_be_made_is_not_skipped() {
     let group = |members: &[u32]| {
-        deed(EventKind::NewGroup(
+        event(EventKind::NewGroup(
             members.iter().copied().map(Rank).collect(),
         ))
     };
@@ -215,18 +226,18 @@ fn a_group_that_may_yet_be_made_is_not_skipped() {
         };
         contradiction(&job(ranks)).map(|one| (one.kind, one.confidence))
     };
-    let in_barrier = deed(EventKind::Collective(Collective {
+    let in_barrier = event(EventKind::Collective(Collective {
         group: "world".into(),
         members: world(4),
         name: "barrier".into(),
         nature: BTreeMap::new(),
     }));
     let after = |done: &[&TraceEvent]| RankState {
-        done: done.iter().map(|deed| (*deed).clone()).collect(),
+        done: done.iter().map(|event| (*event).clone()).collect(),
         ..rank(2)
     };
-    let within = |done: &[&TraceEvent], deed: &TraceEvent| RankState {
-        doing: Some((deed.clone(), Duration::from_secs(1))),
+    let within = |done: &[&TraceEvent], event: &TraceEvent| RankState {
+        doing: Some((event.clone(), Duration::from_secs(1))),
         ..after(done)
     };
     // The rank has gone on to a barrier, and waits for the others.
@@ -246,9 +257,9 @@ fn a_group_that_may_yet_be_made_is_not_skipped() {
 }
 
 #[test]
-fn a_circle_is_found_and_who_made_it() {
+fn a_cycle_is_found_and_the_rank_that_made_it() {
     let on = |group: &str| {
-        deed(EventKind::Collective(Collective {
+        event(EventKind::Collective(Collective {
             group: group.into(),
             members: world(3),
             name: "all_reduce".into(),
@@ -260,13 +271,13 @@ fn a_circle_is_found_and_who_made_it() {
         ..inside(rank(number), on(one))
     };
     let ranks = vec![first(0, "a", "b"), first(1, "b", "a"), first(2, "a", "b")];
-    assert_eq!(told(&job(ranks)), (HangKind::CyclicWait, vec![1]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::CyclicWait, vec![1]));
 }
 
 #[test]
 fn a_message_without_its_other_side() {
     let message = |sends, peer| {
-        deed(EventKind::Message(Message {
+        event(EventKind::Message(Message {
             group: WORLD.into(),
             sends,
             peer: Some(Rank(peer)),
@@ -280,25 +291,25 @@ fn a_message_without_its_other_side() {
         },
         RankState {
             ahead: Remaining::Known(Vec::new()),
-            ..inside(rank(1), deed(EventKind::Own("sleep".into())))
+            ..inside(rank(1), event(EventKind::Own("sleep".into())))
         },
     ];
     assert_eq!(
-        told(&job(ranks.clone())),
+        verdict(&job(ranks.clone())),
         (HangKind::MessageUnmatched, vec![1])
     );
     ranks[1].ahead = Remaining::Known(vec![message(true, 0)]);
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Slow, vec![1]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Slow, vec![1]));
     // A message that arrived although its sender never issued it was meant for another call.
     ranks[0].done = ranks[0]
         .doing
         .take()
-        .map(|(deed, _)| deed)
+        .map(|(event, _)| event)
         .into_iter()
         .collect();
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Unknown, vec![]));
     ranks[1].ahead = Remaining::Known(Vec::new());
-    assert_eq!(told(&job(ranks)), (HangKind::MessageUnmatched, vec![1]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::MessageUnmatched, vec![1]));
 }
 
 #[test]
@@ -310,14 +321,20 @@ fn the_reason_is_what_a_rank_raised_and_not_what_the_others_did_of_it() {
         errors: vec!["ValueError: bad batch".into()],
         ..rank(1)
     };
-    assert_eq!(told(&job(ranks.clone())), (HangKind::PeerRaised, vec![1]));
+    assert_eq!(
+        verdict(&job(ranks.clone())),
+        (HangKind::PeerRaised, vec![1])
+    );
     ranks[1].errors =
         vec!["ValueError: environment variable MASTER_PORT expected, but not set".into()];
-    assert_eq!(told(&job(ranks)), (HangKind::EnvironmentMissing, vec![1]));
+    assert_eq!(
+        verdict(&job(ranks)),
+        (HangKind::EnvironmentMissing, vec![1])
+    );
 }
 
 #[test]
-fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
+fn a_rank_that_raises_inside_a_collective_is_told_from_those_still_inside() {
     let failed = |error: &str| RankState {
         done: vec![collective("barrier", 2)],
         errors: vec![error.to_owned()],
@@ -326,7 +343,7 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
     let waits = || inside(rank(0), collective("barrier", 2));
     let cause = "DistBackendError: NCCL error in: NCCLUtils.cpp:94, invalid usage, NCCL version 2.28.9\nLast error:\nBootstrap : no socket interface found";
     let evidence = job(vec![waits(), failed(cause)]);
-    assert_eq!(told(&evidence), (HangKind::PeerRaised, vec![1]));
+    assert_eq!(verdict(&evidence), (HangKind::PeerRaised, vec![1]));
     let places = diagnose(&evidence).places;
     assert!(
         places[1]
@@ -336,7 +353,7 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
     // An error that is an effect shows that the rank waited in vain, as the other does.
     let effect = failed("RuntimeError: Connection closed by peer");
     assert_eq!(
-        told(&job(vec![waits(), effect])),
+        verdict(&job(vec![waits(), effect])),
         (HangKind::StuckInCall, vec![0])
     );
     // An error that came before does not count: the rank has finished everything.
@@ -345,7 +362,7 @@ fn who_raises_inside_a_collective_is_told_from_those_who_are_still_inside() {
         ..failed(cause)
     };
     assert_eq!(
-        told(&job(vec![waits(), through])),
+        verdict(&job(vec![waits(), through])),
         (HangKind::StuckInCall, vec![0])
     );
 }
@@ -362,7 +379,7 @@ fn ten_thousand_ranks_are_no_matter() {
             },
             _ => inside(
                 rank(number),
-                deed(EventKind::Collective(Collective {
+                event(EventKind::Collective(Collective {
                     group: WORLD.into(),
                     members: members.clone(),
                     name: "all_reduce".into(),
@@ -371,13 +388,13 @@ fn ten_thousand_ranks_are_no_matter() {
             ),
         })
         .collect();
-    assert_eq!(told(&job(ranks)), (HangKind::PeerStopped, vec![4711]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::PeerStopped, vec![4711]));
 }
 
 #[test]
-fn of_whom_nothing_is_known_only_his_end_can_be_told() {
+fn of_an_unknown_rank_only_its_end_can_be_a_verdict() {
     let mut ranks: Vec<RankState> = (0..3).map(rank).collect();
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Unknown, vec![]));
     ranks[1].process = Process::Stopped;
     let diagnosis = diagnose(&job(ranks.clone()));
     assert_eq!(
@@ -385,10 +402,13 @@ fn of_whom_nothing_is_known_only_his_end_can_be_told() {
         (HangKind::PeerStopped, Confidence::Likely)
     );
     // Once it is known that no rank waits for it, there is no verdict.
-    for sight in &mut ranks {
-        sight.doing = Some((deed(EventKind::Own("sleep".into())), Duration::from_secs(1)));
+    for state in &mut ranks {
+        state.doing = Some((
+            event(EventKind::Own("sleep".into())),
+            Duration::from_secs(1),
+        ));
     }
-    assert_eq!(told(&job(ranks)), (HangKind::Unknown, vec![]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::Unknown, vec![]));
 }
 
 #[test]
@@ -400,85 +420,111 @@ fn a_plan_that_is_not_known_proves_what_was_entered_and_no_more() {
     let diagnosis = diagnose(&job(ranks.clone()));
     assert_eq!(diagnosis.confidence, Confidence::Proved);
     assert_eq!(
-        told(&job(ranks.clone())),
+        verdict(&job(ranks.clone())),
         (HangKind::CollectiveMismatch, vec![3])
     );
     // Collectives before the first one that is known are counted.
     let mut evidence = job(ranks.clone());
     evidence.forgotten = [(WORLD.to_owned(), 41)].into();
     assert!(diagnose(&evidence).summary.contains("number 42"));
-    ranks[3] = inside(rank(3), deed(EventKind::Own("sleep".into())));
-    assert_eq!(told(&job(ranks)), (HangKind::Slow, vec![3]));
+    ranks[3] = inside(rank(3), event(EventKind::Own("sleep".into())));
+    assert_eq!(verdict(&job(ranks)), (HangKind::Slow, vec![3]));
 }
 
 #[test]
 fn worlds_of_different_sizes_may_live_side_by_side() {
     let through = |number: u32, size: u32| RankState {
-        done: vec![meeting(number, size, 29500)],
+        done: vec![rendezvous(number, size, 29500)],
         ..rank(number)
     };
     let mut ranks = vec![through(0, 1), through(1, 3), through(2, 3)];
-    assert_eq!(told(&job(ranks.clone())), (HangKind::Unknown, vec![]));
-    for sight in &mut ranks[1..] {
-        *sight = inside(sight.clone(), collective("all_reduce", 3));
+    assert_eq!(verdict(&job(ranks.clone())), (HangKind::Unknown, vec![]));
+    for state in &mut ranks[1..] {
+        *state = inside(state.clone(), collective("all_reduce", 3));
     }
-    assert_eq!(told(&job(ranks.clone())), (HangKind::SplitWorld, vec![0]));
+    assert_eq!(
+        verdict(&job(ranks.clone())),
+        (HangKind::SplitWorld, vec![0])
+    );
     // A rank that makes several worlds one after another may give each another size.
-    ranks[0].done.insert(0, meeting(0, 3, 29500));
-    assert_eq!(told(&job(ranks)).0, HangKind::Unknown);
+    ranks[0].done.insert(0, rendezvous(0, 3, 29500));
+    assert_eq!(verdict(&job(ranks)).0, HangKind::Unknown);
 }
 
 #[test]
-fn a_place_without_a_listener_is_nobodys_only_once_its_host_has_come() {
+fn an_endpoint_without_a_listener_counts_only_once_its_host_has_come() {
     let mut ranks: Vec<RankState> = (0..3)
-        .map(|number| inside(rank(number), meeting(number, 3, 1)))
+        .map(|number| inside(rank(number), rendezvous(number, 3, 1)))
         .collect();
-    let deserted = vec![("127.0.0.1:1".to_owned(), "nobody listens".to_owned())];
+    let endpoints_without_listener =
+        vec![("127.0.0.1:1".to_owned(), "no process listens".to_owned())];
     let at = |ranks: &[RankState]| HangEvidence {
-        deserted: deserted.clone(),
+        endpoints_without_listener: endpoints_without_listener.clone(),
         ..job(ranks.to_vec())
     };
     assert_eq!(
-        told(&at(&ranks)),
+        verdict(&at(&ranks)),
         (HangKind::MasterUnreachable, vec![0, 1, 2])
     );
     ranks[0] = RankState {
         ahead: Remaining::Known(Vec::new()),
         ..rank(0)
     };
-    assert_eq!(told(&at(&ranks)), (HangKind::MissingRank, vec![0]));
+    assert_eq!(verdict(&at(&ranks)), (HangKind::MissingRank, vec![0]));
 }
 
 #[test]
-fn a_rank_without_a_place_in_the_world_is_named_also_where_everybody_is_let_in() {
+fn ranks_that_dial_a_machine_where_nothing_answers_are_not_to_blame() {
+    let ranks: Vec<RankState> = (2..4)
+        .map(|number| inside(rank(number), rendezvous(number, 4, 1)))
+        .collect();
+    let at = |place: &str, ranks: &[RankState]| HangEvidence {
+        endpoints_without_listener: vec![(place.to_owned(), "no route to host".to_owned())],
+        is_whole: false,
+        ..job(ranks.to_vec())
+    };
+    let told = unreachable(&at("127.0.0.1:1", &ranks)).unwrap();
+    assert_eq!(told.kind, HangKind::MasterUnreachable);
+    assert_eq!(told.confidence, Confidence::Likely);
+    assert!(told.culprits.is_empty());
+    assert_eq!(told.victims, vec![Rank(2), Rank(3)]);
+    assert!(unreachable(&at("127.0.0.1:2", &ranks)).is_none());
+    // A rank that has not dialled yet may be the one that is waited for.
+    let mut some = ranks;
+    some.push(rank(1));
+    assert!(unreachable(&at("127.0.0.1:1", &some)).is_none());
+}
+
+#[test]
+fn a_rank_outside_the_world_is_named_also_where_every_rank_is_let_in() {
     let through = |number: u32, says: u32| RankState {
-        done: vec![meeting(says, 2, 29500)],
+        done: vec![rendezvous(says, 2, 29500)],
         ..rank(number)
     };
     let waits = inside(through(0, 0), collective("barrier", 2));
     let ranks = vec![waits.clone(), through(1, 9)];
-    assert_eq!(told(&job(ranks)), (HangKind::MissingRank, vec![1]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::MissingRank, vec![1]));
     let ranks = vec![waits, through(1, 1)];
-    assert_ne!(told(&job(ranks)).0, HangKind::MissingRank);
+    assert_ne!(verdict(&job(ranks)).0, HangKind::MissingRank);
 }
 
 #[test]
 fn a_rank_that_has_no_place_in_the_world_is_told_from_one_that_claims_another() {
     let all_too_small: Vec<RankState> = (0..3)
-        .map(|number| inside(rank(number), meeting(number, 2, 1)))
+        .map(|number| inside(rank(number), rendezvous(number, 2, 1)))
         .collect();
-    let verdict = (HangKind::WorldSizeDisagreement, vec![0, 1, 2]);
-    assert_eq!(told(&job(all_too_small)), verdict);
+    let too_small = (HangKind::WorldSizeDisagreement, vec![0, 1, 2]);
+    assert_eq!(verdict(&job(all_too_small)), too_small);
     let one_beyond: Vec<RankState> = (0..3)
-        .map(|number| inside(rank(number), meeting([0, 1, 9][number as usize], 3, 1)))
+        .map(|number| inside(rank(number), rendezvous([0, 1, 9][number as usize], 3, 1)))
         .collect();
-    assert_eq!(told(&job(one_beyond)), (HangKind::MissingRank, vec![2]));
+    assert_eq!(verdict(&job(one_beyond)), (HangKind::MissingRank, vec![2]));
 }
 
 #[test]
-fn who_fails_in_init_by_himself_is_told_from_those_who_lose_him() {
+fn a_rank_that_fails_in_init_by_itself_is_told_from_those_that_lose_it() {
     let failed = |number: u32, error: &str| RankState {
-        done: vec![meeting(number, 2, 1)],
+        done: vec![rendezvous(number, 2, 1)],
         errors: vec![error.to_owned()],
         ..rank(number)
     };
@@ -486,33 +532,33 @@ fn who_fails_in_init_by_himself_is_told_from_those_who_lose_him() {
         failed(0, "RuntimeError: Connection closed by peer"),
         failed(1, "RuntimeError: Unable to find address for: eth9"),
     ];
-    assert_eq!(told(&job(ranks)), (HangKind::PeerRaised, vec![1]));
+    assert_eq!(verdict(&job(ranks)), (HangKind::PeerRaised, vec![1]));
 }
 
 #[test]
-fn who_is_left_alone_in_teardown_is_stuck_there_and_who_is_early_is_not() {
+fn a_rank_left_alone_in_teardown_is_stuck_and_an_early_one_is_not() {
     let through = RankState {
         ahead: Remaining::Known(Vec::new()),
         done: vec![collective("barrier", 2)],
         ..rank(0)
     };
     let leaving = || {
-        let sight = inside(rank(1), deed(EventKind::Destroy(WORLD.into())));
+        let state = inside(rank(1), event(EventKind::Destroy(WORLD.into())));
         RankState {
             done: vec![collective("barrier", 2)],
-            ..sight
+            ..state
         }
     };
     let evidence = job(vec![through.clone(), leaving()]);
-    assert_eq!(told(&evidence), (HangKind::TeardownStuck, vec![1]));
+    assert_eq!(verdict(&evidence), (HangKind::TeardownStuck, vec![1]));
     assert_eq!(diagnose(&evidence).confidence, Confidence::Likely);
-    let busy = inside(through, deed(EventKind::Own("sleep".into())));
-    assert_eq!(told(&job(vec![busy, leaving()])).0, HangKind::Unknown);
+    let busy = inside(through, event(EventKind::Own("sleep".into())));
+    assert_eq!(verdict(&job(vec![busy, leaving()])).0, HangKind::Unknown);
 }
 
 #[test]
-fn who_waits_in_teardown_for_a_rank_that_is_gone_is_no_culprit() {
-    let leaving = |number| inside(rank(number), deed(EventKind::Destroy(WORLD.into())));
+fn a_rank_that_waits_in_teardown_for_one_that_is_gone_is_no_culprit() {
+    let leaving = |number| inside(rank(number), event(EventKind::Destroy(WORLD.into())));
     let with = |process: Process| RankState {
         process,
         done: vec![collective("all_reduce", 2)],
@@ -520,29 +566,29 @@ fn who_waits_in_teardown_for_a_rank_that_is_gone_is_no_culprit() {
     };
     let killed = || with(Process::Ended("signal 9 (SIGKILL)".into()));
     let evidence = job(vec![leaving(0), leaving(1), killed()]);
-    assert_eq!(told(&evidence), (HangKind::PeerDead, vec![2]));
+    assert_eq!(verdict(&evidence), (HangKind::PeerDead, vec![2]));
     let evidence = job(vec![leaving(0), leaving(1), with(Process::Stopped)]);
-    assert_eq!(told(&evidence), (HangKind::PeerStopped, vec![2]));
+    assert_eq!(verdict(&evidence), (HangKind::PeerStopped, vec![2]));
     let mut early = killed();
-    early.done.push(deed(EventKind::Destroy(WORLD.into())));
+    early.done.push(event(EventKind::Destroy(WORLD.into())));
     early.ahead = Remaining::Known(Vec::new());
     assert_eq!(
-        told(&job(vec![leaving(0), leaving(1), early])).0,
+        verdict(&job(vec![leaving(0), leaving(1), early])).0,
         HangKind::TeardownStuck,
         "it has torn down and is through"
     );
 }
 
 #[test]
-fn who_is_still_making_a_group_that_is_refused_to_its_fellows_is_bound_like_them() {
+fn a_rank_still_making_a_group_that_is_refused_to_its_members_is_bound_like_them() {
     let making = |number| {
         inside(
             rank(number),
-            deed(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)])),
+            event(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)])),
         )
     };
     let refused = |number, error: &str| RankState {
-        done: vec![deed(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)]))],
+        done: vec![event(EventKind::NewGroup(vec![Rank(1), Rank(2), Rank(3)]))],
         errors: vec![error.to_owned()],
         ..rank(number)
     };
@@ -555,5 +601,5 @@ fn who_is_still_making_a_group_that_is_refused_to_its_fellows_is_bound_like_them
         making(2),
         refused(3, "RuntimeError: Connection closed by peer"),
     ]);
-    assert_eq!(told(&evidence), (HangKind::DeviceBinding, vec![1, 2, 3]));
+    assert_eq!(verdict(&evidence), (HangKind::DeviceBinding, vec![1, 2, 3]));
 }

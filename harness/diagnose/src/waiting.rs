@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::cycle;
-use super::errors::{Told, told};
+use super::errors::{ErrorCause, error_cause};
 use super::evidence::{
     EventKind, HangEvidence, Message, Process, RankState, TraceEvent, first_line, named,
 };
@@ -21,14 +21,14 @@ use allranks_model::names::Rank;
 pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
     let waits = Waits::of(evidence);
     let (mut ends, mut seen) = (Ends::default(), HashSet::new());
-    for sight in &evidence.ranks {
-        if waits.for_whom(sight).is_some() {
-            waits.follow(sight, &mut Vec::new(), &mut seen, &mut ends);
+    for state in &evidence.ranks {
+        if waits.awaited_ranks(state).is_some() {
+            waits.follow(state, &mut Vec::new(), &mut seen, &mut ends);
         }
     }
-    let leaves = |sight: &&RankState| sight.now() == Some(&EventKind::Leave);
-    for sight in evidence.ranks.iter().filter(leaves) {
-        ends.note(sight);
+    let leaves = |state: &&RankState| state.now() == Some(&EventKind::Leave);
+    for state in evidence.ranks.iter().filter(leaves) {
+        ends.note(state);
     }
     ends.leaving.extend(left_alone_in_teardown(evidence));
     ends.verdict(evidence)
@@ -37,14 +37,14 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
 /// Returns the ranks that are tearing down if all other ranks have nothing left to do; otherwise none.
 fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
     let leaves =
-        |sight: &&RankState| sight.is_there() && matches!(sight.now(), Some(EventKind::Destroy(_)));
-    let is_through = |sight: &RankState| {
-        sight.doing.is_none() && sight.coming().is_some_and(<[_]>::is_empty) && !has_cause(sight)
+        |state: &&RankState| state.is_there() && matches!(state.now(), Some(EventKind::Destroy(_)));
+    let is_through = |state: &RankState| {
+        state.doing.is_none() && state.coming().is_some_and(<[_]>::is_empty) && !has_cause(state)
     };
     let leaving: Vec<Rank> = (evidence.ranks.iter().filter(leaves))
-        .map(|sight| sight.rank)
+        .map(|state| state.rank)
         .collect();
-    let rest = |sight: &&RankState| !leaving.contains(&sight.rank);
+    let rest = |state: &&RankState| !leaving.contains(&state.rank);
     match evidence.ranks.iter().filter(rest).all(is_through) {
         true => leaving,
         false => Vec::new(),
@@ -55,14 +55,14 @@ fn left_alone_in_teardown(evidence: &HangEvidence) -> Vec<Rank> {
 /// peer's remaining calls must be known.
 #[must_use]
 pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
-    for sight in &evidence.ranks {
-        let last_received = || messages(sight).filter(|message| !message.sends).last();
-        let (message, nth) = match sight.now() {
-            Some(EventKind::Message(message)) => (message, sides(sight, message).count()),
+    for state in &evidence.ranks {
+        let last_received = || messages(state).filter(|message| !message.sends).last();
+        let (message, nth) = match state.now() {
+            Some(EventKind::Message(message)) => (message, sides(state, message).count()),
             Some(EventKind::AwaitMessage(message, nth)) => (message, *nth),
             // A backend without tags may have delivered another message in place of the one that is missing.
             _ => match last_received() {
-                Some(message) => (message, sides(sight, message).count()),
+                Some(message) => (message, sides(state, message).count()),
                 None => continue,
             },
         };
@@ -72,11 +72,11 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
         let Some(coming) = peer.coming().filter(|_| peer.is_there()) else {
             continue;
         };
-        let answers = |own: &&Message| answers(own, message, sight.rank);
+        let answers = |own: &&Message| answers(own, message, state.rank);
         let theirs = messages(peer).filter(answers).count();
         let still = coming
             .iter()
-            .filter_map(|deed| as_message(&deed.what))
+            .filter_map(|event| as_message(&event.what))
             .filter(answers)
             .count();
         if theirs + still >= nth {
@@ -88,12 +88,12 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
         };
         let summary = format!(
             "rank {} {has} rank {} (tag {}), which never {lacks} it",
-            sight.rank, peer.rank, message.tag
+            state.rank, peer.rank, message.tag
         );
         let facts = vec![
             format!(
                 "it is message number {nth} between them that way on rank {}",
-                sight.rank
+                state.rank
             ),
             format!(
                 "rank {} has {} such calls, done or to come",
@@ -119,13 +119,13 @@ pub fn unmatched(evidence: &HangEvidence) -> Option<Diagnosis> {
 /// Finds a rank that is gone, is stopped or has raised an error, when no call of any rank is known. Likely at most.
 #[must_use]
 pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
-    let is_known = |sight: &RankState| sight.doing.is_some() || !sight.done.is_empty();
+    let is_known = |state: &RankState| state.doing.is_some() || !state.done.is_empty();
     if evidence.ranks.iter().any(is_known) || !evidence.ranks.iter().any(RankState::is_there) {
         return None;
     }
     let mut ends = Ends::default();
-    for sight in &evidence.ranks {
-        ends.note(sight);
+    for state in &evidence.ranks {
+        ends.note(state);
     }
     let verdict = ends.verdict(evidence)?;
     Some(Diagnosis {
@@ -152,9 +152,9 @@ impl Ends {
         let text = |rank: &Rank| {
             evidence
                 .rank(*rank)
-                .map_or_else(String::new, |sight| match &sight.process {
+                .map_or_else(String::new, |state| match &state.process {
                     Process::Ended(how) => format!(": {how}"),
-                    _ => sight
+                    _ => state
                         .errors
                         .last()
                         .map_or_else(String::new, |error| format!(": {}", first_line(error))),
@@ -187,7 +187,7 @@ impl Ends {
             let is_coming = |rank: &Rank| {
                 evidence
                     .rank(*rank)
-                    .is_some_and(|sight| sight.coming().is_some())
+                    .is_some_and(|state| state.coming().is_some())
             };
             let what = match self.busy.iter().all(is_coming) {
                 true => "on the way",
@@ -199,7 +199,7 @@ impl Ends {
             let is_out = |rank: &Rank| {
                 evidence
                     .rank(*rank)
-                    .is_some_and(|sight| sight.now() == Some(&EventKind::Leave))
+                    .is_some_and(|state| state.now() == Some(&EventKind::Leave))
             };
             let what = match (self.leaving.iter().all(is_out), self.leaving.len()) {
                 (true, 1) => "was told to end, and its process goes on".to_owned(),
@@ -235,7 +235,7 @@ impl Ends {
         let mut facts: Vec<String> = ranks
             .iter()
             .filter_map(|rank| evidence.rank(*rank))
-            .map(|sight| format!("rank {} {}", sight.rank, sight.place()))
+            .map(|state| format!("rank {} {}", state.rank, state.place()))
             .collect();
         if kind == HangKind::Slow {
             facts.extend(counts(evidence));
@@ -247,17 +247,17 @@ impl Ends {
 /// Describes how many collectives each member has called, for every group in which that differs.
 fn counts(evidence: &HangEvidence) -> Vec<String> {
     let mut groups: BTreeMap<&str, BTreeMap<Rank, usize>> = BTreeMap::new();
-    for sight in &evidence.ranks {
-        for deed in sight.entered() {
-            if let EventKind::Collective(one) = &deed.what {
+    for state in &evidence.ranks {
+        for event in state.entered() {
+            if let EventKind::Collective(one) = &event.what {
                 let counts = groups
                     .entry(&one.group)
                     .or_insert_with(|| one.members.iter().map(|rank| (*rank, 0)).collect());
-                *counts.entry(sight.rank).or_default() += 1;
+                *counts.entry(state.rank).or_default() += 1;
             }
         }
     }
-    let told = groups.into_iter().filter_map(|(group, counts)| {
+    let lines = groups.into_iter().filter_map(|(group, counts)| {
         let before = evidence.forgotten.get(group).unwrap_or(&0);
         let mut by_count: BTreeMap<usize, Vec<Rank>> = BTreeMap::new();
         for (rank, count) in counts {
@@ -269,7 +269,7 @@ fn counts(evidence: &HangEvidence) -> Vec<String> {
             .collect();
         (parts.len() > 1).then(|| format!("collectives called on {group}: {}", parts.join("; ")))
     });
-    told.collect()
+    lines.collect()
 }
 
 /// Computes which rank waits for which.
@@ -288,10 +288,10 @@ struct Waits<'a> {
 impl<'a> Waits<'a> {
     fn of(evidence: &'a HangEvidence) -> Self {
         let mut entered = HashMap::new();
-        for sight in &evidence.ranks {
-            for deed in sight.entered() {
-                if let EventKind::Collective(one) = &deed.what {
-                    *entered.entry((sight.rank, one.group.as_str())).or_default() += 1;
+        for state in &evidence.ranks {
+            for event in state.entered() {
+                if let EventKind::Collective(one) = &event.what {
+                    *entered.entry((state.rank, one.group.as_str())).or_default() += 1;
                 }
             }
         }
@@ -300,7 +300,7 @@ impl<'a> Waits<'a> {
             by_rank: evidence
                 .ranks
                 .iter()
-                .map(|sight| (sight.rank, sight))
+                .map(|state| (state.rank, state))
                 .collect(),
             entered,
             missing: RefCell::default(),
@@ -313,28 +313,28 @@ impl<'a> Waits<'a> {
     }
 
     /// Returns the ranks that this one waits for, empty if all have come; `None` if it is not waiting for ranks.
-    fn for_whom(&self, sight: &'a RankState) -> Option<Vec<Rank>> {
-        if !sight.is_there() || has_cause(sight) {
+    fn awaited_ranks(&self, state: &'a RankState) -> Option<Vec<Rank>> {
+        if !state.is_there() || has_cause(state) {
             return None;
         }
-        match sight.stands()? {
+        match state.stands()? {
             EventKind::Collective(one) => {
-                let number = self.entered(sight.rank, &one.group) - 1;
+                let number = self.entered(state.rank, &one.group) - 1;
                 Some(self.missing(&one.members, &one.group, number))
             }
             EventKind::Await(group, number) => {
-                let members = sight.entered().find_map(|deed| match &deed.what {
+                let members = state.entered().find_map(|event| match &event.what {
                     EventKind::Collective(one) if one.group == *group => Some(&one.members),
                     _ => None,
                 })?;
                 Some(self.missing(members, group, *number))
             }
             EventKind::Message(message) => {
-                self.for_message(sight, message, sides(sight, message).count())
+                self.for_message(state, message, sides(state, message).count())
             }
-            EventKind::AwaitMessage(message, nth) => self.for_message(sight, message, *nth),
+            EventKind::AwaitMessage(message, nth) => self.for_message(state, message, *nth),
             EventKind::NewGroup(_) => {
-                let nth = groups(sight);
+                let nth = groups(state);
                 let late = self.evidence.ranks.iter();
                 let late = late.filter(|other| groups(other) < nth);
                 Some(late.map(|other| other.rank).collect())
@@ -342,7 +342,7 @@ impl<'a> Waits<'a> {
             // Any rank that does not wait for it as well may be the one to set it.
             EventKind::AwaitKeys(_) => {
                 let others = self.evidence.ranks.iter();
-                let others = others.filter(|other| other.now() != sight.now());
+                let others = others.filter(|other| other.now() != state.now());
                 Some(others.map(|other| other.rank).collect())
             }
             EventKind::Destroy(_) => {
@@ -355,22 +355,22 @@ impl<'a> Waits<'a> {
     /// Returns the ranks that ended or were stopped before they tore down. Some backends wait for every peer in
     /// teardown.
     fn gone_before_teardown(&self) -> Vec<Rank> {
-        let tore_down = |sight: &RankState| {
-            let mut deeds = sight.entered();
-            deeds.any(|deed| matches!(deed.what, EventKind::Destroy(_)))
+        let tore_down = |state: &RankState| {
+            let mut events = state.entered();
+            events.any(|event| matches!(event.what, EventKind::Destroy(_)))
         };
-        let gone = |sight: &&RankState| !sight.is_there() && !tore_down(sight);
+        let gone = |state: &&RankState| !state.is_there() && !tore_down(state);
         let ranks = self.evidence.ranks.iter().filter(gone);
-        ranks.map(|sight| sight.rank).collect()
+        ranks.map(|state| state.rank).collect()
     }
 
     /// Returns the peer if it has not issued the other side of the nth such message, otherwise no rank; `None` if the
     /// peer is not known.
-    fn for_message(&self, sight: &RankState, message: &Message, nth: usize) -> Option<Vec<Rank>> {
+    fn for_message(&self, state: &RankState, message: &Message, nth: usize) -> Option<Vec<Rank>> {
         let peer = message.peer?;
         let other = self.by_rank.get(&peer)?;
         let theirs = messages(other)
-            .filter(|own| answers(own, message, sight.rank))
+            .filter(|own| answers(own, message, state.rank))
             .count();
         Some(if theirs >= nth {
             Vec::new()
@@ -383,8 +383,8 @@ impl<'a> Waits<'a> {
         let find = || {
             let is_late = |rank: &Rank| {
                 let entered = self.entered(*rank, group);
-                self.by_rank.get(rank).is_some_and(|sight| {
-                    entered <= number || entered == number + 1 && failed_in(sight, group)
+                self.by_rank.get(rank).is_some_and(|state| {
+                    entered <= number || entered == number + 1 && failed_in(state, group)
                 })
             };
             members.iter().copied().filter(is_late).collect()
@@ -397,30 +397,30 @@ impl<'a> Waits<'a> {
     /// recorded.
     fn follow(
         &self,
-        sight: &'a RankState,
+        state: &'a RankState,
         way: &mut Vec<Rank>,
         seen: &mut HashSet<Rank>,
         ends: &mut Ends,
     ) {
-        if let Some(start) = way.iter().position(|rank| *rank == sight.rank) {
+        if let Some(start) = way.iter().position(|rank| *rank == state.rank) {
             ends.circle.extend(&way[start..]);
             return;
         }
-        if !seen.insert(sight.rank) {
+        if !seen.insert(state.rank) {
             return;
         }
-        let Some(missing) = self.for_whom(sight) else {
-            ends.note(sight);
+        let Some(missing) = self.awaited_ranks(state) else {
+            ends.note(state);
             return;
         };
         if missing.is_empty() {
             // All members have entered: a rank that is still inside while others have left is stuck in the call.
-            if self.others_have_left(sight) {
-                ends.inside.insert(sight.rank);
+            if self.others_have_left(state) {
+                ends.inside.insert(state.rank);
             }
             return;
         }
-        way.push(sight.rank);
+        way.push(state.rank);
         for rank in missing {
             if let Some(other) = self.by_rank.get(&rank) {
                 self.follow(other, way, seen, ends);
@@ -429,11 +429,11 @@ impl<'a> Waits<'a> {
         way.pop();
     }
 
-    fn others_have_left(&self, sight: &'a RankState) -> bool {
-        let Some(EventKind::Collective(one)) = sight.now() else {
+    fn others_have_left(&self, state: &'a RankState) -> bool {
+        let Some(EventKind::Collective(one)) = state.now() else {
             return false;
         };
-        let number = self.entered(sight.rank, &one.group);
+        let number = self.entered(state.rank, &one.group);
         let find = || {
             self.evidence.ranks.iter().any(|other| {
                 let is_inside = matches!(other.now(), Some(EventKind::Collective(theirs)) if theirs.group == one.group);
@@ -449,19 +449,19 @@ impl<'a> Waits<'a> {
 }
 
 impl Ends {
-    fn note(&mut self, sight: &RankState) {
-        match (&sight.process, sight.now()) {
-            (Process::Ended(_), _) => self.dead.insert(sight.rank),
-            (Process::Stopped, _) => self.stopped.insert(sight.rank),
-            (Process::Running | Process::Unknown, None) if has_cause(sight) => {
-                self.raised.insert(sight.rank)
+    fn note(&mut self, state: &RankState) {
+        match (&state.process, state.now()) {
+            (Process::Ended(_), _) => self.dead.insert(state.rank),
+            (Process::Stopped, _) => self.stopped.insert(state.rank),
+            (Process::Running | Process::Unknown, None) if has_cause(state) => {
+                self.raised.insert(state.rank)
             }
             (
                 Process::Running | Process::Unknown,
                 Some(EventKind::Destroy(_) | EventKind::Leave),
-            ) => self.leaving.insert(sight.rank),
+            ) => self.leaving.insert(state.rank),
             (Process::Running | Process::Unknown, Some(EventKind::Own(_))) => {
-                self.busy.insert(sight.rank)
+                self.busy.insert(state.rank)
             }
             (Process::Running | Process::Unknown, _) => false,
         };
@@ -469,14 +469,16 @@ impl Ends {
 }
 
 /// Returns true if it raised an error that is not an effect of other ranks.
-fn has_cause(sight: &RankState) -> bool {
-    sight.errors.iter().any(|error| told(error) != Told::Effect)
+fn has_cause(state: &RankState) -> bool {
+    state
+        .errors
+        .iter()
+        .any(|error| error_cause(error) != ErrorCause::Effect)
 }
 
 /// Returns true if its last event is a collective of this group, in which it raised an error of its own.
-fn failed_in(sight: &RankState, group: &str) -> bool {
-    let is_there =
-        |deed: &TraceEvent| matches!(&deed.what, EventKind::Collective(one) if one.group == group);
-    let is_through = sight.doing.is_some() || sight.coming().is_some();
-    !is_through && sight.done.last().is_some_and(is_there) && has_cause(sight)
+fn failed_in(state: &RankState, group: &str) -> bool {
+    let is_there = |event: &TraceEvent| matches!(&event.what, EventKind::Collective(one) if one.group == group);
+    let is_through = state.doing.is_some() || state.coming().is_some();
+    !is_through && state.done.last().is_some_and(is_there) && has_cause(state)
 }

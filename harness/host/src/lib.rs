@@ -7,14 +7,18 @@ mod command;
 mod listener;
 mod process;
 mod process_table;
+mod processor_time;
 mod script;
 mod tagged_processes;
 mod thread;
 
 pub use command::run_with_timeout;
-pub use listener::{Listener, StoreReply, addresses, is_heard, listeners, probe_store, resolves};
+pub use listener::{
+    Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
+};
 pub use process::{Activity, activity, describe, is_asleep, locking, state};
 pub use process_table::{ProcessEntry, has_mapped, network, processes};
+pub use processor_time::processor_times_below;
 pub use script::script;
 pub use tagged_processes::{TaggedProcess, members};
 pub use thread::{Thread, threads};

@@ -77,6 +77,24 @@ pub fn is_heard(_port: u16) -> Option<bool> {
     None
 }
 
+/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not tell.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_connected_to(port: u16) -> bool {
+    use procfs::net::{TcpState, tcp, tcp6};
+
+    let sockets = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let mut connected = sockets.filter(|socket| socket.state == TcpState::Established);
+    connected.any(|socket| socket.remote_address.port() == port)
+}
+
+/// Returns whether a process of this machine has a connection to this port of any machine; false where this machine does not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_connected_to(_port: u16) -> bool {
+    false
+}
+
 /// Returns the port and the inode of each listening socket.
 #[cfg(target_os = "linux")]
 fn sockets() -> impl Iterator<Item = (u16, u64)> {
@@ -169,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_and_says_nothing_is_no_store() {
+    fn a_silent_listener_is_no_store() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         assert_eq!(probe_store(address), Some(StoreReply::Silent));

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_nobody_has_asked_after_is_told_with_how_it_ended() {
+    fn a_process_that_was_not_waited_for_is_found_with_how_it_ended() {
         let mut child = std::process::Command::new("sh")
             .args(["-c", "exit 3"])
             .spawn()

@@ -18,7 +18,7 @@ pub fn leave_at_once(code: i32) -> ! {
 )]
 pub fn set_variable(name: &OsStr, value: Option<&OsStr>) {
     // SAFETY: called from the rank's main thread, and by scripts that say so. Other threads are libtorch's; they read it
-    // where Python's ranks would, too, whose `os.environ` does the same `setenv`.
+    // as in ranks of the Python driver, because `os.environ` does the same `setenv`.
     unsafe {
         match value {
             Some(value) => std::env::set_var(name, value),

@@ -32,7 +32,7 @@ impl Wire {
     /// Dials `unix:/path`, `unix:@name` (Linux's abstract names) or `tcp:host:port`, once.
     ///
     /// # Errors
-    /// The address is none of these, or nobody is there.
+    /// The address is none of these, or nothing listens there.
     pub fn connect(address: &str) -> io::Result<Self> {
         let (kind, place) = address.split_once(':').unwrap_or((address, ""));
         let socket: OwnedFd = match kind {
@@ -45,7 +45,7 @@ impl Wire {
             "tcp" => {
                 let stream = TcpStream::connect(place)?;
                 stream.set_nodelay(true)?;
-                // A harness whose host vanishes sends no FIN: ask it every ten seconds, give up after a minute.
+                // A harness whose host vanishes sends no FIN: probe it every ten seconds, close after a minute.
                 let ten = std::time::Duration::from_secs(10);
                 sockopt::set_socket_keepalive(&stream, true)?;
                 sockopt::set_tcp_keepidle(&stream, ten)?;

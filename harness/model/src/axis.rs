@@ -129,7 +129,7 @@ macro_rules! for_each_axis {
                 shown: IfGiven, Value;
                 text: |check| Some(check.splits.word().to_owned());
             }
-            /// For point-to-point ops: who sends to whom.
+            /// For point-to-point ops: which rank sends to which.
             pairs: $crate::axes::Pairs {
                 key: pairs, $crate::axes::Pairs, "Which ranks send to which. Absent: `ring`.";
                 ops: Op::has_pairs;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::excerpt_within;
+
 /// An op that a rank has issued and that has not completed, as the flight recorder describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOp {
@@ -17,6 +19,21 @@ pub struct RecordedOp {
     pub inputs: Vec<String>,
     /// The op's state: `scheduled` or `started`.
     pub state: String,
+}
+
+impl RecordedOp {
+    /// Cuts its texts to lengths that no op of a backend needs, and its inputs to the first sixteen.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        let cut = |text: String| excerpt_within(text, 256);
+        Self {
+            op: cut(self.op),
+            group: cut(self.group),
+            number: self.number,
+            inputs: self.inputs.into_iter().take(16).map(cut).collect(),
+            state: cut(self.state),
+        }
+    }
 }
 
 impl fmt::Display for RecordedOp {

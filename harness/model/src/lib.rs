@@ -16,6 +16,7 @@
 //! | [`recipe`], [`store`], [`launcher`] | how a world initialises, finds its store, and is started       |
 //! | [`capability`]      | what a platform file declares and promises of a backend                        |
 //! | [`evidence`]        | whether a result comes from hardware, the host or a simulated device           |
+//! | [`excerpt`]         | texts of ranks and programs, cut to a length that records can hold              |
 //! | [`outcome`]         | what happened ([`outcome::Outcome`]) and what it means ([`outcome::Verdict`])   |
 //! | [`diagnosis`]       | the verdict on a hang, its text, and sets of ranks for people                  |
 //! | [`flight_recorder`] | an op as the backend's own records have it                                     |
@@ -31,6 +32,7 @@ pub mod capability;
 pub mod diagnosis;
 pub mod dtype;
 pub mod evidence;
+pub mod excerpt;
 pub mod flight_recorder;
 pub mod group;
 pub mod launcher;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::excerpt;
 use crate::names::Rank;
 
 /// One rank and the text about it: where it is, what it raised, or how it ended.
@@ -11,4 +12,15 @@ pub struct RankLine {
     pub rank: Rank,
     /// `RuntimeError: ...`, `in all_reduce for 10.2 s`, `killed by signal 9`.
     pub text: String,
+}
+
+impl RankLine {
+    /// Cuts its text to an excerpt.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self {
+            text: excerpt(self.text),
+            ..self
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::{Class, CompareMode, Facts};
 use allranks_model::dtype::ReduceOp;
 use allranks_model::op::Op;
 
-/// The one thing that a hypothesis bends.
+/// The one deviation from the right behaviour that a hypothesis assumes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BugModel {
     /// Nothing happens.
@@ -26,13 +26,13 @@ pub(super) enum BugModel {
     Twice(u32),
     /// The first member's factor counts for all.
     FirstFactor,
-    /// Blocks come from the member so many positions further on.
+    /// Blocks come from the member this many group ranks further on.
     SourceShift(u32),
-    /// Blocks are those meant for the member so many positions further on.
+    /// Blocks are those sent to the member this many group ranks further on.
     DestinationShift(u32),
-    /// Blocks are those meant for the neighbour in a pair.
+    /// Blocks are those sent to the neighbour in a pair.
     DestinationPair,
-    /// Blocks are those meant for the first member.
+    /// Blocks are those sent to the first member.
     DestinationFirst,
     /// Another rank, global, is the root.
     Root(u32),
@@ -145,7 +145,7 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
 }
 
 impl Facts {
-    /// Whether a slot says for whom a block is meant: `slot = item * ranks + destination`.
+    /// Whether a slot identifies the destination of a block: `slot = item * ranks + destination`.
     pub(super) fn slots_are_destinations(&self) -> bool {
         matches!(
             self.op,
@@ -193,9 +193,9 @@ impl<'a> Comparison<'a> {
         &self.prepared.facts
     }
 
-    /// What would be at a place if one thing were bent; none if that means nothing there.
-    pub(super) fn predict(self, bend: BugModel, spot: &ElementRef<'_>) -> Option<Value> {
-        match bend {
+    /// Predicts an element under a bug; `None` where the bug has no meaning for this op and element.
+    pub(super) fn predict(self, bug: BugModel, spot: &ElementRef<'_>) -> Option<Value> {
+        match bug {
             BugModel::Before => return Some(self.before(spot).into()),
             BugModel::Zero => return (spot.piece.after != Origin::Keep).then(|| 0.into()),
             BugModel::Root(root) => return self.rooted(root, spot),
@@ -221,14 +221,14 @@ impl<'a> Comparison<'a> {
         }
         match spot.piece.after {
             Origin::Keep => Some(self.before(spot).into()),
-            Origin::Copy { rank, slot } => self.bent_copy(bend, rank, slot, spot),
-            Origin::Reduce { slot } => self.bent_reduction(bend, slot, spot),
+            Origin::Copy { rank, slot } => self.predict_copy(bug, rank, slot, spot),
+            Origin::Reduce { slot } => self.predict_reduction(bug, slot, spot),
         }
     }
 
-    fn bent_copy(
+    fn predict_copy(
         self,
-        bend: BugModel,
+        bug: BugModel,
         rank: u32,
         slot: u32,
         spot: &ElementRef<'_>,
@@ -236,7 +236,7 @@ impl<'a> Comparison<'a> {
         let facts = self.facts();
         let ranks = facts.members.len() as u32;
         let from = facts.position(rank)?;
-        let bits = match bend {
+        let bits = match bug {
             BugModel::OwnOnly if facts.gathers() => {
                 let slot = facts.redirect(slot, |_| from).unwrap_or(slot);
                 self.block(spot.rank, slot, spot.index)
@@ -265,7 +265,7 @@ impl<'a> Comparison<'a> {
         bits.map(Value::from)
     }
 
-    fn bent_reduction(self, bend: BugModel, slot: u32, spot: &ElementRef<'_>) -> Option<Value> {
+    fn predict_reduction(self, bug: BugModel, slot: u32, spot: &ElementRef<'_>) -> Option<Value> {
         let facts = self.facts();
         let op = facts.purpose.reduce?;
         let ranks = facts.members.len() as u32;
@@ -277,7 +277,7 @@ impl<'a> Comparison<'a> {
         let usual = |elements: &[Contribution], exact: bool| {
             self.combined(op, ranks.into(), elements, exact)
         };
-        match bend {
+        match bug {
             BugModel::OwnOnly => {
                 let position = facts.position(spot.rank)? as usize;
                 let own = self.contribution(spot.rank, position, slot, spot.index)?;
@@ -337,7 +337,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// If another rank were the root.
+    /// Predicts an element for another rank as the root; `None` for ops without a root.
     fn rooted(self, root: u32, spot: &ElementRef<'_>) -> Option<Value> {
         let facts = self.facts();
         match (facts.op, spot.piece.before) {
@@ -356,7 +356,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// If elements were right, but at other places.
+    /// Predicts an element if the right elements were written to other indices.
     fn moved(
         self,
         spot: &ElementRef<'_>,

@@ -1,4 +1,4 @@
-//! The classes of wrong answers: what a vendor reads first. Names are stable; sentences are for people.
+//! The classes of wrong answers: the first line of a failure. Names are stable, because result and expectations files hold them.
 
 use allranks_model::capability::Accumulation;
 use allranks_model::dtype::ReduceOp;
@@ -45,9 +45,9 @@ pub enum Class {
     WrongRoot(u32),
     /// As if the group's first rank were the root.
     RootIgnored,
-    /// Every rank got what was meant for the first.
+    /// Every rank got the block of the first destination.
     AllPeersGotSlice0,
-    /// Ranks got what was meant for others.
+    /// Ranks got blocks of other destinations.
     DestinationSwapped,
     /// Strides were ignored in reading.
     NonContiguousReadAsDense,
@@ -55,9 +55,9 @@ pub enum Class {
     StridedOutputLost,
     /// Strides were ignored in writing.
     OnlyDensePartWritten,
-    /// An output several of whose elements are one in memory was not refused.
+    /// An output with overlapping elements was not refused.
     OverlappingOutputAccepted,
-    /// An output several of whose elements are one in memory was not refused, and holds what no order of writes gives.
+    /// An output with overlapping elements was not refused, and holds what no order of writes gives.
     OverlappingOutputGarbled,
     /// Bytes around a tensor were written to: so many before it, after it, between its elements.
     GuardOverwritten {
@@ -332,7 +332,7 @@ impl Class {
         }
     }
 
-    /// The sentence for people.
+    /// Describes the class in one sentence, as the console and reports print it.
     #[must_use]
     pub fn sentence(&self) -> String {
         let text = match *self {

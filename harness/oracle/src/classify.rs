@@ -19,8 +19,8 @@ use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::op::Op;
 
 /// The class of a wrong answer, and what to add to its sentence.
-pub(super) fn classify<'a>(scene: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
-    let members = &scene.prepared.facts.members;
+pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
+    let members = &comparison.prepared.facts.members;
     let (ours, bystanders): (Vec<_>, Vec<_>) = (0_u32..)
         .zip(wrong)
         .filter(|(_, wrong)| !wrong.is_empty())
@@ -30,7 +30,7 @@ pub(super) fn classify<'a>(scene: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class
     }
     // A rank without a result may hold leftovers of an op that ignores strides; those have no rule.
     let with_results = |rank: &u32| {
-        scene.pieces(*rank).any(|(buffer, piece)| {
+        comparison.pieces(*rank).any(|(buffer, piece)| {
             matches!(buffer.role, Role::Output | Role::Both) && piece.after != Origin::Keep
         })
     };
@@ -39,7 +39,7 @@ pub(super) fn classify<'a>(scene: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class
         .map(|(rank, _)| *rank)
         .filter(with_results)
         .collect();
-    if let Some(class) = ignored_strides(scene, &ranks) {
+    if let Some(class) = ignored_strides(comparison, &ranks) {
         return (class, String::new());
     }
     let (targets, others): (Vec<ElementRef<'a>>, Vec<ElementRef<'a>>) = ours
@@ -49,7 +49,7 @@ pub(super) fn classify<'a>(scene: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class
     let guard = guard(&ours);
     let (results, inputs) = (!targets.is_empty(), !others.is_empty());
     let case = Case {
-        scene,
+        comparison,
         ranks: targets
             .iter()
             .map(|spot| spot.rank)
@@ -107,7 +107,7 @@ fn guard(ours: &[(u32, &Wrong<'_>)]) -> Option<Class> {
 
 /// Wrong elements of results.
 struct Case<'a> {
-    scene: Comparison<'a>,
+    comparison: Comparison<'a>,
     /// On these ranks.
     ranks: Vec<u32>,
     /// At these places.
@@ -116,8 +116,8 @@ struct Case<'a> {
 
 impl<'a> Case<'a> {
     fn class(&self) -> (Class, String) {
-        let scene = self.scene;
-        let facts = &scene.prepared.facts;
+        let comparison = self.comparison;
+        let facts = &comparison.prepared.facts;
         if self
             .spots
             .iter()
@@ -129,12 +129,12 @@ impl<'a> Case<'a> {
             };
             return (class, String::new());
         }
-        let hypotheses = hypotheses(facts, self.scene.prepared.steps.len() as u32);
-        let explains = |bend: BugModel| self.on_wrong(bend) && self.on_all(bend);
-        let strict = hypotheses.iter().find(|(_, bend)| explains(*bend));
+        let hypotheses = hypotheses(facts, self.comparison.prepared.steps.len() as u32);
+        let explains = |bug: BugModel| self.on_wrong(bug) && self.on_all(bug);
+        let strict = hypotheses.iter().find(|(_, bug)| explains(*bug));
         let class = strict
             .map(|(class, _)| self.refined(*class))
-            .or_else(|| lost(scene, &self.spots))
+            .or_else(|| lost(comparison, &self.spots))
             .or_else(|| {
                 self.all(|spot| self.is_nan(spot))
                     .then_some(Class::NanOutput)
@@ -160,8 +160,8 @@ impl<'a> Case<'a> {
             .sum();
         let loose = hypotheses
             .iter()
-            .find(|(_, bend)| self.on_wrong(*bend))
-            .filter(|(_, bend)| self.is_most(*bend));
+            .find(|(_, bug)| self.on_wrong(*bug))
+            .filter(|(_, bug)| self.is_most(*bug));
         if let Some((class, _)) = loose {
             let note = format!(" (on {} of {of} elements)", self.spots.len());
             return (self.refined(*class), note);
@@ -169,12 +169,12 @@ impl<'a> Case<'a> {
         if self.all(is_last) {
             return (Class::LastElement, String::new());
         }
-        found(scene, &self.spots).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
+        found(comparison, &self.spots).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
     }
 
     /// Whether a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
     /// that it fits by chance are no proof of it.
-    fn is_most(&self, bend: BugModel) -> bool {
+    fn is_most(&self, bug: BugModel) -> bool {
         let (mut predicted, mut all) = (0_usize, 0_usize);
         let mut last: Option<ElementRef<'a>> = None;
         for first in &self.spots {
@@ -187,12 +187,12 @@ impl<'a> Case<'a> {
             last = Some(*first);
             all += first.piece.len;
             let block = (0..first.piece.len).map(|index| ElementRef { index, ..*first });
-            predicted += block.filter(|spot| self.predicts(bend, spot)).count();
+            predicted += block.filter(|spot| self.predicts(bug, spot)).count();
         }
         2 * predicted > all
     }
 
-    /// Where the first wrong elements are, for people.
+    /// Describes where the first wrong elements are, for the message of a failure.
     fn places(&self, of: usize) -> String {
         const SHOWN: usize = 8;
         let Some(first) = self.spots.first() else {
@@ -217,45 +217,45 @@ impl<'a> Case<'a> {
 
     /// Whether an element of a rank that is not the root is a partial result.
     fn is_partial(&self, spot: &ElementRef<'a>) -> bool {
-        let op = self.scene.prepared.facts.purpose.reduce;
+        let op = self.comparison.prepared.facts.purpose.reduce;
         match (spot.piece.before, op) {
             (Fill::Own(slot), Some(ReduceOp::Avg)) => {
-                combines_some(self.scene, spot, slot, ReduceOp::Sum)
-                    || combines_some(self.scene, spot, slot, ReduceOp::Avg)
+                combines_some(self.comparison, spot, slot, ReduceOp::Sum)
+                    || combines_some(self.comparison, spot, slot, ReduceOp::Avg)
             }
-            (Fill::Own(slot), Some(op)) => combines_some(self.scene, spot, slot, op),
+            (Fill::Own(slot), Some(op)) => combines_some(self.comparison, spot, slot, op),
             _ => false,
         }
     }
 
     fn targets(&self, rank: u32) -> impl Iterator<Item = ElementRef<'a>> {
-        self.scene.spots(rank).filter(is_target)
+        self.comparison.spots(rank).filter(is_target)
     }
 
     fn all(&self, holds: impl Fn(&ElementRef<'a>) -> bool) -> bool {
         self.spots.iter().all(holds)
     }
 
-    fn predicts(&self, bend: BugModel, spot: &ElementRef<'_>) -> bool {
-        self.scene
-            .predict(bend, spot)
-            .is_some_and(|value| self.scene.is(self.scene.got(spot), value))
+    fn predicts(&self, bug: BugModel, spot: &ElementRef<'_>) -> bool {
+        self.comparison
+            .predict(bug, spot)
+            .is_some_and(|value| self.comparison.is(self.comparison.got(spot), value))
     }
 
     /// Whether a hypothesis predicts every wrong element.
-    fn on_wrong(&self, bend: BugModel) -> bool {
-        self.all(|spot| self.predicts(bend, spot))
+    fn on_wrong(&self, bug: BugModel) -> bool {
+        self.all(|spot| self.predicts(bug, spot))
     }
 
     /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
-    /// the root of a `reduce`, even if nobody says what that must hold.
-    fn on_all(&self, bend: BugModel) -> bool {
-        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bend, &spot));
-        let holds = match bend {
-            BugModel::Root(root) if self.scene.prepared.facts.op == Op::Reduce => self
-                .scene
+    /// the root of a `reduce`, even where their contents are unspecified.
+    fn on_all(&self, bug: BugModel) -> bool {
+        let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bug, &spot));
+        let holds = match bug {
+            BugModel::Root(root) if self.comparison.prepared.facts.op == Op::Reduce => self
+                .comparison
                 .spots(root)
-                .all(|spot| self.predicts(bend, &spot)),
+                .all(|spot| self.predicts(bug, &spot)),
             _ => true,
         };
         holds && self.ranks.iter().all(|rank| on(*rank))
@@ -264,7 +264,7 @@ impl<'a> Case<'a> {
     /// A call that changed nothing has a name of its own where the output was separate, or strided.
     fn refined(&self, class: Class) -> Class {
         match class {
-            Class::NoOp if !self.scene.prepared.facts.dense => Class::StridedOutputLost,
+            Class::NoOp if !self.comparison.prepared.facts.dense => Class::StridedOutputLost,
             Class::NoOp if self.all(|spot| spot.piece.before == Fill::Sentinel) => {
                 Class::StaleSentinel
             }
@@ -274,9 +274,9 @@ impl<'a> Case<'a> {
 
     /// From some element on, every piece holds what it held before or what this rank contributed.
     fn tail(&self) -> Option<Class> {
-        let scene = self.scene;
+        let comparison = self.comparison;
         let unreduced = |spot: &ElementRef<'a>| match spot.piece.after {
-            Origin::Reduce { slot } => scene.block(spot.rank, slot, spot.index),
+            Origin::Reduce { slot } => comparison.block(spot.rank, slot, spot.index),
             Origin::Keep | Origin::Copy { .. } => None,
         };
         let mut from = None;
@@ -288,10 +288,10 @@ impl<'a> Case<'a> {
             start += self.spots[start..].iter().take_while(same).count();
             let holds = (first.index..first.piece.len).all(|index| {
                 let spot = ElementRef { index, ..*first };
-                let got = scene.got(&spot);
-                got == scene.before(&spot)
+                let got = comparison.got(&spot);
+                got == comparison.before(&spot)
                     || unreduced(&spot) == Some(got)
-                    || got == scene.expected(&spot)
+                    || got == comparison.expected(&spot)
             });
             if !holds {
                 return None;
@@ -301,7 +301,7 @@ impl<'a> Case<'a> {
             }
         }
         from.map(|spot| {
-            if unreduced(&spot) == Some(scene.got(&spot)) {
+            if unreduced(&spot) == Some(comparison.got(&spot)) {
                 Class::TailNotReduced(spot.index)
             } else {
                 Class::PrefixOnly(spot.index)
@@ -311,8 +311,8 @@ impl<'a> Case<'a> {
 
     /// Every wrong piece is a whole block of some rank, only not the right one.
     fn identified(&self) -> Option<Class> {
-        let scene = self.scene;
-        let facts = &scene.prepared.facts;
+        let comparison = self.comparison;
+        let facts = &comparison.prepared.facts;
         let ranks = facts.members.len() as u32;
         let mut class = None;
         let mut start = 0;
@@ -347,47 +347,47 @@ impl<'a> Case<'a> {
 
     /// The block that a piece holds in place of its own.
     fn source(&self, first: &ElementRef<'a>) -> Option<(u32, u32)> {
-        let scene = self.scene;
-        let homes = scene.prepared.homes.iter().enumerate();
+        let comparison = self.comparison;
+        let homes = comparison.prepared.homes.iter().enumerate();
         let mut blocks = homes
             .flat_map(|(rank, slots)| (0..slots.len()).map(move |slot| (rank as u32, slot as u32)));
         blocks.find(|(rank, slot)| {
             (0..first.piece.len).all(|index| {
-                let got = scene.got(&ElementRef { index, ..*first });
-                scene.block(*rank, *slot, index) == Some(got)
+                let got = comparison.got(&ElementRef { index, ..*first });
+                comparison.block(*rank, *slot, index) == Some(got)
             })
         })
     }
 
     fn is_nan(&self, spot: &ElementRef<'_>) -> bool {
-        let (re, im) = self.scene.numbers(self.scene.got(spot));
+        let (re, im) = self.comparison.numbers(self.comparison.got(spot));
         spot.piece.after != Origin::Keep
-            && self.scene.got(spot) != self.scene.before(spot)
+            && self.comparison.got(spot) != self.comparison.before(spot)
             && (re.is_nan() || im.is_some_and(f64::is_nan))
     }
 
     /// Wrong, but not by much more than the bound allows.
     fn is_in_reach(&self, spot: &ElementRef<'_>) -> bool {
         const REACH: f64 = 1024.0;
-        let scene = self.scene;
-        let purpose = scene.prepared.facts.purpose;
+        let comparison = self.comparison;
+        let purpose = comparison.prepared.facts.purpose;
         let (Values::Random, Some(op), Origin::Reduce { slot }) =
             (purpose.values, purpose.reduce, spot.piece.after)
         else {
             return false;
         };
-        let Some(elements) = scene.contributions(slot, spot.index) else {
+        let Some(elements) = comparison.contributions(slot, spot.index) else {
             return false;
         };
-        let bits = scene.expected(spot);
-        let slack = REACH * scene.rounding(op, purpose.ranks.into(), &elements, bits);
-        scene.is(scene.got(spot), Value { bits, slack })
+        let bits = comparison.expected(spot);
+        let slack = REACH * comparison.rounding(op, purpose.ranks.into(), &elements, bits);
+        comparison.is(comparison.got(spot), Value { bits, slack })
     }
 
     /// Off by one unit in the last place.
     fn is_near(&self, spot: &ElementRef<'_>) -> bool {
-        let facts = &self.scene.prepared.facts;
-        let (got, expected) = (self.scene.got(spot), self.scene.expected(spot));
+        let facts = &self.comparison.prepared.facts;
+        let (got, expected) = (self.comparison.got(spot), self.comparison.expected(spot));
         if !matches!(spot.piece.after, Origin::Reduce { .. }) {
             return false;
         }
@@ -395,14 +395,15 @@ impl<'a> Case<'a> {
             // As sign and magnitude, neighbours in value are neighbours in bits.
             DTypeKind::Float => got.abs_diff(expected) == 1,
             DTypeKind::Complex => {
-                let half = 4 * self.scene.size() as u32;
+                let half = 4 * self.comparison.size() as u32;
                 let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
                 let ((a, b), (c, d)) = (parts(got), parts(expected));
                 a.abs_diff(c) <= 1 && b.abs_diff(d) <= 1
             }
             DTypeKind::Signed | DTypeKind::Unsigned => {
                 facts.purpose.reduce == Some(ReduceOp::Avg)
-                    && (self.scene.numbers(got).0 - self.scene.numbers(expected).0).abs() == 1.0
+                    && (self.comparison.numbers(got).0 - self.comparison.numbers(expected).0).abs()
+                        == 1.0
             }
             DTypeKind::Bool => false,
         }
@@ -410,8 +411,8 @@ impl<'a> Case<'a> {
 
     /// Inexact as a narrower type would be, and representable in it.
     fn low_precision(&self) -> Option<Class> {
-        let scene = self.scene;
-        let facts = &scene.prepared.facts;
+        let comparison = self.comparison;
+        let facts = &comparison.prepared.facts;
         let wide = precision(facts.purpose.dtype)?;
         let sums = matches!(
             facts.purpose.reduce,
@@ -437,11 +438,11 @@ impl<'a> Case<'a> {
                     let total: f64 = facts
                         .members
                         .iter()
-                        .filter_map(|rank| scene.block(*rank, slot, spot.index))
-                        .map(|element| scene.numbers(element).0.abs())
+                        .filter_map(|rank| comparison.block(*rank, slot, spot.index))
+                        .map(|element| comparison.numbers(element).0.abs())
                         .sum();
-                    let got = scene.numbers(scene.got(spot)).0;
-                    let expected = scene.numbers(scene.expected(spot)).0;
+                    let got = comparison.numbers(comparison.got(spot)).0;
+                    let expected = comparison.numbers(comparison.expected(spot)).0;
                     let divisor = match facts.purpose.reduce {
                         Some(ReduceOp::Avg) => facts.members.len() as f64,
                         _ => 1.0,

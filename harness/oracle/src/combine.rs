@@ -384,7 +384,7 @@ impl<I: Integer> Combine for IntegerAverage<I> {
     }
 }
 
-/// Operators whose result in the making is an element.
+/// Operators whose partial result is an element of the dtype.
 macro_rules! fold {
     ($($name:ident: $bound:ident, $next:expr;)*) => {$(
         struct $name<T>(std::marker::PhantomData<T>);

@@ -1,4 +1,4 @@
-//! A check told tensor by tensor, for those who write it down for people: what each rank holds before its calls, what
+//! A check described tensor by tensor, for `explain` and `repro`: what each rank holds before its calls, what
 //! it must hold and be answered after them.
 //!
 //! In: a [`Prepared`]. Out: [`Exhibit`]s, in the order of the step's storages. Nothing is decided here; the bytes and
@@ -35,7 +35,7 @@ pub struct Exhibit {
 pub enum After {
     /// What it held before.
     Same,
-    /// Nobody says.
+    /// Unspecified.
     Anything,
     /// These elements.
     Elements {
@@ -145,24 +145,24 @@ impl Prepared {
             CompareMode::Special if op != ReduceOp::Avg => return Some(0.0),
             CompareMode::Bounded | CompareMode::Special => {}
         }
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies: &[],
         };
         let divisor = self.facts.members.len() as u64;
         let bound = |piece: &Segment, slot: u32, index: usize| {
-            let elements = scene.contributions(slot, index);
+            let elements = comparison.contributions(slot, index);
             let spot = ElementRef {
                 rank: rank.0,
                 buffer,
                 piece,
                 index,
             };
-            scene.rounding(
+            comparison.rounding(
                 op,
                 divisor,
                 &elements.unwrap_or_default(),
-                scene.expected(&spot),
+                comparison.expected(&spot),
             )
         };
         let bounds = buffer.pieces.iter().flat_map(|piece| match piece.after {

@@ -1,4 +1,4 @@
-//! Elements as numbers, for tolerances, and as text, for people.
+//! Elements as numbers, for tolerances, and as text, for messages.
 
 use half::{bf16, f16};
 
@@ -7,7 +7,7 @@ use super::number::{Complex, Number, Real};
 use allranks_model::dtype::DType;
 
 /// The numbers in an element as `f64`s, real part first; `None` for the part a real number has not. Exact, except for
-/// 64-bit integers, and meant for tolerances and for showing elements to people.
+/// 64-bit integers, and meant for tolerances and for messages.
 pub(super) fn parts(dtype: DType, bytes: &[u8]) -> (f64, Option<f64>) {
     match dtype {
         DType::Float64 => (f64::load(bytes), None),
@@ -35,7 +35,7 @@ pub(super) fn parts(dtype: DType, bytes: &[u8]) -> (f64, Option<f64>) {
     }
 }
 
-/// An element as people read it; bits that a number does not show (NaN payloads, bools that are neither 0 nor 1) are
+/// Formats an element for messages; bits that a number does not show (NaN payloads, bools that are neither 0 nor 1) are
 /// added in hexadecimal.
 pub(super) fn show(dtype: DType, bytes: &[u8]) -> String {
     let hex = || {

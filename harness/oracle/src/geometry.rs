@@ -128,7 +128,7 @@ impl TensorGeometry {
         }
     }
 
-    /// The same place as dense elements: what it is to those who ignore strides.
+    /// The same place as dense elements: what a backend sees that ignores strides.
     pub(super) fn ignoring_strides(self) -> Self {
         Self {
             storage: self.storage,

@@ -8,7 +8,7 @@
 pub(super) enum Stream {
     /// Elements of a rank's block.
     Block,
-    /// What all ranks know of an index: who carries a factor, and which.
+    /// What all ranks know of an index: which rank contributes a factor, and which factor.
     Shared,
     /// What outputs begin with.
     Sentinel,

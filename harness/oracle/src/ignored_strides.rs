@@ -7,8 +7,8 @@ use super::comparison::{Comparison, Contribution, Value, word};
 use super::rank_plan::{Origin, Role};
 
 /// The class of an answer that ignoring strides explains on every one of these ranks.
-pub(super) fn ignored_strides(scene: Comparison<'_>, ranks: &[u32]) -> Option<Class> {
-    if scene.prepared.facts.dense || ranks.is_empty() {
+pub(super) fn ignored_strides(comparison: Comparison<'_>, ranks: &[u32]) -> Option<Class> {
+    if comparison.prepared.facts.dense || ranks.is_empty() {
         return None;
     }
     [
@@ -18,45 +18,47 @@ pub(super) fn ignored_strides(scene: Comparison<'_>, ranks: &[u32]) -> Option<Cl
     ]
     .into_iter()
     .find(|(reads, writes, _)| {
-        let explains = |rank: &u32| explains(scene, *rank, *reads, *writes).unwrap_or(false);
+        let explains = |rank: &u32| explains(comparison, *rank, *reads, *writes).unwrap_or(false);
         ranks.iter().all(explains)
     })
     .map(|(_, _, class)| class)
     .or_else(|| {
         let explains = |in_input: bool| {
             let explains =
-                |rank: &u32| others_in_memory_order(scene, *rank, in_input).unwrap_or(false);
+                |rank: &u32| others_in_memory_order(comparison, *rank, in_input).unwrap_or(false);
             ranks.iter().all(explains)
         };
         (explains(false) || explains(true)).then_some(Class::NonContiguousReadAsDense)
     })
     .or_else(|| {
-        let added = ranks.iter().all(|rank| added_in_memory_order(scene, *rank));
+        let added = ranks
+            .iter()
+            .all(|rank| added_in_memory_order(comparison, *rank));
         added.then_some(Class::OnlyDensePartWritten)
     })
     .or_else(|| {
-        let spilled = ranks.iter().all(|rank| spilled(scene, *rank));
+        let spilled = ranks.iter().all(|rank| spilled(comparison, *rank));
         spilled.then_some(Class::OnlyDensePartWritten)
     })
 }
 
 /// Whether what ranks hold is what comes of writing every element of an output that overlaps itself, with strides or without.
-pub(super) fn is_written_in_some_order(scene: Comparison<'_>) -> bool {
-    let ranks = 0..scene.prepared.steps.len() as u32;
+pub(super) fn is_written_in_some_order(comparison: Comparison<'_>) -> bool {
+    let ranks = 0..comparison.prepared.steps.len() as u32;
     ranks.clone().all(|rank| {
         let ways = [(false, false), (false, true), (true, false), (true, true)];
         ways.into_iter()
-            .any(|(reads, writes)| explains(scene, rank, reads, writes).unwrap_or(false))
-            || added_in_memory_order(scene, rank)
-            || is_leftover(scene, rank)
+            .any(|(reads, writes)| explains(comparison, rank, reads, writes).unwrap_or(false))
+            || added_in_memory_order(comparison, rank)
+            || is_leftover(comparison, rank)
     })
 }
 
 /// Whether a rank has no result, and nothing was written beyond where its tensors, if they were dense, would lie.
-fn is_leftover(scene: Comparison<'_>, rank: u32) -> bool {
-    let sent = &scene.prepared.steps[rank as usize].payload;
-    let reply = &scene.replies[rank as usize].payload;
-    let buffers = &scene.prepared.works[rank as usize].buffers;
+fn is_leftover(comparison: Comparison<'_>, rank: u32) -> bool {
+    let sent = &comparison.prepared.steps[rank as usize].payload;
+    let reply = &comparison.replies[rank as usize].payload;
+    let buffers = &comparison.prepared.works[rank as usize].buffers;
     buffers.iter().all(|buffer| {
         let (start, len) = buffer.storage;
         let dense = buffer.place.ignoring_strides();
@@ -68,10 +70,10 @@ fn is_leftover(scene: Comparison<'_>, rank: u32) -> bool {
 
 /// Whether everything written lies where a dense tensor would, gaps included: whatever the values, a write without
 /// strides.
-fn spilled(scene: Comparison<'_>, rank: u32) -> bool {
-    let sent = &scene.prepared.steps[rank as usize].payload;
-    let reply = &scene.replies[rank as usize].payload;
-    let buffers = &scene.prepared.works[rank as usize].buffers;
+fn spilled(comparison: Comparison<'_>, rank: u32) -> bool {
+    let sent = &comparison.prepared.steps[rank as usize].payload;
+    let reply = &comparison.replies[rank as usize].payload;
+    let buffers = &comparison.prepared.works[rank as usize].buffers;
     let mut gaps = false;
     let inside = buffers
         .iter()
@@ -94,18 +96,18 @@ fn spilled(scene: Comparison<'_>, rank: u32) -> bool {
 /// Whether a rank's results are its own contributions combined with the others' in the order in which those lie in
 /// memory: what becomes of a copy that minds strides and a reduction that does not. They meet where its own elements lie
 /// in its input, or in the output they were copied to.
-fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> Option<bool> {
-    let facts = &scene.prepared.facts;
+fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool) -> Option<bool> {
+    let facts = &comparison.prepared.facts;
     let mut any = false;
-    for spot in scene.spots(rank) {
+    for spot in comparison.spots(rank) {
         let Origin::Reduce { slot } = spot.piece.after else {
-            if scene.got(&spot) != scene.expected(&spot) {
+            if comparison.got(&spot) != comparison.expected(&spot) {
                 return Some(false);
             }
             continue;
         };
         any = true;
-        let own = (*scene
+        let own = (*comparison
             .prepared
             .homes
             .get(rank as usize)?
@@ -119,9 +121,9 @@ fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> O
         let mut elements = Vec::new();
         for (member, position) in facts.members.iter().zip(0..) {
             let bits = if *member == rank {
-                scene.block(rank, slot, spot.index)?
+                comparison.block(rank, slot, spot.index)?
             } else {
-                in_memory_order(scene, *member, slot, at)?
+                in_memory_order(comparison, *member, slot, at)?
             };
             elements.push(Contribution {
                 bits,
@@ -129,8 +131,8 @@ fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> O
             });
         }
         let divisor = facts.members.len() as u64;
-        let value = scene.combined(facts.purpose.reduce?, divisor, &elements, false)?;
-        if !scene.is(scene.got(&spot), value) {
+        let value = comparison.combined(facts.purpose.reduce?, divisor, &elements, false)?;
+        if !comparison.is(comparison.got(&spot), value) {
             return Some(false);
         }
     }
@@ -139,20 +141,20 @@ fn others_in_memory_order(scene: Comparison<'_>, rank: u32, in_input: bool) -> O
 
 /// Whether a rank's payload is its own contribution, copied to the output with strides, and then the others' combined with
 /// what lies where a dense output would, gaps included; the others may have been read with strides or without.
-fn added_in_memory_order(scene: Comparison<'_>, rank: u32) -> bool {
+fn added_in_memory_order(comparison: Comparison<'_>, rank: u32) -> bool {
     [true, false]
         .into_iter()
-        .any(|reads| others_added(scene, rank, reads).unwrap_or(false))
+        .any(|reads| others_added(comparison, rank, reads).unwrap_or(false))
 }
 
 /// The same for one way of reading the others' contributions, without strides if `reads`; none if there is no such output.
-fn others_added(scene: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
-    let prepared = scene.prepared;
+fn others_added(comparison: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
+    let prepared = comparison.prepared;
     let facts = &prepared.facts;
     let op = facts.purpose.reduce?;
     let mut base = prepared.steps[rank as usize].payload.clone();
     let outputs = || {
-        scene
+        comparison
             .pieces(rank)
             .filter_map(|(buffer, piece)| match piece.after {
                 Origin::Reduce { slot } => Some((buffer.place.from(piece.start), piece.len, slot)),
@@ -161,12 +163,12 @@ fn others_added(scene: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
     };
     for (place, len, slot) in outputs() {
         for index in 0..len {
-            let own = scene.block(rank, slot, index)?.to_le_bytes();
+            let own = comparison.block(rank, slot, index)?.to_le_bytes();
             base.get_mut(place.range(index))?
-                .copy_from_slice(&own[..scene.size()]);
+                .copy_from_slice(&own[..comparison.size()]);
         }
     }
-    let reply = &scene.replies[rank as usize].payload;
+    let reply = &comparison.replies[rank as usize].payload;
     let mut any = false;
     for (place, len, slot) in outputs() {
         let dense = place.ignoring_strides();
@@ -178,19 +180,19 @@ fn others_added(scene: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
                     word(base.get(range.clone())?)
                 } else if reads {
                     let home = (*prepared.homes.get(*member as usize)?.get(slot as usize)?)?;
-                    in_memory_order(scene, *member, slot, home.start + index)?
+                    in_memory_order(comparison, *member, slot, home.start + index)?
                 } else {
-                    scene.block(*member, slot, index)?
+                    comparison.block(*member, slot, index)?
                 };
                 elements.push(Contribution {
                     bits,
                     factor: facts.purpose.factor.of(position),
                 });
             }
-            let value = scene.combined(op, facts.members.len() as u64, &elements, false)?;
+            let value = comparison.combined(op, facts.members.len() as u64, &elements, false)?;
             let got = reply.get(range.clone())?;
-            let both_nan = scene.is_nan(word(got)) && scene.is_nan(value.bits);
-            if !scene.is(word(got), value) && !both_nan {
+            let both_nan = comparison.is_nan(word(got)) && comparison.is_nan(value.bits);
+            if !comparison.is(word(got), value) && !both_nan {
                 return Some(false);
             }
             base[range].copy_from_slice(got);
@@ -201,8 +203,8 @@ fn others_added(scene: Comparison<'_>, rank: u32, reads: bool) -> Option<bool> {
 }
 
 /// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
-fn in_memory_order(scene: Comparison<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
-    let prepared = scene.prepared;
+fn in_memory_order(comparison: Comparison<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
+    let prepared = comparison.prepared;
     let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
     let place = home.buffer.ignoring_strides();
     let payload = &prepared.steps[rank as usize].payload;
@@ -211,21 +213,21 @@ fn in_memory_order(scene: Comparison<'_>, rank: u32, slot: u32, index: usize) ->
 
 /// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
 /// leave the storage.
-fn explains(scene: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
-    let prepared = scene.prepared;
+fn explains(comparison: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
+    let prepared = comparison.prepared;
     let facts = &prepared.facts;
-    let reply = &scene.replies[rank as usize].payload;
+    let reply = &comparison.replies[rank as usize].payload;
     let read = |rank: u32, slot: u32, index: usize| {
         if reads {
             let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
-            in_memory_order(scene, rank, slot, home.start + index)
+            in_memory_order(comparison, rank, slot, home.start + index)
         } else {
-            scene.block(rank, slot, index)
+            comparison.block(rank, slot, index)
         }
     };
     // A write may fall on an earlier one.
     let mut written: BTreeMap<usize, Value> = BTreeMap::new();
-    for (buffer, piece) in scene.pieces(rank) {
+    for (buffer, piece) in comparison.pieces(rank) {
         let mut place = buffer.place;
         if writes {
             place = place.ignoring_strides();
@@ -246,7 +248,7 @@ fn explains(scene: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Opti
                         .collect();
                     // Gaps hold any bits, so their sums round.
                     let divisor = facts.members.len() as u64;
-                    scene.combined(facts.purpose.reduce?, divisor, &elements?, !reads)?
+                    comparison.combined(facts.purpose.reduce?, divisor, &elements?, !reads)?
                 }
             };
             written.insert(place.range(piece.start + index).start, value);
@@ -254,10 +256,10 @@ fn explains(scene: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Opti
     }
     let mut unwritten = prepared.steps[rank as usize].payload.clone();
     for (start, value) in written {
-        let range = start..start + scene.size();
+        let range = start..start + comparison.size();
         let got = reply.get(range.clone())?;
-        let both_nan = || scene.is_nan(word(got)) && scene.is_nan(value.bits);
-        if !scene.is(word(got), value) && !both_nan() {
+        let both_nan = || comparison.is_nan(word(got)) && comparison.is_nan(value.bits);
+        if !comparison.is(word(got), value) && !both_nan() {
             return Some(false);
         }
         unwritten[range].copy_from_slice(got);

@@ -16,8 +16,8 @@
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
 //! | `double_double` | arithmetic to 106 bits |
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
-//! | `format` | elements for people |
-//! | `expected_tensors` | a check told tensor by tensor |
+//! | `format` | elements as numbers and as text |
+//! | `expected_tensors` | a check described tensor by tensor |
 //! | `stack` | layers above c10d, with inputs, expected bytes and classes of their own |
 //! | `prepared_check` | a check of either kind |
 
@@ -97,7 +97,7 @@ pub struct RankReply {
 pub struct Mismatch {
     /// Stable name of the class, `avg-divided-twice`.
     pub class: String,
-    /// One line for people.
+    /// Describes the mismatch in one line.
     pub sentence: String,
     /// The first wrong element, if the mismatch is about elements.
     pub difference: Option<Difference>,
@@ -140,7 +140,7 @@ impl CompareMode {
     }
 }
 
-/// A check made ready: what each rank does, and what must come of it.
+/// A check with its inputs: what each rank does, and the expected bytes.
 #[derive(Debug)]
 pub struct Prepared {
     steps: Vec<RankStep>,

@@ -37,14 +37,14 @@ impl Prepared {
         {
             return seen;
         }
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies,
         };
-        if let Some(how) = scene.accumulation() {
+        if let Some(how) = comparison.accumulation() {
             seen.insert(ACCUMULATES.to_owned(), how.name().to_owned());
         }
-        if let Some((again, longer)) = scene.repetition() {
+        if let Some((again, longer)) = comparison.repetition() {
             seen.insert(DETERMINISTIC.to_owned(), yes_or_no(again));
             seen.insert(STABLE.to_owned(), yes_or_no(longer));
         }

@@ -34,7 +34,7 @@ impl Home {
 /// The blocks of all ranks: `homes[rank][slot]`.
 pub(super) type Homes = Vec<Vec<Option<Home>>>;
 
-/// Combined blocks, dense, by slot; empty where nobody must hold one.
+/// Combined blocks, dense, by slot; empty where no rank must hold one.
 pub(super) type Results = Vec<Vec<u8>>;
 
 /// All bytes of a check.
@@ -110,7 +110,7 @@ pub(super) fn source<'a>(
     match piece.after {
         Origin::Keep => (payload(rank), buffer.place.from(piece.start)),
         Origin::Copy { rank, slot } => {
-            let home = homes[rank as usize][slot as usize].expect("a block that somebody holds");
+            let home = homes[rank as usize][slot as usize].expect("a block that some rank holds");
             (payload(rank), home.place())
         }
         Origin::Reduce { slot } => (

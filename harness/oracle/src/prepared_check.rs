@@ -1,4 +1,4 @@
-//! A check whose data the oracle has made: of an op, or of a layer above c10d.
+//! A check with its inputs and expected bytes: of an op, or of a layer above c10d.
 
 use super::{Mismatch, Observations, Prepared, RankReply, RankStep, StackPrepared};
 
@@ -21,7 +21,7 @@ impl PreparedCheck {
         }
     }
 
-    /// Compares every rank's answer, all of whose calls returned, with what must have come of it. Gives the number of elements
+    /// Compares every rank's answer, all of whose calls returned, with the expected bytes. Returns the number of elements
     /// checked on each rank.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! What one rank has in hand during a check, as data: buffers made of pieces, each with where its elements come from
+//! What one rank holds and does during a check, as data: buffers made of pieces, each with where its elements come from
 //! before and after; the views and calls for the rank; and what the calls must answer.
 //!
-//! Everything else follows from it: [`super::image`] computes the bytes, [`super::classify`] bends the origins to see
+//! Everything else follows from it: [`super::image`] computes the bytes, [`super::classify`] changes the origins to find
 //! which bug explains an answer.
 
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub(super) enum Role {
     Both,
     /// Handed over on a rank that must not be written to.
     NonRoot,
-    /// Handed over on a rank that receives nothing, where nobody says what becomes of it.
+    /// Handed over on a rank that receives nothing, whose contents afterwards are unspecified.
     Unspecified,
     /// Held by a rank that does not take part.
     Bystander,

@@ -16,29 +16,33 @@ const BESIDE: i64 = 160;
 const TELLING: usize = 4;
 
 /// The class of elements whose data were found.
-pub(super) fn found(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
-    transformed(scene, spots)
-        .or_else(|| beside(scene, spots))
+pub(super) fn found(
+    comparison: Comparison<'_>,
+    spots: &[ElementRef<'_>],
+) -> Option<(Class, String)> {
+    transformed(comparison, spots)
+        .or_else(|| beside(comparison, spots))
         .map(|class| (class, String::new()))
-        .or_else(|| elsewhere(scene, spots))
+        .or_else(|| elsewhere(comparison, spots))
 }
 
 /// Every element is what it must be, but changed in one way.
-fn transformed(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
-    let facts = &scene.prepared.facts;
+fn transformed(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &comparison.prepared.facts;
     let dtype = facts.purpose.dtype;
     let each = |made: &dyn Fn(u128, u128) -> bool| {
         spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep && made(scene.expected(spot), scene.got(spot))
+            spot.piece.after != Origin::Keep
+                && made(comparison.expected(spot), comparison.got(spot))
         })
     };
-    let bits = 8 * scene.size() as u32;
+    let bits = 8 * comparison.size() as u32;
     let swapped = |bits_of: u128| {
         let mut bytes = bits_of.to_le_bytes();
-        bytes[..scene.size()].reverse();
+        bytes[..comparison.size()].reverse();
         u128::from_le_bytes(bytes)
     };
-    if scene.size() > 1 && each(&|expected, got| got == swapped(expected)) {
+    if comparison.size() > 1 && each(&|expected, got| got == swapped(expected)) {
         return Some(Class::BytesSwapped);
     }
     let is_moved = !facts.op.reduces();
@@ -55,8 +59,11 @@ fn transformed(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class>
             let parts = |bits: u128| (bits & ((1 << half) - 1), bits >> half);
             let sign = 1_u128 << (half - 1);
             let lost = spots.iter().all(|spot| {
-                let (expected, got) = (parts(scene.expected(spot)), parts(scene.got(spot)));
-                let kept = parts(scene.before(spot)).1;
+                let (expected, got) = (
+                    parts(comparison.expected(spot)),
+                    parts(comparison.got(spot)),
+                );
+                let kept = parts(comparison.before(spot)).1;
                 expected.0 == got.0 && (got.1 == 0 || got.1 == kept)
             });
             let conjugated = |expected, got| {
@@ -68,25 +75,25 @@ fn transformed(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class>
                 each(&conjugated).then_some(Class::Conjugated)
             }
         }
-        DTypeKind::Signed | DTypeKind::Unsigned => whole_numbers(scene, spots),
+        DTypeKind::Signed | DTypeKind::Unsigned => whole_numbers(comparison, spots),
         DTypeKind::Float => None,
     }
 }
 
 /// The same for integers.
-fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
-    let facts = &scene.prepared.facts;
-    let bits = 8 * scene.size() as u32;
+fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &comparison.prepared.facts;
+    let bits = 8 * comparison.size() as u32;
     let each = |made: &dyn Fn(&ElementRef<'_>, i128) -> bool| {
         spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep && made(spot, scene.whole(scene.got(spot)))
+            spot.piece.after != Origin::Keep && made(spot, comparison.whole(comparison.got(spot)))
         })
     };
-    let expected = |spot: &ElementRef<'_>| scene.whole(scene.expected(spot));
+    let expected = |spot: &ElementRef<'_>| comparison.whole(comparison.expected(spot));
     for held in [8, 16, 32].into_iter().filter(|held| *held < bits) {
         let unused = 128 - held;
         let narrow = |spot: &ElementRef<'_>, got| {
-            let low = scene.expected(spot) << unused;
+            let low = comparison.expected(spot) << unused;
             got == (low as i128 >> unused) || got == (low >> unused) as i128
         };
         if each(&narrow) {
@@ -101,7 +108,9 @@ fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Clas
         return Some(Class::ThroughFloat);
     }
     let contributions = |spot: &ElementRef<'_>| match spot.piece.after {
-        Origin::Reduce { slot } => scene.contributions(slot, spot.index).unwrap_or_default(),
+        Origin::Reduce { slot } => comparison
+            .contributions(slot, spot.index)
+            .unwrap_or_default(),
         Origin::Keep | Origin::Copy { .. } => Vec::new(),
     };
     match facts.purpose.reduce? {
@@ -117,7 +126,7 @@ fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Clas
                     ReduceOp::Min => values.min_by_key(|bits| key(*bits)),
                     _ => values.max_by_key(|bits| key(*bits)),
                 };
-                extreme == Some(scene.got(spot))
+                extreme == Some(comparison.got(spot))
             };
             each(&other).then_some(Class::ComparedWithOtherSign)
         }
@@ -133,8 +142,9 @@ fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Clas
                 got == i128::from(truth)
             };
             let low = (1_u128 << (bits / 2)) - 1;
-            let high =
-                |spot: &ElementRef<'_>, _| (scene.got(spot) ^ scene.expected(spot)) & low == 0;
+            let high = |spot: &ElementRef<'_>, _| {
+                (comparison.got(spot) ^ comparison.expected(spot)) & low == 0
+            };
             if each(&logical) {
                 Some(Class::LogicalInsteadOfBitwise)
             } else {
@@ -146,8 +156,8 @@ fn whole_numbers(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Clas
 }
 
 /// Every element is what lies so many bytes from the element that should have been moved.
-fn beside(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
-    let prepared = scene.prepared;
+fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let prepared = comparison.prepared;
     let source = |spot: &ElementRef<'_>, by: i64| {
         let Origin::Copy { rank, slot } = spot.piece.after else {
             return None;
@@ -156,15 +166,15 @@ fn beside(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
         let at = home.place().range(spot.index).start as i64 + by;
         let payload = &prepared.steps[rank as usize].payload;
         let at = usize::try_from(at).ok()?;
-        payload.get(at..at + scene.size()).map(word)
+        payload.get(at..at + comparison.size()).map(word)
     };
     let explains = |by: i64| {
         spots
             .iter()
-            .all(|spot| source(spot, by) == Some(scene.got(spot)))
+            .all(|spot| source(spot, by) == Some(comparison.got(spot)))
     };
     // Of few elements, or of elements of one byte, some are alike by chance.
-    (spots.len() * scene.size() >= 16)
+    (spots.len() * comparison.size() >= 16)
         .then(|| {
             (1..=BESIDE)
                 .flat_map(|by| [-by, by])
@@ -175,35 +185,35 @@ fn beside(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
 }
 
 /// Every element belongs somewhere else in the same call.
-fn elsewhere(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
-    if scene.size() < TELLING || scene.prepared.facts.purpose.dtype == DType::Bool {
+fn elsewhere(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, String)> {
+    if comparison.size() < TELLING || comparison.prepared.facts.purpose.dtype == DType::Bool {
         return None;
     }
-    let ranks = 0..scene.prepared.steps.len() as u32;
+    let ranks = 0..comparison.prepared.steps.len() as u32;
     let mut belongs: HashMap<u128, (Origin, usize)> = HashMap::new();
-    for spot in ranks.flat_map(|rank| scene.spots(rank)) {
+    for spot in ranks.flat_map(|rank| comparison.spots(rank)) {
         if spot.piece.after != Origin::Keep {
             belongs
-                .entry(scene.expected(&spot))
+                .entry(comparison.expected(&spot))
                 .or_insert((spot.piece.after, spot.index));
         }
     }
     let mut moved = Vec::new();
     for spot in spots {
-        let (origin, index) = belongs.get(&scene.got(spot))?;
+        let (origin, index) = belongs.get(&comparison.got(spot))?;
         moved.push((spot, *origin, *index));
     }
     let inside = moved
         .iter()
         .all(|(spot, origin, _)| *origin == spot.piece.after);
     let (spot, origin, index) = moved.first()?;
-    let whose = match origin {
+    let owner = match origin {
         Origin::Copy { rank, .. } => format!("rank {rank}, "),
         Origin::Reduce { slot } => format!("block {slot}, "),
         Origin::Keep => String::new(),
     };
     let note = format!(
-        ": element {} of {} on rank {} holds what belongs to {whose}index {index}",
+        ": element {} of {} on rank {} holds what belongs to {owner}index {index}",
         spot.piece.start + spot.index,
         spot.buffer.label(),
         spot.rank
@@ -216,12 +226,12 @@ fn elsewhere(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Class, 
 
 /// Whether every wrong element combines what some ranks contributed to this call with what the others contributed to another.
 pub(super) fn crosses(
-    scene: Comparison<'_>,
+    comparison: Comparison<'_>,
     spots: &[ElementRef<'_>],
     other: Comparison<'_>,
 ) -> bool {
     const RANKS: usize = 8;
-    let facts = &scene.prepared.facts;
+    let facts = &comparison.prepared.facts;
     let same = facts.purpose.dtype == other.prepared.facts.purpose.dtype;
     let members = &facts.members;
     let Some(op) = facts
@@ -235,20 +245,22 @@ pub(super) fn crosses(
         let Origin::Reduce { slot } = spot.piece.after else {
             return None;
         };
-        let mut elements = scene.contributions(slot, spot.index)?;
+        let mut elements = comparison.contributions(slot, spot.index)?;
         for (position, (element, rank)) in (0..).zip(elements.iter_mut().zip(members)) {
             if mask & (1 << position) != 0 {
                 element.bits = other.block(*rank, slot, spot.index)?;
             }
         }
-        scene.combined(op, members.len() as u64, &elements, false)
+        comparison.combined(op, members.len() as u64, &elements, false)
     };
     let explains = |rank: u32, mask: u32| {
         let mut own = spots.iter().filter(|spot| spot.rank == rank);
-        own.all(|spot| predicted(spot, mask).is_some_and(|value| scene.is(scene.got(spot), value)))
+        own.all(|spot| {
+            predicted(spot, mask).is_some_and(|value| comparison.is(comparison.got(spot), value))
+        })
     };
     // Of few elements, or of elements of one byte, some are alike by chance.
-    spots.len() * scene.size() >= 16
+    spots.len() * comparison.size() >= 16
         && members
             .iter()
             .all(|rank| (1..1 << members.len()).any(|mask| explains(*rank, mask)))
@@ -257,12 +269,12 @@ pub(super) fn crosses(
 /// Whether every wrong element belongs to another call, by the data of which `other` was made ready: one of its results, or of
 /// what ranks contributed to it.
 pub(super) fn holds_data_of(
-    scene: Comparison<'_>,
+    comparison: Comparison<'_>,
     spots: &[ElementRef<'_>],
     other: Comparison<'_>,
 ) -> bool {
-    let same = scene.prepared.facts.purpose.dtype == other.prepared.facts.purpose.dtype;
-    if !same || scene.size() < TELLING || spots.is_empty() {
+    let same = comparison.prepared.facts.purpose.dtype == other.prepared.facts.purpose.dtype;
+    if !same || comparison.size() < TELLING || spots.is_empty() {
         return false;
     }
     let mut theirs: HashSet<u128> = HashSet::new();
@@ -277,5 +289,7 @@ pub(super) fn holds_data_of(
             theirs.extend((0..).map_while(|index| other.block(rank, slot, index)));
         }
     }
-    spots.iter().all(|spot| theirs.contains(&scene.got(spot)))
+    spots
+        .iter()
+        .all(|spot| theirs.contains(&comparison.got(spot)))
 }

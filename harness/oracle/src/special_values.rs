@@ -9,32 +9,35 @@ use super::rank_plan::Origin;
 use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 
 /// The class of wrong elements each of which a special value was lost in.
-pub(super) fn lost(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
-    let facts = &scene.prepared.facts;
+pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &comparison.prepared.facts;
     let moves = !facts.op.reduces();
     let each = |made: &dyn Fn(u128, u128) -> bool| {
         spots.iter().all(|spot| {
-            spot.piece.after != Origin::Keep && made(scene.expected(spot), scene.got(spot))
+            spot.piece.after != Origin::Keep
+                && made(comparison.expected(spot), comparison.got(spot))
         })
     };
-    let number = |bits: u128| scene.numbers(bits).0;
-    let other_nan = |expected, got| moves && scene.is_nan(expected) && scene.is_nan(got);
+    let number = |bits: u128| comparison.numbers(bits).0;
+    let other_nan = |expected, got| moves && comparison.is_nan(expected) && comparison.is_nan(got);
     match facts.purpose.dtype.kind() {
         DTypeKind::Bool => {
             each(&|expected, got| expected > 1 && got == 1).then_some(Class::BoolNormalised)
         }
         DTypeKind::Complex => each(&other_nan).then_some(Class::NanBitsChanged),
         DTypeKind::Signed | DTypeKind::Unsigned => {
-            saturated(scene, spots).then_some(Class::Saturated)
+            saturated(comparison, spots).then_some(Class::Saturated)
         }
         DTypeKind::Float if each(&other_nan) => Some(Class::NanBitsChanged),
         DTypeKind::Float
-            if each(&|expected, got| !moves && scene.is_nan(expected) && !scene.is_nan(got)) =>
+            if each(&|expected, got| {
+                !moves && comparison.is_nan(expected) && !comparison.is_nan(got)
+            }) =>
         {
             let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
             // Neither a NaN nor the least of the numbers: some of them were forgotten with the NaN.
             Some(
-                match compares && spots.iter().all(|spot| is_a_number_of(scene, spot)) {
+                match compares && spots.iter().all(|spot| is_a_number_of(comparison, spot)) {
                     true => Class::NanDependsOnRank,
                     false => Class::NanDropped,
                 },
@@ -61,15 +64,17 @@ pub(super) fn lost(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Cl
 }
 
 /// Whether what came out is one of the numbers that ranks contributed.
-fn is_a_number_of(scene: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
+fn is_a_number_of(comparison: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
     let Origin::Reduce { slot } = spot.piece.after else {
         return false;
     };
-    let (got, _) = scene.numbers(scene.got(spot));
-    let contributed = scene.contributions(slot, spot.index).unwrap_or_default();
+    let (got, _) = comparison.numbers(comparison.got(spot));
+    let contributed = comparison
+        .contributions(slot, spot.index)
+        .unwrap_or_default();
     contributed
         .iter()
-        .any(|element| scene.numbers(element.bits).0 == got)
+        .any(|element| comparison.numbers(element.bits).0 == got)
 }
 
 fn smallest_normal(dtype: DType) -> f64 {
@@ -82,8 +87,8 @@ fn smallest_normal(dtype: DType) -> f64 {
 }
 
 /// Whether sums of integers stop at the ends of their range: at the end, or at every step.
-fn saturated(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
-    let facts = &scene.prepared.facts;
+fn saturated(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
+    let facts = &comparison.prepared.facts;
     let bits = 8 * facts.purpose.dtype.size() as u32;
     let (lowest, largest): (i128, i128) = match facts.purpose.dtype.kind() {
         DTypeKind::Signed => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
@@ -95,12 +100,18 @@ fn saturated(scene: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
         let Origin::Reduce { slot } = spot.piece.after else {
             return false;
         };
-        let elements = scene.contributions(slot, spot.index).unwrap_or_default();
-        let values = || elements.iter().map(|element| scene.whole(element.bits));
+        let elements = comparison
+            .contributions(slot, spot.index)
+            .unwrap_or_default();
+        let values = || {
+            elements
+                .iter()
+                .map(|element| comparison.whole(element.bits))
+        };
         let at_the_end = values().sum::<i128>().clamp(lowest, largest);
         let at_every_step =
             values().fold(0, |sum: i128, value| (sum + value).clamp(lowest, largest));
-        [at_the_end, at_every_step].contains(&scene.whole(scene.got(spot)))
+        [at_the_end, at_every_step].contains(&comparison.whole(comparison.got(spot)))
     };
     facts.purpose.reduce == Some(ReduceOp::Sum) && spots.iter().all(stops)
 }

@@ -1,14 +1,14 @@
-//! Whether a check could fail at all: its own data must tell a right backend from the commonest wrong ones.
+//! Whether a check could fail at all: its data must distinguish a correct backend from the most common incorrect ones.
 //!
 //! In: a prepared check. Out: the first alternative its data cannot tell from the right result. The alternatives are
 //! identity (nothing happens), no communication (own × W), rotation of the ranks, another root, and elements reversed or
-//! shifted. Exempt, because no data could tell them apart:
+//! shifted. Exempt, because no data could distinguish them:
 //!
 //! - tensors without elements, barriers and objects (those are compared by other means);
 //! - identity, own × W, rotation and other roots in a group of one;
 //! - reversal and shifts within fewer than two elements;
 //! - rotation of the destinations where an expanded tensor holds the same for each;
-//! - alternatives that an op has no room for (rotation of the ranks in an `all_reduce`, whose result is the same).
+//! - alternatives without meaning for an op (rotation of the ranks in an `all_reduce` gives the same result).
 
 use serde_json::Value;
 
@@ -23,13 +23,13 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_protocol::Call;
 
-/// Elements of one contribution that are looked at; data do not depend on how many follow.
+/// Number of elements of one contribution that are examined; data do not depend on how many follow.
 const ENOUGH: u64 = 4096;
 
-/// Attempts at data that tell every alternative apart.
+/// Attempts at data that distinguish every alternative.
 const ATTEMPTS: u32 = 64;
 
-/// Why a check proves nothing, if so: what its data cannot tell from the right result.
+/// Why a check proves nothing, if so: the first alternative that its data cannot distinguish from the right result.
 ///
 /// Contributions of more than 4096 elements are judged by their first 4096: an element's value depends on its index and
 /// not on how many follow, so whatever the beginning tells apart the whole does, too.
@@ -57,13 +57,13 @@ pub fn vacuous(check: &OpCheck, world_size: WorldSize, seed: u64) -> Option<Stri
 pub(super) enum Breadth {
     /// On some rank: otherwise the check is vacuous.
     SomeRank,
-    /// Identity and own × W on every rank: then each rank's vote counts for itself. Not always to be had: with one
+    /// Identity and own × W on every rank: then each rank's verdict is evidence by itself. Not always possible: with one
     /// element, some rank's own value **is** the minimum.
     EveryRank,
 }
 
 impl Prepared {
-    /// The first attempt whose data tell everything apart on every rank; failing that, on some rank; failing that, the
+    /// Returns the first attempt whose data distinguish every alternative on every rank; failing that, on some rank; failing that, the
     /// first. Large tensors need no second attempt.
     pub(super) fn best(attempt: impl Fn(u32) -> Self) -> Self {
         let first = attempt(0);
@@ -94,9 +94,9 @@ impl Prepared {
         second.unwrap_or(first)
     }
 
-    /// The first alternative that the data do not tell from the right result.
+    /// Returns the first alternative that the data do not distinguish from the right result.
     pub(super) fn collision(&self, breadth: Breadth) -> Option<String> {
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies: &[],
         };
@@ -130,30 +130,30 @@ impl Prepared {
         }
         alternatives
             .into_iter()
-            .find(|(bend, _, every)| self.cannot_tell(scene, *bend, *every))
-            .map(|(_, name, _)| format!("the data do not tell {name} from the right result"))
+            .find(|(bug, _, every)| self.cannot_tell(comparison, *bug, *every))
+            .map(|(_, name, _)| format!("the data do not distinguish {name} from the right result"))
     }
 
     /// Whether an alternative that has a meaning here leaves the right result, on all ranks or on one.
-    fn cannot_tell(&self, scene: Comparison<'_>, bend: BugModel, every: bool) -> bool {
+    fn cannot_tell(&self, comparison: Comparison<'_>, bug: BugModel, every: bool) -> bool {
         let mut meant = false;
         for rank in &self.facts.members {
             let mut meant_here = false;
             // Whole pieces are left out at once: most alternatives have no meaning for most ops.
-            let pieces = scene.pieces(*rank).map(|(buffer, piece)| ElementRef {
+            let pieces = comparison.pieces(*rank).map(|(buffer, piece)| ElementRef {
                 rank: *rank,
                 buffer,
                 piece,
                 index: 0,
             });
-            let able = pieces.filter(|first| self.can_differ(bend, first));
+            let able = pieces.filter(|first| self.can_differ(bug, first));
             let mut spots = able.flat_map(|first| {
                 (0..first.piece.len).map(move |index| ElementRef { index, ..first })
             });
             let differs = spots.any(|spot| {
-                let predicted = scene.predict(bend, &spot);
+                let predicted = comparison.predict(bug, &spot);
                 meant_here |= predicted.is_some();
-                predicted.is_some_and(|value| !scene.is_right(&spot, value.bits))
+                predicted.is_some_and(|value| !comparison.is_right(&spot, value.bits))
             });
             match (differs, every) {
                 (true, false) => return false,
@@ -165,7 +165,7 @@ impl Prepared {
     }
 
     /// Whether any data could make a difference in an element's piece. Depends on nothing else of the element.
-    fn can_differ(&self, bend: BugModel, spot: &ElementRef<'_>) -> bool {
+    fn can_differ(&self, bug: BugModel, spot: &ElementRef<'_>) -> bool {
         let own = match spot.piece.after {
             Origin::Keep => return false,
             Origin::Copy { rank, slot } => {
@@ -173,7 +173,7 @@ impl Prepared {
             }
             Origin::Reduce { .. } => self.facts.members.len() == 1,
         };
-        match bend {
+        match bug {
             BugModel::Before => !own || spot.piece.before == Fill::Sentinel,
             BugModel::OwnOnly => {
                 !own && !matches!(spot.piece.after, Origin::Copy { rank, .. } if rank == spot.rank)
@@ -193,7 +193,7 @@ impl Prepared {
         }
     }
 
-    /// Whether what a spot receives lies in one tensor for all destinations whose rows are one in memory.
+    /// Whether the block that an element comes from lies in a tensor whose rows for all destinations overlap in memory.
     fn is_one_for_all(&self, spot: &ElementRef<'_>) -> bool {
         let (rank, slot) = match spot.piece.after {
             Origin::Keep => return false,

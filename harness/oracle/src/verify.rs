@@ -18,7 +18,7 @@ use allranks_model::names::Rank;
 use allranks_model::record::Difference;
 
 impl Prepared {
-    /// Compares every rank's answer, all of whose calls returned, with what must have come of it.
+    /// Compares every rank's answer, all of whose calls returned, with the expected bytes.
     /// Gives the number of elements checked on each rank; for objects and barriers, of objects and of ranks.
     ///
     /// # Errors
@@ -37,19 +37,19 @@ impl Prepared {
     #[must_use]
     pub fn written(&self, replies: &[RankReply]) -> Option<Mismatch> {
         self.is_well_formed(replies).ok()?;
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies,
         };
         let written: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
-            .map(|rank| written_on(scene, rank))
+            .map(|rank| written_on(comparison, rank))
             .collect();
         if written.iter().all(Wrong::is_empty) {
             return None;
         }
         let class = Class::RefusedAndWritten;
-        let note = self.what_was_written(scene, &written);
-        Some(*self.mismatch(scene, &written, class, note.to_owned()))
+        let note = self.what_was_written(comparison, &written);
+        Some(*self.mismatch(comparison, &written, class, note.to_owned()))
     }
 
     /// Looks for the data of a mismatch that has no name in other calls, each with words for it; what has a name keeps it.
@@ -63,22 +63,22 @@ impl Prepared {
         if mismatch.class != Class::Unclassified.name() || self.is_well_formed(replies).is_err() {
             return mismatch;
         }
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies,
         };
         let spots: Vec<ElementRef<'_>> = (0..self.steps.len() as u32)
-            .flat_map(|rank| wrong_on(scene, rank).spots)
+            .flat_map(|rank| wrong_on(comparison, rank).spots)
             .collect();
         let class_of = |other: &Self| {
             let other = Comparison {
                 prepared: other,
                 replies: &[],
             };
-            if holds_data_of(scene, &spots, other) {
+            if holds_data_of(comparison, &spots, other) {
                 Some(Class::DataOfAnotherCall)
             } else {
-                crosses(scene, &spots, other).then_some(Class::CallsCrossed)
+                crosses(comparison, &spots, other).then_some(Class::CallsCrossed)
             }
         };
         let mut named = others
@@ -96,7 +96,7 @@ impl Prepared {
 
     /// What the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
     /// ranks without a result.
-    fn what_was_written(&self, scene: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
+    fn what_was_written(&self, comparison: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
         let results = || {
             let spots = written.iter().flat_map(|wrong| &wrong.spots);
             spots.filter(|spot| matches!(spot.piece.after, Origin::Reduce { .. }))
@@ -111,18 +111,18 @@ impl Prepared {
         }
         let own = |spot: &ElementRef<'_>| match spot.piece.after {
             Origin::Reduce { slot } => {
-                scene.block(spot.rank, slot, spot.index) == Some(scene.got(spot))
+                comparison.block(spot.rank, slot, spot.index) == Some(comparison.got(spot))
             }
             Origin::Keep | Origin::Copy { .. } => false,
         };
         let sum = BugModel::Operator(ReduceOp::Sum, 1);
         let summed = |spot: &ElementRef<'_>| {
-            scene
+            comparison
                 .predict(sum, spot)
-                .is_some_and(|value| scene.is(scene.got(spot), value))
+                .is_some_and(|value| comparison.is(comparison.got(spot), value))
         };
         let partial = |spot: &ElementRef<'_>| match spot.piece.after {
-            Origin::Reduce { slot } => combines_some(scene, spot, slot, ReduceOp::Sum),
+            Origin::Reduce { slot } => combines_some(comparison, spot, slot, ReduceOp::Sum),
             Origin::Keep | Origin::Copy { .. } => false,
         };
         if results().all(own) {
@@ -138,12 +138,12 @@ impl Prepared {
 
     fn compare_all(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         self.is_well_formed(replies)?;
-        let scene = Comparison {
+        let comparison = Comparison {
             prepared: self,
             replies,
         };
         if self.facts.overlaps {
-            let class = match is_written_in_some_order(scene) {
+            let class = match is_written_in_some_order(comparison) {
                 true => Class::OverlappingOutputAccepted,
                 false => Class::OverlappingOutputGarbled,
             };
@@ -157,7 +157,7 @@ impl Prepared {
             .zip(replies)
             .all(|(rank, reply)| self.agrees(rank, &reply.payload))
         {
-            self.compare(scene)?;
+            self.compare(comparison)?;
         }
         self.compare_answers(replies)?;
         self.compare_times(replies)?;
@@ -261,34 +261,34 @@ impl Prepared {
         Ok(())
     }
 
-    fn compare(&self, scene: Comparison<'_>) -> Result<(), Box<Mismatch>> {
+    fn compare(&self, comparison: Comparison<'_>) -> Result<(), Box<Mismatch>> {
         let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32)
-            .map(|rank| wrong_on(scene, rank))
+            .map(|rank| wrong_on(comparison, rank))
             .collect();
         if wrong.iter().all(Wrong::is_empty) {
-            let one = disagreement(scene).map(|spot| (spot, Class::RanksDisagree));
-            let one = one.or_else(|| Some((moody(scene)?, Class::NanDependsOnRank)));
+            let one = disagreement(comparison).map(|spot| (spot, Class::RanksDisagree));
+            let one = one.or_else(|| Some((flaky(comparison)?, Class::NanDependsOnRank)));
             return one.map_or(Ok(()), |(spot, class)| {
                 let mut wrong = wrong;
                 wrong[spot.rank as usize].spots.push(spot);
-                Err(self.mismatch(scene, &wrong, class, String::new()))
+                Err(self.mismatch(comparison, &wrong, class, String::new()))
             });
         }
-        let (class, note) = classify(scene, &wrong);
+        let (class, note) = classify(comparison, &wrong);
         // Whichever of the numbers came out, it came out for every rank.
         if class == Class::NanDependsOnRank
-            && let Some(spot) = disagreement(scene)
+            && let Some(spot) = disagreement(comparison)
         {
             let mut wrong = vec![Wrong::default(); wrong.len()];
             wrong[spot.rank as usize].spots.push(spot);
-            return Err(self.mismatch(scene, &wrong, Class::RanksDisagree, String::new()));
+            return Err(self.mismatch(comparison, &wrong, Class::RanksDisagree, String::new()));
         }
-        Err(self.mismatch(scene, &wrong, class, note))
+        Err(self.mismatch(comparison, &wrong, class, note))
     }
 
     fn mismatch(
         &self,
-        scene: Comparison<'_>,
+        comparison: Comparison<'_>,
         wrong: &[Wrong<'_>],
         class: Class,
         note: String,
@@ -312,8 +312,8 @@ impl Prepared {
                 (Some(spot), _) => (
                     spot.buffer.label(),
                     (spot.piece.start + spot.index) as u64,
-                    self.show(self.reference(scene, spot, class)),
-                    self.show(scene.got(spot)),
+                    self.show(self.reference(comparison, spot, class)),
+                    self.show(comparison.got(spot)),
                 ),
                 (None, Some((at, expected, actual))) => (
                     "guard".to_owned(),
@@ -331,7 +331,7 @@ impl Prepared {
                     ..
                 } = wrong.damage;
                 let bytes = (before + after + between) as u64;
-                (wrong.spots.len() as u64) + bytes.div_ceil(scene.size() as u64)
+                (wrong.spots.len() as u64) + bytes.div_ceil(comparison.size() as u64)
             };
             Difference {
                 buffer,
@@ -352,15 +352,15 @@ impl Prepared {
     }
 
     /// What an element is held against: where ranks disagree, the first rank's; after a refusal, what it was.
-    fn reference(&self, scene: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
+    fn reference(&self, comparison: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
         let first = self.facts.members[0];
         match class {
-            Class::RanksDisagree => scene
+            Class::RanksDisagree => comparison
                 .spots(first)
                 .find(|other| other.piece.after == spot.piece.after && other.index == spot.index)
-                .map_or_else(|| scene.expected(spot), |other| scene.got(&other)),
-            Class::RefusedAndWritten => scene.before(spot),
-            _ => scene.expected(spot),
+                .map_or_else(|| comparison.expected(spot), |other| comparison.got(&other)),
+            Class::RefusedAndWritten => comparison.before(spot),
+            _ => comparison.expected(spot),
         }
     }
 
@@ -371,42 +371,42 @@ impl Prepared {
 }
 
 /// Every wrong element of a rank, and the damage around its tensors.
-fn wrong_on<'a>(scene: Comparison<'a>, rank: u32) -> Wrong<'a> {
-    let reply = &scene.replies[rank as usize].payload;
-    if scene.prepared.agrees(rank, reply) {
+fn wrong_on<'a>(comparison: Comparison<'a>, rank: u32) -> Wrong<'a> {
+    let reply = &comparison.replies[rank as usize].payload;
+    if comparison.prepared.agrees(rank, reply) {
         return Wrong::default();
     }
-    let spots = scene
+    let spots = comparison
         .spots(rank)
-        .filter(|spot| !scene.is_right(spot, scene.got(spot)))
+        .filter(|spot| !comparison.is_right(spot, comparison.got(spot)))
         .collect();
     Wrong {
         spots,
-        damage: damage_on(scene, rank),
+        damage: damage_on(comparison, rank),
     }
 }
 
 /// Every element of a rank that is not as it was sent, and the damage around its tensors.
-fn written_on(scene: Comparison<'_>, rank: u32) -> Wrong<'_> {
-    let reply = &scene.replies[rank as usize].payload;
-    if *reply == scene.prepared.steps[rank as usize].payload {
+fn written_on(comparison: Comparison<'_>, rank: u32) -> Wrong<'_> {
+    let reply = &comparison.replies[rank as usize].payload;
+    if *reply == comparison.prepared.steps[rank as usize].payload {
         return Wrong::default();
     }
     Wrong {
-        spots: scene
+        spots: comparison
             .spots(rank)
-            .filter(|spot| scene.got(spot) != scene.before(spot))
+            .filter(|spot| comparison.got(spot) != comparison.before(spot))
             .collect(),
-        damage: damage_on(scene, rank),
+        damage: damage_on(comparison, rank),
     }
 }
 
 /// The bytes of a rank outside its tensors that are not as they were.
-fn damage_on(scene: Comparison<'_>, rank: u32) -> Damage {
-    let reply = &scene.replies[rank as usize].payload;
-    let sent = &scene.prepared.steps[rank as usize].payload;
+fn damage_on(comparison: Comparison<'_>, rank: u32) -> Damage {
+    let reply = &comparison.replies[rank as usize].payload;
+    let sent = &comparison.prepared.steps[rank as usize].payload;
     let mut damage = Damage::default();
-    for buffer in &scene.prepared.works[rank as usize].buffers {
+    for buffer in &comparison.prepared.works[rank as usize].buffers {
         let (start, len) = buffer.storage;
         let size = buffer.place.size;
         let mut covered = vec![false; len / size];
@@ -435,8 +435,8 @@ fn damage_on(scene: Comparison<'_>, rank: u32) -> Damage {
 }
 
 /// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.
-fn disagreement(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
-    let facts = &scene.prepared.facts;
+fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
+    let facts = &comparison.prepared.facts;
     let shared = |spot: &ElementRef<'_>| {
         spot.buffer.role == Role::Both && matches!(spot.piece.after, Origin::Reduce { .. })
     };
@@ -447,16 +447,17 @@ fn disagreement(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
         CompareMode::Bounded | CompareMode::Special => {}
     }
     let differ = |a: &ElementRef<'_>, b: &ElementRef<'_>| {
-        let (a, b) = (scene.got(a), scene.got(b));
+        let (a, b) = (comparison.got(a), comparison.got(b));
         // IEEE 754 says nothing of a NaN's bits.
-        let both_nan =
-            facts.purpose.lane == CompareMode::Special && scene.is_nan(a) && scene.is_nan(b);
+        let both_nan = facts.purpose.lane == CompareMode::Special
+            && comparison.is_nan(a)
+            && comparison.is_nan(b);
         a != b && !both_nan
     };
     rest.iter().find_map(|rank| {
-        let theirs = scene.spots(*first).filter(shared);
+        let theirs = comparison.spots(*first).filter(shared);
         theirs
-            .zip(scene.spots(*rank).filter(shared))
+            .zip(comparison.spots(*rank).filter(shared))
             .find(|(a, b)| a.piece.after == b.piece.after && differ(a, b))
             .map(|(_, spot)| spot)
     })
@@ -464,8 +465,8 @@ fn disagreement(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
 
 /// The first element where MIN or MAX of a NaN and numbers is a NaN, if elsewhere it is a number, or the other way round:
 /// each is right, but not now this and now that.
-fn moody(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
-    let facts = &scene.prepared.facts;
+fn flaky(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
+    let facts = &comparison.prepared.facts;
     let compares = matches!(facts.purpose.reduce, Some(ReduceOp::Min | ReduceOp::Max));
     if facts.purpose.lane != CompareMode::Special || !compares {
         return None;
@@ -474,15 +475,19 @@ fn moody(scene: Comparison<'_>) -> Option<ElementRef<'_>> {
         let Origin::Reduce { slot } = spot.piece.after else {
             return false;
         };
-        let elements = scene.contributions(slot, spot.index).unwrap_or_default();
-        let nans = elements.iter().filter(|element| scene.is_nan(element.bits));
+        let elements = comparison
+            .contributions(slot, spot.index)
+            .unwrap_or_default();
+        let nans = elements
+            .iter()
+            .filter(|element| comparison.is_nan(element.bits));
         (1..elements.len()).contains(&nans.count())
     };
     let members = facts.members.iter();
     let mut spots = members
-        .flat_map(|rank| scene.spots(*rank))
+        .flat_map(|rank| comparison.spots(*rank))
         .filter(|spot| spot.buffer.role != Role::Unspecified && mixed(spot));
     let first = spots.next()?;
-    let seen = scene.is_nan(scene.got(&first));
-    spots.find(|spot| scene.is_nan(scene.got(spot)) != seen)
+    let seen = comparison.is_nan(comparison.got(&first));
+    spots.find(|spot| comparison.is_nan(comparison.got(spot)) != seen)
 }

@@ -14,8 +14,10 @@ pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
 pub use zygote::{Fork, FromZygote, ToZygote};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use allranks_model::dtype::DType;
+use allranks_model::excerpt::{excerpt, excerpt_within};
 use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 
@@ -129,6 +131,20 @@ pub struct Hello {
     pub calls: Vec<String>,
 }
 
+impl Hello {
+    /// Cuts the texts that come into records to lengths that no version or clock needs.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        let cut = |text: String| excerpt_within(text, 256);
+        Self {
+            driver: cut(self.driver),
+            torch: cut(self.torch),
+            clock: cut(self.clock),
+            ..self
+        }
+    }
+}
+
 /// How a step went on one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
@@ -138,6 +154,24 @@ pub struct StepResult {
     pub calls: Vec<CallResult>,
     /// Length in bytes of each storage, as in the step.
     pub storages: Vec<u64>,
+}
+
+impl StepResult {
+    /// Cuts what the calls raised to excerpts, also what an `attempt` reports.
+    pub fn cut_errors(&mut self) {
+        for call in &mut self.calls {
+            if let Some(error) = call.error.take() {
+                call.error = Some(error.cut());
+            }
+            for text in ["type", "message"] {
+                if let Some(Value::String(text)) =
+                    call.value.pointer_mut(&format!("/raised/{text}"))
+                {
+                    *text = excerpt(std::mem::take(text));
+                }
+            }
+        }
+    }
 }
 
 /// How one call went on one rank.
@@ -153,7 +187,7 @@ pub struct CallResult {
     pub leave: u64,
     /// What the call returned, where the call's description says so; otherwise null.
     #[serde(default)]
-    pub value: serde_json::Value,
+    pub value: Value,
     /// What the call raised; `None` if it did not raise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
@@ -177,6 +211,43 @@ pub struct CallError {
     /// The exception's type, `RuntimeError`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The exception's whole message.
+    /// The exception's message; of a long one, an excerpt.
     pub message: String,
+}
+
+impl CallError {
+    /// Cuts both texts to excerpts.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self {
+            kind: excerpt_within(self.kind, 200),
+            message: excerpt(self.message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allranks_model::excerpt::LONGEST;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_calls_raised_is_cut_and_what_they_returned_is_not() {
+        let long = "x".repeat(2 * LONGEST);
+        let call =
+            json!({"status": "error", "value": long, "error": {"type": long, "message": long}});
+        let attempt = json!({"status": "ok", "value": {"raised": {"type": "E", "message": long}}});
+        let short = json!({"status": "ok", "value": {"raised": null, "value": long}});
+        let result = json!({"step": 1, "calls": [call, attempt, short], "storages": []});
+        let mut result: StepResult = serde_json::from_value(result).unwrap();
+        result.cut_errors();
+        let error = result.calls[0].error.clone().unwrap();
+        assert!(error.message.len() < LONGEST + 60 && error.kind.len() < 260);
+        assert_eq!(result.calls[0].value, json!(long));
+        let message = result.calls[1].value["raised"]["message"].as_str();
+        assert_eq!(message, Some(error.message.as_str()));
+        assert_eq!(result.calls[2].value["value"], json!(long));
+    }
 }

@@ -60,7 +60,7 @@ class ArgumentSnapshots:
 
 def _function(frame: FrameType) -> str:
     """Returns the name of the function that a frame runs, without the wrappers around it."""
-    wrapped = frame.f_locals.get("func", frame.f_locals.get("genuine"))
+    wrapped = frame.f_locals.get("func")
     return getattr(wrapped, "__name__", None) or frame.f_code.co_name
 
 

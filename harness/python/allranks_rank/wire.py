@@ -155,7 +155,7 @@ def connect(address: str) -> Wire:
         host, _, port = place.rpartition(":")
         sock = socket.create_connection((host.strip("[]"), int(port)))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A harness whose host vanishes sends no FIN: ask it every ten seconds, give up after a minute.
+        # A harness whose host vanishes sends no FIN: probe it every ten seconds, close after a minute.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, seconds in ("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6):
             if hasattr(socket, name):

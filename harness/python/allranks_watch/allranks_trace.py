@@ -452,7 +452,8 @@ def is_finished() -> bool:
 def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
-    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``lock``, or nothing.
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``requests``, ``lock``, or
+    nothing.
     """
     own = own_frame(frame)
     files = files_of(frame)
@@ -466,10 +467,32 @@ def kind_of_place(frame: FrameType | None) -> str:
         return "backward"
     if names and "/torch/" in names[0]:
         return "torch"
-    waiting = ("/threading.py", "/queue.py", "/selectors.py")
+    if any(name.endswith("/subprocess.py") for name in names):
+        return "child process"
+    if is_serving(frame):
+        return "requests"
+    waiting = ("/threading.py", "/queue.py")
     if any(name.endswith(waiting) or "/multiprocessing/" in name for name in names):
         return "lock"
     return ""
+
+
+def is_serving(frame: FrameType | None) -> bool:
+    """Returns whether a thread waits for something from outside of the job: a connection, a request, an event."""
+    files = [(name.replace(os.sep, "/"), function) for name, function in files_of(frame)[:4]]
+    if any("/multiprocessing/" in name or name.endswith("/subprocess.py") for name, _ in files):
+        return False
+    servers = ("/asyncio/", "/zmq/", "/grpc/", "/selectors.py", "/socketserver.py")
+    return any(any(word in name for word in servers) for name, _ in files) or (
+        bool(files) and files[0][0].endswith("/socket.py") and files[0][1] == "accept"
+    )
+
+
+def is_served() -> bool:
+    """Returns whether a thread other than the main one and the caller's waits for requests."""
+    left_out = {threading.main_thread().ident, threading.get_ident()}
+    frames = sys._current_frames().items()
+    return any(is_serving(frame) for ident, frame in frames if ident not in left_out)
 
 
 def current_line() -> Line:
@@ -486,6 +509,9 @@ def current_line() -> Line:
         kind = "breakpoint"
     if not kind and (".acquire(" in text or text.startswith("with ") and "lock" in text.lower()):
         kind = "lock"
+    if kind == "lock" and is_served():
+        # What it waits for may be a request that another thread will take.
+        kind = "requests"
     return (text[:80] or frame.f_code.co_name, location(frame), kind)
 
 

@@ -2,8 +2,12 @@
 
 import json
 import os
+import queue
+import socketserver
+import subprocess
 import sys
 import threading
+import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +15,7 @@ from types import SimpleNamespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
 
 import allranks_patch  # noqa: E402
-from allranks_trace import KEPT, CallTrace  # noqa: E402
+from allranks_trace import KEPT, CallTrace, is_serving, kind_of_place  # noqa: E402
 
 from .playing_harness import Folder  # noqa: E402
 
@@ -121,6 +125,26 @@ class CallTraceTest(unittest.TestCase):
         for written in child, self.read():
             self.assertEqual((written["moves"], [entry["number"] for entry in written["entries"]]), (2, [0]))
         self.assertEqual(child["pid"], pid)
+
+    def settle(self, run, kind):
+        """Runs a function on a thread until its place is of this kind; returns whether that waits for requests."""
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        while kind_of_place(frame := sys._current_frames()[thread.ident]) != kind:
+            time.sleep(0.01)
+        return is_serving(frame)
+
+    def test_a_wait_for_a_queue_for_a_request_and_for_a_process_are_told_apart(self):
+        batches = queue.Queue()
+        self.addCleanup(batches.put, None)
+        self.assertFalse(self.settle(lambda: batches.get(), "lock"))
+        server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.assertTrue(self.settle(lambda: server.serve_forever(1), "requests"))
+        child = subprocess.Popen(["sleep", "100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertFalse(self.settle(lambda: child.communicate(), "child process"))
+        child.kill()
 
 
 if __name__ == "__main__":

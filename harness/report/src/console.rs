@@ -25,7 +25,7 @@ use allranks_model::status::Status;
 pub use summary::summarise;
 
 /// Failures told in full; later ones get a line each, and the summary and the files have them all.
-const FULL_STORIES: u64 = 50;
+const FULL_DETAILS: u64 = 50;
 /// Time between two lines of progress where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,7 @@ pub struct Console<'a, W: Write> {
     titles: BTreeMap<CaseId, String>,
     run: Option<RunRecord>,
     done: Counts,
-    tally: StatusCounts,
+    counts: StatusCounts,
     stories: u64,
     began: Instant,
     last_line: Instant,
@@ -81,7 +81,7 @@ impl<'a, W: Write> Console<'a, W> {
             titles: BTreeMap::new(),
             run: None,
             done: Counts::default(),
-            tally: StatusCounts::default(),
+            counts: StatusCounts::default(),
             stories: 0,
             began: now,
             last_line: now,
@@ -139,7 +139,7 @@ impl<'a, W: Write> Console<'a, W> {
             }
             Record::Check(check) => {
                 self.done.checks += 1;
-                self.tally.add(check.status());
+                self.counts.add(check.status());
                 if check.status().is_failing() {
                     self.tell(check)?;
                 }
@@ -176,12 +176,12 @@ impl<'a, W: Write> Console<'a, W> {
         self.stories += 1;
         let title = self.titles.get(&check.case).map_or("", String::as_str);
         let lines = match &self.run {
-            Some(run) if self.stories <= FULL_STORIES => details(run, None, check),
+            Some(run) if self.stories <= FULL_DETAILS => details(run, None, check),
             _ => Vec::new(),
         };
         let logs = format!("logs/{}/", one_line(check.scenario.as_str()));
         let out = &mut self.out;
-        let last_in_full = self.stories == FULL_STORIES;
+        let last_in_full = self.stories == FULL_DETAILS;
         self.bar.suspend(|| {
             write_heading(out, check, title)?;
             write_lines(out, &lines)?;
@@ -192,7 +192,7 @@ impl<'a, W: Write> Console<'a, W> {
             if last_in_full {
                 writeln!(
                     out,
-                    "{DIM}note{DIM:#} {FULL_STORIES} failures told in full; from here on one line each\n"
+                    "{DIM}note{DIM:#} {FULL_DETAILS} failures told in full; from here on one line each\n"
                 )?;
             }
             out.flush()
@@ -200,7 +200,7 @@ impl<'a, W: Write> Console<'a, W> {
     }
 
     fn show_progress(&mut self, now: Instant) -> io::Result<()> {
-        let failing = self.tally.failing();
+        let failing = self.counts.failing();
         match &mut self.progress {
             Progress::Bar(_) => {
                 self.bar.set_position(self.done.checks);
@@ -242,8 +242,8 @@ fn bar_style() -> Result<ProgressStyle, indicatif::style::TemplateError> {
 const DIM: Style = Style::new().dimmed();
 
 /// Colour is a second sign beside the word, never the only one.
-fn style(standing: Status) -> Style {
-    let colour = match standing {
+fn style(status: Status) -> Style {
+    let colour = match status {
         Status::Regression | Status::Trouble => AnsiColor::Red,
         Status::UnexpectedPass => AnsiColor::Magenta,
         Status::NotRun | Status::Waived | Status::KnownFailure => AnsiColor::Yellow,
@@ -254,10 +254,10 @@ fn style(standing: Status) -> Style {
 }
 
 fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::Result<()> {
-    let standing = check.status();
-    let style = style(standing);
+    let status = check.status();
+    let style = style(status);
     let id = one_line(check.id.as_str());
-    let (symbol, word) = (standing.symbol(), standing.word());
+    let (symbol, word) = (status.symbol(), status.word());
     writeln!(out, "{style}{symbol} {word}{style:#} {id}")?;
     if title.is_empty() {
         return writeln!(out, "    {}", summary_line(check));

@@ -96,12 +96,12 @@ pub fn details(
             .iter()
             .for_each(|advice| line("try", advice));
     }
-    let told = by_text(&check.ranks);
-    for (ranks, text) in told.iter().take(RANK_LIMIT) {
+    let lines_of_ranks = by_text(&check.ranks);
+    for (ranks, text) in lines_of_ranks.iter().take(RANK_LIMIT) {
         line(&rank_list(ranks), text);
     }
-    if told.len() > RANK_LIMIT {
-        let more = told.len() - RANK_LIMIT;
+    if lines_of_ranks.len() > RANK_LIMIT {
+        let more = lines_of_ranks.len() - RANK_LIMIT;
         line(
             "ranks",
             &format!("and {more} more things, in results.jsonl"),
@@ -174,14 +174,17 @@ pub fn failing_ranks<'a>(
 
 /// Groups rank lines by their text, each text once with all its ranks: in a large world most say the same.
 fn by_text(lines: &[RankLine]) -> Vec<(Vec<Rank>, &str)> {
-    let mut told: Vec<(Vec<Rank>, &str)> = Vec::new();
+    let mut lines_of_ranks: Vec<(Vec<Rank>, &str)> = Vec::new();
     for line in lines {
-        match told.iter_mut().find(|(_, text)| *text == line.text) {
+        match lines_of_ranks
+            .iter_mut()
+            .find(|(_, text)| *text == line.text)
+        {
             Some((ranks, _)) => ranks.push(line.rank),
-            None => told.push((vec![line.rank], &line.text)),
+            None => lines_of_ranks.push((vec![line.rank], &line.text)),
         }
     }
-    told
+    lines_of_ranks
 }
 
 /// Names ranks in ranges: `rank 3`, `ranks 0–3, 7`.

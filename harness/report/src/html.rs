@@ -1,7 +1,7 @@
 //! `report.html`: the matrix, as one file that opens from disk, without a network and without a server.
 //!
 //! Rows are requirements, grouped by area, with the cases under each; columns are platform × backend × world size; a
-//! cell is the worst standing with its count. A click tells every unexpected check in full, draws what each rank did,
+//! cell is the worst status with its count. A click tells every unexpected check in full, draws what each rank did,
 //! and counts the rest.
 //!
 //! Every string of a run is untrusted. It is cleaned, embedded as JSON in which no `<` is left, and put on the page as

@@ -8,11 +8,11 @@
 //!
 //! How results are told:
 //!
-//! | standing                                  | element                                      |
+//! | status                                  | element                                      |
 //! |-------------------------------------------|----------------------------------------------|
 //! | passed                                    | none                                         |
-//! | refused as declared, known failure, waived, not run | `skipped`, with the standing as type and the reason |
-//! | regression, unexpected pass               | `failure`, with the outcome or standing as type |
+//! | refused as declared, known failure, waived, not run | `skipped`, with the status as type and the reason |
+//! | regression, unexpected pass               | `failure`, with the outcome or status as type |
 //! | harness error, not run because the run was stopped | `error`                             |
 //!
 //! One `testsuite` for each column of the matrix; one more, `allranks`, holds what belongs to no check (the run was cut

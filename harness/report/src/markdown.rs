@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::command_line::command_line;
 use super::details::summary_line;
-use super::observed::{observed, told};
+use super::observed::{observed, values_with_counts};
 use super::recipe::advise;
 use super::results::{Results, column_names, evidence_word};
 use super::status_counts::{Headline, StatusCounts, exit_meaning};
@@ -50,13 +50,13 @@ fn write_page(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
-    let tally = StatusCounts::of(&results.checks);
+    let counts = StatusCounts::of(&results.checks);
     write!(
         page,
         "{} in {}: {}.",
-        counted(tally.total(), "check"),
+        counted(counts.total(), "check"),
         results.scenarios_run(),
-        tally.line()
+        counts.line()
     )?;
     match &results.end {
         Some(end) => writeln!(
@@ -79,28 +79,28 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
     if columns.is_empty() {
         return Ok(());
     }
-    let tallies = StatusCounts::by_column(&results.checks);
+    let by_column = StatusCounts::by_column(&results.checks);
     let all = StatusCounts::of(&results.checks);
     let shown: Vec<Status> = Status::ALL
         .iter()
         .copied()
-        .filter(|standing| all.count(*standing) > 0)
+        .filter(|status| all.count(*status) > 0)
         .collect();
     write!(page, "| column | evidence |")?;
-    for standing in &shown {
-        write!(page, " {} {} |", standing.symbol(), standing.word())?;
+    for status in &shown {
+        write!(page, " {} {} |", status.symbol(), status.word())?;
     }
     writeln!(page, "\n|---|---|{}", "---:|".repeat(shown.len()))?;
     for (column, name) in columns.iter().zip(column_names(&columns)) {
         let evidence = evidence_word(column.evidence);
         write!(page, "| {} | {evidence} |", code(&name))?;
-        for standing in &shown {
-            let count = tallies
+        for status in &shown {
+            let count = by_column
                 .get(column)
-                .map_or(0, |tally| tally.count(*standing));
+                .map_or(0, |counts| counts.count(*status));
             match count {
                 0 => write!(page, " |")?,
-                _ if standing.is_failing() => write!(page, " **{}** |", grouped(count))?,
+                _ if status.is_failing() => write!(page, " **{}** |", grouped(count))?,
                 _ => write!(page, " {} |", grouped(count))?,
             }
         }
@@ -134,9 +134,9 @@ fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
     )?;
     for row in versions.rows.iter().take(LIST_LIMIT) {
         write!(page, "| {} | {} |", code(&row.what), grouped(row.checks))?;
-        for standing in &row.cells {
-            match standing {
-                Some(standing) => write!(page, " {} {} |", standing.symbol(), standing.word())?,
+        for status in &row.cells {
+            match status {
+                Some(status) => write!(page, " {} {} |", status.symbol(), status.word())?,
                 None => write!(page, " not there |")?,
             }
         }
@@ -178,8 +178,8 @@ fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
 fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
     let mut reasons = BTreeMap::<(Status, String), u64>::new();
     for check in &results.checks {
-        let standing = check.status();
-        if !matches!(standing, Status::KnownFailure | Status::Waived) {
+        let status = check.status();
+        if !matches!(status, Status::KnownFailure | Status::Waived) {
             continue;
         }
         let text = match &check.expectation {
@@ -189,7 +189,7 @@ fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
             }
             None => cell(&summary_line(check)),
         };
-        *reasons.entry((standing, text)).or_default() += 1;
+        *reasons.entry((status, text)).or_default() += 1;
     }
     if reasons.is_empty() {
         return Ok(());
@@ -200,8 +200,8 @@ fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
         "### {} known or waived (they fail; none counts as a pass)\n",
         grouped(count)
     )?;
-    for ((standing, text), count) in reasons.iter().take(LIST_LIMIT) {
-        let (symbol, word) = (standing.symbol(), standing.word());
+    for ((status, text), count) in reasons.iter().take(LIST_LIMIT) {
+        let (symbol, word) = (status.symbol(), status.word());
         writeln!(page, "- {symbol} {} {word}: {text}", grouped(*count))?;
     }
     write_rest(page, reasons.len())
@@ -242,7 +242,7 @@ fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
             code(&subject.backend),
             cell(&subject.name),
             cell(&subject.dtype),
-            cell(&told(seen))
+            cell(&values_with_counts(seen))
         )?;
     }
     write_rest(page, all.len())

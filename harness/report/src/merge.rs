@@ -22,7 +22,7 @@ use allranks_model::record::{CheckRecord, Column, Counts, EndRecord, ScenarioRec
 
 /// Exit codes from the most serious to the least: what nothing was selected for is no result either, but only if no
 /// set has one.
-const SERIOUS: [u8; 7] = [2, 10, 1, 4, 5, 0, 3];
+const BY_SERIOUSNESS: &[u8] = &[2, 10, 1, 4, 5, 0, 3];
 
 /// The exit code where something was not run, or is not known to have been.
 const INCOMPLETE: u8 = 4;
@@ -334,7 +334,7 @@ fn late_ms(set: &Results, started: u64) -> u64 {
 
 /// An unknown code is more serious than any known one.
 fn more_serious(one: u8, other: u8) -> u8 {
-    let place = |code: u8| SERIOUS.iter().position(|known| *known == code);
+    let place = |code: u8| BY_SERIOUSNESS.iter().position(|known| *known == code);
     if place(other) < place(one) {
         other
     } else {

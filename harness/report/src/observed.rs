@@ -50,7 +50,7 @@ pub(super) fn pairs(check: &CheckRecord) -> impl Iterator<Item = (String, String
 }
 
 /// `dtype (12 checks)`, or the same of each of several values.
-pub(super) fn told(seen: &Seen) -> String {
+pub(super) fn values_with_counts(seen: &Seen) -> String {
     let values = seen.iter().map(|(value, count)| {
         let noun = if *count == 1 { "check" } else { "checks" };
         format!("{value} ({count} {noun})")

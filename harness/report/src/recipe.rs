@@ -16,7 +16,7 @@ use allranks_model::status::Status;
 use allranks_model::version::torch_version;
 
 /// The axes of a way to initialise, and their values from the plainest to the most special.
-const AXES: [(&str, &[&str]); 3] = [
+const AXES: &[(&str, &[&str])] = &[
     ("device_id", &["absent", "index", "device"]),
     ("set_device", &["before", "after", "never"]),
     ("cpu_backend", &["absent", "gloo"]),
@@ -85,7 +85,7 @@ pub fn advise(checks: &[CheckRecord]) -> Vec<Advice> {
 fn way(check: &CheckRecord) -> Option<Way> {
     let mut way = Way::default();
     for (place, (axis, values)) in way.iter_mut().zip(AXES) {
-        let value = check.params.get(axis)?;
+        let value = check.params.get(*axis)?;
         *place = values.iter().position(|known| known == value)?;
     }
     Some(way)
@@ -265,7 +265,7 @@ mod tests {
     }
 
     /// A check of every way that passes, but for what `spoil` does to it.
-    fn swept(spoil: impl Fn(Way, &mut CheckRecord)) -> Vec<CheckRecord> {
+    fn sweep(spoil: impl Fn(Way, &mut CheckRecord)) -> Vec<CheckRecord> {
         let mut checks = Vec::new();
         for device_id in 0..3 {
             for set_device in 0..3 {
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn where_every_way_works_the_plainest_is_recommended() {
-        let advice = advise(&swept(|_, _| {})).remove(0);
+        let advice = advise(&sweep(|_, _| {})).remove(0);
         assert_eq!((advice.tried, advice.working), (18, 18));
         assert_eq!(
             advice.recipe.as_deref(),
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_must_fail_in_a_way_speaks_against_it_although_it_is_expected() {
-        let checks = swept(|way, check| {
+        let checks = sweep(|way, check| {
             if way[0] > 0 {
                 refuse(check);
             }
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_platform_that_wants_its_device_gets_a_recipe_with_it() {
-        let advice = advise(&swept(|way, check| {
+        let advice = advise(&sweep(|way, check| {
             if way[0] < 2 || way[1] == 0 || way[2] == 0 {
                 check.outcome = Outcome::Hang;
                 check.verdict = Verdict::Regression;
@@ -341,19 +341,19 @@ mod tests {
     #[test]
     fn one_bad_check_among_good_ones_is_enough_and_a_declared_refusal_is_none() {
         let plain = [0, 0, 0];
-        let mut checks = swept(|_, _| {});
+        let mut checks = sweep(|_, _| {});
         checks.push(check(plain, Outcome::Unsupported));
         assert_eq!(advise(&checks)[0].working, 18);
         checks.push(check(plain, Outcome::NotRun));
         checks.push(check(plain, Outcome::Pass));
         let advice = advise(&checks).remove(0);
         assert_eq!(advice.working, 17);
-        assert_ne!(advice.recipe, advise(&swept(|_, _| {}))[0].recipe);
+        assert_ne!(advice.recipe, advise(&sweep(|_, _| {}))[0].recipe);
     }
 
     #[test]
     fn where_no_way_works_none_is_recommended() {
-        let advice = advise(&swept(|_, check| refuse(check))).remove(0);
+        let advice = advise(&sweep(|_, check| refuse(check))).remove(0);
         assert_eq!(advice.recipe, None);
         assert_eq!(
             advice.summary_line(),

@@ -8,41 +8,41 @@ use super::text::{counted, grouped};
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// Checks by standing.
+/// Checks by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts {
     counts: BTreeMap<Status, u64>,
 }
 
 impl StatusCounts {
-    /// The tally of some checks.
+    /// Counts these checks by status.
     pub fn of<'a>(checks: impl IntoIterator<Item = &'a CheckRecord>) -> Self {
-        let mut tally = Self::default();
+        let mut counts = Self::default();
         for check in checks {
-            tally.add(check.status());
+            counts.add(check.status());
         }
-        tally
+        counts
     }
 
-    /// The tally of each column's checks.
+    /// Counts the checks of each column by status.
     pub fn by_column(checks: &[CheckRecord]) -> BTreeMap<&Column, Self> {
-        let mut tallies = BTreeMap::<_, Self>::new();
+        let mut by_column = BTreeMap::<_, Self>::new();
         for check in checks {
-            let tally = tallies.entry(&check.column).or_default();
-            tally.add(check.status());
+            let counts = by_column.entry(&check.column).or_default();
+            counts.add(check.status());
         }
-        tallies
+        by_column
     }
 
     /// Counts one more check with this status.
-    pub fn add(&mut self, standing: Status) {
-        *self.counts.entry(standing).or_default() += 1;
+    pub fn add(&mut self, status: Status) {
+        *self.counts.entry(status).or_default() += 1;
     }
 
     /// Returns how many checks have this status.
     #[must_use]
-    pub fn count(&self, standing: Status) -> u64 {
-        self.counts.get(&standing).copied().unwrap_or(0)
+    pub fn count(&self, status: Status) -> u64 {
+        self.counts.get(&status).copied().unwrap_or(0)
     }
 
     /// Returns how many checks are counted.
@@ -57,8 +57,8 @@ impl StatusCounts {
         Status::ALL
             .iter()
             .copied()
-            .filter(|standing| standing.is_failing())
-            .map(|standing| self.count(standing))
+            .filter(|status| status.is_failing())
+            .map(|status| self.count(status))
             .sum()
     }
 
@@ -68,8 +68,8 @@ impl StatusCounts {
         let parts: Vec<String> = Status::ALL
             .iter()
             .copied()
-            .filter(|standing| self.count(*standing) > 0)
-            .map(|standing| format!("{} {}", grouped(self.count(standing)), standing.word()))
+            .filter(|status| self.count(*status) > 0)
+            .map(|status| format!("{} {}", grouped(self.count(status)), status.word()))
             .collect();
         if parts.is_empty() {
             "no checks".to_owned()
@@ -92,9 +92,9 @@ impl Headline {
     /// Returns the headline of a run.
     #[must_use]
     pub fn of(results: &Results) -> Self {
-        let tally = StatusCounts::of(&results.checks);
-        let failing = tally.failing();
-        let total = counted(tally.total(), "check");
+        let counts = StatusCounts::of(&results.checks);
+        let failing = counts.failing();
+        let total = counted(counts.total(), "check");
         let cut_off = match results.missing() {
             _ if results.is_whole() => None,
             _ if results.end.is_some() => Some("some of its records cannot be read".to_owned()),
@@ -115,8 +115,8 @@ impl Headline {
             )),
             Some(cut_off) => bad(cut_off),
             None if failing > 0 => bad(format!("{} of {total} unexpected", grouped(failing))),
-            None if tally.total() == 0 => bad("no check was run".to_owned()),
-            None if tally.count(Status::NotRun) == tally.total() => {
+            None if counts.total() == 0 => bad("no check was run".to_owned()),
+            None if counts.count(Status::NotRun) == counts.total() => {
                 bad(format!("none of {total} was run"))
             }
             None => {
@@ -124,7 +124,7 @@ impl Headline {
                 if code == 0 {
                     Self {
                         good: true,
-                        sentence: format!("nothing unexpected in {total}: {}", tally.line()),
+                        sentence: format!("nothing unexpected in {total}: {}", counts.line()),
                     }
                 } else {
                     bad(exit_meaning(code).to_owned())
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn standings_are_listed_from_worst_to_best() {
+    fn statuses_are_listed_from_worst_to_best() {
         assert!(Status::ALL.is_sorted());
-        let mut tally = StatusCounts::default();
-        tally.add(Status::Passed);
-        tally.add(Status::Regression);
-        tally.add(Status::KnownFailure);
-        assert_eq!(tally.line(), "1 regression, 1 known failure, 1 passed");
-        assert_eq!((tally.failing(), tally.total()), (1, 3));
+        let mut counts = StatusCounts::default();
+        counts.add(Status::Passed);
+        counts.add(Status::Regression);
+        counts.add(Status::KnownFailure);
+        assert_eq!(counts.line(), "1 regression, 1 known failure, 1 passed");
+        assert_eq!((counts.failing(), counts.total()), (1, 3));
     }
 }

@@ -1,6 +1,6 @@
 //! What differs between versions of torch, where runs with several of them were merged.
 //!
-//! In: results. Out: for each kind of check (its case and its call) whose standing is not the same with every version,
+//! In: results. Out: for each kind of check (its case and its call) whose status is not the same with every version,
 //! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one
 //! version only are left out: nothing of theirs can be compared.
 

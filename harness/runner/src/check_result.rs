@@ -183,8 +183,8 @@ impl CheckResult {
         }
     }
 
-    /// Combines a verified refusal with the result of its follow-up call: it becomes an error if the group does not
-    /// work any more.
+    /// Combines a check that must be refused with the result of its follow-up call. A refusal becomes an error if the
+    /// group does not work any more; any other outcome stays and its summary says so.
     #[must_use]
     pub fn after_probe(self, probe: &Self) -> Self {
         match (self.outcome, probe.outcome) {
@@ -201,7 +201,14 @@ impl CheckResult {
                 ),
                 ..self
             },
-            _ => self,
+            (_, Outcome::Pass) => self,
+            (_, _) => Self {
+                summary: format!(
+                    "{}; afterwards the group is unusable: {}",
+                    self.summary, probe.summary
+                ),
+                ..self
+            },
         }
     }
 }

@@ -32,7 +32,7 @@ Examples:
 const DIAGNOSE_EXIT_CODES: &str = "\
 Exit codes:
   0   nothing wrong is seen: every rank came through every phase, or one is slow and on the way
-  1   a verdict was given, if only that ranks wait and the logs do not show for whom
+  1   a verdict was given, if only that ranks wait and the logs do not show for which ranks
   2   no such file, no logs in a folder, or nothing says which rank wrote them
   3   not known: nothing wrong is seen, but not that every rank came through either
 
@@ -114,15 +114,15 @@ pub enum Command {
     /// Say from the logs of a job that hangs or failed which rank held it up, where, and why.
     ///
     /// Logs are read alone: lines such as `[Rank 1] Before X` and `After X`, tracebacks, torchrun's table of failures and
-    /// the lines of NCCL's watchdog. Whose a line is comes from its beginning ([Rank 1], [rank1]:, [default1]:), else from
+    /// the lines of NCCL's watchdog. The rank of a line comes from its beginning ([Rank 1], [rank1]:, [default1]:), else from
     /// the file's name or folder, else from the order of the files.
     #[command(after_help = DIAGNOSE_EXIT_CODES)]
     Diagnose(DiagnoseArguments),
     /// Say what this machine has for collectives, what is wrong with it, and the fix for each.
     ///
     /// Looks at Python and torch (in processes of their own with a time limit: an import may raise, kill or hang), at
-    /// packages that torch loads by itself, platforms, masks, variables that contradict each other or that nobody reads,
-    /// names and interfaces, ports, memory, limits, devices and who uses them. Changes nothing, and needs no torch.
+    /// packages that torch loads by itself, platforms, masks, variables that contradict each other or that no library reads,
+    /// names and interfaces, ports, memory, limits, devices and the processes that use them. Changes nothing, and needs no torch.
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
     /// Print the JSON schema of case files, platform files, or product files.

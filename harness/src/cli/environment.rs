@@ -1,5 +1,5 @@
 //! `environment.json`: what a reader needs to know of the machine to trust or repeat a run: what `allranks doctor` knows
-//! without disturbing anybody, and what was planned on it.
+//! without disturbing other programs, and what was planned on it.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -107,8 +107,8 @@ fn write_scenario(
     if let Some(program) = &case.program {
         writeln!(out, "driver     program")?;
         writeln!(out, "launcher   {}", scenario.launcher.name())?;
-        for (whose, argv) in run::command_lines(scenario, program, &python) {
-            writeln!(out, "argv       {whose}: {}", command_line(&argv))?;
+        for (owner, argv) in run::command_lines(scenario, program, &python) {
+            writeln!(out, "argv       {owner}: {}", command_line(&argv))?;
         }
         if scenario.launcher != Launcher::Local {
             for (name, value) in run::distinctive_environment(scenario, Rank(0)) {
@@ -154,15 +154,15 @@ fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
 }
 
 /// What is asked of each rank.
-fn write_demand(
+fn write_program_check(
     scenario: &Scenario,
     program: &ProgramSpec,
-    demand: ProgramCheck,
+    program_check: ProgramCheck,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     let size = scenario.world_size;
     for rank in size.ranks() {
-        let asked = match demand {
+        let asked = match program_check {
             ProgramCheck::Exit => program.exit_of(rank, size).map(|code| code.to_string()),
             ProgramCheck::LauncherExit | ProgramCheck::Verdict => None,
             ProgramCheck::Line(index) => asked(&program.lines[index], rank, size, "prints"),
@@ -172,7 +172,11 @@ fn write_demand(
             writeln!(out, "rank {rank}     {asked}")?;
         }
     }
-    match (demand, program.launcher_succeeds(size), &program.hang) {
+    match (
+        program_check,
+        program.launcher_succeeds(size),
+        &program.hang,
+    ) {
         (ProgramCheck::LauncherExit, Some(true), _) => writeln!(out, "torchrun   exit 0"),
         (ProgramCheck::LauncherExit, _, _) => writeln!(out, "torchrun   any failure"),
         (ProgramCheck::Verdict, _, Some(spec)) => {
@@ -214,8 +218,8 @@ fn write_check(
             .map_or("", |requirement| requirement.text.as_str());
         writeln!(out, "covers     {id}: {text}")?;
     }
-    if let (Some(demand), Some(program)) = (check.demand(), &scenario.case.program) {
-        return Ok(write_demand(scenario, program, demand, out)?);
+    if let (Some(program_check), Some(program)) = (check.program_check(), &scenario.case.program) {
+        return Ok(write_program_check(scenario, program, program_check, out)?);
     }
     match &check.declared {
         Declared::Supported => {

@@ -119,8 +119,9 @@ fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::
             .iter()
             .filter(|case| {
                 let steps = || case.steps.iter().any(|step| step.covers().contains(id));
-                let of_program =
-                    || ProgramCheck::of_case(case).any(|demand| demand.covers() == *id);
+                let of_program = || {
+                    ProgramCheck::of_case(case).any(|program_check| program_check.covers() == *id)
+                };
                 case.covers.contains(id) || steps() || of_program()
             })
             .map(|case| &case.id)
@@ -179,7 +180,7 @@ fn covered(case: &Arc<Case>, targets: &[Target]) -> BTreeMap<RequirementId, usiz
 }
 
 /// Requirements that the two checks of every scenario cover.
-const FRAME: [&str; 2] = ["INIT-002", "DOWN-001"];
+const FRAME: &[&str] = &["INIT-002", "DOWN-001"];
 
 fn targets(platform: &Arc<Platform>) -> impl Iterator<Item = Target> {
     let backends = platform.backends.keys().cloned();

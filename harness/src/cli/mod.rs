@@ -162,7 +162,7 @@ pub fn main(
             &arguments.command,
         ))),
         Command::Witness(arguments) => {
-            match world::witness(&arguments.records, &arguments.logs, &arguments.command) {
+            match world::run_wrapped(&arguments.records, &arguments.logs, &arguments.command) {
                 Ok(code) => std::process::exit(code),
                 Err(error) => Err(Failure::Io(error)),
             }

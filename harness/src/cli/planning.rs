@@ -26,7 +26,7 @@ use allranks_suite::plan::{Plan, Selection, Target, plan};
 use allranks_suite::platform::Platform;
 
 /// The time after which slow imports are reported.
-const SOON: Duration = Duration::from_secs(10);
+const REPORT_AFTER: Duration = Duration::from_secs(10);
 /// The profile used when neither cases nor a profile are named.
 const DEFAULT_PROFILE: &str = "core";
 /// The place of a profile where there is none: the whole suite.
@@ -158,7 +158,7 @@ impl Asked {
                 let _over = over;
                 self.find()
             });
-            if done.recv_timeout(SOON) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if done.recv_timeout(REPORT_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let most = self.import_patience.as_secs();
                 // The stream may be closed already.
                 let _ = writeln!(

@@ -113,7 +113,7 @@ pub fn prove(
             Event::Healthy(one) => {
                 tried = Instant::now();
                 writer.append(&MatrixRecord::Healthy(one.clone()))?;
-                tell_healthy(&one, err)?;
+                report_healthy(&one, err)?;
                 healthy = Some(one);
             }
             Event::Mutant(kill) => {
@@ -181,7 +181,7 @@ fn choose(index: &Index, names: &[String]) -> Result<Vec<Mutant>, Failure> {
     Ok(chosen)
 }
 
-fn tell_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure> {
+fn report_healthy(healthy: &Healthy, err: &mut impl Write) -> Result<(), Failure> {
     for alarm in &healthy.false_alarms {
         writeln!(err, "false alarm: {}", clip(&one_line(alarm), SUMMARY))?;
     }
@@ -209,11 +209,11 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
     write!(
         err,
         "[{done:>3}/{planned}] {} {} of {}: {finding}",
-        kill.fate.word(),
+        kill.outcome.word(),
         kill.name,
         kill.breaks,
     )?;
-    if kill.fate != MutantOutcome::Killed {
+    if kill.outcome != MutantOutcome::Killed {
         write!(err, "; it must be {}", kill.expected)?;
     }
     if kill.alone && kill.panel_checks > 0 {
@@ -244,7 +244,9 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
         return Exit::RunIssue;
     }
     let is_good = healthy.is_some_and(Healthy::is_good)
-        && kills.iter().all(|kill| kill.fate == MutantOutcome::Killed);
+        && kills
+            .iter()
+            .all(|kill| kill.outcome == MutantOutcome::Killed);
     if is_good {
         Exit::AsExpected
     } else {
@@ -257,12 +259,12 @@ fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), F
     writeln!(out)?;
     for kill in kills
         .iter()
-        .filter(|kill| kill.fate != MutantOutcome::Killed)
+        .filter(|kill| kill.outcome != MutantOutcome::Killed)
     {
         writeln!(
             out,
             "{}: {} (breaks {}, must be {}); its logs: {}",
-            kill.fate.word(),
+            kill.outcome.word(),
             kill.name,
             kill.breaks,
             kill.expected,
@@ -278,12 +280,11 @@ fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Resul
         let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
         (ids.len(), ids.join(" "))
     };
-    let (alone, _) = list(|standing| matches!(standing, MatrixStatus::Alone(_)));
-    let (shared, _) = list(|standing| matches!(standing, MatrixStatus::Shared(_)));
-    let (together, together_ids) = list(|standing| *standing == MatrixStatus::Together);
-    let (elsewhere, elsewhere_ids) =
-        list(|standing| matches!(standing, MatrixStatus::Elsewhere(_)));
-    let (unproven, unproven_ids) = list(|standing| *standing == MatrixStatus::Unproven);
+    let (alone, _) = list(|status| matches!(status, MatrixStatus::Alone(_)));
+    let (shared, _) = list(|status| matches!(status, MatrixStatus::Shared(_)));
+    let (together, together_ids) = list(|status| *status == MatrixStatus::Together);
+    let (elsewhere, elsewhere_ids) = list(|status| matches!(status, MatrixStatus::Elsewhere(_)));
+    let (unproven, unproven_ids) = list(|status| *status == MatrixStatus::Unproven);
     writeln!(
         out,
         "{} requirements: {alone} with a mutant that only their checks see, {shared} with a reason why there is none",

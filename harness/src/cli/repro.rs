@@ -21,13 +21,13 @@ use allranks_suite::plan::{Check, Plan, Scenario};
 use allranks_yaml::yaml_files;
 
 /// Size in bytes above which a script is too long to read with comfort.
-const TEDIOUS: usize = 7 << 10;
+const READABLE_SIZE: usize = 7 << 10;
 /// Bytes that a known failure's script may have; one that would have more has few elements, tried or not.
-const LONG: usize = 8 << 10;
+const MAX_SIZE: usize = 8 << 10;
 /// The longest name of a script of a run's failure, in characters, without its ending.
 const LONGEST_NAME: usize = 200;
 /// Elements that are enough for a script's data.
-const FEW: u64 = 5;
+const FEW_ELEMENTS: u64 = 5;
 
 /// Writes the script, or one for each known failure.
 pub fn repro(
@@ -39,7 +39,7 @@ pub fn repro(
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;
     let python = probe::python(arguments.python.as_deref()).path;
     let torch = torch_of(&python);
-    let desk = ReproContext {
+    let context = ReproContext {
         torch,
         python,
         shrink: arguments.shrink,
@@ -48,8 +48,8 @@ pub fn repro(
         command: words,
     };
     match (&arguments.known_failures, &arguments.id) {
-        (Some(folder), _) => desk.known_failures(folder, out)?,
-        (None, Some(id)) => desk.one(id, arguments, out)?,
+        (Some(folder), _) => context.known_failures(folder, out)?,
+        (None, Some(id)) => context.one(id, arguments, out)?,
         (None, None) => unreachable!("the arguments demand one of them"),
     }
     Ok(Exit::AsExpected)
@@ -211,7 +211,8 @@ impl ReproContext {
             notes.command = format!("allranks repro '{}'{numel} --seed {seed}", record.id);
             self.script(&subject, &notes).ok()
         };
-        script(check, None).or_else(|| script(&with_numel(check, FEW)?, Some(FEW)))
+        script(check, None)
+            .or_else(|| script(&with_numel(check, FEW_ELEMENTS)?, Some(FEW_ELEMENTS)))
     }
 
     /// One script for each entry of the expectations that holds for this torch: of its checks the one in the smallest
@@ -232,9 +233,9 @@ impl ReproContext {
             };
             let smaller = self.shrunk(scenario, check, self.seed)?;
             let mut text = self.known_failure(entry, scenario, check, smaller.as_ref());
-            if text.as_ref().map_or(true, |text| text.len() > LONG)
+            if text.as_ref().map_or(true, |text| text.len() > MAX_SIZE)
                 && smaller.is_none()
-                && let Some(few) = with_numel(check, FEW)
+                && let Some(few) = with_numel(check, FEW_ELEMENTS)
             {
                 text = self.known_failure(entry, scenario, check, Some(&few));
             }
@@ -246,13 +247,13 @@ impl ReproContext {
                     continue;
                 }
             };
-            let stem = stem(entry, scenario, check);
-            let mut name = format!("{stem}.py");
+            let file_stem = file_stem(entry, scenario, check);
+            let mut name = format!("{file_stem}.py");
             for number in 2.. {
                 if names.insert(name.clone()) {
                     break;
                 }
-                name = format!("{stem}.{number}.py");
+                name = format!("{file_stem}.{number}.py");
             }
             let path = folder.join(name);
             write(&path, &text)?;
@@ -278,7 +279,7 @@ impl ReproContext {
         });
         let mut smallest: HashMap<&str, (&Scenario, &Check)> = HashMap::new();
         // A program is its own reproduction.
-        let has_script = |check: &Check| check.demand().is_none() && check.stack().is_none();
+        let has_script = |check: &Check| check.program_check().is_none() && check.stack().is_none();
         for found in checks.filter(|(_, check)| has_script(check)) {
             if let Some(entry) = self.entry(found.0, found.1, &self.torch) {
                 let least = smallest.entry(&entry.at).or_insert(found);
@@ -305,7 +306,7 @@ impl ReproContext {
         };
         let mut notes = self.notes(&subject, &self.torch);
         let numel = smaller.map_or_else(String::new, |smaller| {
-            let numel = smaller.op().map_or(FEW, |op| op.extent.numel());
+            let numel = smaller.op().map_or(FEW_ELEMENTS, |op| op.extent.numel());
             format!(" --numel {numel}")
         });
         notes.command = format!("allranks repro '{}'{numel} --seed {}", check.id, self.seed);
@@ -361,8 +362,8 @@ impl ReproContext {
                     },
                     &Notes::default(),
                 )?;
-                let smaller = (text.len() > TEDIOUS)
-                    .then(|| with_numel(check, FEW))
+                let smaller = (text.len() > READABLE_SIZE)
+                    .then(|| with_numel(check, FEW_ELEMENTS))
                     .flatten();
                 smaller.into_iter().collect()
             }
@@ -427,7 +428,7 @@ fn elements(check: &Check) -> String {
 }
 
 /// What a known failure's file is called, but for its ending.
-fn stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
+fn file_stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     let class = match entry.outcomes[0] {
         Outcome::Mismatch => entry.classes.first(),
         _ => None,
@@ -476,8 +477,8 @@ fn known(notes: &mut Notes, entry: &Entry) {
 
 /// The version of an interpreter's torch, without importing it; empty if it has none.
 fn torch_of(python: &Path) -> String {
-    const ASK: &str = "from importlib.metadata import version; print(version('torch'))";
-    let asked = Command::new(python).args(["-c", ASK]).output();
+    const VERSION_SCRIPT: &str = "from importlib.metadata import version; print(version('torch'))";
+    let asked = Command::new(python).args(["-c", VERSION_SCRIPT]).output();
     asked
         .ok()
         .filter(|output| output.status.success())
@@ -495,9 +496,9 @@ mod tests {
     use super::*;
 
     /// Torch versions that the files are of: each entry of the expectations holds for one of them.
-    const VERSIONS: [&str; 3] = ["2.11.0", "2.15.0", "2.9.1"];
+    const VERSIONS: &[&str] = &["2.11.0", "2.15.0", "2.9.1"];
 
-    fn desk(torch: &str) -> ReproContext {
+    fn context(torch: &str) -> ReproContext {
         let scratch = tempfile::tempdir().unwrap();
         let mut suite = Suite::load(&Request::default(), scratch.path()).unwrap();
         // The files are of the host, and planning for all devices takes a minute.
@@ -530,17 +531,17 @@ mod tests {
         let mut open: BTreeSet<String> = BTreeSet::new();
         let (mut known, mut fileless) = (BTreeSet::new(), BTreeSet::new());
         for version in VERSIONS {
-            let desk = desk(version);
-            let plan = locate::everything(&desk.suite, Some(version));
-            let smallest = desk.smallest(&plan);
+            let context = context(version);
+            let plan = locate::everything(&context.suite, Some(version));
+            let smallest = context.smallest(&plan);
             let above_c10d: BTreeSet<&str> = (plan.scenarios.iter())
                 .flat_map(|scenario| scenario.checks.iter().map(move |check| (scenario, check)))
                 .filter(|(_, check)| check.stack().is_some())
                 .filter_map(|(scenario, check)| {
-                    Some(desk.entry(scenario, check, version)?.at.as_str())
+                    Some(context.entry(scenario, check, version)?.at.as_str())
                 })
                 .collect();
-            for entry in desk.suite.expectations.iter() {
+            for entry in context.suite.expectations.iter() {
                 // The suite is in another folder each time.
                 let line = entry.at.rsplit('/').next().unwrap();
                 if !["gloo.yaml:", "torch.yaml:"]
@@ -560,18 +561,18 @@ mod tests {
                 let Some((scenario, check)) = smallest.get(entry.at.as_str()).copied() else {
                     continue;
                 };
-                let stem = stem(entry, scenario, check);
+                let file_stem = file_stem(entry, scenario, check);
                 let is_written = |(path, text): &&(PathBuf, String)| {
                     let smaller = numel(text).and_then(|numel| with_numel(check, numel));
                     let name = path.file_name().unwrap().to_string_lossy();
-                    name.starts_with(&stem)
+                    name.starts_with(&file_stem)
                         && *text
-                            == desk
+                            == context
                                 .known_failure(entry, scenario, check, smaller.as_ref())
                                 .unwrap()
                 };
                 if let Some((path, text)) = files.iter().find(is_written) {
-                    assert!(text.len() <= LONG, "{} is too long", path.display());
+                    assert!(text.len() <= MAX_SIZE, "{} is too long", path.display());
                     open.remove(line);
                     known.insert(line.to_owned());
                 }

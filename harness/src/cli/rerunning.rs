@@ -47,7 +47,7 @@ pub fn rerun(
         results: merge::moved(earlier, &folder),
         failed: arguments.failed,
     };
-    running::play_in(&folder, &run, words, Some(earlier), out, err)
+    running::execute_in(&folder, &run, words, Some(earlier), out, err)
 }
 
 /// The arguments that a run recorded.
@@ -140,7 +140,7 @@ pub struct Earlier {
 
 /// What of an earlier run stands.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct ReusedRecords {
     /// The records that are taken over.
     pub records: Vec<Record>,
     /// The checks among them.
@@ -156,12 +156,12 @@ impl Earlier {
     ///
     /// # Errors
     /// The plan is not that of the run.
-    pub fn standing(
+    pub fn reused(
         self,
         planned: &Planned,
         rounds: u32,
         folder: &Path,
-    ) -> Result<Standing, Failure> {
+    ) -> Result<ReusedRecords, Failure> {
         let run = &self.results.run;
         let now = origin::of(planned, folder);
         let differs = run
@@ -188,12 +188,12 @@ impl Earlier {
         }
     }
 
-    fn sort_out(self, plan: &Plan, rounds: u32) -> Standing {
+    fn sort_out(self, plan: &Plan, rounds: u32) -> ReusedRecords {
         let ends = self.results.scenarios.iter();
         let ends = ends.map(|scenario| scenario.start_ms.saturating_add(scenario.duration_ms));
-        let mut standing = Standing {
+        let mut reused = ReusedRecords {
             lasted_ms: ends.max().unwrap_or(0),
-            ..Standing::default()
+            ..ReusedRecords::default()
         };
         let mut checks: BTreeMap<CheckId, CheckRecord> = BTreeMap::new();
         for check in self.results.checks {
@@ -204,7 +204,7 @@ impl Earlier {
             let mut is_whole = true;
             for round in 0..rounds {
                 let own = Own::of(scenario, round, &mut checks);
-                is_whole &= own.sort_out(scenario, self.failed, &mut standing);
+                is_whole &= own.sort_out(scenario, self.failed, &mut reused);
             }
             if is_whole {
                 whole.insert(scenario.id.clone());
@@ -214,8 +214,8 @@ impl Earlier {
         let scenarios = self.results.scenarios.into_iter();
         let scenarios = scenarios.filter(|scenario| whole.contains(&scenario.id));
         let scenarios = scenarios.map(|scenario| Record::Scenario(Box::new(scenario)));
-        standing.records.extend(scenarios);
-        standing
+        reused.records.extend(scenarios);
+        reused
     }
 }
 
@@ -245,7 +245,7 @@ impl Own {
     }
 
     /// Puts what stands where it belongs; whether that is the whole scenario.
-    fn sort_out(self, scenario: &Scenario, failed: bool, standing: &mut Standing) -> bool {
+    fn sort_out(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
         let is_recorded = self.frames.len() + self.checks.len() == self.planned;
         let init = scenario.frame_checks()[0].to_string();
         let is_init = |check: &CheckRecord| check.id.as_str().starts_with(&init);
@@ -254,7 +254,7 @@ impl Own {
             is_init(check) && !matches!(check.outcome, Outcome::Pass | Outcome::NotRun)
         });
         if is_recorded && has_failed && !(failed && self.frames.iter().any(is_failing)) {
-            self.keep_all(standing);
+            self.keep_all(reused);
             return true;
         }
         let stands = |check: &CheckRecord| {
@@ -262,7 +262,7 @@ impl Own {
         };
         let all = self.frames.iter().chain(&self.checks);
         if is_recorded && all.clone().all(stands) {
-            self.keep_all(standing);
+            self.keep_all(reused);
             return true;
         }
         let is_program = scenario.case.program.is_some();
@@ -274,7 +274,7 @@ impl Own {
         {
             if is_program || failed {
                 let earlier = format!("{}: {}", check.verdict, check.summary);
-                standing.failed.insert(check.id.clone(), earlier);
+                reused.failed.insert(check.id.clone(), earlier);
             }
         }
         // A program is judged by what all of it leaves behind.
@@ -283,18 +283,18 @@ impl Own {
             let is_bad = |check: &CheckRecord| check.outcome != Outcome::Pass && stands(check);
             let frames = self.frames.into_iter().filter(is_bad);
             let kept = frames.chain(self.checks.into_iter().filter(stands));
-            kept.for_each(|check| standing.keep(check));
+            kept.for_each(|check| reused.keep(check));
         }
         false
     }
 
-    fn keep_all(self, standing: &mut Standing) {
+    fn keep_all(self, reused: &mut ReusedRecords) {
         let all = self.frames.into_iter().chain(self.checks);
-        all.for_each(|check| standing.keep(check));
+        all.for_each(|check| reused.keep(check));
     }
 }
 
-impl Standing {
+impl ReusedRecords {
     /// Puts a record of the later run behind those of the earlier: times go on from its end, and a check that had failed says so.
     pub fn amend(&self, record: &mut Record) {
         match record {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::args::{DriverChoice, RunArguments};
 use super::command_line::without_secrets;
 use super::planning::{self, Asked, Planned};
-use super::rerunning::{Earlier, Standing};
+use super::rerunning::{Earlier, ReusedRecords};
 use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
 use super::{Exit, Failure, environment, origin};
@@ -29,7 +29,7 @@ use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Plan;
 
 /// How often the progress line is refreshed while nothing happens.
-const TICK: Duration = Duration::from_millis(200);
+const REFRESH_PERIOD: Duration = Duration::from_millis(200);
 
 /// Runs the plan that the arguments select, and writes results and reports.
 pub fn run(
@@ -39,11 +39,11 @@ pub fn run(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = planning::make_out(arguments.out.as_deref())?;
-    play_in(&folder, arguments, words, None, out, err)
+    execute_in(&folder, arguments, words, None, out, err)
 }
 
 /// Runs in a folder; what stands of an earlier run is taken over.
-pub(super) fn play_in(
+pub(super) fn execute_in(
     folder: &Path,
     arguments: &RunArguments,
     words: Vec<String>,
@@ -72,9 +72,9 @@ pub(super) fn play_in(
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
     planning::write_absent(&planned, err)?;
-    let standing = match earlier {
-        Some(earlier) => earlier.standing(&planned, arguments.repeat, &folder)?,
-        None => Standing::default(),
+    let reused = match earlier {
+        Some(earlier) => earlier.reused(&planned, arguments.repeat, &folder)?,
+        None => ReusedRecords::default(),
     };
     environment::write(&folder, &planned, &facts)?;
     let driver = driver(arguments.select.driver.as_ref(), &planned, &folder)?;
@@ -97,11 +97,11 @@ pub(super) fn play_in(
         requirements: planned.sentences(),
         absent: planned.absences(),
         origin: Some(origin),
-        recorded: Arc::new(standing.recorded.clone()),
+        recorded: Arc::new(reused.recorded.clone()),
         notices: None,
         out: folder.clone(),
     };
-    let (results, troubles) = play(planned, settings, arguments, standing, err)?;
+    let (results, troubles) = execute(planned, settings, arguments, reused, err)?;
     finish(results, &troubles, out)
 }
 
@@ -172,11 +172,11 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
 type Played = (Results, Vec<RunIssue>);
 
 /// Runs the plan while showing and writing down what happens.
-fn play(
+fn execute(
     planned: Planned,
     mut settings: Settings,
     arguments: &RunArguments,
-    standing: Standing,
+    reused: ReusedRecords,
     err: &mut (impl Write + Send),
 ) -> Result<Played, Failure> {
     let mut troubles: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
@@ -211,9 +211,9 @@ fn play(
     let (notices, mut noticed) = mpsc::unbounded_channel();
     settings.notices = Some(notices);
     let mut told = BTreeSet::new();
-    let mut standing = standing;
-    if !standing.recorded.is_empty() {
-        let kept = standing.recorded.len();
+    let mut reused = reused;
+    if !reused.recorded.is_empty() {
+        let kept = reused.recorded.len();
         console.note(&format!(
             "{kept} checks stand as the earlier run recorded them"
         ))?;
@@ -233,14 +233,14 @@ fn play(
                     console.note(&notice)?;
                 }
             }
-            match tokio::time::timeout(TICK, records.recv()).await {
+            match tokio::time::timeout(REFRESH_PERIOD, records.recv()).await {
                 Err(_) => console.tick()?,
                 Ok(None) => return Ok::<(), io::Error>(()),
                 Ok(Some(mut record)) => {
-                    standing.amend(&mut record);
+                    reused.amend(&mut record);
                     console.record(&record)?;
                     let kept = match &record {
-                        Record::Run(_) => std::mem::take(&mut standing.records),
+                        Record::Run(_) => std::mem::take(&mut reused.records),
                         Record::Scenario(_) | Record::Check(_) | Record::End(_) => Vec::new(),
                     };
                     for record in std::iter::once(record).chain(kept) {

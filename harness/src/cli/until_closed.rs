@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_reader_who_has_left_is_no_error() {
+    fn only_a_closed_reader_is_no_error() {
         let mut closed = UntilClosed::new(Short(3, io::ErrorKind::BrokenPipe));
         for _ in 0..2 {
             closed.write_all(b"more than three").unwrap();

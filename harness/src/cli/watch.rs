@@ -164,7 +164,7 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
             )
         }
     };
-    // Nobody is left to tell if this fails too.
+    // If this fails too, there is nowhere left to report it.
     let _ = failure.explain(err);
     failure.exit() as u8
 }

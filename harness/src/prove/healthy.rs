@@ -30,9 +30,10 @@ impl Healthy {
 
     /// What the checks of a run without a bug amount to.
     pub(super) fn of(checks: &[CheckRecord]) -> Self {
-        let told = |test: &dyn Fn(&CheckRecord) -> bool| {
-            let told = checks.iter().filter(|check| test(check));
-            told.map(|check| format!("{}: {} {}", check.id, check.outcome, check.summary))
+        let seen_text = |test: &dyn Fn(&CheckRecord) -> bool| {
+            let seen_text = checks.iter().filter(|check| test(check));
+            seen_text
+                .map(|check| format!("{}: {} {}", check.id, check.outcome, check.summary))
                 .collect()
         };
         let is_trouble =
@@ -40,8 +41,8 @@ impl Healthy {
         Self {
             format: FORMAT,
             checks: checks.len() as u64,
-            false_alarms: told(&|check| is_unexpected(check.verdict) && !is_trouble(check)),
-            troubles: told(&is_trouble),
+            false_alarms: seen_text(&|check| is_unexpected(check.verdict) && !is_trouble(check)),
+            troubles: seen_text(&is_trouble),
             torch: checks
                 .iter()
                 .map(|check| check.column.torch.clone())

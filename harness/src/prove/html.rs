@@ -112,7 +112,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
     page.push_str("</tr></thead>\n<tbody>\n");
     for kill in matrix.kills {
         let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
-        let state = if kill.fate == MutantOutcome::Killed {
+        let state = if kill.outcome == MutantOutcome::Killed {
             ""
         } else {
             " class=\"wrong\""
@@ -123,10 +123,10 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
             escaped(&kill.about),
             escaped(&kill.name),
             escaped(&witness(kill)),
-            escaped(match kill.fate {
+            escaped(match kill.outcome {
                 MutantOutcome::Killed | MutantOutcome::Misnamed => finding,
                 MutantOutcome::Incidental | MutantOutcome::Survived | MutantOutcome::Untried =>
-                    kill.fate.word(),
+                    kill.outcome.word(),
             })
         )?;
         for id in matrix.requirements.keys() {
@@ -139,7 +139,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
                     page,
                     "<td class=\"{class}\" title=\"{} × {id}: {}\">{sign}</td>",
                     escaped(&kill.name),
-                    escaped(&seen.map_or_else(|| "no check ran".to_owned(), told))
+                    escaped(&seen.map_or_else(|| "no check ran".to_owned(), seen_text))
                 )?,
             }
         }
@@ -151,7 +151,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
 
 fn sign(kill: &Kill, broken: bool, seen: Option<&Seen>) -> (&'static str, char) {
     let failed = seen.is_some_and(|seen| seen.failed > 0);
-    match (broken, kill.fate, failed) {
+    match (broken, kill.outcome, failed) {
         (true, MutantOutcome::Killed, _) => ("own", '●'),
         (
             true,
@@ -167,7 +167,7 @@ fn sign(kill: &Kill, broken: bool, seen: Option<&Seen>) -> (&'static str, char) 
 }
 
 /// `3 of 8 checks: 2 × mismatch no-op, 1 × crash`.
-fn told(seen: &Seen) -> String {
+fn seen_text(seen: &Seen) -> String {
     let findings: Vec<String> = seen
         .findings
         .iter()
@@ -192,8 +192,8 @@ fn requirements(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt
         "<h2>Requirements</h2>\n<table class=\"list\">\n<thead><tr><th>requirement</th>\
          <th>a mutant that only its checks see</th><th>sentence</th></tr></thead>\n<tbody>\n",
     );
-    for (id, standing) in &matrix.requirements {
-        let (class, text) = match standing {
+    for (id, status) in &matrix.requirements {
+        let (class, text) = match status {
             MatrixStatus::Alone(names) => ("", names.join(", ")),
             MatrixStatus::Shared(why) => ("", format!("none can be: {why}")),
             MatrixStatus::Together => ("wrong", "none, and no reason is given".to_owned()),

@@ -78,7 +78,8 @@ pub struct Kill {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The mutant's outcome.
-    pub fate: MutantOutcome,
+    #[serde(rename = "fate")]
+    pub outcome: MutantOutcome,
     /// Whether every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,
     /// The check that killed it, or, if none did, the first that failed.
@@ -168,7 +169,7 @@ impl Kill {
         let covers = |check: &&&CheckRecord| check.covers.contains(&mutant.breaks);
         let killer = own.iter().find(is_right);
         let first = failed.iter().find(covers).or(failed.first()).copied();
-        let fate = if killer.is_some() {
+        let outcome = if killer.is_some() {
             MutantOutcome::Killed
         } else if !own.iter().any(|check| ran(&check)) {
             MutantOutcome::Untried
@@ -188,8 +189,8 @@ impl Kill {
             breaks: mutant.breaks.clone(),
             expected: called(mutant.verdict, mutant.outcome, mutant.class.as_deref()),
             source: mutant.source.clone(),
-            fate,
-            alone: fate == MutantOutcome::Killed
+            outcome,
+            alone: outcome == MutantOutcome::Killed
                 && stopped.is_none()
                 && failed.iter().all(|check| covers(&check)),
             witness: killer.or(first).map(|check| Witness {
@@ -290,20 +291,20 @@ mod tests {
             &[good("a"), bad("b", &["COLL-001", "COLL-002"], "no-op")],
             &[],
         );
-        assert_eq!(killed.fate, MutantOutcome::Killed);
+        assert_eq!(killed.outcome, MutantOutcome::Killed);
         assert!(killed.alone, "the check covers COLL-001 too, and COLL-002");
         assert_eq!(killed.witness.unwrap().check.as_str(), "b");
         assert_eq!(killed.requirements[&"COLL-002".into()].checks, 2);
         assert_eq!(killed.requirements[&"COLL-001".into()].failed, 1);
 
         let misnamed = kill(&[bad("b", &["COLL-002"], "unclassified")], &[]);
-        assert_eq!(misnamed.fate, MutantOutcome::Misnamed);
+        assert_eq!(misnamed.outcome, MutantOutcome::Misnamed);
         let incidental = kill(&[bad("b", &["COLL-001"], "no-op"), good("a")], &[]);
-        assert_eq!(incidental.fate, MutantOutcome::Incidental);
-        assert_eq!(kill(&[good("a")], &[]).fate, MutantOutcome::Survived);
+        assert_eq!(incidental.outcome, MutantOutcome::Incidental);
+        assert_eq!(kill(&[good("a")], &[]).outcome, MutantOutcome::Survived);
         let not_run = check("a", &["COLL-002"], Verdict::NotRun, None);
-        assert_eq!(kill(&[not_run], &[]).fate, MutantOutcome::Untried);
-        assert_eq!(kill(&[], &[]).fate, MutantOutcome::Untried);
+        assert_eq!(kill(&[not_run], &[]).outcome, MutantOutcome::Untried);
+        assert_eq!(kill(&[], &[]).outcome, MutantOutcome::Untried);
     }
 
     #[test]
@@ -319,7 +320,7 @@ mod tests {
             check("b", &["GRP-001"], Verdict::Regression, Some("zero-output")),
         ];
         let seen = kill(&own, &panel);
-        assert_eq!((seen.fate, seen.alone), (MutantOutcome::Killed, false));
+        assert_eq!((seen.outcome, seen.alone), (MutantOutcome::Killed, false));
         assert_eq!(seen.requirements[&"COLL-002".into()].checks, 1);
         let elsewhere: Vec<_> = seen.elsewhere().map(RequirementId::as_str).collect();
         assert_eq!(elsewhere, ["GRP-001"]);
@@ -327,7 +328,7 @@ mod tests {
             &[check("c", &["COLL-002"], Verdict::Expected, None)],
             &panel,
         );
-        assert_eq!(by_panel.fate, MutantOutcome::Misnamed);
+        assert_eq!(by_panel.outcome, MutantOutcome::Misnamed);
     }
 
     #[test]

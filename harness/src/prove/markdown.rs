@@ -34,7 +34,7 @@ pub fn summary_line(tally: &MutantCounts, planned: u64) -> String {
     let rest: Vec<String> = rest
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, fate)| format!("{count} {}", fate.word()))
+        .map(|(count, outcome)| format!("{count} {}", outcome.word()))
         .collect();
     if !rest.is_empty() {
         let _ = write!(text, "; {}", rest.join(", "));
@@ -82,13 +82,13 @@ fn name(head: &Head) -> &'static str {
 fn unkilled(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
     for kill in kills
         .iter()
-        .filter(|kill| kill.fate != MutantOutcome::Killed)
+        .filter(|kill| kill.outcome != MutantOutcome::Killed)
     {
         write!(
             text,
             "- `{}` {}: it breaks {} and must be called {}",
             kill.name,
-            kill.fate.word(),
+            kill.outcome.word(),
             kill.breaks,
             code(&kill.expected)
         )?;
@@ -108,17 +108,18 @@ fn requirements(text: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt
         "| requirement | killed mutants | a mutant that only its checks see |"
     )?;
     writeln!(text, "|---|---:|---|")?;
-    for (id, standing) in &matrix.requirements {
+    for (id, status) in &matrix.requirements {
         let killed = matrix.kills.iter();
-        let killed = killed.filter(|kill| kill.breaks == *id && kill.fate == MutantOutcome::Killed);
-        let told = match standing {
+        let killed =
+            killed.filter(|kill| kill.breaks == *id && kill.outcome == MutantOutcome::Killed);
+        let seen_text = match status {
             MatrixStatus::Alone(names) => format!("`{}`", names.join("`, `")),
             MatrixStatus::Shared(why) => format!("none can be: {}", cell(why)),
             MatrixStatus::Together => "**none, and no reason is given**".to_owned(),
             MatrixStatus::Elsewhere(why) => format!("not on {}: {}", head.backend, cell(why)),
             MatrixStatus::Unproven => "**no mutant at all**".to_owned(),
         };
-        writeln!(text, "| {id} | {} | {told} |", killed.count())?;
+        writeln!(text, "| {id} | {} | {seen_text} |", killed.count())?;
     }
     Ok(())
 }
@@ -141,7 +142,7 @@ fn mutants(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
             text,
             "| {name} | {} | {} | {} | {} |",
             kill.breaks,
-            kill.fate.word(),
+            kill.outcome.word(),
             cell(finding),
             elsewhere.join(" ")
         )?;

@@ -38,10 +38,10 @@ impl<'a> Matrix<'a> {
         let covered = kills.iter().flat_map(|kill| kill.requirements.keys());
         let broken = kills.iter().map(|kill| &kill.breaks);
         let ids: BTreeSet<&RequirementId> = known.chain(covered).chain(broken).collect();
-        let standing = |id: &RequirementId| {
+        let status = |id: &RequirementId| {
             let mut killed = kills
                 .iter()
-                .filter(|kill| kill.breaks == *id && kill.fate == MutantOutcome::Killed)
+                .filter(|kill| kill.breaks == *id && kill.outcome == MutantOutcome::Killed)
                 .peekable();
             if killed.peek().is_none() {
                 let why = head.elsewhere.get(id);
@@ -61,10 +61,7 @@ impl<'a> Matrix<'a> {
         };
         Self {
             kills,
-            requirements: ids
-                .into_iter()
-                .map(|id| (id.clone(), standing(id)))
-                .collect(),
+            requirements: ids.into_iter().map(|id| (id.clone(), status(id))).collect(),
         }
     }
 
@@ -75,7 +72,7 @@ impl<'a> Matrix<'a> {
     ) -> impl Iterator<Item = &RequirementId> {
         self.requirements
             .iter()
-            .filter(move |(_, standing)| is_it(standing))
+            .filter(move |(_, status)| is_it(status))
             .map(|(id, _)| id)
     }
 
@@ -92,7 +89,12 @@ impl<'a> Matrix<'a> {
     /// Mutants by fate; `planned` is how many there were to be.
     #[must_use]
     pub fn tally(&self, planned: u64) -> MutantCounts {
-        let count = |fate| self.kills.iter().filter(|kill| kill.fate == fate).count() as u64;
+        let count = |outcome| {
+            self.kills
+                .iter()
+                .filter(|kill| kill.outcome == outcome)
+                .count() as u64
+        };
         let never_begun = planned.saturating_sub(self.kills.len() as u64);
         MutantCounts {
             killed: count(MutantOutcome::Killed),
@@ -133,8 +135,8 @@ pub(super) mod tests {
         }
     }
 
-    pub fn kill(name: &str, breaks: &str, fate: MutantOutcome, alone: bool) -> Kill {
-        let failed = u64::from(fate != MutantOutcome::Survived);
+    pub fn kill(name: &str, breaks: &str, outcome: MutantOutcome, alone: bool) -> Kill {
+        let failed = u64::from(outcome != MutantOutcome::Survived);
         let finding = "mismatch no-op".to_owned();
         let seen = Seen {
             checks: 2,
@@ -148,7 +150,7 @@ pub(super) mod tests {
             breaks: breaks.into(),
             expected: finding.clone(),
             source: None,
-            fate,
+            outcome,
             alone,
             witness: (failed > 0).then(|| Witness {
                 check: format!("{name}#0").as_str().into(),
@@ -181,7 +183,7 @@ pub(super) mod tests {
             kill("d", "D-001", MutantOutcome::Misnamed, false),
         ];
         let matrix = Matrix::of(&head, &kills);
-        let standings: Vec<&MatrixStatus> = matrix.requirements.values().collect();
+        let statuses: Vec<&MatrixStatus> = matrix.requirements.values().collect();
         let expected = [
             &MatrixStatus::Alone(vec!["a".to_owned()]),
             &MatrixStatus::Shared("why".to_owned()),
@@ -190,7 +192,7 @@ pub(super) mod tests {
             &MatrixStatus::Unproven,
             &MatrixStatus::Elsewhere("no stream".to_owned()),
         ];
-        assert_eq!(standings, expected);
+        assert_eq!(statuses, expected);
         let stale: Vec<&str> = matrix.stale(&head).iter().map(|id| id.as_str()).collect();
         assert_eq!(stale, ["A-001", "X-001"]);
         let tally = matrix.tally(6);

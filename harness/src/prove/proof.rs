@@ -30,21 +30,21 @@ use allranks_yaml::Diagnostic;
 /// Devices that the suite's simulated platforms have.
 const DEVICES: u32 = 8;
 /// The platform that is given bugs.
-pub const GENUINE: &str = "cpu";
+pub const MUTANT_PLATFORM: &str = "cpu";
 /// Names a mutant to the Python package.
 const VARIABLE: &str = "ALLRANKS_MUTANT";
 /// Mutants tried at once; their worlds share the session's budget. More would not help: panels are many worlds each.
-const AT_ONCE: usize = 4;
+const MUTANTS_AT_ONCE: usize = 4;
 /// Worlds a scenario of the panel may use up.
 const PANEL_WORLDS: u32 = 4;
 /// Worlds a mutant that is known to lose them may lose in the panel.
-const LOSSES: usize = 3;
+const MAX_LOST_WORLDS: usize = 3;
 /// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
 /// others are not held up for the half minute that a case allows.
 const SHORT_DEADLINE: f64 = 10.0;
 
 /// A failing check that took so long waited for the library's own timeout.
-const IN_VAIN: Duration = Duration::from_secs(10);
+const LIBRARY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to try, worked out before anything runs.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Plan {
     pub index: Index,
     /// What the bugs are, by name.
     about: BTreeMap<String, String>,
-    genuine: Target,
+    unmutated: Target,
     /// Cases of the index that are not the suite's, by their path there.
     extra: BTreeMap<PathBuf, Vec<Arc<Case>>>,
     suite: Suite,
@@ -81,7 +81,7 @@ impl Plan {
             target(&suite, name)
                 .ok_or_else(|| of_file(Path::new(name), "there is no such platform".to_owned()))
         };
-        let genuine = named(GENUINE)?;
+        let unmutated = named(MUTANT_PLATFORM)?;
         for name in index.mutants.iter().filter_map(|one| one.platform.as_ref()) {
             named(name)?;
         }
@@ -104,7 +104,7 @@ impl Plan {
         let whole = match panel_kind {
             SharedChecks::None => Vec::new(),
             SharedChecks::Quick | SharedChecks::Core => {
-                let targets = [genuine.clone()];
+                let targets = [unmutated.clone()];
                 let mut scenarios = plan::plan(&suite.cases, &targets, &core).scenarios;
                 if panel_kind == SharedChecks::Quick {
                     scenarios.retain(|scenario| !index.leaves_out(&scenario.case.id));
@@ -116,7 +116,7 @@ impl Plan {
             panel: shared_checks::choose(panel_kind, whole),
             index,
             about,
-            genuine,
+            unmutated,
             extra,
             suite,
             panel_kind,
@@ -133,8 +133,8 @@ impl Plan {
             started: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
-            platform: self.genuine.platform.name.clone(),
-            backend: self.genuine.backend.clone(),
+            platform: self.unmutated.platform.name.clone(),
+            backend: self.unmutated.backend.clone(),
             seed,
             panel: self.panel_kind,
             mutants: mutants as u64,
@@ -150,7 +150,7 @@ impl Plan {
     fn elsewhere(&self) -> BTreeMap<RequirementId, String> {
         let requirements = self.suite.requirements.iter();
         let absent = requirements.filter_map(|one| {
-            let why = one.not_on.get(&self.genuine.backend)?;
+            let why = one.not_on.get(&self.unmutated.backend)?;
             let asks = |case: &&Arc<Case>| {
                 let mut steps = case.steps.iter();
                 case.covers.contains(&one.id) || steps.any(|step| step.covers().contains(&one.id))
@@ -229,7 +229,7 @@ impl Plan {
         let named = mutant.platform.as_ref();
         named
             .and_then(|name| target(&self.suite, name))
-            .unwrap_or_else(|| self.genuine.clone())
+            .unwrap_or_else(|| self.unmutated.clone())
     }
 
     /// The mutant's platform with the bug.
@@ -303,7 +303,7 @@ impl Proof {
         let healthy = self.healthy(&mutants).await?;
         // The receiver may be gone; the proof goes on to its end all the same.
         let _ = events.send(Event::Healthy(healthy));
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let places = Arc::new(Semaphore::new(MUTANTS_AT_ONCE));
         let mut tasks: JoinSet<io::Result<()>> = JoinSet::new();
         for mutant in mutants {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -376,7 +376,7 @@ impl Proof {
                 Err(why) => kill.troubles.push(why),
             }
         }
-        if kill.fate == MutantOutcome::Killed {
+        if kill.outcome == MutantOutcome::Killed {
             std::fs::remove_dir_all(&folder)?;
         }
         Ok(kill)
@@ -434,8 +434,8 @@ impl Proof {
                     stopped = Some(format!("{} hangs", check.id));
                 } else if is_unexpected(check.verdict) && check.outcome == Outcome::Crash {
                     losses += 1;
-                    if losses == LOSSES {
-                        stopped.get_or_insert_with(|| format!("{LOSSES} worlds lost"));
+                    if losses == MAX_LOST_WORLDS {
+                        stopped.get_or_insert_with(|| format!("{MAX_LOST_WORLDS} worlds lost"));
                     }
                 }
                 records.push(check);
@@ -452,7 +452,7 @@ impl Proof {
 /// What this decides is when a panel is left, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");
-    let waited = Duration::from_micros(check.duration_us) >= IN_VAIN;
+    let waited = Duration::from_micros(check.duration_us) >= LIBRARY_TIMEOUT;
     is_unexpected(check.verdict) && (hangs || waited)
 }
 

@@ -15,7 +15,7 @@ use allranks_model::names::RequirementId;
 use allranks_suite::plan::{Check, Scenario};
 
 /// World sizes of the panels.
-pub const SIZES: [u32; 3] = [1, 2, 3];
+pub const SIZES: &[u32] = &[1, 2, 3];
 /// The profile that panels choose from.
 pub const PROFILE: &str = "core";
 

@@ -1,6 +1,6 @@
 //! What a script says of itself, first of all: which promise it holds the library to, what was seen, how to run it.
 
-use super::play::{leaves, takes_torchrun};
+use super::script_program::{leaves, takes_torchrun};
 use super::{Notes, Subject};
 use allranks_model::capability::Declared;
 use allranks_model::op_check::OpCheck;

@@ -9,7 +9,7 @@
 //! | `header` | what it is about, for people |
 //! | `tables` | what each rank holds, passes, and must get |
 //! | `calls` | the calls as a person would write them |
-//! | `play` | the moves of a check that is a script |
+//! | `script_program` | the moves of a check that is a script |
 //! | `literal` | Python literals |
 //! | `template/` | what is the same in all of them |
 //!
@@ -18,7 +18,7 @@
 mod calls;
 mod header;
 mod literal;
-mod play;
+mod script_program;
 mod shrink;
 mod tables;
 #[cfg(test)]
@@ -35,7 +35,7 @@ pub use trial::{Ended, trial};
 
 use self::calls::{CallSite, Code, new_group};
 use self::literal::{list, text};
-use self::play::Play;
+use self::script_program::ScriptProgram;
 use self::tables::{Part, Passed, Tables};
 use allranks_model::capability::Declared;
 use allranks_model::group::Group;
@@ -131,9 +131,15 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
         return Err(ReproError::Stack);
     }
     if let Some((check, script)) = check.and_then(|check| Some((check, check.script()?))) {
-        let written = play::play(scenario, check, script, seed, |play, parts, passed| {
-            played(subject, notes, play, &Tables::new(parts, passed))
-        })?;
+        let written = script_program::script_program(
+            scenario,
+            check,
+            script,
+            seed,
+            |script_program, parts, passed| {
+                render_script_program(subject, notes, script_program, &Tables::new(parts, passed))
+            },
+        )?;
         return sized(written);
     }
     let (codes, tables) = match check.and_then(Check::op) {
@@ -162,12 +168,22 @@ pub fn script(subject: &Subject<'_>, notes: &Notes) -> Result<String, ReproError
 }
 
 /// A file around the moves of a script.
-fn played(subject: &Subject<'_>, notes: &Notes, play: &Play<'_>, tables: &Tables) -> String {
+fn render_script_program(
+    subject: &Subject<'_>,
+    notes: &Notes,
+    script_program: &ScriptProgram<'_>,
+    tables: &Tables,
+) -> String {
     let mut out = header::header(subject, notes);
-    imports(&mut out, subject.scenario, subject.check, &play.modules());
+    imports(
+        &mut out,
+        subject.scenario,
+        subject.check,
+        &script_program.modules(),
+    );
     opening(&mut out, tables);
     out.push_str(EXPECT);
-    out.push_str(&play.before());
+    out.push_str(&script_program.before());
     if subject.scenario.case.world.starts == Starts::Bare {
         out.push('\n');
     } else {
@@ -176,11 +192,11 @@ fn played(subject: &Subject<'_>, notes: &Notes, play: &Play<'_>, tables: &Tables
     if tables.has_tensors {
         out.push_str(PLACE);
     }
-    play.body(&mut out);
+    script_program.body(&mut out);
     if tables.has_tensors {
         out.push_str(COMPARE);
     }
-    play.after(&mut out);
+    script_program.after(&mut out);
     out
 }
 

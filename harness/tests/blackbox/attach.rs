@@ -1,4 +1,4 @@
-//! `allranks watch --attach` on jobs that run already: `fixtures/hangs/programs/attached.py`. The job goes on as if nobody had
+//! `allranks watch --attach` on jobs that run already: `fixtures/hangs/programs/attached.py`. The job goes on as if no process had
 //! looked.
 
 use std::fs;
@@ -111,7 +111,7 @@ fn attach(stage: &Stage, pids: &[String], options: &[&str]) -> (Ran, Option<Valu
     )
 }
 
-/// The states of ranks and who traces them.
+/// The states of ranks and the processes that trace them.
 fn standing(ranks: &[u32]) -> Vec<(bool, String)> {
     let tracer = |pid: &u32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -201,7 +201,7 @@ fn ends() {
     let stage = Stage::new("ends");
     let job = Job::start(&stage, 3, "ends");
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
-    // Nobody has asked how it ended: the kernel still knows.
+    // It has not been waited for: the kernel still knows how it ended.
     assert_verdict(&ran, record.as_ref(), "peer-dead", &[2], "proved");
     ran.assert_says("its process ended: exit 0");
     job.end();

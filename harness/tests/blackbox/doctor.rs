@@ -336,7 +336,7 @@ fn no_python() {
     look(&stage, command).names("no-python", &["/no/such/python", "ALLRANKS_PYTHON"]);
 }
 
-/// Platform files of which each lacks something, if somebody names them and if not.
+/// Platform files of which each lacks something, if they are named on the command line and if not.
 fn platforms() {
     let stage = stage(TORCH);
     stage.write("lib/mine_broken.py", "raise OSError('libmine.so')");

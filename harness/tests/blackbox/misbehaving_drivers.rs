@@ -14,6 +14,9 @@ const LONG: f64 = 100.0;
 /// What must be caught at once is caught long before the deadline, whatever the machine does besides.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
+/// More bytes of records than a few checks may make, whatever their ranks send.
+const MOST: u64 = 1 << 20;
+
 /// What must come of a vice.
 struct Vice {
     driver: &'static str,
@@ -43,7 +46,7 @@ const fn vice(
 
 const SUM: &str = "#0.all_reduce.float32.sum.33";
 
-const VICES: [Vice; 22] = [
+const VICES: [Vice; 23] = [
     vice("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
     vice("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
     vice(
@@ -104,6 +107,13 @@ const VICES: [Vice; 22] = [
         Outcome::Hang,
         "hang",
         "said bye and has not ended",
+    ),
+    vice(
+        "shouts",
+        SUM,
+        Outcome::Error,
+        "raised-on-every-rank",
+        "bytes out of here]\n",
     ),
     vice(
         "silent",
@@ -251,6 +261,8 @@ fn try_vice(vice: &Vice) {
     assert!(ran.took < AT_ONCE, "it took {:?}", ran.took);
     let results = stage.results("out");
     assert_reported(&results);
+    let records = std::fs::metadata(stage.out().join("results.jsonl")).unwrap();
+    assert!(records.len() < MOST, "{} bytes of records", records.len());
     let check = check(&results, vice.shows);
     let told: Vec<&str> = std::iter::once(check.summary.as_str())
         .chain(check.ranks.iter().map(|line| line.text.as_str()))

@@ -365,7 +365,7 @@ fn plant(stage: &Stage) {
     );
 }
 
-/// It says whose fault it is and both ways past it.
+/// The message names the package at fault, and both ways past it.
 #[track_caller]
 fn names(ran: &Ran, python: &str) {
     for words in [

@@ -111,7 +111,7 @@ fn fates() {
     let lines = lines(&stage, "out/kills.jsonl");
     let mut fates: Vec<(&str, MutantOutcome)> = kills(&lines)
         .iter()
-        .map(|kill| (kill.name.as_str(), kill.fate))
+        .map(|kill| (kill.name.as_str(), kill.outcome))
         .collect();
     fates.sort_unstable();
     let expected = [

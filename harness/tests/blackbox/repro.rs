@@ -270,9 +270,9 @@ fn hang() {
         &stage,
         &file,
         Some(
-            "import os, time\nimport torch.distributed as dist\ngenuine = dist.all_reduce\n\
+            "import os, time\nimport torch.distributed as dist\noriginal = dist.all_reduce\n\
              def all_reduce(*args, **kwargs):\n    if os.environ.get('RANK') == '1':\n        time.sleep(600)\n    \
-             return genuine(*args, **kwargs)\ndist.all_reduce = all_reduce\n",
+             return original(*args, **kwargs)\ndist.all_reduce = all_reduce\n",
         ),
     );
     ran.assert_code(1);

@@ -228,7 +228,7 @@ fn interrupt_waiting() {
         "{}",
         ran.stderr
     );
-    // Where the kernel tells whose a lock is, so does the note.
+    // Where the kernel tells which process holds a lock, so does the note.
     let is_told = std::fs::read_to_string("/proc/locks")
         .is_ok_and(|locks| locks.contains(&format!(" {} ", std::process::id())));
     if is_told {

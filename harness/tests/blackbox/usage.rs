@@ -171,7 +171,7 @@ pub fn tests() -> Vec<Test> {
             prints(&["--version"], &[env!("CARGO_PKG_VERSION")])
         }),
         plain("print::explain", explain),
-        plain("print::a_reader_who_leaves", a_reader_who_leaves),
+        plain("print::a_reader_who_leaves", a_reader_that_leaves),
         plain(
             "print::a_verdict_that_is_not_read",
             a_verdict_that_is_not_read,
@@ -304,7 +304,7 @@ fn explain() {
 }
 
 /// `allranks list | head -1` is no error.
-fn a_reader_who_leaves() {
+fn a_reader_that_leaves() {
     let stage = Stage::new("pipe");
     let mut shell = std::process::Command::new("bash");
     let binary = env!("CARGO_BIN_EXE_allranks");

@@ -15,7 +15,7 @@ pub const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
 const JOB: &str = "fixtures/hangs/programs/job.py";
 const DDP: &str = "fixtures/hangs/programs/ddp.py";
 
-/// Programs that hang: what goes wrong, ranks, the verdict, whose fault it is, and a word that must be said.
+/// Programs that hang: what goes wrong, ranks, the verdict, its culprits, and a word that must be said.
 const HANGS: [(&str, u32, &str, &[u32], &str); 17] = [
     (
         "port_mismatch",
@@ -258,7 +258,7 @@ fn without_environment(start: &str) {
     ran.assert_says("in barrier on world (fixtures");
 }
 
-/// While rank 2 makes its group, nobody outside can tell whether the other one comes later or never. Gloo may let it in, to
+/// While rank 2 makes its group, it cannot be told from outside whether the other one comes later or never. Gloo may let it in, to
 /// the group that the others have made under that number, and then it waits elsewhere and has left one out.
 fn group_before_another() {
     let thing = "group_before_another";
@@ -376,7 +376,7 @@ fn busy() {
     let program = [python.as_str(), LAUNCH, "3", JOB, "skips"];
     let options = ["--patience", "2"];
     let running = stage.start(watching(&stage, &options, &program));
-    stage.wait("it is said who is waited for", || {
+    stage.wait("the ranks that are waited for are named", || {
         said(&running).contains("slow: rank 2 is busy")
     });
     running.signal(Signal::TERM);

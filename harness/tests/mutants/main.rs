@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     if let Some(Ok(_)) = LIVE.get()
         && !conclusion.has_failed()
     {
-        // Of failures it holds the logs; otherwise nothing of interest, and nobody minds if it stays.
+        // Of failures it holds the logs; otherwise nothing of interest, and it may stay.
         let _ = std::fs::remove_dir_all(out());
     }
     conclusion.exit_code()
@@ -136,7 +136,7 @@ fn index_is_complete() -> Result<(), Failed> {
 }
 
 /// Classes that no mutant is given, and why.
-const WITHOUT_A_MUTANT: [(&str, &str); 3] = [
+const WITHOUT_A_MUTANT: &[(&str, &str)] = &[
     (
         "nan-depends-on-rank",
         "Gloo itself does it: fixtures/expectations/gloo.yaml",
@@ -238,7 +238,7 @@ fn healthy() -> Result<(), Failed> {
 fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
     let live = live()?;
     let kill = live.runtime.block_on(live.proof.mutant(mutant))?;
-    if kill.fate == MutantOutcome::Killed && kill.troubles.is_empty() {
+    if kill.outcome == MutantOutcome::Killed && kill.troubles.is_empty() {
         return Ok(());
     }
     let seen = kill.requirements.iter().filter(|(_, seen)| seen.failed > 0);
@@ -247,7 +247,7 @@ fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
         .collect();
     Err(format!(
         "{}: no check that covers {} ends as {}\n{:?}\nseen: {}\n{}",
-        kill.fate.word(),
+        kill.outcome.word(),
         kill.breaks,
         kill.expected,
         kill.witness,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::job::{Job, Logged};
 use super::phase::Nature;
-use crate::{Told, told};
+use crate::{ErrorCause, error_cause};
 use allranks_model::names::Rank;
 
 /// A rank counts as moving if its last line is at least this many seconds after the others began to wait, and less than
@@ -30,11 +30,14 @@ pub(super) struct Behind {
 /// Finds the phase in which most ranks wait for others that have not come; `None` if the logs show no such phase.
 pub(super) fn behind(job: &Job) -> Option<Behind> {
     let half = job.ranks.len() / 2;
-    let mut crowds: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
+    let mut waiting_at: BTreeMap<(&str, usize), Vec<u32>> = BTreeMap::new();
     for (rank, logged) in &job.ranks {
         if let Some(step) = logged.step() {
             let times = logged.times(&step.key);
-            crowds.entry((&step.key, times)).or_default().push(*rank);
+            waiting_at
+                .entry((&step.key, times))
+                .or_default()
+                .push(*rank);
         }
     }
     let waits = |(_, ranks): &(&(&str, usize), &Vec<u32>)| {
@@ -44,7 +47,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         // A phase that most ranks are in counts as waiting, whatever its name says.
         by_nature || ranks.len() > half
     };
-    let ((key, times), waiting) = crowds
+    let ((key, times), waiting) = waiting_at
         .iter()
         .filter(waits)
         .max_by_key(|(_, ranks)| ranks.len())?;
@@ -67,7 +70,7 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
             .iter()
             .filter(|(_, logged)| logged.times(key) < *times && !waits_itself(logged))
             // Where a rank that says nothing of phases is, nothing says.
-            .filter(|(_, logged)| !logged.begun.is_empty() || logged.story.cause().is_some())
+            .filter(|(_, logged)| !logged.begun.is_empty() || logged.log.cause().is_some())
             .map(|(rank, _)| *rank)
             .collect(),
     };
@@ -82,23 +85,23 @@ pub(super) fn behind(job: &Job) -> Option<Behind> {
         return None;
     }
     // The end of a log that breaks off within a line may be in a buffer: the rank may have come after all.
-    if late.iter().any(|rank| job.ranks[rank].story.is_torn) {
+    if late.iter().any(|rank| job.ranks[rank].log.is_torn) {
         return None;
     }
-    let gave_up = job.ranks.values().any(|logged| {
-        let mut words = logged.story.last_words();
-        words.any(|error| told(error) == Told::Effect)
+    let timed_out = job.ranks.values().any(|logged| {
+        let mut words = logged.log.last_words();
+        words.any(|error| error_cause(error) == ErrorCause::Effect)
     });
     let at_own = |rank: &u32| job.ranks[rank].step().is_some();
     let moves = |rank: &u32| {
-        let last = job.ranks[rank].story.last?;
+        let last = job.ranks[rank].log.last?;
         let begun = |waiting: &u32| job.ranks[waiting].step()?.moment;
         let since = |waiting: &u32| last.since(begun(waiting)?);
         let least = waiting.iter().map(since).collect::<Option<Vec<f64>>>()?;
         let after_all = least.into_iter().all(|seconds| seconds >= MOVING);
         Some(after_all && job.last?.since(last)? < MOVING)
     };
-    let on_the_way = !gave_up
+    let on_the_way = !timed_out
         && late
             .iter()
             .all(|rank| at_own(rank) || moves(rank) == Some(true));
@@ -138,11 +141,12 @@ pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
             .step()
             .is_some_and(|step| step.nature == Nature::Init)
     };
-    let had_it = |logged: &Logged| logged.begun.iter().any(|step| step.nature == Nature::Init);
+    let was_initialised =
+        |logged: &Logged| logged.begun.iter().any(|step| step.nature == Nature::Init);
     let (inside, rest): (Vec<_>, Vec<_>) = job.ranks.iter().partition(|(_, logged)| in_it(logged));
     let out: Vec<Rank> = rest
         .iter()
-        .filter(|(_, logged)| had_it(logged) && logged.story.cause().is_none())
+        .filter(|(_, logged)| was_initialised(logged) && logged.log.cause().is_none())
         .map(|(rank, _)| Rank(**rank))
         .collect();
     let is_few = !out.is_empty() && out.len() < inside.len() && out.len() == rest.len();
@@ -154,11 +158,11 @@ pub(super) fn alone(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>)> {
     })
 }
 
-/// Ranks that are in something of their own which those that gave up in a collective have passed; who gave up; and what it
-/// is that they are in.
+/// Returns the ranks that are in a phase of their own which the ranks that timed out in a collective have passed, the
+/// ranks that timed out, and the name of the phase; `None` if there are no such ranks.
 pub(super) fn still_busy(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>, String)> {
     let timed_out = |logged: &Logged| {
-        let mut works = logged.story.watchdog.groups.values();
+        let mut works = logged.log.watchdog.groups.values();
         works.any(|works| works.timed_out.is_some())
     };
     let (waiting, rest): (Vec<_>, Vec<_>) =
@@ -172,7 +176,7 @@ pub(super) fn still_busy(job: &Job) -> Option<(Vec<Rank>, Vec<Rank>, String)> {
         let times = logged.times(&step.key);
         let mut waiting = waiting.iter();
         let is = waiting.all(|(_, other)| has_passed(other, &step.key, times));
-        (is && !logged.story.is_torn).then(|| step.name.clone())
+        (is && !logged.log.is_torn).then(|| step.name.clone())
     };
     let late: Vec<(Rank, String)> = rest
         .iter()

@@ -265,12 +265,15 @@ mod tests {
 
     #[test]
     fn torch_names_ranks() {
-        let mut said = Accusations::default();
-        said.read("[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 1800000 ms");
-        assert_eq!(said.absent.keys().copied().collect::<Vec<_>>(), [1, 3]);
-        said.read("RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4]), but Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]).Collectives differ in the following aspects:   Op type: ALLREDUCEvs BROADCAST");
+        let mut accusations = Accusations::default();
+        accusations.read("[Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 1800000 ms");
         assert_eq!(
-            said.fingerprints[&1],
+            accusations.absent.keys().copied().collect::<Vec<_>>(),
+            [1, 3]
+        );
+        accusations.read("RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[4]), but Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]).Collectives differ in the following aspects:   Op type: ALLREDUCEvs BROADCAST");
+        assert_eq!(
+            accusations.fingerprints[&1],
             "SequenceNumber=0, OpType=BROADCAST, TensorShape=[4]"
         );
     }

@@ -11,14 +11,14 @@ use regex::Regex;
 
 use super::arrival::Counts;
 use super::failure::{Accusations, Place};
-use super::launcher::{Launcher, ending, is_struck};
+use super::launcher::{Launcher, ending, is_killed_by_signal};
 use super::moment::Moment;
 use super::owner;
 use super::phase::{Edge, Mark, Nature};
+use super::rank_log::RankLog;
 use super::recorder::Dump;
 use super::source::{LogError, Source};
-use super::story::Story;
-use super::strand::{Strand, Survey};
+use super::source_logs::{SourceLogs, Survey};
 use crate::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
     TraceEvent,
@@ -43,15 +43,15 @@ pub(super) struct Job {
     /// What flight recorders held, by rank.
     pub(super) dumps: BTreeMap<u32, Dump>,
     /// Lines that belong to no rank, as far as anything says.
-    pub(super) stray: Story,
-    /// When anybody wrote last.
+    pub(super) stray: RankLog,
+    /// The time of the last line of any rank.
     pub(super) last: Option<Moment>,
 }
 
 /// What one rank has written, as a sequence of phases.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
-    pub(super) story: Story,
+    pub(super) log: RankLog,
     /// Phases it has begun, in order.
     pub(super) begun: Vec<Step>,
     /// Indices in `begun` of the phases that it is in, outermost first.
@@ -78,35 +78,36 @@ impl Job {
     /// Reads all sources. Returns the job, and notes on how the logs were read.
     pub(super) fn of(sources: &[Source]) -> Result<(Self, Vec<String>), LogError> {
         let mut notes = Vec::new();
-        let (strands, dumps) = taken_apart(sources, &mut notes)?;
-        let mut stories: BTreeMap<u32, Story> = BTreeMap::new();
+        let (sources_logs, dumps) = split_sources(sources, &mut notes)?;
+        let mut rank_logs: BTreeMap<u32, RankLog> = BTreeMap::new();
         let (mut launcher, mut accusations) = (Launcher::default(), Accusations::default());
-        let (mut counts, mut stray) = (Counts::default(), Story::default());
-        let is_named = !dumps.is_empty() || strands.iter().any(|strand| !strand.stories.is_empty());
+        let (mut counts, mut stray) = (Counts::default(), RankLog::default());
+        let is_named =
+            !dumps.is_empty() || sources_logs.iter().any(|one| !one.rank_logs.is_empty());
         let has_numbers = sources.iter().any(|source| owner::has_number(&source.path));
-        let by_order = !is_named && !has_numbers && strands.len() > 1;
-        for (number, strand) in (0..).zip(strands) {
-            launcher.merge(strand.launcher);
-            accusations.merge(strand.accusations);
-            counts.merge(strand.counts);
+        let by_order = !is_named && !has_numbers && sources_logs.len() > 1;
+        for (number, source_logs) in (0..).zip(sources_logs) {
+            launcher.merge(source_logs.launcher);
+            accusations.merge(source_logs.accusations);
+            counts.merge(source_logs.counts);
             let own = match by_order {
-                true => Some((number, strand.stray)),
+                true => Some((number, source_logs.stray)),
                 false => {
-                    stray.merge(strand.stray);
+                    stray.merge(source_logs.stray);
                     None
                 }
             };
-            for (rank, story) in strand.stories.into_iter().chain(own) {
-                match stories.get_mut(&rank) {
-                    Some(known) => known.merge(story),
-                    None => drop(stories.insert(rank, story)),
+            for (rank, log) in source_logs.rank_logs.into_iter().chain(own) {
+                match rank_logs.get_mut(&rank) {
+                    Some(known) => known.merge(log),
+                    None => drop(rank_logs.insert(rank, log)),
                 }
             }
         }
         for rank in dumps.keys() {
-            stories.entry(*rank).or_default();
+            rank_logs.entry(*rank).or_default();
         }
-        if stories.is_empty() && accusations.absent.is_empty() {
+        if rank_logs.is_empty() && accusations.absent.is_empty() {
             return Err(LogError::NoRank);
         }
         if by_order {
@@ -115,21 +116,21 @@ impl Job {
                     .to_owned(),
             );
         }
-        if stories.values().any(|story| story.is_cut) {
+        if rank_logs.values().any(|log| log.is_cut) {
             notes.push(
                 "of logs with very many phases only the later ones were kept: phases without a number were not counted"
                     .to_owned(),
             );
         }
-        let told = stories.values().chain([&stray]);
-        let told = told.filter_map(|story| story.environment.world_size);
+        let announced = rank_logs.values().chain([&stray]);
+        let announced = announced.filter_map(|log| log.environment.world_size);
         let counted = counts.barriers.values().map(|(counted, _)| counted.of);
         let joined = counts.joined.map(|(_, of)| of);
         let members = dumps.values().flat_map(|dump| dump.groups.values());
         let members = members.filter_map(|group| group.members.last().map(|rank| rank + 1));
-        let size = told.chain(counted).chain(joined).chain(members).max();
-        let last = latest(stories.values().filter_map(|story| story.last));
-        let ranks = logged(stories);
+        let size = announced.chain(counted).chain(joined).chain(members).max();
+        let last = latest(rank_logs.values().filter_map(|log| log.last));
+        let ranks = logged(rank_logs);
         let job = Self {
             ranks,
             size,
@@ -146,10 +147,8 @@ impl Job {
     /// Returns true if the logs name no phase, no error and no end of a rank.
     pub(super) fn is_silent(&self) -> bool {
         let says = |logged: &Logged| {
-            let story = &logged.story;
-            !logged.begun.is_empty()
-                || !story.errors.is_empty()
-                || !story.watchdog.groups.is_empty()
+            let log = &logged.log;
+            !logged.begun.is_empty() || !log.errors.is_empty() || !log.watchdog.groups.is_empty()
         };
         self.launcher.exits.is_empty()
             && self.accusations.absent.is_empty()
@@ -169,15 +168,15 @@ impl Job {
         absent.map(Rank).collect()
     }
 
-    /// Describes how a rank's process ended, if [`is_struck`], or if it failed without an error in its log;
+    /// Describes how a rank's process ended, if [`is_killed_by_signal`], or if it failed without an error in its log;
     /// otherwise `None`.
     pub(super) fn ended(&self, rank: u32) -> Option<String> {
         let code = *self.launcher.exits.get(&rank)?;
         let says_why = self
             .ranks
             .get(&rank)
-            .is_some_and(|logged| logged.story.last_words().next().is_some());
-        (is_struck(code) || (code > 0 && !says_why)).then(|| ending(code))
+            .is_some_and(|logged| logged.log.last_words().next().is_some());
+        (is_killed_by_signal(code) || (code > 0 && !says_why)).then(|| ending(code))
     }
 
     /// Makes evidence for the rules.
@@ -188,45 +187,45 @@ impl Job {
         };
         let shared = self.shared();
         let place = self.place();
-        let sight = |(rank, logged): (&u32, &Logged)| {
-            let mut sight = RankState::unknown(Rank(*rank));
+        let state = |(rank, logged): (&u32, &Logged)| {
+            let mut state = RankState::unknown(Rank(*rank));
             if let Some(how) = self.ended(*rank) {
-                sight.process = Process::Ended(how);
+                state.process = Process::Ended(how);
             }
-            sight.errors = logged.story.last_words().map(str::to_owned).collect();
-            sight.ahead = Remaining::Unknown;
+            state.errors = logged.log.last_words().map(str::to_owned).collect();
+            state.ahead = Remaining::Unknown;
             let now = logged.now();
             for (number, step) in logged.begun.iter().enumerate() {
                 if matches!(step.nature, Nature::Collective(_)) && !shared.contains(&step.key) {
                     continue;
                 }
-                let deed = TraceEvent {
+                let event = TraceEvent {
                     what: self.what(*rank, logged, step, &members, &place),
                     at: String::new(),
                 };
                 if Some(number) != now {
-                    sight.done.push(deed);
-                } else if logged.story.cause().is_none() {
-                    sight.doing = Some((deed, self.time_in(step)));
+                    state.done.push(event);
+                } else if logged.log.cause().is_none() {
+                    state.doing = Some((event, self.time_in(step)));
                 } else if step.nature == Nature::Init {
                     // A rank that raised an error in init did come to it. One that raised elsewhere did not take part
                     // in this call.
-                    sight.done.push(deed);
+                    state.done.push(event);
                 }
             }
-            let says_init = sight
+            let says_init = state
                 .entered()
-                .any(|deed| matches!(deed.what, EventKind::Init(_)));
-            if !says_init && logged.story.environment.place().is_some() {
-                let meeting = self.meeting(*rank, logged, &place);
-                let what = EventKind::Init(meeting);
+                .any(|event| matches!(event.what, EventKind::Init(_)));
+            if !says_init && logged.log.environment.place().is_some() {
+                let rendezvous = self.rendezvous(*rank, logged, &place);
+                let what = EventKind::Init(rendezvous);
                 let at = String::new();
-                sight.done.insert(0, TraceEvent { what, at });
+                state.done.insert(0, TraceEvent { what, at });
             }
-            sight
+            state
         };
         HangEvidence {
-            ranks: self.ranks.iter().map(sight).collect(),
+            ranks: self.ranks.iter().map(state).collect(),
             ..HangEvidence::default()
         }
     }
@@ -274,7 +273,7 @@ impl Job {
         if let Some(how) = self.ended(rank) {
             return format!("its process ended {at}: {how}");
         }
-        match (logged.story.cause(), logged.story.last_words().last()) {
+        match (logged.log.cause(), logged.log.last_words().last()) {
             (Some(error), _) => format!("{at}, raised {error}"),
             (None, Some(error)) => format!("{at}, gave up: {}", brief(error)),
             (None, None) => at,
@@ -313,7 +312,7 @@ impl Job {
     fn place(&self) -> String {
         let mut votes: BTreeMap<String, usize> = BTreeMap::new();
         for logged in self.ranks.values() {
-            if let Some(place) = logged.story.environment.place() {
+            if let Some(place) = logged.log.environment.place() {
                 *votes.entry(place).or_default() += 1;
             }
         }
@@ -321,8 +320,8 @@ impl Job {
         most.map(|(place, _)| place).unwrap_or_default()
     }
 
-    fn meeting(&self, rank: u32, logged: &Logged, common: &str) -> Rendezvous {
-        let environment = &logged.story.environment;
+    fn rendezvous(&self, rank: u32, logged: &Logged, common: &str) -> Rendezvous {
+        let environment = &logged.log.environment;
         // The rank that listens may call its own host by another name.
         let place = match (common.rsplit_once(':'), environment.port) {
             (Some((host, _)), Some(port)) if rank == 0 => format!("{host}:{port}"),
@@ -331,7 +330,7 @@ impl Job {
         Rendezvous {
             method: "env".to_owned(),
             place,
-            told: None,
+            assigned: None,
             rank: environment.rank.unwrap_or(rank),
             world_size: environment.world_size.unwrap_or_else(|| self.least_size()),
         }
@@ -354,7 +353,7 @@ impl Job {
             })
         };
         match &step.nature {
-            Nature::Init => EventKind::Init(self.meeting(rank, logged, place)),
+            Nature::Init => EventKind::Init(self.rendezvous(rank, logged, place)),
             Nature::NewGroup(ranks) if ranks.is_empty() => collective(step.key.clone()),
             Nature::NewGroup(ranks) => {
                 EventKind::NewGroup(ranks.iter().copied().map(Rank).collect())
@@ -386,13 +385,13 @@ impl Job {
             open.push("nothing says how many ranks there are".to_owned());
         }
         let silent = self.those(|rank, logged| {
-            logged.begun.is_empty() && !self.dumps.contains_key(&rank) && !logged.story.is_finished
+            logged.begun.is_empty() && !self.dumps.contains_key(&rank) && !logged.log.is_finished
         });
         if !silent.is_empty() {
             let say = if silent.len() == 1 { "says" } else { "say" };
             open.push(format!("{} {say} nothing of phases", named(&silent)));
         }
-        let within = self.those(|_, logged| logged.step().is_some() && !logged.story.is_finished);
+        let within = self.those(|_, logged| logged.step().is_some() && !logged.log.is_finished);
         if !within.is_empty() {
             let are = if within.len() == 1 { "is" } else { "are" };
             open.push(format!(
@@ -413,11 +412,11 @@ impl Job {
             ));
         }
         let is_over = self.stray.is_finished;
-        let stepping = self.those(|_, logged| logged.story.step.is_some() && !is_over);
+        let stepping = self.those(|_, logged| logged.log.step.is_some() && !is_over);
         if !stepping.is_empty() {
             let last: Vec<&str> = stepping
                 .iter()
-                .filter_map(|rank| self.ranks[&rank.0].story.step.as_deref())
+                .filter_map(|rank| self.ranks[&rank.0].log.step.as_deref())
                 .collect();
             let end = if stepping.len() == 1 { "ends" } else { "end" };
             open.push(format!(
@@ -476,12 +475,12 @@ impl Logged {
 
     /// Follows the marks of a rank. A phase whose end no rank ever writes is over when the next one begins; so are
     /// collectives and messages.
-    fn of(mut story: Story, ended: &Ended, any_cut: bool) -> Self {
-        let marks = std::mem::take(&mut story.marks);
+    fn of(mut log: RankLog, ended: &Ended, any_cut: bool) -> Self {
+        let marks = std::mem::take(&mut log.marks);
         let mut logged = Self {
             begun: Vec::new(),
             open: Vec::new(),
-            story,
+            log,
         };
         let is_counted = |mark: &Mark| !any_cut || mark.name.contains(|c: char| c.is_ascii_digit());
         for (mark, moment) in marks.iter().filter(|(mark, _)| is_counted(mark)) {
@@ -515,18 +514,18 @@ impl Logged {
                 }
             }
         }
-        logged.story.marks = marks;
+        logged.log.marks = marks;
         logged.interrupt();
         logged
     }
 
     /// Adds the call, or the place in its own code, that the rank's last traceback shows it in.
     fn interrupt(&mut self) {
-        let Some(place) = self.story.interrupted() else {
+        let Some(place) = self.log.interrupted() else {
             return;
         };
         let is_ctrl_c = || {
-            let mut words = self.story.last_words();
+            let mut words = self.log.last_words();
             words.all(|error| error.starts_with("KeyboardInterrupt"))
         };
         let (name, nature) = match place {
@@ -566,10 +565,10 @@ fn nature(call: &'static str) -> Nature {
 }
 
 /// All sources taken apart, and what flight recorders held, by rank.
-fn taken_apart(
+fn split_sources(
     sources: &[Source],
     notes: &mut Vec<String>,
-) -> Result<(Vec<Strand>, BTreeMap<u32, Dump>), LogError> {
+) -> Result<(Vec<SourceLogs>, BTreeMap<u32, Dump>), LogError> {
     let paths: Vec<&Path> = sources.iter().map(|source| source.path.as_path()).collect();
     let names = owner::by_names(&paths);
     let unreadable = |source: &Source| {
@@ -591,7 +590,7 @@ fn taken_apart(
         match (std::mem::replace(dump, Err(String::new())), rank) {
             (Ok(dump), Some(rank)) => drop(dumps.insert(rank, dump)),
             (Ok(_), None) => notes.push(format!(
-                "{path}: no number in its name says whose dump it is"
+                "{path}: no number in its name says which rank dumped it"
             )),
             (Err(error), _) => notes.push(format!("{path}: the dump cannot be read: {error}")),
         }
@@ -605,13 +604,13 @@ fn taken_apart(
     let is_only = sources.len() > 1
         && surveys.iter().all(|survey| survey.ranks.len() < 2)
         && singles.iter().collect::<BTreeSet<_>>().len() == singles.len();
-    let strands = sources.par_iter().zip(&surveys).zip(&names);
-    let strands = strands.filter(|((_, survey), _)| survey.dump.is_none());
-    let strands = strands.map(|((source, survey), name)| {
+    let source_logs = sources.par_iter().zip(&surveys).zip(&names);
+    let source_logs = source_logs.filter(|((_, survey), _)| survey.dump.is_none());
+    let source_logs = source_logs.map(|((source, survey), name)| {
         let owner = survey.owner(*name, is_only);
-        Strand::of(source, survey, owner).map_err(unreadable(source))
+        SourceLogs::of(source, survey, owner).map_err(unreadable(source))
     });
-    Ok((strands.collect::<Result<_, _>>()?, dumps))
+    Ok((source_logs.collect::<Result<_, _>>()?, dumps))
 }
 
 /// The phases of which some rank writes that they are over.
@@ -627,9 +626,9 @@ impl Ended {
     }
 }
 
-fn logged(stories: BTreeMap<u32, Story>) -> BTreeMap<u32, Logged> {
+fn logged(rank_logs: BTreeMap<u32, RankLog>) -> BTreeMap<u32, Logged> {
     let mut ended = Ended::default();
-    for (mark, _) in stories.values().flat_map(|story| &story.marks) {
+    for (mark, _) in rank_logs.values().flat_map(|log| &log.marks) {
         if mark.edge == Edge::End {
             if !ended.names.contains(&mark.name) {
                 ended.names.insert(mark.name.clone());
@@ -639,10 +638,10 @@ fn logged(stories: BTreeMap<u32, Story>) -> BTreeMap<u32, Logged> {
             }
         }
     }
-    let any_cut = stories.values().any(|story| story.is_cut);
-    let all: Vec<(u32, Story)> = stories.into_iter().collect();
+    let any_cut = rank_logs.values().any(|log| log.is_cut);
+    let all: Vec<(u32, RankLog)> = rank_logs.into_iter().collect();
     all.into_par_iter()
-        .map(|(rank, story)| (rank, Logged::of(story, &ended, any_cut)))
+        .map(|(rank, log)| (rank, Logged::of(log, &ended, any_cut)))
         .collect()
 }
 

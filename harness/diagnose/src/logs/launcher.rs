@@ -73,7 +73,7 @@ pub(super) fn ending(code: i32) -> String {
 
 /// Returns true if an exit code shows a signal that is not an effect of other ranks. SIGINT and SIGTERM come from the
 /// user or the launcher, and a watchdog or Gloo aborts a process because of others.
-pub(super) fn is_struck(code: i32) -> bool {
+pub(super) fn is_killed_by_signal(code: i32) -> bool {
     code < 0 && !matches!(-code, 2 | 6 | 15)
 }
 
@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(launcher.exits, [(0, -15), (2, -9)].into());
         assert_eq!(launcher.first, Some(2));
         assert_eq!(ending(-9), "signal 9 (SIGKILL)");
-        assert!(is_struck(-9) && !is_struck(-15) && !is_struck(1));
+        assert!(is_killed_by_signal(-9) && !is_killed_by_signal(-15) && !is_killed_by_signal(1));
     }
 }

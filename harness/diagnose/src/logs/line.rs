@@ -149,12 +149,12 @@ impl<'a> LogLine<'a> {
         let tensor = engine
             .filter(is_rank)
             .and_then(|engine| captured(&TENSOR_RANK, engine));
-        let said = number("rank")
+        let after_rank = number("rank")
             .or(number("bare"))
             .or(number("mpi"))
             .or(number("arank"))
             .or(tensor);
-        self.rank = self.rank.or(said);
+        self.rank = self.rank.or(after_rank);
         self.local_rank = number("local").or(self.local_rank);
         if let Some(pid) = text("pid") {
             self.process = Some(match text("ip") {

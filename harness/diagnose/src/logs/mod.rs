@@ -7,8 +7,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `source` | files, and their lines |
-//! | `owner` | whose a file is, by its name |
-//! | `line` | one line: whose, when, what |
+//! | `owner` | the rank that wrote a file, by its name |
+//! | `line` | one line: its rank, its time, its text |
 //! | `moment` | times at the start of lines |
 //! | `phase` | `Before X`, `After X`, and what X is |
 //! | `arrival` | lines in which a rank names itself as it comes to its world |
@@ -17,14 +17,14 @@
 //! | `launcher` | torchrun's table of failures |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder`, `pickle` | dumps of flight recorders |
-//! | `story` | everything one rank wrote, in order |
-//! | `strand` | one source taken apart into stories |
-//! | `job` | all stories, as evidence for the rules |
+//! | `rank_log` | everything one rank wrote, in order |
+//! | `source_logs` | one source split into the logs of its ranks |
+//! | `job` | the logs of all ranks, as evidence for the rules |
 //! | `behind` | which ranks have not come to where the others wait |
 //! | `records` | what dumps contradict each other in |
 //! | `verdict` | which rule counts |
 //!
-//! A new kind of line: a reader beside `watchdog`, asked in `story`, or in `strand` if the line is no rank's.
+//! A new kind of line: a reader beside `watchdog`, used by `rank_log`, or by `source_logs` if the line is no rank's.
 
 mod arrival;
 mod behind;
@@ -37,11 +37,11 @@ mod moment;
 mod owner;
 mod phase;
 mod pickle;
+mod rank_log;
 mod recorder;
 mod records;
 mod source;
-mod story;
-mod strand;
+mod source_logs;
 mod verdict;
 mod watchdog;
 

@@ -1,4 +1,4 @@
-//! Whose logs files are, by their names: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
+//! Finds the ranks that wrote log files, by their names: `rank0.log`, `rank_3.txt`, `12/stdout.log`, `job.0003.log`, `3.out`.
 //!
 //! A number beside the word `rank` is a rank. Any other number may be a date, or the id of a job, a process or an issue: it
 //! is a rank only if the numbers of all names are 0 to n-1.
@@ -22,25 +22,29 @@ static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// The rank of each file, where its name says one.
 pub(super) fn by_names(paths: &[&Path]) -> Vec<Option<u32>> {
-    let said: Vec<Option<u32>> = paths.iter().map(|path| said(path)).collect();
+    let named_rank: Vec<Option<u32>> = paths.iter().map(|path| named_rank(path)).collect();
     let numbers: Vec<Option<u32>> = paths.iter().map(|path| number(path)).collect();
-    let others = said.iter().zip(&numbers).filter(|(said, _)| said.is_none());
+    let others = named_rank
+        .iter()
+        .zip(&numbers)
+        .filter(|(named_rank, _)| named_rank.is_none());
     let found: BTreeSet<u32> = others.filter_map(|(_, number)| *number).collect();
     let is_whole = found.len() > 1 && found.iter().copied().eq((0..).take(found.len()));
-    said.into_iter()
+    named_rank
+        .into_iter()
         .zip(numbers)
-        .map(|(said, number)| said.or(number.filter(|_| is_whole)))
+        .map(|(named_rank, number)| named_rank.or(number.filter(|_| is_whole)))
         .collect()
 }
 
 /// The rank of a flight recorder's dump: torch ends the name with it.
 pub(super) fn of_dump(path: &Path) -> Option<u32> {
-    said(path).or_else(|| number(path))
+    named_rank(path).or_else(|| number(path))
 }
 
 /// Whether a name has a number that could be taken for a rank.
 pub(super) fn has_number(path: &Path) -> bool {
-    said(path).or_else(|| number(path)).is_some()
+    named_rank(path).or_else(|| number(path)).is_some()
 }
 
 fn captured(pattern: &LazyLock<Option<Regex>>, text: &str) -> Option<u32> {
@@ -57,7 +61,7 @@ fn names(path: &Path) -> (Option<&str>, Option<&str>) {
 }
 
 /// The rank that a name calls so.
-fn said(path: &Path) -> Option<u32> {
+fn named_rank(path: &Path) -> Option<u32> {
     let (name, folder) = names(path);
     let by = |name: Option<&str>| captured(&RANK, name?);
     by(name).or_else(|| by(folder))

@@ -164,7 +164,7 @@ pub(super) fn mark(text: &str) -> Option<Mark> {
         return None;
     };
     let (name, nature) = named(phase)?;
-    // `Created 3 files`: no phase that anybody else is in.
+    // `Created 3 files`: no phase that another rank is in.
     let has_made = text.starts_with("Created ") || text.starts_with("created ");
     if edge == Edge::End && nature == Nature::Own && has_made {
         return None;

@@ -354,9 +354,9 @@ mod tests {
         let deep = [&b"]".repeat(100_000)[..], &b"a".repeat(99_999), b"."].concat();
         assert_eq!(read(&deep), Err(PickleError::Deep));
         // Each list twice in the next would be as many as no memory holds.
-        let mut bomb = b"]q\x00".to_vec();
+        let mut repeated = b"]q\x00".to_vec();
         for number in 1..60 {
-            bomb.extend([
+            repeated.extend([
                 b']',
                 b'q',
                 number,
@@ -368,7 +368,7 @@ mod tests {
                 b'e',
             ]);
         }
-        bomb.push(b'.');
-        assert_eq!(read(&bomb), Ok(Plain::List(vec![Plain::Repeated; 2])));
+        repeated.push(b'.');
+        assert_eq!(read(&repeated), Ok(Plain::List(vec![Plain::Repeated; 2])));
     }
 }

@@ -10,7 +10,7 @@ use allranks_model::names::Rank;
 
 /// What dumps show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Contradiction {
     pub(super) kind: HangKind,
     pub(super) culprits: Vec<Rank>,
     pub(super) victims: Vec<Rank>,
@@ -22,7 +22,7 @@ pub(super) struct Told {
 type Seen<'a> = BTreeMap<u32, &'a Recorded>;
 
 /// The first contradiction, in the group of all ranks before others; none if nothing is under way, or nothing differs.
-pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Told> {
+pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Contradiction> {
     let mut groups: BTreeMap<(bool, &str), Seen<'_>> = BTreeMap::new();
     for (rank, dump) in dumps {
         for (name, group) in &dump.groups {
@@ -41,7 +41,7 @@ pub(super) fn contradiction(dumps: &BTreeMap<u32, Dump>) -> Option<Told> {
 }
 
 /// The first number under which members that have something under way issued different calls.
-fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Told> {
+fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Contradiction> {
     if !seen.values().any(|group| group.waits()) {
         return None;
     }
@@ -79,7 +79,7 @@ fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Told> {
         .map(|(call, ranks)| format!("{call} on {}", named(ranks)));
     let differ: Vec<String> = differ.collect();
     let ranks = calls.keys().copied().map(Rank);
-    Some(Told {
+    Some(Contradiction {
         kind: HangKind::CollectiveMismatch,
         victims: ranks.filter(|rank| !culprits.contains(rank)).collect(),
         culprits,
@@ -94,7 +94,7 @@ fn mismatch(title: &str, seen: &Seen<'_>) -> Option<Told> {
 }
 
 /// Members that have not issued what others wait in.
-fn late(title: &str, seen: &Seen<'_>, waits: &dyn Fn(&u32) -> bool) -> Option<Told> {
+fn late(title: &str, seen: &Seen<'_>, waits: &dyn Fn(&u32) -> bool) -> Option<Contradiction> {
     // The one that a rank waits in is the first that is not over.
     let number = seen
         .values()
@@ -122,7 +122,7 @@ fn late(title: &str, seen: &Seen<'_>, waits: &dyn Fn(&u32) -> bool) -> Option<To
             group.issued
         )
     });
-    Some(Told {
+    Some(Contradiction {
         kind: HangKind::Behind,
         summary: format!(
             "{} {has} not issued collective number {number} of {title}, {call}, in which {} wait",
@@ -164,17 +164,21 @@ mod tests {
         }
     }
 
-    fn told(dumps: &[(u32, Dump)]) -> Option<(HangKind, Vec<u32>)> {
+    fn verdict(dumps: &[(u32, Dump)]) -> Option<(HangKind, Vec<u32>)> {
         let dumps = dumps.iter().cloned().collect();
-        contradiction(&dumps)
-            .map(|told| (told.kind, told.culprits.iter().map(|rank| rank.0).collect()))
+        contradiction(&dumps).map(|verdict| {
+            (
+                verdict.kind,
+                verdict.culprits.iter().map(|rank| rank.0).collect(),
+            )
+        })
     }
 
     #[test]
     fn the_rank_that_differs_or_has_not_come_is_named_if_most_agree() {
         let two = dump(4, &["a", "b"], 1);
         assert_eq!(
-            told(&[
+            verdict(&[
                 (0, two.clone()),
                 (1, two.clone()),
                 (2, dump(4, &["a"], 1)),
@@ -183,7 +187,7 @@ mod tests {
             Some((HangKind::Behind, vec![2]))
         );
         assert_eq!(
-            told(&[
+            verdict(&[
                 (0, two.clone()),
                 (1, two.clone()),
                 (2, dump(4, &["a", "c"], 1)),
@@ -199,12 +203,12 @@ mod tests {
         let other = dump(4, &["a", "c"], 1);
         // Two that are not seen may agree with either.
         assert_eq!(
-            told(&[(0, two.clone()), (1, two.clone()), (2, other.clone())]),
+            verdict(&[(0, two.clone()), (1, two.clone()), (2, other.clone())]),
             Some((HangKind::CollectiveMismatch, vec![]))
         );
-        assert_eq!(told(&[(0, two.clone()), (3, two.clone())]), None);
+        assert_eq!(verdict(&[(0, two.clone()), (3, two.clone())]), None);
         assert_eq!(
-            told(&[
+            verdict(&[
                 (0, two.clone()),
                 (1, dump(4, &["a"], 1)),
                 (2, dump(4, &["a"], 1))
@@ -212,6 +216,6 @@ mod tests {
             None
         );
         let done = dump(2, &["a", "b"], 2);
-        assert_eq!(told(&[(0, done.clone()), (1, done)]), None);
+        assert_eq!(verdict(&[(0, done.clone()), (1, done)]), None);
     }
 }

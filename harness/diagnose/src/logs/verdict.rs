@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::arrival::Counted;
 use super::behind::{alone, behind, still_busy};
 use super::job::Job;
-use super::launcher::{ending, is_struck};
+use super::launcher::{ending, is_killed_by_signal};
 use super::phase::Nature;
 use super::records;
 use super::watchdog::{WORLD, Work};
 use crate::conclude;
-use crate::{HangEvidence, Told, diagnose, told};
+use crate::{ErrorCause, HangEvidence, diagnose, error_cause};
 use allranks_model::diagnosis::rank_set;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -30,7 +30,7 @@ pub(super) fn verdict(job: &Job) -> Option<Diagnosis> {
     }
     let by_rules = diagnose(&evidence);
     let found = case
-        .struck()
+        .killed_by_signal()
         .or_else(|| case.port_in_use())
         .or_else(|| Some(by_rules.clone()).filter(says_itself))
         .or_else(|| case.fingerprints())
@@ -102,7 +102,7 @@ impl Case<'_> {
         });
         let raised = || {
             let mut all = self.job.ranks.values();
-            all.any(|logged| logged.story.last_words().next().is_some())
+            all.any(|logged| logged.log.last_words().next().is_some())
         };
         let ended = || self.job.launcher.exits.values().any(|code| *code != 0);
         let accused = || !self.job.accusations.absent.is_empty();
@@ -117,7 +117,7 @@ impl Case<'_> {
         let timed_out = || {
             let mut all = self.job.ranks.values();
             all.any(|logged| {
-                let mut works = logged.story.watchdog.groups.values();
+                let mut works = logged.log.watchdog.groups.values();
                 works.any(|works| works.timed_out.is_some())
             })
         };
@@ -139,20 +139,20 @@ impl Case<'_> {
         })
     }
 
-    /// Finds the ranks that a signal killed (see [`is_struck`]); only the first to fail, if the launcher names it.
-    fn struck(&self) -> Option<Diagnosis> {
+    /// Finds the ranks that a signal killed (see [`is_killed_by_signal`]); only the first to fail, if the launcher names it.
+    fn killed_by_signal(&self) -> Option<Diagnosis> {
         let exits = &self.job.launcher.exits;
-        let mut struck: Vec<u32> = exits
+        let mut killed: Vec<u32> = exits
             .iter()
-            .filter(|(_, code)| is_struck(**code))
+            .filter(|(_, code)| is_killed_by_signal(**code))
             .map(|(rank, _)| *rank)
             .collect();
         let first = self.job.launcher.first;
-        if let Some(first) = first.filter(|first| struck.contains(first)) {
-            struck = vec![first];
+        if let Some(first) = first.filter(|first| killed.contains(first)) {
+            killed = vec![first];
         }
-        let how = ending(*exits.get(struck.first()?)?);
-        let culprits: Vec<Rank> = struck.into_iter().map(Rank).collect();
+        let how = ending(*exits.get(killed.first()?)?);
+        let culprits: Vec<Rank> = killed.into_iter().map(Rank).collect();
         let mut facts = vec![format!(
             "the launcher's table of failures names {}: {how}",
             named(&culprits)
@@ -173,9 +173,10 @@ impl Case<'_> {
     /// Finds ranks that could not listen because the port is in use.
     fn port_in_use(&self) -> Option<Diagnosis> {
         let refused = |(rank, logged): (&u32, &super::job::Logged)| {
-            let mut words = logged.story.last_words();
-            let error = words.find(|error| matches!(told(error), Told::AddressInUse(_)))?;
-            Some((Rank(*rank), error.to_owned(), logged.story.environment.port))
+            let mut words = logged.log.last_words();
+            let error =
+                words.find(|error| matches!(error_cause(error), ErrorCause::AddressInUse(_)))?;
+            Some((Rank(*rank), error.to_owned(), logged.log.environment.port))
         };
         let all: Vec<_> = self.job.ranks.iter().filter_map(refused).collect();
         let (_, error, port) = all.first()?;
@@ -240,7 +241,7 @@ impl Case<'_> {
     fn works(&self) -> Option<Diagnosis> {
         let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
         for (rank, logged) in &self.job.ranks {
-            for (group, works) in &logged.story.watchdog.groups {
+            for (group, works) in &logged.log.watchdog.groups {
                 if let Some(reached) = works.reached() {
                     let entry = groups.entry(group).or_default();
                     entry.ranks.push((*rank, reached, works.timed_out.as_ref()));
@@ -263,7 +264,7 @@ impl Case<'_> {
         let number = works.map(|work| work.number).max()?;
         // A rank that has timed out in an earlier one waits there.
         let waits_elsewhere = |rank: u32| {
-            let mut works = self.job.ranks[&rank].story.watchdog.groups.values();
+            let mut works = self.job.ranks[&rank].log.watchdog.groups.values();
             works.any(|works| works.timed_out.is_some())
         };
         let is_late = |(rank, reached, work): &&Reached<'_>| {
@@ -280,10 +281,10 @@ impl Case<'_> {
             .filter(|(_, work)| work.number == number)
             .collect();
         if !late.is_empty() && late.len() <= waiting.len() {
-            let who: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(*rank)).collect();
+            let waiting_ranks: Vec<Rank> = waiting.iter().map(|(rank, _)| Rank(*rank)).collect();
             let mut facts = vec![format!(
                 "{} timed out in work {number} of group {group}, {}",
-                named(&who),
+                named(&waiting_ranks),
                 waiting[0].1.title()
             )];
             let lines = ranks.iter().filter(is_late);
@@ -339,15 +340,15 @@ impl Case<'_> {
     /// Returns true if a verdict by the rules is likely when all evidence is from logs.
     fn is_likely(&self, rule: &Diagnosis) -> bool {
         let few = rule.culprits.len() * 2 < self.job.ranks.len();
-        let gave_up = || {
+        let timed_out = || {
             self.evidence
                 .ranks
                 .iter()
-                .any(|sight| !sight.errors.is_empty())
+                .any(|state| !state.errors.is_empty())
         };
         let is_stuck = || {
             let mut all = self.job.ranks.values();
-            gave_up() || all.any(|logged| logged.step().is_some_and(|step| step.nature.waits()))
+            timed_out() || all.any(|logged| logged.step().is_some_and(|step| step.nature.waits()))
         };
         match rule.kind {
             HangKind::PortMismatch
@@ -413,7 +414,7 @@ impl Case<'_> {
         let culprits = behind.late.clone();
         let causes: Vec<(Rank, &str)> = culprits
             .iter()
-            .filter_map(|rank| Some((*rank, self.job.ranks.get(&rank.0)?.story.cause()?)))
+            .filter_map(|rank| Some((*rank, self.job.ranks.get(&rank.0)?.log.cause()?)))
             .collect();
         if let Some((rank, error)) = causes.first() {
             let ranks: Vec<Rank> = causes.iter().map(|(rank, _)| *rank).collect();
@@ -520,15 +521,15 @@ impl Case<'_> {
 
     /// What flight recorders say.
     fn recorded(&self) -> Option<Diagnosis> {
-        let told = records::contradiction(&self.job.dumps)?;
+        let found = records::contradiction(&self.job.dumps)?;
         let found = self.diagnosis(
-            told.kind,
+            found.kind,
             Confidence::Likely,
-            told.culprits,
-            told.summary,
-            told.facts,
+            found.culprits,
+            found.summary,
+            found.facts,
         );
-        let victims = told.victims;
+        let victims = found.victims;
         Some(Diagnosis { victims, ..found })
     }
 
@@ -582,7 +583,7 @@ impl Case<'_> {
     fn raised(&self) -> Option<Diagnosis> {
         let causes = self.job.ranks.iter();
         let causes: Vec<(Rank, &str)> = causes
-            .filter_map(|(rank, logged)| Some((Rank(*rank), logged.story.cause()?)))
+            .filter_map(|(rank, logged)| Some((Rank(*rank), logged.log.cause()?)))
             .collect();
         let first = self.job.launcher.first.map(Rank);
         let (_, error) = causes
@@ -607,7 +608,8 @@ impl Case<'_> {
     }
 
     fn unknown(&self) -> Diagnosis {
-        let summary = "ranks wait or have given up, and the logs do not show for whom".to_owned();
+        let summary =
+            "ranks wait or have given up, and the logs do not show for which ranks".to_owned();
         let absent = self.job.absent();
         let facts = match absent.is_empty() {
             true => Vec::new(),

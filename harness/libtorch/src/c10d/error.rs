@@ -92,6 +92,7 @@ impl Error {
             kind: self.kind.name().to_owned(),
             message: self.message.clone(),
         }
+        .cut()
     }
 }
 

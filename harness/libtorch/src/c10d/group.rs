@@ -222,7 +222,7 @@ impl Group {
 impl Drop for Group {
     #[expect(unsafe_code, reason = "the group is released once, here")]
     fn drop(&mut self) {
-        // SAFETY: the pointer is valid, and nobody can use it after this.
+        // SAFETY: the pointer is valid, and is not used after this.
         unsafe { sys::ar_group_free(self.0.as_ptr()) }
     }
 }

@@ -12,7 +12,7 @@ use super::{Error, Kind, Result, sys};
 /// Ops told of one rank, the newest.
 const MOST: usize = 8;
 
-/// What a recorder says of itself, as far as anybody here reads it.
+/// What a recorder says of itself, as far as this driver reads it.
 #[derive(Debug, Deserialize)]
 struct Dump {
     #[serde(default)]

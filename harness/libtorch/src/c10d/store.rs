@@ -35,7 +35,7 @@ impl Store {
     /// A `TCPStore`. With `is_master` it is also the server. Waits for `world_size` clients.
     ///
     /// # Errors
-    /// c10d's: the address is in use, nobody is there in time, ...
+    /// c10d's: the address is in use, no store answers in time, ...
     pub fn tcp(
         host: &str,
         port: u16,
@@ -140,7 +140,7 @@ impl Store {
 impl Drop for Store {
     #[expect(unsafe_code, reason = "the store is released once, here")]
     fn drop(&mut self) {
-        // SAFETY: the pointer is valid, and nobody can use it after this.
+        // SAFETY: the pointer is valid, and is not used after this.
         unsafe { sys::ar_store_free(self.0.as_ptr()) }
     }
 }

@@ -140,7 +140,7 @@ impl Drop for InferenceMode {
         reason = "the mode is left once, here, on the thread that entered it, which it cannot leave"
     )]
     fn drop(&mut self) {
-        // SAFETY: the pointer is valid, and nobody can use it after this.
+        // SAFETY: the pointer is valid, and is not used after this.
         unsafe { sys::ar_mode_free(self.0.as_ptr()) }
     }
 }

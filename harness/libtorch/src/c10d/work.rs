@@ -76,7 +76,7 @@ impl Work {
 impl Drop for Work {
     #[expect(unsafe_code, reason = "the work is released once, here")]
     fn drop(&mut self) {
-        // SAFETY: the pointer is valid, and nobody can use it after this.
+        // SAFETY: the pointer is valid, and is not used after this.
         unsafe { sys::ar_work_free(self.0.as_ptr()) }
     }
 }

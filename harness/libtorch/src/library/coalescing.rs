@@ -40,7 +40,7 @@ impl Library {
         index: usize,
     ) -> Result<()> {
         let Some(member) = self.groups.find(group)? else {
-            // Nobody waits for what a rank does in a group it is not in.
+            // A call on a group without this rank does nothing, so there is nothing to wait for.
             self.works.insert(index, Works::default());
             return Ok(());
         };

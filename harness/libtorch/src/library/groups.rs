@@ -1,7 +1,7 @@
 //! The groups of a rank: what `torch/distributed/distributed_c10d.py` keeps in `_world`, and how it makes them.
 //!
 //! c10d knows process groups, stores and backends. That there is a default group, which keys groups meet under, which
-//! backend serves which device, and who is a member, is decided in that file; here it is decided the same way, so that
+//! backend serves which device, and which ranks are members, is decided in that file; here it is decided the same way, so that
 //! c10d is asked what Python programs ask it.
 
 use std::collections::HashMap;
@@ -369,7 +369,7 @@ impl Member {
 /// A root or peer as a rank in a group that this rank may not be in.
 ///
 /// # Errors
-/// A global rank that is no member, or any where nobody knows the members.
+/// A global rank that is not a member, or any rank where the members are not known.
 pub fn group_rank(place: &Place, rank: RankRef) -> Result<i64> {
     match (place, rank) {
         (Some(member), rank) => member.group_rank(rank),

@@ -375,11 +375,11 @@ impl Library {
 mod tests {
     use super::*;
 
-    struct Nobody;
+    struct Unreleased;
 
-    impl Rank for Nobody {
+    impl Rank for Unreleased {
         fn wait_for_go(&mut self) -> Result<()> {
-            Err(Error::new(Kind::Runtime, "nobody says go"))
+            Err(Error::new(Kind::Runtime, "no release from a fence"))
         }
 
         fn remake(&mut self, _: Device, _: bool) -> Result<Vec<Tensor>> {
@@ -395,7 +395,7 @@ mod tests {
     fn a_call_that_is_not_offered_is_not_made() {
         let python = call(r#"{"call":"python","source":"result = 1"}"#);
         assert!(!CALLS.contains(&python.name()));
-        let refused = Library::default().try_call(&mut Nobody, &python, 0);
+        let refused = Library::default().try_call(&mut Unreleased, &python, 0);
         assert_eq!(refused.error.unwrap().kind, "NotImplementedError");
     }
 
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn an_attempt_goes_on() {
         let attempt = call(r#"{"call":"attempt","inner":{"call":"barrier","group":"world"}}"#);
-        let went = Library::default().try_call(&mut Nobody, &attempt, 0);
+        let went = Library::default().try_call(&mut Unreleased, &attempt, 0);
         assert_eq!(went.status, CallStatus::Ok);
         assert_eq!(went.value["raised"]["type"], "ValueError");
     }

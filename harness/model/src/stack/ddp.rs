@@ -83,7 +83,7 @@ impl Ddp {
     }
 
     /// Returns why this combination has no meaning or is the same as another one, or `None` if it is a check of its own.
-    pub(super) fn meaningless(&self) -> Option<String> {
+    pub(super) fn unsupported_reason(&self) -> Option<String> {
         let is_compressed = matches!(self.hook, Hook::Fp16 | Hook::Bf16);
         let is_narrow = matches!(self.dtype, DType::Float16 | DType::Bfloat16);
         (is_compressed && is_narrow).then(|| "there is nothing to be compressed".into())

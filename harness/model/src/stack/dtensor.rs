@@ -52,7 +52,7 @@ impl Dtensor {
         })
     }
 
-    pub(super) fn meaningless(&self) -> Option<String> {
+    pub(super) fn unsupported_reason(&self) -> Option<String> {
         (self.from == self.to).then(|| "nothing has to be moved".into())
     }
 }

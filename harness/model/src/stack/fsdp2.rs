@@ -55,7 +55,7 @@ impl Fsdp2 {
         }
     }
 
-    pub(super) fn meaningless(&self, ranks: u32) -> Option<String> {
+    pub(super) fn unsupported_reason(&self, ranks: u32) -> Option<String> {
         let has_halves = ranks >= 4 && ranks.is_multiple_of(2);
         (self.sharding == Sharding::Hybrid && !has_halves).then(|| {
             "two halves of the ranks need an even number of them, and four at least".into()

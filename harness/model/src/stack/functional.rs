@@ -134,7 +134,7 @@ impl Functional {
     }
 
     /// Returns why this combination has no meaning or is the same as another one, or `None` if it is a check of its own.
-    pub(super) fn meaningless(&self) -> Option<String> {
+    pub(super) fn unsupported_reason(&self) -> Option<String> {
         let has_dim = matches!(
             self.collective,
             Collective::AllGatherTensor | Collective::ReduceScatterTensor

@@ -28,7 +28,7 @@ impl Mesh {
         (self.outer == 0).then(|| ("outer", "a dimension of size 0".into(), "1 or more"))
     }
 
-    pub(super) fn meaningless(&self, ranks: u32) -> Option<String> {
+    pub(super) fn unsupported_reason(&self, ranks: u32) -> Option<String> {
         (!ranks.is_multiple_of(self.outer))
             .then(|| format!("{ranks} ranks do not divide by {}", self.outer))
     }

@@ -105,14 +105,14 @@ impl Layer {
     /// Returns why this combination has no meaning on `ranks` ranks or is the same as another one, or `None` if it is a check of its
     /// own.
     #[must_use]
-    pub fn meaningless(&self, ranks: u32) -> Option<String> {
+    pub fn unsupported_reason(&self, ranks: u32) -> Option<String> {
         match self {
-            Self::Functional(point) => point.meaningless(),
-            Self::Ddp(point) => point.meaningless(),
-            Self::Fsdp2(point) => point.meaningless(ranks),
-            Self::Mesh(point) => point.meaningless(ranks),
-            Self::Dtensor(point) => point.meaningless(),
-            Self::Pipeline(point) => point.meaningless(ranks),
+            Self::Functional(point) => point.unsupported_reason(),
+            Self::Ddp(point) => point.unsupported_reason(),
+            Self::Fsdp2(point) => point.unsupported_reason(ranks),
+            Self::Mesh(point) => point.unsupported_reason(ranks),
+            Self::Dtensor(point) => point.unsupported_reason(),
+            Self::Pipeline(point) => point.unsupported_reason(ranks),
         }
     }
 }

@@ -66,7 +66,7 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn meaningless(&self, ranks: u32) -> Option<String> {
+    pub(super) fn unsupported_reason(&self, ranks: u32) -> Option<String> {
         if self.microbatches < ranks {
             return Some("some versions of torch want as many microbatches as stages".into());
         }

@@ -148,7 +148,7 @@ impl<I: Integer> Draw for Extreme<I> {
 }
 
 /// Bools of which, at most indices, one rank's decides: the rank whose turn it is holds this value and the others the
-/// opposite. Now and then nobody holds it, or two ranks do.
+/// opposite. At some indices no rank holds it, or two ranks do.
 pub(super) struct Lone(pub bool);
 
 impl Draw for Lone {

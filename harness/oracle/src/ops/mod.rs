@@ -99,7 +99,7 @@ fn choose_tensors(work: &mut RankPlan) {
         .collect();
 }
 
-/// A rank outside the group makes no call and holds a buffer that nobody may write to.
+/// A rank outside the group makes no call and holds a buffer that must not be written to.
 fn bystander(check: &OpCheck, seed: u64) -> RankPlan {
     let desk = &mut PlanBuilder::new(check, seed, 0);
     let len = if check.op.has_tensors() && !check.is_large() {

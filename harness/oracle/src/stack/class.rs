@@ -1,4 +1,4 @@
-//! The classes of wrong answers above c10d: what a vendor reads first. Names are stable; sentences are for people.
+//! The classes of wrong answers above c10d: the first line of a failure. Names are stable, because result and expectations files hold them.
 
 /// What an answer looks like, and so which bug to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
@@ -86,7 +86,7 @@ impl StackClass {
         }
     }
 
-    /// One line for people.
+    /// Describes the mismatch in one line.
     pub(super) fn sentence(self) -> &'static str {
         match self {
             Self::GuardOverwritten => "bytes around a tensor were written to",

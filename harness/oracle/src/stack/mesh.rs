@@ -1,4 +1,4 @@
-//! `DeviceMesh`: a sum over the ranks of each of its groups, and who they are.
+//! `DeviceMesh`: a sum over the ranks of each of its groups, and the members of each.
 //!
 //! Tensors: for each group G (`outer`, `inner`, `slice`, `flat`) `input.G`, `sum.G`, and `members.G`, the global ranks in the
 //! group's order.

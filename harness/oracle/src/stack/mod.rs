@@ -1,4 +1,4 @@
-//! Layers above c10d: what each rank is given, and the bytes that must come of it.
+//! Layers above c10d: what each rank is given, and the bytes expected of it.
 //!
 //! In: a [`StackCheck`]. Out: one step for each rank, with one call; and, when the ranks have answered, how many elements were
 //! compared on each or a classified [`Mismatch`]. A layer is a function from its options to the numbers that each rank is given
@@ -35,7 +35,7 @@ use allranks_model::stack::{Layer, StackCheck};
 use allranks_protocol::{Call, Step};
 use strum::VariantArray as _;
 
-/// A check of a layer made ready: what each rank does, and what must come of it.
+/// A check of a layer with its inputs: what each rank does, and what is expected of it.
 #[derive(Debug)]
 pub struct StackPrepared {
     dtype: DType,

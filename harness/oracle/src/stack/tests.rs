@@ -137,7 +137,7 @@ fn layers() -> Vec<Layer> {
 fn sizes(layer: &Layer) -> impl Iterator<Item = u32> {
     SIZES
         .into_iter()
-        .filter(|size| layer.meaningless(*size).is_none())
+        .filter(|size| layer.unsupported_reason(*size).is_none())
 }
 
 /// Every layer in every world, made ready.

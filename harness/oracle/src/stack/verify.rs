@@ -21,7 +21,7 @@ struct WrongTensor<'a> {
 }
 
 impl StackPrepared {
-    /// Compares every rank's answer, all of whose calls returned, with what must have come of it. Gives the number of elements
+    /// Compares every rank's answer, all of whose calls returned, with the expected bytes. Returns the number of elements
     /// checked on each rank.
     ///
     /// # Errors
@@ -280,7 +280,9 @@ impl StackPrepared {
         }
         let class = classes.difference(&distinct).next()?;
         let name = class.name();
-        Some(format!("the data do not tell {name} from the right result"))
+        Some(format!(
+            "the data do not distinguish {name} from the right result"
+        ))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bugs that the second implementation can be told to have.
+//! The bugs that the second implementation can be given.
 
 use super::scalar::{self, Scalar};
 use crate::{RankReply, RankStep};
@@ -103,7 +103,7 @@ impl Bug {
         }
     }
 
-    /// For whom the block is meant that a member gets.
+    /// The destination of the block that a member gets.
     pub fn destination(self, me: usize, ranks: usize) -> usize {
         match self {
             Self::DestinationShifted(by) => (me + by) % ranks,

@@ -1,4 +1,4 @@
-//! Wrong answers are told by name: one bug at a time, injected into the second implementation.
+//! Wrong answers are classified: one bug at a time, injected into the second implementation.
 
 use super::*;
 

@@ -50,11 +50,11 @@ fn bugs(ranks: u32, len: i64) -> Vec<(&'static str, BugModel)> {
 }
 
 /// Why no data of a check could tell a bug from the right answer.
-fn excuse(check: &OpCheck, bug: &'static str, bend: BugModel) -> Option<&'static str> {
+fn excuse(check: &OpCheck, bug: &'static str, model: BugModel) -> Option<&'static str> {
     use ReduceOp::{Avg, Band, Bor, Max, Min, PremulSum, Product, Sum};
     let ranks = check.group.size() as u64;
     let elements = check.extent.numel();
-    let rank_bug = matches!(bend, BugModel::Without(_) | BugModel::Twice(_));
+    let rank_bug = matches!(model, BugModel::Without(_) | BugModel::Twice(_));
     let moves_within = matches!(bug, "reversal" | "shift" | "swap of halves");
     let narrow = check.dtype.size() == 1 || check.dtype == DType::Bfloat16;
     match check.reduce {
@@ -65,12 +65,12 @@ fn excuse(check: &OpCheck, bug: &'static str, bend: BugModel) -> Option<&'static
         Some(Min | Max | Band | Bor) if bug == "rank doubled" => {
             Some("taking the same again changes no extreme and no bit")
         }
-        None if check.splits == Splits::WithZero && bend == BugModel::OwnOnly && ranks < 4 => {
+        None if check.splits == Splits::WithZero && model == BugModel::OwnOnly && ranks < 4 => {
             Some("no two ranks have a block for each other")
         }
         None if check.op == Op::Gather
             && check.placement == Placement::InPlace
-            && check.root.map(|root| BugModel::Without(root.group_rank)) == Some(bend) =>
+            && check.root.map(|root| BugModel::Without(root.group_rank)) == Some(model) =>
         {
             Some("in place, the root's own block lies where it belongs before the call")
         }
@@ -110,7 +110,9 @@ fn no_room(check: &OpCheck, bug: &'static str) -> Option<&'static str> {
     );
     let everyone = op.has_pairs() && check.pairs == Pairs::All && check.group.size() > 2;
     match bug {
-        _ if check.group.size() == 1 => Some("alone, a rank has nobody to be confused with"),
+        _ if check.group.size() == 1 => {
+            Some("a group of one has no other rank to be confused with")
+        }
         "own times world" | "rank dropped" if !op.reduces() && !gathers => {
             Some("a rank receives one block, and another rank's")
         }
@@ -121,7 +123,7 @@ fn no_room(check: &OpCheck, bug: &'static str) -> Option<&'static str> {
             Some("blocks of several ranks do not lie side by side")
         }
         "rotation of destinations" | "swap of neighbours' chunks" if !scatters && !everyone => {
-            Some("nobody has blocks for several ranks")
+            Some("no rank has blocks for several ranks")
         }
         // The neighbour's block has another length, so the call itself would fail.
         "rotation of destinations" | "swap of neighbours' chunks" | "rotation of sources"
@@ -134,8 +136,8 @@ fn no_room(check: &OpCheck, bug: &'static str) -> Option<&'static str> {
 }
 
 /// Why a rank is not missed, if it has nothing to send.
-fn unmissed(prepared: &Prepared, bend: BugModel) -> Option<&'static str> {
-    let BugModel::Without(position) = bend else {
+fn unmissed(prepared: &Prepared, model: BugModel) -> Option<&'static str> {
+    let BugModel::Without(position) = model else {
         return None;
     };
     let rank = prepared.facts.members[position as usize];
@@ -153,7 +155,7 @@ fn has_results(prepared: &Prepared) -> bool {
 }
 
 /// Whether a bug leaves what is right: none if it has no meaning there.
-fn is_invisible(prepared: &Prepared, bend: BugModel) -> Option<bool> {
+fn is_invisible(prepared: &Prepared, model: BugModel) -> Option<bool> {
     let scene = Comparison {
         prepared,
         replies: &[],
@@ -164,7 +166,7 @@ fn is_invisible(prepared: &Prepared, bend: BugModel) -> Option<bool> {
             if spot.piece.after == crate::rank_plan::Origin::Keep {
                 continue;
             }
-            if let Some(value) = scene.predict(bend, &spot) {
+            if let Some(value) = scene.predict(model, &spot) {
                 meant = true;
                 if !scene.is_right(&spot, value.bits) {
                     return Some(false);
@@ -243,8 +245,8 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
             // Such an output must be refused: nothing is compared.
             continue;
         }
-        for (bug, bend) in bugs(members.len() as u32, check.extent.numel() as i64) {
-            let Some(invisible) = is_invisible(&prepared, bend) else {
+        for (bug, model) in bugs(members.len() as u32, check.extent.numel() as i64) {
+            let Some(invisible) = is_invisible(&prepared, model) else {
                 match no_room(&check, bug) {
                     _ if !has_results(&prepared) => excused.entry(EMPTY).or_default()[1] += 1,
                     Some(reason) => excused.entry(reason).or_default()[1] += 1,
@@ -254,7 +256,7 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
                 }
                 continue;
             };
-            let excuse = excuse(&check, bug, bend).or_else(|| unmissed(&prepared, bend));
+            let excuse = excuse(&check, bug, model).or_else(|| unmissed(&prepared, model));
             match (invisible, excuse) {
                 (_, Some(excuse)) => {
                     excused.entry(excuse).or_default()[usize::from(invisible)] += 1
@@ -269,7 +271,7 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
                         check.values,
                         members.len()
                     );
-                    let at = format!("{:?} {bend:?} {id}", check.extent);
+                    let at = format!("{:?} {model:?} {id}", check.extent);
                     missed.entry(what).or_insert((0, at)).0 += 1;
                 }
             }
@@ -286,6 +288,6 @@ fn every_planned_check_tells_the_usual_bugs_apart() {
         "{checks} checks, {told} told"
     );
     for (excuse, [_, used]) in excused {
-        assert!(used > 0, "nobody needs the excuse that {excuse}");
+        assert!(used > 0, "no check needs the excuse that {excuse}");
     }
 }

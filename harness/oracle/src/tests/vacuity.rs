@@ -1,4 +1,4 @@
-//! Checks that could not fail are told from those that could.
+//! Checks that could not fail are distinguished from those that could.
 
 use super::*;
 use crate::vacuous;
@@ -39,7 +39,7 @@ fn checks_that_no_bug_could_fail_are_vacuous() {
     };
     assert_eq!(
         vacuous(&zeros, WorldSize(200), 42).as_deref(),
-        Some("the data do not tell no call at all from the right result")
+        Some("the data do not distinguish no call at all from the right result")
     );
     let undefined = OpCheck {
         reduce: Some(ReduceOp::Band),

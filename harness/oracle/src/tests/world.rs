@@ -1,5 +1,5 @@
 //! A second, slow implementation of every op: runs the steps of all ranks on plain bytes, sharing no code with the
-//! oracle, and can be told to get something wrong.
+//! oracle, and can be given a bug.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -197,7 +197,7 @@ impl World<'_> {
         }
         assert!(
             self.sent.values().all(VecDeque::is_empty),
-            "nobody received a message"
+            "no rank received a message"
         );
     }
 

@@ -3,7 +3,7 @@
 // strings, and the one place that makes links checks where they lead.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { standings, columns, cases, requirements, sentences, texts, units, findings, scenarios } = data;
+  const { statuses, columns, cases, requirements, sentences, texts, units, findings, scenarios } = data;
   const byId = (id) => document.getElementById(id);
   const NO_AREA = "other";
   const CARDS = 20;
@@ -27,8 +27,8 @@
   const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
   const lasting = (ms) =>
     ms < 1000 ? `${ms} ms` : ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60000)} min ${Math.floor((ms % 60000) / 1000)} s`;
-  const mark = (standing, text) =>
-    make("span", { class: `mark s-${standings[standing].key}` }, `${standings[standing].symbol} ${text}`);
+  const mark = (status, text) =>
+    make("span", { class: `mark s-${statuses[status].key}` }, `${statuses[status].symbol} ${text}`);
   const badge = (evidence) => make("span", { class: `badge e-${evidence}` }, evidence);
   const say = (text) => { byId("said").textContent = text; };
 
@@ -45,7 +45,7 @@
   // ---- rows: areas, requirements, cases --------------------------------------------------------------------------
 
   const width = columns.length;
-  const depth = standings.length;
+  const depth = statuses.length;
   const newCounts = () => new Float64Array(width * depth);
   const areaOf = (requirement) => requirement.replace(/-[^-]*$/, "") || requirement;
   const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
@@ -79,20 +79,20 @@
     for (const row of into) {
       row.units.push(unit);
       for (const cell of unit.cells) {
-        for (const [standing, count] of cell.counts) row.counts[cell.column * depth + standing] += count;
+        for (const [status, count] of cell.counts) row.counts[cell.column * depth + status] += count;
       }
     }
   }
   const childrenOf = (row) => [...row.children].sort((a, b) => byName(a.name, b.name));
-  const tallyOf = (row, column) => row.counts.subarray(column * depth, (column + 1) * depth);
+  const countsOf = (row, column) => row.counts.subarray(column * depth, (column + 1) * depth);
   const totalOf = (row) => {
     const total = new Float64Array(depth);
     row.counts.forEach((count, index) => { total[index % depth] += count; });
     return total;
   };
-  const failing = (tally) => tally.some((count, standing) => count > 0 && standings[standing].failing);
-  const tallyText = (tally) =>
-    Array.from(tally, (count, standing) => (count ? `${grouped(count)} ${standings[standing].word}` : "")).filter(Boolean).join(", ");
+  const failing = (counts) => counts.some((count, status) => count > 0 && statuses[status].failing);
+  const countsText = (counts) =>
+    Array.from(counts, (count, status) => (count ? `${grouped(count)} ${statuses[status].word}` : "")).filter(Boolean).join(", ");
 
   // ---- what is shown ---------------------------------------------------------------------------------------------
 
@@ -106,9 +106,9 @@
     if (requirements.length <= 60 || failing(totalOf(area))) open.add(area.key);
   }
 
-  const passesVerdicts = (tally) => {
+  const passesVerdicts = (counts) => {
     if (!shown.size) return true;
-    for (const standing of shown) if (tally[standing] > 0) return true;
+    for (const status of shown) if (counts[status] > 0) return true;
     return false;
   };
   /** Texts of findings by case, so that a filter finds what a failure says. */
@@ -180,28 +180,28 @@
         make("th", { class: groupStarts.has(index) ? "group" : "", scope: "col", title: `world size ${column.size}` }, `ws ${column.size}`))));
 
   const cellOf = (row, index) => {
-    const tally = tallyOf(row, index);
+    const counts = countsOf(row, index);
     const place = groupStarts.has(index) ? "group" : "";
     let worst = -1;
-    for (let standing = 0; standing < depth && worst < 0; standing += 1) {
-      if (tally[standing] > 0 && (!shown.size || shown.has(standing))) worst = standing;
+    for (let status = 0; status < depth && worst < 0; status += 1) {
+      if (counts[status] > 0 && (!shown.size || shown.has(status))) worst = status;
     }
     if (worst < 0) {
-      const any = tally.some((count) => count > 0);
+      const any = counts.some((count) => count > 0);
       return make("td", { class: place }, make("span", { class: "none", "aria-label": any ? "hidden by the filter" : "no checks" }, any ? "·" : ""));
     }
     // Refusals are no passes, yet where both are as they must be the passes are what a reader looks for.
-    const withRefusals = standings[worst].key === "refused" && tally[depth - 1] > 0 && !shown.size;
+    const withRefusals = statuses[worst].key === "refused" && counts[depth - 1] > 0 && !shown.size;
     if (withRefusals) worst = depth - 1;
-    const { key, symbol } = standings[worst];
+    const { key, symbol } = statuses[worst];
     const column = columns[index];
     const isOpen = selected && selected.row === row.key && selected.column === index;
-    const label = `${row.name}, ${column.name}, ${column.evidence}: ${tallyText(tally)}`;
+    const label = `${row.name}, ${column.name}, ${column.evidence}: ${countsText(counts)}`;
     return make("td", { class: place },
       make("button", {
         type: "button", class: `cell s-${key}`, tabindex: -1, title: label, "aria-label": label,
         "aria-expanded": isOpen ? "true" : "false", "data-row": row.key, "data-column": index,
-      }, `${symbol} ${grouped(tally[worst])}${withRefusals ? " ∅" : ""}`));
+      }, `${symbol} ${grouped(counts[worst])}${withRefusals ? " ∅" : ""}`));
   };
 
   const nameOf = (row) => {
@@ -314,23 +314,23 @@
     return [...folders].map(([folder, files]) => [folder, files.map((path) => [" ", fileLink(path, path.slice(folder.length))])]);
   };
   const card = (finding, inScenario) => {
-    const standing = standings[finding.standing];
-    const told = new Map(finding.lines);
-    const tone = standing.key === "regression" || standing.key === "trouble" ? "bad" : standing.failing ? "odd" : "known";
+    const status = statuses[finding.status];
+    const lines = new Map(finding.lines);
+    const tone = status.key === "regression" || status.key === "trouble" ? "bad" : status.failing ? "odd" : "known";
     const apart = new Set(["what", "expected", "actual", "repeat", "column", "log", ...(inScenario ? ["case", "world"] : [])]);
     const mono = (label) => /^(ranks? |step)/.test(label);
     const logs = finding.lines.filter(([label]) => label === "log").map(([, path]) => path);
     return make("article", { class: `card ${tone}`, "data-check": finding.id },
-      mark(finding.standing, standing.word),
+      mark(finding.status, status.word),
       make("code", { class: "id" }, finding.id),
-      make("p", { class: "what" }, told.get("what")),
-      told.has("expected") && make("dl", { class: "pair" },
-        make("div", {}, make("dt", {}, "expected"), make("dd", {}, told.get("expected"))),
-        make("div", { class: "actual" }, make("dt", {}, "actual"), make("dd", {}, told.get("actual")))),
+      make("p", { class: "what" }, lines.get("what")),
+      lines.has("expected") && make("dl", { class: "pair" },
+        make("div", {}, make("dt", {}, "expected"), make("dd", {}, lines.get("expected"))),
+        make("div", { class: "actual" }, make("dt", {}, "actual"), make("dd", {}, lines.get("actual")))),
       make("dl", { class: "lines" }, finding.lines.filter(([label]) => !apart.has(label)).map(([label, text]) =>
         [make("dt", {}, label), make("dd", { class: mono(label) ? "mono" : null }, label === "issue" ? webLink(text) : text)]),
         logs.length > 0 && [make("dt", {}, logs.length > 1 ? "logs" : "log"), make("dd", { class: "mono" }, logLinks(logs))]),
-      make("div", { class: "repeat" }, make("code", {}, told.get("repeat")), copyButton(told.get("repeat"))),
+      make("div", { class: "repeat" }, make("code", {}, lines.get("repeat")), copyButton(lines.get("repeat"))),
       finding.scenario !== null && !inScenario && make("div", { class: "actions" },
         make("a", { class: "quiet", href: hashOf({ check: finding.id }) }, "Timeline and ranks"),
       ));
@@ -350,8 +350,8 @@
     more(0);
     return box;
   };
-  const marks = (tally) =>
-    make("div", { class: "marks" }, Array.from(tally, (count, standing) => count > 0 && mark(standing, `${grouped(count)} ${standings[standing].word}`)));
+  const marks = (counts) =>
+    make("div", { class: "marks" }, Array.from(counts, (count, status) => count > 0 && mark(status, `${grouped(count)} ${statuses[status].word}`)));
 
   /** What is only counted: refused and not run with their reasons, passes with their parameters. */
   const countedParts = (cells) => {
@@ -362,9 +362,9 @@
     let elements = 0;
     for (const cell of cells) {
       elements += cell.elements;
-      for (const [standing, text, count] of cell.reasons) {
-        if (!reasons.has(standing)) reasons.set(standing, new Map());
-        const of = reasons.get(standing);
+      for (const [status, text, count] of cell.reasons) {
+        if (!reasons.has(status)) reasons.set(status, new Map());
+        const of = reasons.get(status);
         of.set(text, (of.get(text) || 0) + count);
       }
       for (const [name, value, count] of cell.observed) {
@@ -379,8 +379,8 @@
         of.more = Math.max(of.more, more);
       }
     }
-    for (const [standing, of] of reasons) {
-      parts.push(make("h3", {}, `${standings[standing].symbol} ${standings[standing].word}`),
+    for (const [status, of] of reasons) {
+      parts.push(make("h3", {}, `${statuses[status].symbol} ${statuses[status].word}`),
         make("ul", { class: "list" }, [...of].sort((a, b) => b[1] - a[1]).map(([text, count]) => make("li", {}, `${grouped(count)} × ${texts[text]}`))));
     }
     if (observed.size) {
@@ -406,11 +406,11 @@
     const inside = new Set(row.units);
     const ids = new Set(row.units.map((unit) => unit.case));
     const keys = new Set([...inside].map((unit) => `${unit.case}|${unit.covers}`));
-    const told = findings.filter((finding) => finding.column === index && keys.has(`${finding.case}|${finding.covers}`));
+    const shownFindings = findings.filter((finding) => finding.column === index && keys.has(`${finding.case}|${finding.covers}`));
     const cells = row.units.flatMap((unit) => unit.cells.filter((cell) => cell.column === index));
     const worlds = scenarios.filter((scenario) => scenario.column === index && ids.has(scenario.case));
     showPanel(row.kind === "case" && row.title ? `${row.name}: ${row.title}` : row.name,
-      columnLine(columns[index]), marks(tallyOf(row, index)), cards(told), countedParts(cells),
+      columnLine(columns[index]), marks(countsOf(row, index)), cards(shownFindings), countedParts(cells),
       worlds.length > 0 && [make("h3", {}, counted(worlds.length, "scenario")),
         make("ul", { class: "list links" }, worlds.slice(0, 100).map((scenario) => make("li", {}, make("a", { href: hashOf({ scenario: scenario.id }) }, scenario.id)))),
         worlds.length > 100 && make("p", { class: "note" }, `and ${grouped(worlds.length - 100)} more`)]);
@@ -418,11 +418,11 @@
   };
 
   const showKind = (kind) => {
-    const told = findings.filter((finding) => finding.kind === kind && standings[finding.standing].failing);
-    if (!told.length) return false;
+    const shownFindings = findings.filter((finding) => finding.kind === kind && statuses[finding.status].failing);
+    if (!shownFindings.length) return false;
     selected = null;
-    const where = new Set(told.map((finding) => columns[finding.column].name));
-    showPanel(kind, make("p", { class: "where" }, `${counted(told.length, "check")} in ${[...where].join(", ")}`), cards(told));
+    const where = new Set(shownFindings.map((finding) => columns[finding.column].name));
+    showPanel(kind, make("p", { class: "where" }, `${counted(shownFindings.length, "check")} in ${[...where].join(", ")}`), cards(shownFindings));
     return true;
   };
 
@@ -432,9 +432,9 @@
     const scenario = scenarios[place];
     const column = columns[scenario.column];
     selected = null;
-    const told = findings.filter((finding) => finding.scenario === place);
-    const first = told.find((finding) => finding.id === check);
-    const others = told.filter((finding) => finding !== first);
+    const shownFindings = findings.filter((finding) => finding.scenario === place);
+    const first = shownFindings.find((finding) => finding.id === check);
+    const others = shownFindings.filter((finding) => finding !== first);
     showPanel(cases[scenario.case].title || cases[scenario.case].id,
       columnLine(column),
       first ? card(first, true) : make("code", { class: "id" }, scenario.id),
@@ -472,7 +472,7 @@
   const isOf = (label, finding) => Boolean(finding) && label === finding.span;
   const timelineParts = (scenario, finding) => {
     const heading = make("h3", {}, "What each rank did");
-    if (scenario.untold) return [heading, make("p", { class: "note" }, "There was no room on this page for this scenario's timeline; it is in results.jsonl.")];
+    if (scenario.omitted) return [heading, make("p", { class: "note" }, "There was no room on this page for this scenario's timeline; it is in results.jsonl.")];
     if (!scenario.ranks.some((rank) => rank.spans.length)) return [heading, make("p", { class: "note" }, "No rank left a trace.")];
     const box = make("div", { class: "timeline" });
     drawings.push({ box, scenario, finding, wide: 0 });
@@ -616,7 +616,7 @@
   headline.dataset.sign = run.good ? "✓" : "✗";
   const started = new Date(run.started * 1000);
   const facts = [
-    ["checks", grouped(run.tally.reduce((sum, count) => sum + count, 0))],
+    ["checks", grouped(run.counts.reduce((sum, count) => sum + count, 0))],
     ["scenarios", grouped(scenarios.length)],
     ["columns", grouped(width)],
     ["took", run.duration_ms === null ? "cut off" : lasting(run.duration_ms)],
@@ -631,7 +631,7 @@
     make("div", {}, make("dt", {}, name), make("dd", { class: name === "command" ? "mono" : null }, value))));
   const troubles = [...run.troubles];
   if (run.missing > 0) troubles.push(`${counted(run.missing, "check")} planned and never recorded`);
-  if (data.untold > 0) troubles.push(`${counted(data.untold, "more check")} would be told in full, had there been room; they are counted in the matrix and are in results.jsonl`);
+  if (data.omitted > 0) troubles.push(`${counted(data.omitted, "more check")} would be told in full, had there been room; they are counted in the matrix and are in results.jsonl`);
   byId("troubles").hidden = troubles.length === 0;
   byId("troubles").append(...troubles.map((text) => make("li", {}, text)));
   byId("absent").hidden = run.absent.length === 0;
@@ -639,18 +639,18 @@
 
   const kinds = new Map();
   for (const finding of findings) {
-    if (!standings[finding.standing].failing) continue;
-    const kind = kinds.get(finding.kind) || { count: 0, columns: new Set(), standing: finding.standing, what: new Map(finding.lines).get("what") };
+    if (!statuses[finding.status].failing) continue;
+    const kind = kinds.get(finding.kind) || { count: 0, columns: new Set(), status: finding.status, what: new Map(finding.lines).get("what") };
     kind.count += 1;
     kind.columns.add(finding.column);
-    kind.standing = Math.min(kind.standing, finding.standing);
+    kind.status = Math.min(kind.status, finding.status);
     kinds.set(finding.kind, kind);
   }
-  const kindList = [...kinds].sort((a, b) => a[1].standing - b[1].standing || b[1].count - a[1].count);
+  const kindList = [...kinds].sort((a, b) => a[1].status - b[1].status || b[1].count - a[1].count);
   const showKinds = (limit) => {
     byId("kind-list").replaceChildren(...kindList.slice(0, limit).map(([name, kind]) =>
       make("li", {}, make("button", { type: "button", class: "kind", on: () => go({ kind: name }) },
-        mark(kind.standing, standings[kind.standing].word),
+        mark(kind.status, statuses[kind.status].word),
         make("span", { class: "what" }, name.endsWith(kind.what) ? name : [make("b", {}, name), ` ${kind.what}`]),
         make("span", { class: "count" }, `${counted(kind.count, "check")}, ${counted(kind.columns.size, "column")}`)))));
     if (kindList.length > limit) {
@@ -671,7 +671,7 @@
     byId("version-table").append(
       make("thead", {}, make("tr", {}, ["what", "checks", ...torch.map((version) => `torch ${version}`), "why"].map((name) => make("th", { scope: "col" }, name)))),
       make("tbody", {}, rows.map((row) => make("tr", {}, make("th", { class: "name", scope: "row" }, row.what), make("td", {}, grouped(row.checks)),
-        row.cells.map((standing) => make("td", {}, standing === null ? "not there" : mark(standing, standings[standing].word))),
+        row.cells.map((status) => make("td", {}, status === null ? "not there" : mark(status, statuses[status].word))),
         make("td", { class: "why" }, row.why)))));
   }
 
@@ -688,12 +688,12 @@
 
   // ---- filters ---------------------------------------------------------------------------------------------------
 
-  byId("verdicts").append(...standings.map((standing, index) => run.tally[index] > 0 &&
+  byId("verdicts").append(...statuses.map((status, index) => run.counts[index] > 0 &&
     make("button", { type: "button", "aria-pressed": "false", on: (event) => {
       if (!shown.delete(index)) shown.add(index);
       event.currentTarget.setAttribute("aria-pressed", String(shown.has(index)));
       showMatrix();
-    } }, make("span", { class: `mark s-${standing.key}`, "aria-hidden": "true" }, standing.symbol), standing.word, make("b", {}, grouped(run.tally[index])))).filter(Boolean));
+    } }, make("span", { class: `mark s-${status.key}`, "aria-hidden": "true" }, status.symbol), status.word, make("b", {}, grouped(run.counts[index])))).filter(Boolean));
   let typing = 0;
   byId("filter").addEventListener("input", (event) => {
     clearTimeout(typing);

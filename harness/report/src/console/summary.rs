@@ -26,16 +26,16 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
     write_failing(out, results)?;
     write_not_run(out, results)?;
     write_columns(out, results)?;
-    let tally = StatusCounts::of(&results.checks);
-    for standing in Status::ALL.iter().copied() {
-        let count = tally.count(standing);
+    let counts = StatusCounts::of(&results.checks);
+    for status in Status::ALL.iter().copied() {
+        let count = counts.count(status);
         if count > 0 {
-            let (style, symbol) = (style(standing), standing.symbol());
-            let (count, word) = (grouped(count), standing.word());
+            let (style, symbol) = (style(status), status.symbol());
+            let (count, word) = (grouped(count), status.word());
             writeln!(
                 out,
                 "  {style}{symbol} {count:>7}{style:#} {word}{}",
-                note(standing)
+                note(status)
             )?;
         }
     }
@@ -83,8 +83,8 @@ pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> 
 }
 
 /// Says what a status must not be taken for; empty if it needs no warning.
-fn note(standing: Status) -> &'static str {
-    match standing {
+fn note(status: Status) -> &'static str {
+    match status {
         Status::NotRun => " (no pass: nothing is known)",
         Status::KnownFailure | Status::Waived => " (no pass: it fails, as written down)",
         Status::Refused => " (no pass: a clear error on every rank)",
@@ -150,15 +150,15 @@ fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
 
 fn write_columns(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let columns = results.columns();
-    let tallies = StatusCounts::by_column(&results.checks);
+    let by_column = StatusCounts::by_column(&results.checks);
     for (column, name) in columns.iter().zip(column_names(&columns)) {
         let name = one_line(&name);
-        let tally = tallies
+        let counts = by_column
             .get(column)
             .map_or_else(|| "no checks".to_owned(), StatusCounts::line);
         writeln!(
             out,
-            "  {name} ({}): {tally}",
+            "  {name} ({}): {counts}",
             evidence_word(column.evidence)
         )?;
     }

@@ -28,20 +28,20 @@ const VALUES_LIMIT: usize = 12;
 
 /// Returns the recommended init recipes, as the page shows them.
 fn recipes(results: &Results) -> Vec<Recipe> {
-    let told = |advice: Advice| Recipe {
+    let detailed = |advice: Advice| Recipe {
         backend: advice.subject(),
         recipe: advice.summary_line(),
         torch: advice.torch,
         failing: advice.failing,
     };
-    advise(&results.checks).into_iter().map(told).collect()
+    advise(&results.checks).into_iter().map(detailed).collect()
 }
 
 /// All data of the page.
 #[derive(Debug, Serialize)]
 pub(super) struct Data {
     run: Run,
-    standings: Vec<StandingInfo>,
+    statuses: Vec<StatusInfo>,
     columns: Vec<ColumnInfo>,
     cases: Vec<CaseInfo>,
     requirements: Vec<String>,
@@ -52,7 +52,7 @@ pub(super) struct Data {
     units: Vec<Unit>,
     findings: Vec<CheckDetail>,
     /// How many checks are left out for want of room.
-    untold: usize,
+    omitted: usize,
     scenarios: Vec<Scenario>,
     /// What differs between versions of torch; none if there is one version only.
     versions: Option<VersionTable>,
@@ -82,7 +82,7 @@ struct VersionTable {
 struct VersionRow {
     what: String,
     checks: u64,
-    /// For each version a standing; none if it has no such check.
+    /// For each version a status; none if it has no such check.
     cells: Vec<Option<usize>>,
     why: String,
 }
@@ -103,11 +103,11 @@ struct Run {
     exit: Option<String>,
     troubles: Vec<String>,
     absent: Vec<String>,
-    tally: Vec<u64>,
+    counts: Vec<u64>,
 }
 
 #[derive(Debug, Serialize)]
-struct StandingInfo {
+struct StatusInfo {
     key: Status,
     word: &'static str,
     symbol: &'static str,
@@ -144,7 +144,7 @@ struct Unit {
 #[derive(Debug, Serialize)]
 struct Cell {
     column: usize,
-    /// Pairs of standing and count.
+    /// Pairs of status and count.
     counts: Vec<(usize, u64)>,
     /// What passed: each parameter with its values, as indices of texts; how many values were left out.
     passed: Vec<(usize, Vec<usize>, usize)>,
@@ -152,7 +152,7 @@ struct Cell {
     elements: u64,
     /// What was seen in any of its checks: name, value, in how many of them.
     observed: Vec<(usize, usize, u64)>,
-    /// Why checks were refused or did not run: standing, reason, count.
+    /// Why checks were refused or did not run: status, reason, count.
     reasons: Vec<(usize, usize, u64)>,
 }
 
@@ -162,7 +162,7 @@ struct CheckDetail {
     id: String,
     case: usize,
     column: usize,
-    standing: usize,
+    status: usize,
     covers: Vec<usize>,
     scenario: Option<usize>,
     /// What findings of one kind have in common: the class of a mismatch, or outcome and sentence.
@@ -181,7 +181,7 @@ impl Data {
 /// What is gathered for a cell before it is made compact.
 #[derive(Default)]
 struct Gathered {
-    tally: StatusCounts,
+    counts: StatusCounts,
     params: BTreeMap<String, BTreeSet<Natural>>,
     elements: u64,
     observed: BTreeMap<(String, String), u64>,
@@ -214,7 +214,7 @@ impl<'a> Collector<'a> {
 
     fn collect(mut self) -> Data {
         let units = self.units();
-        let (findings, untold) = self.findings();
+        let (findings, omitted) = self.findings();
         let scenarios = self.scenario_list(&findings);
         let titles = self.titles();
         let cases = self.cases.into_values().into_iter();
@@ -227,7 +227,7 @@ impl<'a> Collector<'a> {
                 .map(|sentence| sentence.map_or_else(String::new, |text| one_line(text)))
                 .collect(),
             run: run(self.results),
-            standings: Status::ALL.iter().copied().map(standing_info).collect(),
+            statuses: Status::ALL.iter().copied().map(status_info).collect(),
             columns: column_list(&self.columns),
             cases: cases
                 .map(|id| CaseInfo {
@@ -239,7 +239,7 @@ impl<'a> Collector<'a> {
             texts: self.texts.into_values(),
             units,
             findings,
-            untold,
+            omitted,
             scenarios,
             versions: versions(self.results),
             recipes: recipes(self.results),
@@ -282,7 +282,7 @@ impl<'a> Collector<'a> {
 
     fn cell(&mut self, column: usize, gathered: Gathered) -> Cell {
         let counts = Status::ALL.iter().copied().enumerate();
-        let counts = counts.map(|(index, standing)| (index, gathered.tally.count(standing)));
+        let counts = counts.map(|(index, status)| (index, gathered.counts.count(status)));
         let texts = &mut self.texts;
         let passed = gathered.params.into_iter().map(|(name, values)| {
             let left_out = values.len().saturating_sub(VALUES_LIMIT);
@@ -305,26 +305,24 @@ impl<'a> Collector<'a> {
             elements: gathered.elements,
             observed,
             reasons: reasons
-                .map(|((standing, text), count)| {
-                    (standing_index(standing), self.texts.of(&text), count)
-                })
+                .map(|((status, text), count)| (status_index(status), self.texts.of(&text), count))
                 .collect(),
         }
     }
 
     /// What is told in full, failing first, and how many there was no room for.
     fn findings(&mut self) -> (Vec<CheckDetail>, usize) {
-        let mut told: Vec<&CheckRecord> = self
+        let mut detailed: Vec<&CheckRecord> = self
             .results
             .checks
             .iter()
-            .filter(|check| is_told(check.status()))
+            .filter(|check| is_detailed(check.status()))
             .collect();
-        told.sort_by_key(|check| check.status());
-        let untold = told.len().saturating_sub(FINDINGS_LIMIT);
-        told.truncate(FINDINGS_LIMIT);
-        let findings = told.into_iter().map(|check| self.finding(check));
-        (findings.collect(), untold)
+        detailed.sort_by_key(|check| check.status());
+        let omitted = detailed.len().saturating_sub(FINDINGS_LIMIT);
+        detailed.truncate(FINDINGS_LIMIT);
+        let findings = detailed.into_iter().map(|check| self.finding(check));
+        (findings.collect(), omitted)
     }
 
     fn finding(&mut self, check: &CheckRecord) -> CheckDetail {
@@ -338,7 +336,7 @@ impl<'a> Collector<'a> {
         CheckDetail {
             case: self.cases.of(&one_line(check.case.as_str())),
             column: self.column(&check.column),
-            standing: standing_index(check.status()),
+            status: status_index(check.status()),
             covers: self.covers(check),
             scenario: self.scenarios.place(check),
             kind: clip(&kind, 200),
@@ -393,20 +391,20 @@ impl<'a> Collector<'a> {
 
 impl Gathered {
     fn add(&mut self, check: &CheckRecord) {
-        let standing = check.status();
-        self.tally.add(standing);
+        let status = check.status();
+        self.counts.add(status);
         for pair in pairs(check) {
             *self.observed.entry(pair).or_default() += 1;
         }
-        if standing == Status::Passed {
+        if status == Status::Passed {
             self.elements += check.checked.iter().sum::<u64>();
             for (name, value) in &check.params {
                 let values = self.params.entry(clip(&one_line(name), 60)).or_default();
                 values.insert(Natural::new(clip(&one_line(value), 60)));
             }
-        } else if !is_told(standing) {
+        } else if !is_detailed(status) {
             let reason = clip(&summary_line(check), 300);
-            *self.reasons.entry((standing, reason)).or_default() += 1;
+            *self.reasons.entry((status, reason)).or_default() += 1;
         }
     }
 }
@@ -426,8 +424,8 @@ impl Natural {
 }
 
 /// Whether a check is told in full; the rest is counted, with reasons where there are any.
-fn is_told(standing: Status) -> bool {
-    match standing {
+fn is_detailed(status: Status) -> bool {
+    match status {
         Status::Regression
         | Status::Trouble
         | Status::UnexpectedPass
@@ -437,24 +435,24 @@ fn is_told(standing: Status) -> bool {
     }
 }
 
-fn standing_index(standing: Status) -> usize {
-    let place = Status::ALL.iter().position(|one| *one == standing);
-    place.expect("every standing is listed")
+fn status_index(status: Status) -> usize {
+    let place = Status::ALL.iter().position(|one| *one == status);
+    place.expect("every status is listed")
 }
 
-fn standing_info(standing: Status) -> StandingInfo {
-    StandingInfo {
-        key: standing,
-        word: standing.word(),
-        symbol: standing.symbol(),
-        failing: standing.is_failing(),
+fn status_info(status: Status) -> StatusInfo {
+    StatusInfo {
+        key: status,
+        word: status.word(),
+        symbol: status.symbol(),
+        failing: status.is_failing(),
     }
 }
 
 fn run(results: &Results) -> Run {
     let record = &results.run;
     let headline = Headline::of(results);
-    let tally = StatusCounts::of(&results.checks);
+    let counts = StatusCounts::of(&results.checks);
     let troubles = results.troubles().into_iter();
     Run {
         name: one_line(&record.name),
@@ -475,9 +473,9 @@ fn run(results: &Results) -> Run {
             .map(|end| format!("{} ({})", end.exit_code, exit_meaning(end.exit_code))),
         troubles: troubles.map(|text| clip(&one_line(text), 2_000)).collect(),
         absent: results.absences(),
-        tally: Status::ALL
+        counts: Status::ALL
             .iter()
-            .map(|standing| tally.count(*standing))
+            .map(|status| counts.count(*status))
             .collect(),
     }
 }
@@ -490,7 +488,7 @@ fn versions(results: &Results) -> Option<VersionTable> {
         cells: row
             .cells
             .iter()
-            .map(|cell| cell.map(standing_index))
+            .map(|cell| cell.map(status_index))
             .collect(),
         why: clip(&row.why, 500),
     };

@@ -25,7 +25,7 @@ pub(super) struct Scenario {
     labels: Vec<String>,
     ranks: Vec<RankInfo>,
     /// Whether there was no room for its spans.
-    untold: bool,
+    omitted: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,7 +84,7 @@ impl Scenario {
             worlds: scenario.worlds,
             labels: labels.into_values(),
             ranks,
-            untold: !drawn,
+            omitted: !drawn,
         }
     }
 }

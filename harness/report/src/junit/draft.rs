@@ -125,9 +125,9 @@ impl<'a> Drafter<'a> {
         if results.end.is_none() {
             add("run".into(), "cut-off", &Headline::of(results).sentence);
         }
-        let is_told = results.checks.iter().any(is_interrupted);
+        let is_detailed = results.checks.iter().any(is_interrupted);
         let troubles = results.troubles().into_iter();
-        let troubles = troubles.filter(|trouble| !(is_told && *trouble == STOPPED));
+        let troubles = troubles.filter(|trouble| !(is_detailed && *trouble == STOPPED));
         for (number, trouble) in troubles.enumerate() {
             add(format!("trouble {}", number + 1), "trouble", trouble);
         }
@@ -164,15 +164,15 @@ impl<'a> Drafter<'a> {
     fn case_of(&mut self, check: &CheckRecord, classname: &str) -> TestCase {
         let name = self.unique(check.id.as_str());
         let time = Duration::microseconds(i64::try_from(check.duration_us).unwrap_or(i64::MAX));
-        let standing = check.status();
+        let status = check.status();
         let message = clip(&message(check), MESSAGE_LIMIT);
-        let mut case = match standing {
+        let mut case = match status {
             Status::Passed => TestCaseBuilder::success(&name, time),
             Status::NotRun if is_interrupted(check) => {
                 TestCaseBuilder::error(&name, time, Outcome::NotRun.name(), &message)
             }
             Status::Refused | Status::KnownFailure | Status::Waived | Status::NotRun => {
-                let type_ = standing.word().replace(' ', "-");
+                let type_ = status.word().replace(' ', "-");
                 let mut case = TestCase::skipped_with_cause(&name, &type_, &message);
                 case.time = time;
                 TestCaseBuilder { testcase: case }
@@ -192,7 +192,7 @@ impl<'a> Drafter<'a> {
         if !file.is_empty() {
             case.set_filepath(&file);
         }
-        if standing.is_failing() {
+        if status.is_failing() {
             let scenario = self.scenarios.get(check);
             let lines = details(&self.results.run, scenario, check);
             case.set_trace(&clean(&trace(check, &lines)));
@@ -208,7 +208,7 @@ impl<'a> Drafter<'a> {
         scenario: Option<&ScenarioRecord>,
         lines: &[DetailLine],
     ) -> String {
-        let mut text = told(lines);
+        let mut text = values_with_counts(lines);
         let ranks = failing_ranks(scenario, check);
         for rank in &ranks {
             let path = self.results.folder.join(&rank.log);
@@ -278,13 +278,13 @@ fn trace(check: &CheckRecord, lines: &[DetailLine]) -> String {
         .filter(|line| line.label != "what")
         .cloned()
         .collect();
-    text.push_str(&told(&rest));
+    text.push_str(&values_with_counts(&rest));
     let text = clip(&text, TEXT_LIMIT - MESSAGE_LIMIT);
     let at = clip(&one_line(&check.at), MESSAGE_LIMIT - 16);
     format!("{text}\n at {at}\n")
 }
 
-fn told(lines: &[DetailLine]) -> String {
+fn values_with_counts(lines: &[DetailLine]) -> String {
     let lines = lines.iter();
     let lines = lines.map(|line| format!("{}: {}\n", line.label, line.text));
     lines.collect()

@@ -34,7 +34,7 @@ fn plain(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_mismatch_is_told_in_full_as_soon_as_it_occurs() {
+fn a_mismatch_is_shown_in_full_as_soon_as_it_occurs() {
     let results = sample::results(Shape::default());
     let check = results
         .checks
@@ -78,12 +78,12 @@ fn a_hang_says_where_each_rank_is() {
 }
 
 #[test]
-fn passes_and_known_failures_are_not_told_one_by_one() {
+fn passes_and_known_failures_are_not_shown_one_by_one() {
     let results = sample::results(Shape::default());
     let text = shown(&results);
     for check in &results.checks {
-        let told = text.contains(&format!(" {}\n", check.id));
-        assert_eq!(told, check.status().is_failing(), "{}", check.id);
+        let detailed = text.contains(&format!(" {}\n", check.id));
+        assert_eq!(detailed, check.status().is_failing(), "{}", check.id);
     }
 }
 

@@ -42,7 +42,7 @@ fn both_dialects_obey_the_rules_on_plain_and_on_hostile_results() {
 }
 
 #[test]
-fn every_standing_is_told_as_what_it_is() {
+fn every_status_is_shown_as_what_it_is() {
     let results = sample::results(Shape::default());
     let document = valid(&results, Dialect::Strict);
     let cases: BTreeMap<&str, &Case> = document
@@ -81,7 +81,7 @@ fn every_standing_is_told_as_what_it_is() {
     assert_eq!(
         kinds.len(),
         Status::ALL.len(),
-        "the sample has every standing"
+        "the sample has every status"
     );
 }
 

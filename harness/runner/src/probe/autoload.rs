@@ -58,11 +58,11 @@ pub(super) fn blame(points: &[&EntryPoint], python: &Path) -> String {
             point.value
         )
     };
-    let whose: Vec<_> = points.iter().map(point).collect();
+    let described: Vec<_> = points.iter().map(point).collect();
     let packages: Vec<_> = points.iter().map(|point| point.culprit()).collect();
     let [now, for_good] = remedy(&packages.join(" "), &shown);
     format!(
         "torch loads {} by itself: {now}, and {for_good} is for good",
-        whose.join(" and ")
+        described.join(" and ")
     )
 }

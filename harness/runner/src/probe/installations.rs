@@ -79,7 +79,7 @@ const CUDA: Installation = Installation {
     )),
 };
 
-const INSTALLATIONS: [Installation; 14] = [
+const INSTALLATIONS: &[Installation] = &[
     Installation {
         of: "cpu",
         torch: "",
@@ -244,7 +244,7 @@ struct State<'a> {
 }
 
 /// A good installation; this torch is new enough for every platform and too new for none.
-const WELL: State = State {
+const HEALTHY: State = State {
     torch: "TORCH",
     devices: 3,
     first: "",
@@ -319,7 +319,7 @@ fn each(look: impl Fn(&Installation, &Platform)) {
     let known: BTreeSet<_> = INSTALLATIONS.iter().map(|one| one.of).collect();
     let named: BTreeSet<_> = platforms.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(known, named, "every platform file has an installation");
-    for installation in &INSTALLATIONS {
+    for installation in INSTALLATIONS {
         let platform = platforms.iter().find(|one| one.name == installation.of);
         look(installation, platform.unwrap());
     }
@@ -328,7 +328,7 @@ fn each(look: impl Fn(&Installation, &Platform)) {
 #[test]
 fn a_complete_installation_is_usable_and_counted() {
     each(|installation, platform| {
-        let observed = observe(installation, platform, WELL);
+        let observed = observe(installation, platform, HEALTHY);
         assert_eq!(observed.usable, Ok(()), "{}", platform.name);
         assert_eq!(observed.count, installation.count, "{}", platform.name);
         assert!(observed.backends.values().all(|is_there| *is_there));
@@ -356,9 +356,9 @@ fn a_package_that_is_not_there_is_named() {
         let state = match installation.modules {
             [] => State {
                 first: &none,
-                ..WELL
+                ..HEALTHY
             },
-            _ => WELL,
+            _ => HEALTHY,
         };
         let expected = format!("{first} is not installed for python3");
         reason(&gone, platform, state, &expected);
@@ -370,7 +370,7 @@ fn an_import_that_raises_is_told_in_its_words() {
     each(|installation, platform| {
         let state = State {
             first: "raise OSError('libvendor.so.1: cannot open shared object file')",
-            ..WELL
+            ..HEALTHY
         };
         let module = platform.import.last().map_or("torch", |module| module);
         let expected = format!(
@@ -389,7 +389,7 @@ fn what_is_counted_with_and_not_there_is_named() {
         };
         let state = State {
             last: statement,
-            ..WELL
+            ..HEALTHY
         };
         let count = platform.count.as_ref().unwrap();
         let expected = format!("`{count}` failed: AttributeError: {error}");
@@ -401,7 +401,10 @@ fn what_is_counted_with_and_not_there_is_named() {
 fn no_devices_are_no_platform() {
     each(|installation, platform| {
         if let Some(count) = &platform.count {
-            let state = State { devices: 0, ..WELL };
+            let state = State {
+                devices: 0,
+                ..HEALTHY
+            };
             let expected = format!("0 devices: `{count}` is 0");
             reason(installation, platform, state, &expected);
         }
@@ -413,7 +416,7 @@ fn what_is_too_old_is_named_with_what_is_wanted() {
     each(|installation, platform| {
         let old = State {
             torch: "1.13.1",
-            ..WELL
+            ..HEALTHY
         };
         let wanted = &platform.requires["torch"];
         let expected = format!("torch 1.13.1 is not {wanted}");
@@ -421,7 +424,7 @@ fn what_is_too_old_is_named_with_what_is_wanted() {
         for (package, _) in installation.packages {
             let old = State {
                 other: Some((package, "0.0.1")),
-                ..WELL
+                ..HEALTHY
             };
             let wanted = &platform.requires[*package];
             let expected = format!("{package} 0.0.1 is not {wanted}");
@@ -438,6 +441,6 @@ fn a_build_for_amd_is_not_nvidia_s_and_the_other_way_round() {
         let platform = platforms.iter().find(|one| one.name == other).unwrap();
         let count = platform.count.as_ref().unwrap();
         let expected = format!("0 devices: `{count}` is 0");
-        reason(installation, platform, WELL, &expected);
+        reason(installation, platform, HEALTHY, &expected);
     }
 }

@@ -18,7 +18,7 @@ use allranks_suite::platform::Platform;
 
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
 /// The prefix of the lines that the probe script writes; all others are ignored.
-const MARK: &str = "ALLRANKS-PROBE ";
+const LINE_PREFIX: &str = "ALLRANKS-PROBE ";
 /// What is being tried while torch loads packages by itself.
 const IMPORT: &str = "import torch";
 /// Default limit for importing torch and what a platform imports besides, from a cold disk or a network file system on
@@ -122,7 +122,7 @@ fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<
             both.map(|(platform, found)| observe(python, platform, found, limit))
                 .collect()
         }
-        Err(Silence { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
+        Err(NoAnswer { reason, trying }) if platforms.len() == 1 || trying == IMPORT => {
             let reason = match trying == IMPORT {
                 true => past_autoload(python, platforms[0], reason, limit),
                 false => reason,
@@ -230,19 +230,21 @@ enum ProbeLine {
 }
 
 fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
-    let ours = text.lines().filter_map(|line| line.strip_prefix(MARK));
+    let ours = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(LINE_PREFIX));
     ours.map(serde_json::from_str)
 }
 
 /// The script gave no answer.
-struct Silence {
+struct NoAnswer {
     /// The reason, in one line.
     reason: String,
     /// What was being tried when it ended.
     trying: String,
 }
 
-fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, Silence> {
+fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Found>, NoAnswer> {
     let shown = python.display();
     let mut trying = String::from("the start of the interpreter");
     let ran = host::run_with_timeout(command(python, platforms, false), limit);
@@ -250,7 +252,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
         Ok(ran) => ran,
         Err(error) => {
             let reason = format!("{shown} cannot be started: {error}");
-            return Err(Silence { reason, trying });
+            return Err(NoAnswer { reason, trying });
         }
     };
     for line in lines(&text) {
@@ -260,7 +262,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
             Ok(ProbeLine::Loading(_) | ProbeLine::Absent(_)) => {}
             Err(error) => {
                 let reason = format!("the probe's answer makes no sense: {error}");
-                return Err(Silence { reason, trying });
+                return Err(NoAnswer { reason, trying });
             }
         }
     }
@@ -275,14 +277,14 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
                 let last = text
                     .lines()
                     .rev()
-                    .find(|line| !line.trim().is_empty() && !line.starts_with(MARK));
+                    .find(|line| !line.trim().is_empty() && !line.starts_with(LINE_PREFIX));
                 let last = last.map_or(String::new(), |line| format!(": {}", line.trim()));
                 let code = status.code().unwrap_or_default();
                 format!("{shown} ended with code {code} in `{trying}`{last}")
             }
         },
     };
-    Err(Silence { reason, trying })
+    Err(NoAnswer { reason, trying })
 }
 
 /// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.

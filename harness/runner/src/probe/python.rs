@@ -96,11 +96,7 @@ mod tests {
         fs::create_dir_all(python.parent().unwrap()).unwrap();
         fs::write(&python, "").unwrap();
         assert_eq!(find(None, none, folder.path()).path, python);
-        assert_eq!(
-            find(None, none, &below).why,
-            "PATH",
-            "somebody else's .venv"
-        );
+        assert_eq!(find(None, none, &below).why, "PATH", "another user's .venv");
         fs::write(folder.path().join("Cargo.toml"), "").unwrap();
         assert_eq!(find(None, none, &below).path, python);
     }

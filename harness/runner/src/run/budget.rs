@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_there_are_devices_and_nobody_passes_who_waits() {
+    async fn no_more_than_there_are_devices_and_no_world_passes_one_that_waits() {
         let budget = Arc::new(Budget::new(64));
         let wait = Duration::from_millis(50);
         let devices = |count| {

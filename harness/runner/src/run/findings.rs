@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::rank_run::RankRun;
 use super::recording::Recorder;
-use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
@@ -32,7 +32,7 @@ enum CheckState {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// An expectation says that it comes and goes.
-    comes_and_goes: bool,
+    is_flaky: bool,
     /// It is the failure of a sequence that can be cut down, and no expectation is about it.
     can_be_shrunk: bool,
 }
@@ -43,7 +43,7 @@ impl CheckState {
     /// try decides: a failure that came twice is none that comes and goes.
     fn after(self, finding: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
         let finding = match self {
-            Self::Open if known.comes_and_goes => return (Self::FailedOnce(finding), None),
+            Self::Open if known.is_flaky => return (Self::FailedOnce(finding), None),
             Self::Open => finding,
             Self::FailedOnce(first) => second_try(&first, finding),
             Self::ToShrink(_) | Self::Written => return (self, None),
@@ -70,10 +70,10 @@ impl Findings {
     }
 
     /// Takes what a world of these ranks showed of the check at that place, and writes it if nothing can change it.
-    pub fn take(&mut self, ranks: &[RankStory], index: usize, finding: CheckResult) {
+    pub fn take(&mut self, ranks: &[RankRun], index: usize, finding: CheckResult) {
         self.recorder.learn(ranks);
         let known = Known {
-            comes_and_goes: self.recorder.comes_and_goes(index, &finding),
+            is_flaky: self.recorder.is_flaky(index, &finding),
             can_be_shrunk: self.recorder.can_be_shrunk(index, &finding),
         };
         let state = std::mem::replace(&mut self.states[index], CheckState::Written);
@@ -161,13 +161,13 @@ fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
 mod tests {
     use super::*;
 
-    const COMES_AND_GOES: Known = Known {
-        comes_and_goes: true,
+    const FLAKY: Known = Known {
+        is_flaky: true,
         can_be_shrunk: false,
     };
 
     #[test]
-    fn a_failure_that_comes_twice_is_none_that_comes_and_goes() {
+    fn a_failure_that_comes_twice_is_not_flaky() {
         let first = CheckResult::bare(Outcome::Crash, Some("crash"), "SIGABRT");
         let second = |outcome| second_try(&first, CheckResult::bare(outcome, Some("c"), "again"));
         let passed = second(Outcome::Pass);
@@ -187,7 +187,7 @@ mod tests {
     fn what_a_second_try_came_to_is_written_and_stands_whatever_later_worlds_decide() {
         let crash = CheckResult::bare(Outcome::Crash, None, "SIGABRT");
         let passed = CheckResult::passed(Vec::new());
-        let (state, written) = CheckState::Open.after(crash.clone(), COMES_AND_GOES);
+        let (state, written) = CheckState::Open.after(crash.clone(), FLAKY);
         assert_eq!(state, CheckState::FailedOnce(crash.clone()));
         assert_eq!(written, None, "it can still change");
         let (state, written) = state.after(passed.clone(), Known::default());
@@ -197,7 +197,7 @@ mod tests {
             settled.as_deref(),
             Some("SIGABRT; the second time it passed")
         );
-        assert_eq!(state.after(crash, COMES_AND_GOES).1, None);
+        assert_eq!(state.after(crash, FLAKY).1, None);
         let (state, written) = CheckState::Open.after(passed.clone(), Known::default());
         assert_eq!((state, written), (CheckState::Written, Some(passed)));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Shared;
 use super::logs::absolute;
-use super::setup::{Beginning, Endpoint, SPARE, device, environment, lease};
+use super::setup::{Endpoint, OpeningSteps, SPARE_PORTS, device, environment, lease};
 use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
 use allranks_suite::case::Starts;
@@ -31,7 +31,7 @@ pub(super) async fn world(
         .tempdir_in(&shared.settings.out)?;
     let spare = match scenario.case.world.starts {
         Starts::Initialised => Vec::new(),
-        Starts::Bare => (0..SPARE)
+        Starts::Bare => (0..SPARE_PORTS)
             .map(|_| lease_port())
             .collect::<Result<Vec<_>, _>>()?,
     };
@@ -63,11 +63,11 @@ pub(super) async fn world(
             })
             .collect(),
     };
-    let beginnings = size
+    let opening_steps = size
         .ranks()
         .map(|rank| {
             let device = device(scenario, devices.devices(), rank);
-            Beginning::new(scenario, &at, &device, rank)
+            OpeningSteps::new(scenario, &at, &device, rank)
         })
         .collect();
     let launched = shared.launcher.launch(order);
@@ -77,7 +77,7 @@ pub(super) async fn world(
     let plan = WorldPlan {
         scenario,
         checks: todo,
-        beginnings,
+        opening_steps,
         points: at.points(),
         expectations: &shared.expectations,
         seed: shared.settings.seed,

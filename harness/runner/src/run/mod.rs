@@ -13,13 +13,13 @@ mod probe;
 mod program;
 mod queue;
 mod rank_environment;
+mod rank_run;
 mod recording;
 mod scenario;
 mod scenario_run;
 mod setup;
 mod shrink;
 mod steps;
-mod story;
 mod world;
 
 pub use program::{command_lines, program_of_rank};
@@ -279,7 +279,7 @@ impl Session {
         let permit = self.admit(&scenario).await;
         let (sender, mut receiver) = mpsc::unbounded_channel();
         // The scenario's record has the first of its issues, if there is no other trouble.
-        self.play(permit, scenario, round, sender).await;
+        self.run_scenario(permit, scenario, round, sender).await;
         let mut records = Vec::new();
         while let Ok(record) = receiver.try_recv() {
             records.push(record);
@@ -310,7 +310,7 @@ impl Session {
 
     /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the
     /// scenario's id.
-    async fn play(
+    async fn run_scenario(
         &self,
         _permit: Permit,
         scenario: Arc<Scenario>,
@@ -392,7 +392,8 @@ async fn run_queue(
             let permit = session.admit(scenario).await;
             let (session, scenario, records) =
                 (session.clone(), Arc::clone(scenario), records.clone());
-            running.spawn(async move { session.play(permit, scenario, round, records).await });
+            running
+                .spawn(async move { session.run_scenario(permit, scenario, round, records).await });
         }
     }
     let mut issues = Vec::new();
@@ -412,7 +413,7 @@ mod tests {
         let issues = issues_of(ended);
         assert_eq!(issues.len(), 1);
         assert!(issues[0].contains("there is no rank 7"), "{issues:?}");
-        let told = vec!["told".to_owned()];
-        assert_eq!(issues_of(Ok(told.clone())), told);
+        let issues = vec!["told".to_owned()];
+        assert_eq!(issues_of(Ok(issues.clone())), issues);
     }
 }

@@ -60,7 +60,7 @@ impl Pending {
     /// Returns the compiled script; none if the step is no script.
     pub fn script(&self) -> Option<&CompiledScript> {
         match &self.purpose {
-            Purpose::Script(_, staged) => Some(staged),
+            Purpose::Script(_, compiled) => Some(compiled),
             Purpose::Imports
             | Purpose::Opening
             | Purpose::Check(..)

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_larger_than_the_machine_keeps_nobody_waiting() {
+    fn a_world_larger_than_the_machine_keeps_no_other_waiting() {
         assert_eq!(order(&[8, 1], 4), [1, 8]);
     }
 }

@@ -6,21 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::mpsc;
 
 use super::Shared;
+use super::rank_run::RankRun;
 use super::scenario_run::ScenarioRun;
 use super::shrink::is_shrinkable;
-use super::story::RankStory;
 use crate::check_result::CheckResult;
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::Outcome;
 use allranks_model::record::REFUSED;
 use allranks_model::record::{
-    CheckRecord, Column, FORMAT, RankRecord, Record, ScenarioRecord, Span,
+    CheckRecord, Column, FORMAT, RankLine, RankRecord, Record, ScenarioRecord, Span,
 };
 use allranks_suite::expectation::{Entry, Expectations, Point};
 use allranks_suite::plan::{Check, Scenario};
 
 /// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
+
 /// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -74,9 +76,9 @@ impl Recorder {
     }
 
     /// Takes from the ranks which version of torch they have, if it is not known yet.
-    pub fn learn(&self, ranks: &[RankStory]) {
+    pub fn learn(&self, ranks: &[RankRun]) {
         if self.torch.get().is_none()
-            && let Some(torch) = ranks.iter().find_map(RankStory::torch)
+            && let Some(torch) = ranks.iter().find_map(RankRun::torch)
         {
             self.torch.get_or_init(|| torch.to_owned());
             // A program may bring another torch along.
@@ -103,7 +105,7 @@ impl Recorder {
     }
 
     /// Whether an expectation says of a failure that it comes and goes.
-    pub fn comes_and_goes(&self, index: usize, finding: &CheckResult) -> bool {
+    pub fn is_flaky(&self, index: usize, finding: &CheckResult) -> bool {
         let class = finding.class.as_deref();
         self.known(Some(&self.scenario.checks[index]))
             .is_some_and(|entry| entry.wants_another_try(finding.outcome, class, &finding.summary))
@@ -199,7 +201,9 @@ impl Recorder {
         let point = Point::of(&self.scenario, &column.torch, check);
         let class = finding.class.as_deref();
         let expectations = &self.shared.expectations;
-        let judged = expectations.judge(&point, finding.outcome, class, finding.summary);
+        let summary = excerpt(finding.summary);
+        let judged = expectations.judge(&point, finding.outcome, class, summary);
+        let ranks = finding.ranks.into_iter().map(RankLine::cut).collect();
         self.send(Record::Check(Box::new(CheckRecord {
             format: FORMAT,
             id,
@@ -214,7 +218,7 @@ impl Recorder {
             remark: judged.remark,
             class: finding.class,
             difference: finding.difference,
-            ranks: finding.ranks,
+            ranks,
             diagnosis: finding.diagnosis,
             expectation: judged.expectation,
             observations: finding.observations,
@@ -267,8 +271,8 @@ struct Identity<'a> {
 }
 
 /// The version of torch that the ranks reported, or that was found before; empty if neither is known.
-fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
-    let reported = ranks.iter().find_map(RankStory::torch);
+fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankRun]) -> &'a str {
+    let reported = ranks.iter().find_map(RankRun::torch);
     let found = scenario.platform.torch.as_deref();
     reported.or(found).unwrap_or_default()
 }
@@ -278,7 +282,7 @@ fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankStory]) -> &'a str {
 pub fn is_expected(
     expectations: &Expectations,
     scenario: &Scenario,
-    ranks: &[RankStory],
+    ranks: &[RankRun],
     index: Option<usize>,
     outcome: Outcome,
 ) -> bool {
@@ -296,29 +300,29 @@ fn may_end_so(entry: &Entry, outcome: Outcome) -> bool {
 /// clock.
 fn rank_records(
     scenario: &Scenario,
-    stories: Vec<RankStory>,
+    rank_runs: Vec<RankRun>,
     logs: &[std::path::PathBuf],
 ) -> Vec<RankRecord> {
-    let origin = stories
+    let origin = rank_runs
         .iter()
-        .flat_map(|story| &story.spans)
+        .flat_map(|rank_run| &rank_run.spans)
         .map(|span| span.start_us)
         .min()
         .unwrap_or(0);
     scenario
         .world_size
         .ranks()
-        .zip(stories)
-        .map(|(rank, story)| RankRecord {
+        .zip(rank_runs)
+        .map(|(rank, rank_run)| RankRecord {
             rank,
-            pid: story.pid(),
-            end: match (&story.end, story.killed) {
+            pid: rank_run.pid(),
+            end: match (&rank_run.end, rank_run.killed) {
                 (_, true) => "killed by allranks".to_owned(),
                 (Some(end), false) => end.to_string(),
                 (None, false) => "unknown".to_owned(),
             },
             log: logs[rank.index()].to_string_lossy().into_owned(),
-            spans: story
+            spans: rank_run
                 .spans
                 .into_iter()
                 .map(|span| Span {

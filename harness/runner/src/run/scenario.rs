@@ -8,10 +8,10 @@ use super::findings::Findings;
 use super::launch::world;
 use super::logs::{cut, log_folder};
 use super::program;
+use super::rank_run::RankRun;
 use super::recording::Recorder;
 use super::scenario_run::{ScenarioRun, give_up};
 use super::shrink::shrink;
-use super::story::RankStory;
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
@@ -40,8 +40,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         }
         run.worlds += 1;
         let todo = findings.open();
-        let mut decided =
-            |ranks: &[RankStory], index, finding| findings.take(ranks, index, finding);
+        let mut decided = |ranks: &[RankRun], index, finding| findings.take(ranks, index, finding);
         let result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,

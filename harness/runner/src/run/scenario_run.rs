@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::findings::Findings;
 use super::logs::log_folder;
+use super::rank_run::RankRun;
 use super::recording::Recorder;
-use super::story::RankStory;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Scenario;
@@ -23,7 +23,7 @@ pub struct ScenarioRun {
     /// Problems of the harness itself, whatever the check results say.
     pub issues: Vec<String>,
     /// What is known of the ranks of the last world.
-    pub ranks: Vec<RankStory>,
+    pub ranks: Vec<RankRun>,
     /// Logs of the ranks, relative to the run's folder.
     pub logs: Vec<PathBuf>,
     /// Number of worlds started.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Shared;
-use crate::script::{Points, is_match, raised_in};
+use crate::script::{Endpoints, is_match, raised_in};
 use crate::world::{Device, DeviceLease, devices, held_devices, lease_devices};
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
@@ -36,19 +36,19 @@ impl Endpoint {
         Self {
             port: 0,
             file: String::new(),
-            spare: vec![0; SPARE],
+            spare: vec![0; SPARE_PORTS],
         }
     }
 
     /// Returns all endpoints, in the form that scripts use.
     #[must_use]
-    pub fn points(&self) -> Points {
+    pub fn points(&self) -> Endpoints {
         let files = (0..).map(|number| match number {
             0 => self.file.clone(),
             number => format!("{}.{number}", self.file),
         });
         let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
-        Points {
+        Endpoints {
             host: HOST.to_owned(),
             all: ports.zip(files).collect(),
         }
@@ -56,9 +56,9 @@ impl Endpoint {
 }
 
 /// How long a world waits for devices before the run reports it.
-const SOON: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// Number of spare ports of a world whose scripts initialise.
-pub const SPARE: usize = 2;
+pub const SPARE_PORTS: usize = 2;
 
 /// The host at which the ranks of a world meet.
 pub const HOST: &str = "127.0.0.1";
@@ -96,7 +96,7 @@ pub async fn lease(
     let wanted = wanted(&present);
     let leased = async {
         let mut leased = pin!(lease_devices(kind, &present, wanted, worlds));
-        if let Ok(leased) = timeout(SOON, &mut leased).await {
+        if let Ok(leased) = timeout(REPORT_AFTER, &mut leased).await {
             return leased;
         }
         let held = held_devices(kind, &present)?;
@@ -123,7 +123,7 @@ fn present(scenario: &Scenario, base: &BTreeMap<String, String>) -> Option<Vec<D
 
 /// The steps that a rank begins with, before any check.
 #[derive(Clone, Debug)]
-pub struct Beginning {
+pub struct OpeningSteps {
     /// Imports what the platform needs. A step of its own, because some ranks take long for it, and the library's
     /// timeout must not run while the others wait.
     pub imports: Step,
@@ -131,7 +131,7 @@ pub struct Beginning {
     pub opening: Option<Step>,
 }
 
-impl Beginning {
+impl OpeningSteps {
     /// Builds the steps of this rank, on a device such as `cuda:1`.
     #[must_use]
     pub fn new(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Self {

@@ -1,7 +1,7 @@
 //! Computes the steps that the ranks of a scenario are sent if nothing goes wrong, before anything runs.
 
 use super::probe::probe_after;
-use super::setup::{Beginning, Endpoint, closing, device};
+use super::setup::{Endpoint, OpeningSteps, closing, device};
 use crate::script::CompiledScript;
 use allranks_model::names::WorldSize;
 use allranks_oracle::{Prepared, PreparedCheck, StackPrepared, Unpreparable};
@@ -35,7 +35,7 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
         .ranks()
         .map(|rank| {
             let device = device(scenario, &[], rank);
-            let beginning = Beginning::new(scenario, &nowhere, &device, rank);
+            let beginning = OpeningSteps::new(scenario, &nowhere, &device, rank);
             beginning.steps().cloned().collect()
         })
         .collect();

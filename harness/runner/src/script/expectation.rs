@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::Rank;
 use allranks_protocol::{Call, CallResult, CallStatus};
 use allranks_suite::case::{ExpectSpec, SteadySpec};
@@ -252,7 +253,10 @@ pub(super) fn line(rank: Rank, text: &str) -> allranks_model::record::RankLine {
 }
 
 fn broken(class: &'static str, text: String) -> Broken {
-    Broken { class, text }
+    Broken {
+        class,
+        text: excerpt(text),
+    }
 }
 
 fn of_value(expected: &Value, got: &Value, polls: bool) -> Broken {
@@ -437,7 +441,7 @@ mod tests {
             value: Some(json!(true)),
             ..ExpectSpec::default()
         };
-        let told = kind(
+        let kind_of_call = kind(
             &Act::Python {
                 source: String::new(),
                 unnoticed: false,
@@ -445,14 +449,17 @@ mod tests {
             asked,
         );
         assert_eq!(
-            class(&told, &result(1.0, json!(false)), false),
+            class(&kind_of_call, &result(1.0, json!(false)), false),
             "wrong-value"
         );
-        assert_eq!(class(&told, &result(1.0, json!(true)), false), "kept");
+        assert_eq!(
+            class(&kind_of_call, &result(1.0, json!(true)), false),
+            "kept"
+        );
     }
 
     #[test]
-    fn a_receive_that_names_nobody_names_the_sender() {
+    fn a_receive_without_a_source_reports_the_sender() {
         let call = Call::Recv {
             group: "world".to_owned(),
             tensor: 0,

@@ -76,7 +76,7 @@ impl CompiledScript {
                     .position(|call| call.status == CallStatus::Error);
                 let named = failed
                     .and_then(|call| {
-                        self.claims[rank as usize]
+                        self.expectations[rank as usize]
                             .iter()
                             .find(|claim| claim.at.call == call)
                     })
@@ -105,12 +105,12 @@ impl CompiledScript {
     fn promised(&self, answers: &[Answer]) -> Option<CheckResult> {
         let mut broken: BTreeMap<usize, Vec<(Rank, Broken)>> = BTreeMap::new();
         let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
-        for (rank, (claims, answer)) in (0..).zip(self.claims.iter().zip(answers)) {
+        for (rank, (expectations, answer)) in (0..).zip(self.expectations.iter().zip(answers)) {
             let Answer::Reply(reply) = answer else {
                 continue;
             };
-            for claim in claims {
-                match self.hold(claim, claims, &reply.result) {
+            for claim in expectations {
+                match self.hold(claim, expectations, &reply.result) {
                     Ok(()) => *kept.entry(claim.of).or_default() += 1,
                     Err(fault) => broken
                         .entry(claim.of)
@@ -121,7 +121,7 @@ impl CompiledScript {
         }
         let (number, faults) = broken.into_iter().find(|(number, _)| {
             let somewhere = self
-                .claims
+                .expectations
                 .iter()
                 .flatten()
                 .any(|claim| claim.of == *number && claim.kind.is_somewhere());
@@ -144,13 +144,13 @@ impl CompiledScript {
     fn hold(
         &self,
         claim: &Expectation,
-        claims: &[Expectation],
+        expectations: &[Expectation],
         result: &StepResult,
     ) -> Result<(), Broken> {
         if let ExpectationKind::Steady(spec) = &claim.kind {
             // In a loop, the last census of this name before this move counts.
             let census = |name: &str| {
-                claims
+                expectations
                     .iter()
                     .filter(|other| other.of < claim.of)
                     .rfind(|other| {
@@ -195,9 +195,9 @@ impl CompiledScript {
     /// Returns for each rank the number of promises and elements that are checked.
     fn checked(&self) -> Vec<u64> {
         let mut checked: Vec<u64> = self
-            .claims
+            .expectations
             .iter()
-            .map(|claims| claims.len() as u64)
+            .map(|expectations| expectations.len() as u64)
             .collect();
         for part in self.parts.iter().filter(|part| part.judged) {
             for (total, elements) in checked.iter_mut().zip(part.prepared.checked()) {

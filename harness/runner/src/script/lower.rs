@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::expectation::ExpectationKind;
-use super::trace_events::{Setting, deeds};
-use super::{CompiledScript, Cue, Departure, Expectation, Leaving, MoveRef, Part, Points};
+use super::trace_events::{Setting, events};
+use super::{CompiledScript, Departure, Endpoints, Expectation, Leaving, MoveRef, OnEnter, Part};
 use allranks_model::axes::Pairs;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::store::StoreMethod;
@@ -24,7 +24,7 @@ impl CompiledScript {
         scenario: &Scenario,
         check: &Check,
         script: &Arc<Script>,
-        points: &Points,
+        points: &Endpoints,
         seed: u64,
     ) -> Result<Self, String> {
         let size = scenario.world_size;
@@ -44,12 +44,12 @@ impl CompiledScript {
 struct Compiler<'a> {
     scenario: &'a Scenario,
     script: &'a Arc<Script>,
-    points: &'a Points,
+    points: &'a Endpoints,
     size: WorldSize,
     parts: Vec<Part>,
     steps: Vec<RankStep>,
-    claims: Vec<Vec<Expectation>>,
-    cues: Vec<BTreeMap<usize, Cue>>,
+    expectations: Vec<Vec<Expectation>>,
+    on_enter: Vec<BTreeMap<usize, OnEnter>>,
     departures: Vec<Option<Departure>>,
     marks: BTreeMap<String, BTreeSet<Rank>>,
     /// For each rank and part, the index of the part's first tensor in the rank's step.
@@ -57,7 +57,7 @@ struct Compiler<'a> {
     /// For each part, whether its data must be judged or must not be; none if no move says so.
     verdicts: Vec<Option<bool>>,
     /// Parts that some rank issues in a way that may fail.
-    doubtful: BTreeSet<usize>,
+    may_fail: BTreeSet<usize>,
     /// Ranks and parts of messages that the rank sends or receives by a blocking call, so that there is no work.
     blocking: BTreeSet<(Rank, usize)>,
 }
@@ -66,7 +66,7 @@ impl<'a> Compiler<'a> {
     fn new(
         scenario: &'a Scenario,
         script: &'a Arc<Script>,
-        points: &'a Points,
+        points: &'a Endpoints,
         size: WorldSize,
         seed: u64,
     ) -> Result<Self, String> {
@@ -113,12 +113,12 @@ impl<'a> Compiler<'a> {
             verdicts: vec![None; parts.len()],
             parts,
             steps,
-            claims: vec![Vec::new(); count],
-            cues: vec![BTreeMap::new(); count],
+            expectations: vec![Vec::new(); count],
+            on_enter: vec![BTreeMap::new(); count],
             departures: vec![None; count],
             marks: BTreeMap::new(),
             tensors,
-            doubtful: BTreeSet::new(),
+            may_fail: BTreeSet::new(),
             blocking: BTreeSet::new(),
         })
     }
@@ -132,19 +132,19 @@ impl<'a> Compiler<'a> {
         match &one.act {
             Act::Mark(name) => {
                 self.marks.entry(name.clone()).or_default().insert(rank);
-                self.cue(rank, Cue::Mark(name.clone()));
+                self.on_enter(rank, OnEnter::Mark(name.clone()));
             }
-            Act::Hold(name) => self.cue(rank, Cue::Hold(name.clone())),
-            Act::Pause(ms) => self.cue(rank, Cue::Pause(Duration::from_millis(*ms))),
+            Act::Hold(name) => self.on_enter(rank, OnEnter::Hold(name.clone())),
+            Act::Pause(ms) => self.on_enter(rank, OnEnter::Pause(Duration::from_millis(*ms))),
             Act::Freeze => {
-                self.cue(rank, Cue::Freeze);
+                self.on_enter(rank, OnEnter::Freeze);
                 self.departs(rank, Leaving::Frozen);
             }
             Act::Die(signal) => self.departs(rank, Leaving::Signal(*signal)),
             Act::Exit(code) => self.departs(rank, Leaving::Code(*code)),
             Act::Together(threads) => return self.together(rank, number, one, threads),
             Act::Steady(steady) => {
-                self.claims[rank.index()].push(Expectation {
+                self.expectations[rank.index()].push(Expectation {
                     at: MoveRef {
                         call: first.saturating_sub(1),
                         inner: None,
@@ -176,7 +176,7 @@ impl<'a> Compiler<'a> {
                 false => call,
             };
             self.steps[rank.index()].step.calls.push(call);
-            self.claims[rank.index()].push(Expectation {
+            self.expectations[rank.index()].push(Expectation {
                 at,
                 of: number,
                 kind,
@@ -219,7 +219,7 @@ impl<'a> Compiler<'a> {
             .step
             .calls
             .push(Call::Together { threads: lists });
-        self.claims[rank.index()].push(Expectation {
+        self.expectations[rank.index()].push(Expectation {
             at: MoveRef {
                 call,
                 inner: None,
@@ -254,7 +254,7 @@ impl<'a> Compiler<'a> {
                     .as_ref()
                     .is_some_and(|expect| expect.raises.is_some() || expect.either)
                 {
-                    self.doubtful.insert(*check);
+                    self.may_fail.insert(*check);
                 }
                 self.issue(rank, *check, *keeps, *message, thread, out)?;
             }
@@ -264,7 +264,7 @@ impl<'a> Compiler<'a> {
                     .as_ref()
                     .is_some_and(|expect| expect.raises.is_some() || expect.either)
                 {
-                    self.doubtful.extend(checks);
+                    self.may_fail.extend(checks);
                 }
                 for check in checks {
                     for (sub, work) in self.works(rank, *check, thread) {
@@ -493,9 +493,9 @@ impl<'a> Compiler<'a> {
         &self.steps[rank.index()].step.calls
     }
 
-    fn cue(&mut self, rank: Rank, cue: Cue) {
+    fn on_enter(&mut self, rank: Rank, on_enter: OnEnter) {
         let call = self.calls(rank).len();
-        self.cues[rank.index()].insert(call, cue);
+        self.on_enter[rank.index()].insert(call, on_enter);
     }
 
     fn departs(&mut self, rank: Rank, how: Leaving) {
@@ -511,28 +511,28 @@ impl<'a> Compiler<'a> {
                     && part.calls[rank.index()].iter().all(Option::is_some)
             });
             part.judged =
-                self.verdicts[index].unwrap_or(complete && !self.doubtful.contains(&index));
+                self.verdicts[index].unwrap_or(complete && !self.may_fail.contains(&index));
         }
         let setting = Setting {
             groups: &self.scenario.groups,
-            told: format!(
+            endpoint: format!(
                 "127.0.0.1:{}",
                 self.points.all.first().map_or(0, |(port, _)| *port)
             ),
             size: self.size.0,
         };
         CompiledScript {
-            deeds: self
+            events: self
                 .size
                 .ranks()
                 .zip(&self.steps)
-                .map(|(rank, step)| deeds(step, rank, &setting))
+                .map(|(rank, step)| events(step, rank, &setting))
                 .collect(),
             script: Arc::clone(self.script),
             steps: self.steps,
             parts: self.parts,
-            claims: self.claims,
-            cues: self.cues,
+            expectations: self.expectations,
+            on_enter: self.on_enter,
             departures: self.departures,
             marks: self.marks,
         }

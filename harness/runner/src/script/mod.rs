@@ -1,7 +1,7 @@
 //! Compiles scripts ([`allranks_suite::plan::Script`]) to steps for each rank, and judges the answers.
 //!
 //! In: a check with a script, the endpoints, the seed. Out: a [`CompiledScript`]: one step for each rank, what the
-//! harness must do when a rank enters a call ([`Cue`]), which ranks leave and how, and the judgement. Data are left to
+//! harness must do when a rank enters a call ([`OnEnter`]), which ranks leave and how, and the judgement. Data are left to
 //! the oracle: every op that a script issues is a check of its own, prepared and verified there.
 //!
 //! | module | holds |
@@ -34,7 +34,7 @@ use allranks_suite::plan::{Hang, Script};
 
 /// The endpoints at which the ranks of a world may meet, for scripts that initialise.
 #[derive(Clone, Debug, Default)]
-pub struct Points {
+pub struct Endpoints {
     /// The host of all endpoints.
     pub host: String,
     /// For each endpoint, its port and its file.
@@ -49,11 +49,11 @@ pub struct CompiledScript {
     pub steps: Vec<RankStep>,
     parts: Vec<Part>,
     /// For each rank, what its calls must do.
-    claims: Vec<Vec<Expectation>>,
-    cues: Vec<BTreeMap<usize, Cue>>,
+    expectations: Vec<Vec<Expectation>>,
+    on_enter: Vec<BTreeMap<usize, OnEnter>>,
     departures: Vec<Option<Departure>>,
     /// For each rank, the event of each of its calls.
-    pub deeds: Vec<Vec<TraceEvent>>,
+    pub events: Vec<Vec<TraceEvent>>,
     /// For each mark, the ranks that must make it before ranks that hold for it go on.
     marks: BTreeMap<String, BTreeSet<Rank>>,
 }
@@ -91,7 +91,7 @@ struct Expectation {
 
 /// What the harness does when a rank enters a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cue {
+pub enum OnEnter {
     /// Records that the rank has made this mark.
     Mark(String),
     /// Sends `go` once every rank that must make this mark has made it.
@@ -162,8 +162,8 @@ impl CompiledScript {
 
     /// Returns what the harness does when the rank enters that call; none if nothing.
     #[must_use]
-    pub fn cue(&self, rank: Rank, call: usize) -> Option<&Cue> {
-        self.cues[rank.index()].get(&call)
+    pub fn on_enter(&self, rank: Rank, call: usize) -> Option<&OnEnter> {
+        self.on_enter[rank.index()].get(&call)
     }
 
     /// Returns how the rank leaves; none if it stays.

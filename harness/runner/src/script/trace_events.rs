@@ -19,14 +19,14 @@ pub struct Setting<'a> {
     /// The groups that exist.
     pub groups: &'a [Arc<Group>],
     /// The endpoint, `host:port`, that the launcher told every rank.
-    pub told: String,
+    pub endpoint: String,
     /// The world size.
     pub size: u32,
 }
 
 /// Returns the events of a rank: one for each of its calls.
 #[must_use]
-pub fn deeds(step: &RankStep, rank: Rank, setting: &Setting<'_>) -> Vec<TraceEvent> {
+pub fn events(step: &RankStep, rank: Rank, setting: &Setting<'_>) -> Vec<TraceEvent> {
     let mut reader = Reader::new(rank, setting, &step.step.tensors);
     (0..)
         .zip(&step.step.calls)
@@ -54,7 +54,7 @@ struct Reader<'a> {
 }
 
 /// The variables that `env://` reads.
-const READ: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"];
+const READ: &[&str] = &["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"];
 
 impl<'a> Reader<'a> {
     fn new(rank: Rank, setting: &'a Setting<'a>, tensors: &'a [Tensor]) -> Self {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             }
             Call::DestroyProcessGroup { group } => EventKind::Destroy(group.clone()),
             Call::Setenv { name, value } => {
-                if let Some(known) = READ.into_iter().find(|known| known == name) {
+                if let Some(known) = READ.iter().find(|known| *known == name) {
                     self.environment.insert(known, value.clone());
                 }
                 own(call)
@@ -182,10 +182,10 @@ impl<'a> Reader<'a> {
             Some(value) => value.clone(),
             None => Some(otherwise),
         };
-        let told = &self.setting.told;
+        let endpoint = &self.setting.endpoint;
         let (place, rank, world_size) = match method {
             StoreMethod::Env => {
-                let (host, port) = told.rsplit_once(':').unwrap_or((told, ""));
+                let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
                 let host = variable("MASTER_ADDR", host.to_owned());
                 let port = variable("MASTER_PORT", port.to_owned());
                 let own = variable("RANK", self.rank.to_string());
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         EventKind::Init(Rendezvous {
             method: method.name().to_owned(),
             place,
-            told: (method != StoreMethod::File).then(|| told.clone()),
+            assigned: (method != StoreMethod::File).then(|| endpoint.clone()),
             rank,
             world_size,
         })

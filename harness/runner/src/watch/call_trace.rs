@@ -254,19 +254,19 @@ impl CallTrace {
                 ..known.clone()
             });
         }
-        let mut diary: Self = serde_json::from_slice(&text).ok()?;
+        let mut call_trace: Self = serde_json::from_slice(&text).ok()?;
         let is_same = known.is_some_and(|known| {
             known.recorder.as_ref().map(|one| &one.dumped)
-                == diary.recorder.as_ref().map(|one| &one.dumped)
+                == call_trace.recorder.as_ref().map(|one| &one.dumped)
         });
-        diary.record = match known.filter(|_| is_same) {
+        call_trace.record = match known.filter(|_| is_same) {
             Some(known) => known.record.clone(),
             None => Record::read(folder, pid).map(Arc::new),
         };
         Some(Self {
             beat,
             text: text.into(),
-            ..diary
+            ..call_trace
         })
     }
 

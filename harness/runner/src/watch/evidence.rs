@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::call_trace::{Call, CallTrace, Entry, Inside};
 use super::hosts::Hosts;
 use super::job::RankProcess;
+use super::reach::Reach;
 use allranks_diagnose::ForeignListener;
 use allranks_diagnose::{
     Collective, EventKind, HangEvidence, Message, Process, RankState, Remaining, Rendezvous,
@@ -44,15 +45,15 @@ pub fn evidence_of_ranks(
     is_whole: bool,
 ) -> Option<HangEvidence> {
     let frame = Frame::of(ranks);
-    let mut sights = Vec::new();
+    let mut states = Vec::new();
     for (rank, process) in ranks {
-        sights.push(frame.sight(*rank, process, hosts)?);
+        states.push(frame.state(*rank, process, hosts)?);
     }
     let mut evidence = HangEvidence {
-        ranks: sights,
+        ranks: states,
         is_whole,
         strangers: Vec::new(),
-        deserted: Vec::new(),
+        endpoints_without_listener: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
     };
@@ -67,11 +68,11 @@ fn agree_on_natures(evidence: &mut HangEvidence) {
     let mut known: HashMap<Key, BTreeMap<&'static str, usize>> = HashMap::new();
     let mut counts: HashMap<Key, usize> = HashMap::new();
     let each = |evidence: &mut HangEvidence, act: &mut dyn FnMut(Key, &mut Collective)| {
-        for sight in &mut evidence.ranks {
+        for state in &mut evidence.ranks {
             let mut numbers: HashMap<String, usize> = HashMap::new();
-            let doing = sight.doing.as_mut().map(|(deed, _)| deed);
-            for deed in sight.done.iter_mut().chain(doing) {
-                if let EventKind::Collective(one) = &mut deed.what {
+            let doing = state.doing.as_mut().map(|(event, _)| event);
+            for event in state.done.iter_mut().chain(doing) {
+                if let EventKind::Collective(one) = &mut event.what {
                     let number = numbers.entry(one.group.clone()).or_default();
                     act((one.group.clone(), *number, one.name.clone()), one);
                     *number += 1;
@@ -95,33 +96,33 @@ fn agree_on_natures(evidence: &mut HangEvidence) {
 
 /// Returns the evidence with each rank that writes no call trace placed in the init that its launcher's variables
 /// describe; none while an address is being looked up.
-pub fn as_told(
+pub fn as_assigned(
     evidence: &HangEvidence,
     ranks: &[(Rank, &RankProcess)],
     is_ours: &dyn Fn(u32) -> bool,
     hosts: &mut Hosts,
 ) -> Option<HangEvidence> {
     let mut evidence = evidence.clone();
-    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
+    for (state, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
         let numbers = process
             .number("RANK")
             .zip(process.number("WORLD_SIZE"))
-            .zip(told(process));
+            .zip(assigned_endpoint(process));
         if let Some(((rank, world_size), place)) = numbers
-            && sight.doing.is_none()
+            && state.doing.is_none()
         {
-            let meeting = Rendezvous {
+            let rendezvous = Rendezvous {
                 method: "env".to_owned(),
                 place: hosts.place(&place)?,
-                told: None,
+                assigned: None,
                 rank,
                 world_size,
             };
-            let deed = TraceEvent {
-                what: EventKind::Init(meeting),
+            let event = TraceEvent {
+                what: EventKind::Init(rendezvous),
                 at: String::new(),
             };
-            sight.doing = Some((deed, evidence.still));
+            state.doing = Some((event, evidence.still));
         }
     }
     evidence.strangers = foreign_listeners(is_ours, &evidence);
@@ -180,22 +181,26 @@ struct Frame {
 
 impl Frame {
     fn of(ranks: &[(Rank, &RankProcess)]) -> Self {
-        let diaries = || ranks.iter().filter_map(|(_, one)| one.diary.as_ref());
+        let call_traces = || ranks.iter().filter_map(|(_, one)| one.call_trace.as_ref());
         // Ranks may be in different worlds; the oldest one in which a rank is inside a call is the one that matters.
-        let held = diaries().filter_map(|diary| Some(diary.inside.as_ref()?.entry.epoch));
-        let newest = diaries().map(|diary| diary.epoch).max();
+        let held =
+            call_traces().filter_map(|call_trace| Some(call_trace.inside.as_ref()?.entry.epoch));
+        let newest = call_traces().map(|call_trace| call_trace.epoch).max();
         let epoch = held.min().or(newest).unwrap_or_default();
         let mut starts: HashMap<String, usize> = HashMap::new();
-        for diary in diaries() {
-            for (key, group) in &diary.groups {
-                let first = diary.entries.iter().find_map(|entry| match &entry.call {
-                    Call::Collective {
-                        group: own, number, ..
-                    } if own == key => Some(*number),
-                    _ => None,
-                });
+        for call_trace in call_traces() {
+            for (key, group) in &call_trace.groups {
+                let first = call_trace
+                    .entries
+                    .iter()
+                    .find_map(|entry| match &entry.call {
+                        Call::Collective {
+                            group: own, number, ..
+                        } if own == key => Some(*number),
+                        _ => None,
+                    });
                 if is_of(key, epoch) {
-                    let start = starts.entry(called(key, diary)).or_default();
+                    let start = starts.entry(called(key, call_trace)).or_default();
                     *start = (*start).max(first.unwrap_or(group.count));
                 }
             }
@@ -205,28 +210,28 @@ impl Frame {
         Self {
             epoch,
             starts,
-            has_lost: diaries().any(|diary| diary.dropped > 0),
+            has_lost: call_traces().any(|call_trace| call_trace.dropped > 0),
         }
     }
 
-    fn sight(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
+    fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
         let state = match process.activity {
             Some(Activity::Alive { .. }) => Process::Running,
             Some(Activity::Stopped) => Process::Stopped,
-            Some(Activity::Gone) => Process::Ended(farewell(process.diary.as_ref())),
+            Some(Activity::Gone) => Process::Ended(farewell(process.call_trace.as_ref())),
             None => Process::Unknown,
         };
-        let mut sight = RankState {
+        let mut state = RankState {
             process: state,
             ..RankState::unknown(rank)
         };
-        let Some(diary) = &process.diary else {
-            return Some(sight);
+        let Some(call_trace) = &process.call_trace else {
+            return Some(state);
         };
-        sight.errors.clone_from(&diary.errors);
-        let inside = diary.inside.as_ref();
+        state.errors.clone_from(&call_trace.errors);
+        let inside = call_trace.inside.as_ref();
         let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
-        for entry in diary
+        for entry in call_trace
             .entries
             .iter()
             .filter(|entry| entry.epoch == self.epoch)
@@ -235,7 +240,7 @@ impl Frame {
                 && of == "destroy"
             {
                 // The rank has left this world: no more calls of it will come.
-                sight.ahead = Remaining::Known(Vec::new());
+                state.ahead = Remaining::Known(Vec::new());
             }
             if !entry.is_issued {
                 continue;
@@ -246,22 +251,22 @@ impl Frame {
                     inside.entry.waits && matches!(entry.call, Call::Collective { .. });
                 inside.entry.id == entry.id && !is_entered
             });
-            if !is_now && let Some(deed) = self.deed(entry, diary, process, hosts)? {
-                sight.done.push(deed);
+            if !is_now && let Some(event) = self.event(entry, call_trace, process, hosts)? {
+                state.done.push(event);
             }
         }
-        if diary.epoch > self.epoch {
-            sight.ahead = Remaining::Known(Vec::new());
+        if call_trace.epoch > self.epoch {
+            state.ahead = Remaining::Known(Vec::new());
         }
-        sight.doing = self.doing(process, diary, inside, hosts)?;
-        Some(sight)
+        state.doing = self.doing(process, call_trace, inside, hosts)?;
+        Some(state)
     }
 
     /// Returns what the rank is in. An interpreter without a heartbeat may be anywhere.
     fn doing(
         &self,
         process: &RankProcess,
-        diary: &CallTrace,
+        call_trace: &CallTrace,
         inside: Option<&Inside>,
         hosts: &mut Hosts,
     ) -> Option<Option<(TraceEvent, Duration)>> {
@@ -269,43 +274,43 @@ impl Frame {
             what: EventKind::Own(what.to_owned()),
             at: at.to_owned(),
         };
-        let silence = diary.silence();
+        let silence = call_trace.silence();
         if silence > SILENCE && matches!(process.activity, Some(Activity::Alive { .. })) {
             let what = "something that keeps its interpreter from answering";
             return Some(Some((own(what, ""), silence)));
         }
         // A rank that retries a call is in that call, wherever it is between two attempts.
-        if inside.is_none() && diary.is_retrying() {
+        if inside.is_none() && call_trace.is_retrying() {
             return Some(None);
         }
         // After an error has ended the main thread, no more calls come: the error counts, and not the position.
-        if diary.fatal.is_some() && inside.is_none() {
+        if call_trace.fatal.is_some() && inside.is_none() {
             return Some(None);
         }
-        if diary.finished && inside.is_none() {
+        if call_trace.finished && inside.is_none() {
             let what =
                 "no code of its own: its main thread has ended, and other threads keep the process";
             return Some(Some((own(what, ""), silence)));
         }
-        let deed = match inside {
-            Some(inside) => match self.deed(&inside.entry, diary, process, hosts)? {
-                Some(deed) => Some((deed, inside.lasts())),
+        let event = match inside {
+            Some(inside) => match self.event(&inside.entry, call_trace, process, hosts)? {
+                Some(event) => Some((event, inside.lasts())),
                 None => Some((own("a call of torch.distributed", ""), inside.lasts())),
             },
-            None => diary.own.as_ref().map(|line| {
+            None => call_trace.own.as_ref().map(|line| {
                 let text = format!("its own code, `{}`", line.text);
                 (own(&text, &line.at), silence)
             }),
         };
-        Some(deed)
+        Some(event)
     }
 
     /// Returns the event of an entry: none if it does not concern other ranks; the outer option is none while an
     /// address is being looked up.
-    fn deed(
+    fn event(
         &self,
         entry: &Entry,
-        diary: &CallTrace,
+        call_trace: &CallTrace,
         process: &RankProcess,
         hosts: &mut Hosts,
     ) -> Option<Option<TraceEvent>> {
@@ -317,8 +322,10 @@ impl Frame {
                 rank,
                 world_size,
             } => {
-                let told = match (method.as_str(), told(process)) {
-                    ("env" | "tcp", Some(told)) => Some(hosts.place(&told)?),
+                let assigned = match (method.as_str(), assigned_endpoint(process)) {
+                    ("env" | "tcp", Some(assigned_endpoint)) => {
+                        Some(hosts.place(&assigned_endpoint)?)
+                    }
                     _ => None,
                 };
                 let known = |number: Option<i64>| number.and_then(|number| number.try_into().ok());
@@ -332,7 +339,7 @@ impl Frame {
                 EventKind::Init(Rendezvous {
                     method: method.clone(),
                     place,
-                    told,
+                    assigned,
                     rank,
                     world_size,
                 })
@@ -344,14 +351,14 @@ impl Frame {
                 name,
                 nature,
             } => {
-                let label = called(group, diary);
+                let label = called(group, call_trace);
                 let Some(number) = number.checked_sub(start(&label)) else {
                     return Some(None);
                 };
                 match entry.waits {
                     true => EventKind::Await(label, number),
                     false => EventKind::Collective(Collective {
-                        members: members(group, diary),
+                        members: members(group, call_trace),
                         group: label,
                         name: name.clone(),
                         nature: nature_of(nature),
@@ -365,7 +372,7 @@ impl Frame {
                 tag,
             } => {
                 let message = EventKind::Message(Message {
-                    group: called(group, diary),
+                    group: called(group, call_trace),
                     sends: *sends,
                     peer: *peer,
                     tag: *tag,
@@ -378,7 +385,7 @@ impl Frame {
             }
             Call::Destroy { group } => EventKind::Destroy(match group.as_str() {
                 "world" => group.clone(),
-                key => called(key, diary),
+                key => called(key, call_trace),
             }),
             Call::Own { text } => EventKind::Own(text.clone()),
             Call::Store { keys } => EventKind::AwaitKeys(keys.clone()),
@@ -396,9 +403,9 @@ fn is_of(key: &str, epoch: u32) -> bool {
 }
 
 /// Returns the name of a group for verdicts.
-fn called(key: &str, diary: &CallTrace) -> String {
+fn called(key: &str, call_trace: &CallTrace) -> String {
     let name = key.split_once('.').map_or(key, |(_, name)| name);
-    match diary.groups.get(key) {
+    match call_trace.groups.get(key) {
         Some(group) if !group.name.is_empty() => group.name.clone(),
         Some(group) if group.members.len() <= NAMED => {
             format!("group {name} (ranks {})", list(&group.members))
@@ -408,8 +415,8 @@ fn called(key: &str, diary: &CallTrace) -> String {
     }
 }
 
-fn members(key: &str, diary: &CallTrace) -> Arc<[Rank]> {
-    let group = diary.groups.get(key);
+fn members(key: &str, call_trace: &CallTrace) -> Arc<[Rank]> {
+    let group = call_trace.groups.get(key);
     group.map_or_else(
         || Arc::from([]),
         |group| Arc::from(group.members.as_slice()),
@@ -424,7 +431,7 @@ fn nature_of(nature: &BTreeMap<String, String>) -> BTreeMap<&'static str, String
 }
 
 /// Returns the endpoint that the launcher told the process, `HOST:PORT`; none if it told none.
-pub fn told(process: &RankProcess) -> Option<String> {
+pub fn assigned_endpoint(process: &RankProcess) -> Option<String> {
     let value = |name: &str| process.environment.get(name);
     Some(format!(
         "{}:{}",
@@ -434,9 +441,9 @@ pub fn told(process: &RankProcess) -> Option<String> {
 }
 
 /// Returns how a process ended, as far as other processes than its parent can tell.
-fn farewell(diary: Option<&CallTrace>) -> String {
-    match diary {
-        Some(diary) if diary.ended => match diary.errors.last() {
+fn farewell(call_trace: Option<&CallTrace>) -> String {
+    match call_trace {
+        Some(call_trace) if call_trace.ended => match call_trace.errors.last() {
             Some(error) => format!("raised {}", error.lines().next().unwrap_or_default()),
             None => "came to the end of its program".to_owned(),
         },
@@ -444,17 +451,46 @@ fn farewell(diary: Option<&CallTrace>) -> String {
     }
 }
 
+/// Returns the endpoints on other machines that ranks of this evidence dial, and the reason why nothing answers there; none while
+/// an endpoint is being tried. An endpoint that any process of this machine has a connection to is reached.
+pub fn endpoints_without_listener(
+    evidence: &HangEvidence,
+    reach: &mut Reach,
+) -> Option<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let dialled: BTreeSet<&str> = (evidence.ranks.iter())
+        .filter_map(|state| match state.now() {
+            Some(EventKind::Init(rendezvous)) => Some(rendezvous.place.as_str()),
+            _ => None,
+        })
+        .filter(|place| !place.starts_with("localhost:"))
+        .collect();
+    for place in dialled {
+        let Some((host, port)) = place.rsplit_once(':') else {
+            continue;
+        };
+        let Ok(port) = port.parse() else { continue };
+        if allranks_host::is_connected_to(port) {
+            continue;
+        }
+        if let Some(trouble) = reach.trouble(host, port)? {
+            found.push((place.to_owned(), trouble));
+        }
+    }
+    Some(found)
+}
+
 /// Returns foreign processes that listen where ranks want to meet.
 pub fn foreign_listeners(
     is_ours: &dyn Fn(u32) -> bool,
     evidence: &HangEvidence,
 ) -> Vec<ForeignListener> {
-    let meetings = evidence.ranks.iter().filter_map(|sight| {
-        let waits = matches!(sight.now(), Some(EventKind::Init(_))) || !sight.errors.is_empty();
-        let last = sight.entered().last().filter(|_| waits)?;
+    let meetings = evidence.ranks.iter().filter_map(|state| {
+        let waits = matches!(state.now(), Some(EventKind::Init(_))) || !state.errors.is_empty();
+        let last = state.entered().last().filter(|_| waits)?;
         match &last.what {
-            EventKind::Init(meeting) if meeting.place.starts_with("localhost:") => {
-                meeting.address()
+            EventKind::Init(rendezvous) if rendezvous.place.starts_with("localhost:") => {
+                rendezvous.address()
             }
             _ => None,
         }

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::below::Below;
 use super::call_trace::CallTrace;
-use super::evidence::{as_told, evidence};
+use super::evidence::{as_assigned, endpoints_without_listener, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use super::reach::Reach;
 use super::recorder;
-use crate::world::Remnant;
-use allranks_diagnose::diagnose;
+use crate::world::Orphan;
+use allranks_diagnose::{HangEvidence, diagnose};
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -30,16 +32,16 @@ pub enum Event {
     /// A job that was attached to does not hang; what is seen of it.
     NotHung(String),
     /// Processes of the command that could not be killed.
-    Unkilled(Vec<Remnant>),
+    Unkilled(Vec<Orphan>),
 }
 
 /// How long, in multiples of the user's patience, a rank that others wait for may be in a wait of its own (a lock, a
 /// data loader, a breakpoint), idle, or at work, before it is reported as behind.
-pub const IN_A_WAIT: u32 = 3;
-pub const IDLE: u32 = 5;
-const AT_WORK: u32 = 10;
+pub const WAITING_PATIENCES: u32 = 3;
+pub const IDLE_PATIENCES: u32 = 5;
+const WORKING_PATIENCES: u32 = 10;
 /// The shortest time after which a rank is reported as behind, however small the patience.
-pub const LEAST: Duration = Duration::from_secs(20);
+pub const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
 
 /// Detects hangs in all worlds of a program, each by itself.
 #[derive(Debug)]
@@ -60,8 +62,12 @@ struct WorldDetector {
     moved: Instant,
     /// When any rank last began or ended a call, started, or ended.
     called: Instant,
-    proof: Option<(Essence, Instant)>,
-    told: Option<Told>,
+    /// Whether the endpoints that its ranks dial can be reached.
+    reach: Reach,
+    /// What the processes below its ranks do, once nothing has moved for the patience.
+    below: Below,
+    proof: Option<(VerdictKey, Instant)>,
+    last_report: Option<LastReport>,
 }
 
 /// The ranks of one world.
@@ -78,14 +84,14 @@ struct Trace {
 }
 
 /// What two verdicts must have in common to be the same: kind, culprits, and that the culprits have not moved.
-type Essence = (HangKind, Vec<Rank>, Calls);
+type VerdictKey = (HangKind, Vec<Rank>, Calls);
 
 /// By rank: its process id, and its progress (see [`CallTrace::progress`]).
 type Calls = BTreeMap<Rank, (u32, u64)>;
 
 /// The last report on a world.
 #[derive(Debug)]
-struct Told {
+struct LastReport {
     is_verdict: bool,
     calls: Calls,
     /// Since when nothing had moved.
@@ -94,11 +100,11 @@ struct Told {
 
 impl Trace {
     fn of(process: &RankProcess) -> Self {
-        let diary = process.diary.as_ref();
+        let call_trace = process.call_trace.as_ref();
         Self {
             pid: process.pid,
-            moves: diary.map_or(0, CallTrace::progress),
-            at: diary.and_then(|diary| Some(diary.own.as_ref()?.at.clone())),
+            moves: call_trace.map_or(0, CallTrace::progress),
+            at: call_trace.and_then(|call_trace| Some(call_trace.own.as_ref()?.at.clone())),
             is_stopped: process.activity == Some(Activity::Stopped),
             is_gone: process.activity == Some(Activity::Gone),
         }
@@ -207,8 +213,10 @@ impl WorldDetector {
             last: BTreeMap::new(),
             moved: Instant::now(),
             called: Instant::now(),
+            reach: Reach::default(),
+            below: Below::default(),
             proof: None,
-            told: None,
+            last_report: None,
         }
     }
 
@@ -239,23 +247,31 @@ impl WorldDetector {
             false => self.called,
         };
         let mut events = Vec::new();
-        if let Some(told) = &self.told {
+        if let Some(last_report) = &self.last_report {
             let has_moved = |(rank, calls): (&Rank, &(u32, u64))| {
                 self.last
                     .get(rank)
                     .is_none_or(|trace| trace.calls() != *calls)
             };
-            if told.calls.iter().any(has_moved) {
-                self.told = None;
+            if last_report.calls.iter().any(has_moved) {
+                self.last_report = None;
                 events.push(Event::Moves);
-            } else if told.is_verdict {
+            } else if last_report.is_verdict {
                 return events;
-            } else if told.since != since {
-                self.told = None;
+            } else if last_report.since != since {
+                self.last_report = None;
             }
         }
         let still = now.duration_since(since);
-        let mut told = None;
+        match still >= self.patience {
+            true => {
+                let living = ranks.iter().filter(|(_, process)| process.lives());
+                let pids: Vec<u32> = living.map(|(_, process)| process.pid).collect();
+                self.below.look(&pids);
+            }
+            false => self.below = Below::default(),
+        }
+        let mut last_report = None;
         let proved = match held.is_empty() {
             true => {
                 self.proof = None;
@@ -264,16 +280,19 @@ impl WorldDetector {
             false => self.proved(ranks, is_ours, hosts, still, now),
         };
         if let Some(verdict) = proved {
-            told = Some(Event::Verdict(verdict));
-        } else if self.told.is_none() && still >= self.patience {
-            told = self.likely(ranks, is_ours, hosts, still);
-        } else if self.told.as_ref().is_some_and(|told| !told.is_verdict)
-            && still >= self.patience * IN_A_WAIT
+            last_report = Some(Event::Verdict(verdict));
+        } else if self.last_report.is_none() && still >= self.patience {
+            last_report = self.likely(ranks, is_ours, hosts, still);
+        } else if self
+            .last_report
+            .as_ref()
+            .is_some_and(|last_report| !last_report.is_verdict)
+            && still >= self.patience * WAITING_PATIENCES
         {
-            told = self.escalated(ranks, is_ours, hosts, still);
+            last_report = self.escalated(ranks, is_ours, hosts, still);
         }
-        if let Some(event) = told {
-            self.told = Some(Told {
+        if let Some(event) = last_report {
+            self.last_report = Some(LastReport {
                 is_verdict: matches!(event, Event::Verdict(_)),
                 calls: self.calls(&held),
                 since,
@@ -303,7 +322,7 @@ impl WorldDetector {
         let is_stale = |rank: &RankProcess| {
             // A stopped process cannot write its record, and issues nothing either.
             let runs = matches!(rank.activity, Some(Activity::Alive { .. }));
-            runs && rank.diary.as_ref().is_some_and(CallTrace::is_stale)
+            runs && rank.call_trace.as_ref().is_some_and(CallTrace::is_stale)
         };
         if ranks.iter().any(|(_, rank)| is_stale(rank)) {
             self.proof = None;
@@ -340,7 +359,7 @@ impl WorldDetector {
         hosts: &mut Hosts,
         still: Duration,
     ) -> Option<Event> {
-        let mut verdict = best(ranks, is_ours, hosts, still)?;
+        let (mut verdict, _) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
         Some(match verdict.kind {
             HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
             _ => {
@@ -359,7 +378,7 @@ impl WorldDetector {
         hosts: &mut Hosts,
         still: Duration,
     ) -> Option<Event> {
-        let verdict = best(ranks, is_ours, hosts, still)?;
+        let (verdict, evidence) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
         if verdict.kind != HangKind::Slow {
             return None;
         }
@@ -367,23 +386,37 @@ impl WorldDetector {
             .filter(|(rank, _)| verdict.culprits.contains(rank))
             .map(|(_, process)| *process)
             .collect();
+        if blamed.is_empty()
+            && let Some(told) = allranks_diagnose::unreachable(&evidence)
+        {
+            let is_long = still >= SHORTEST_LIMIT.max(self.patience * IDLE_PATIENCES);
+            return is_long.then_some(Event::Verdict(told));
+        }
         // Nothing is known of a rank that is not on this host.
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
         let kind = |process: &RankProcess| -> Option<String> {
-            Some(process.diary.as_ref()?.own.as_ref()?.kind.clone())
+            Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
         };
+        // A server waits for requests for as long as there are none.
+        if (blamed.iter()).any(|process| kind(process).as_deref() == Some("requests")) {
+            return None;
+        }
+        let has_work_below =
+            |process: &RankProcess| self.below.has_worked_within(process.pid, self.patience);
         let times = blamed.iter().map(|process| match kind(process).as_deref() {
-            Some("breakpoint" | "data loader" | "lock") => IN_A_WAIT,
+            Some("breakpoint") => WAITING_PATIENCES,
+            _ if has_work_below(process) => WORKING_PATIENCES,
+            Some("data loader" | "lock") => WAITING_PATIENCES,
             // A training step does not keep the interpreter from answering for this long.
-            _ if is_silent(process) => IDLE,
+            _ if is_silent(process) => IDLE_PATIENCES,
             _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
-                AT_WORK
+                WORKING_PATIENCES
             }
-            _ => IDLE,
+            _ => IDLE_PATIENCES,
         });
-        if still < LEAST.max(self.patience * times.max()?) {
+        if still < SHORTEST_LIMIT.max(self.patience * times.max()?) {
             return None;
         }
         let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
@@ -401,41 +434,43 @@ impl WorldDetector {
             None => self.moved,
             Some(_) => self.called,
         };
-        best(ranks, is_ours, hosts, since.elapsed())
+        best(ranks, is_ours, hosts, &mut self.reach, since.elapsed()).map(|(verdict, _)| verdict)
     }
 }
 
-/// Returns true if the interpreter has had no heartbeat for [`LEAST`].
+/// Returns true if the interpreter has had no heartbeat for [`SHORTEST_LIMIT`].
 fn is_silent(process: &RankProcess) -> bool {
-    let diary = process.diary.as_ref();
-    diary.is_some_and(|diary| diary.silence() > LEAST)
+    let call_trace = process.call_trace.as_ref();
+    call_trace.is_some_and(|call_trace| call_trace.silence() > SHORTEST_LIMIT)
 }
 
 /// Returns a line for each flight recorder that has overwritten its first collectives.
 fn lost(ranks: &Ranks<'_>) -> Vec<String> {
-    let told = ranks.iter().filter_map(|(rank, process)| {
+    let last_report = ranks.iter().filter_map(|(rank, process)| {
         let lost = recorder::lost(process.traced.as_ref()?);
         (lost > 0).then(|| {
             format!("the flight recorder of rank {rank} has lost its first {lost} collectives")
         })
     });
-    told.collect()
+    last_report.collect()
 }
 
-/// Returns the verdict that fits the evidence best, whether it is proved or not; none while addresses are being looked
-/// up.
+/// Returns the verdict that fits the evidence best, whether it is proved or not, and that evidence; none while addresses are being
+/// looked up or tried.
 fn best(
     ranks: &Ranks<'_>,
     is_ours: &dyn Fn(u32) -> bool,
     hosts: &mut Hosts,
+    reach: &mut Reach,
     still: Duration,
-) -> Option<Diagnosis> {
-    let evidence = evidence(ranks, is_ours, hosts, still, true)?;
+) -> Option<(Diagnosis, HangEvidence)> {
+    let mut evidence = evidence(ranks, is_ours, hosts, still, true)?;
+    evidence.endpoints_without_listener = endpoints_without_listener(&evidence, reach)?;
     let mut verdict = diagnose(&evidence);
     if verdict.kind == HangKind::Unknown
-        && let Some(told) = as_told(&evidence, ranks, is_ours, hosts)
+        && let Some(assigned) = as_assigned(&evidence, ranks, is_ours, hosts)
     {
-        let by_claims = diagnose(&told);
+        let by_claims = diagnose(&assigned);
         if !matches!(by_claims.kind, HangKind::Slow | HangKind::Unknown) {
             // Their places are still unknown.
             let places = verdict.places;
@@ -445,7 +480,7 @@ fn best(
             };
         }
     }
-    Some(verdict)
+    Some((verdict, evidence))
 }
 
 /// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
@@ -457,6 +492,9 @@ pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
         }
         "lock" => {
             "that rank waits for a lock, a queue or a process of its own: look at which thread or process has it"
+        }
+        "child process" => {
+            "that rank waits for a process that it has started: look at what that process does"
         }
         _ => "look at what that rank does there: py-spy dump --pid PID",
     };
@@ -474,11 +512,11 @@ pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
 /// Returns the ranks that have been in one call, or in retries, for a moment.
 fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
     ranks.iter().filter_map(|(rank, process)| {
-        let diary = process.diary.as_ref()?;
-        let is_inside = diary
+        let call_trace = process.call_trace.as_ref()?;
+        let is_inside = call_trace
             .inside
             .as_ref()
             .is_some_and(|inside| inside.lasts() >= MOMENT);
-        (process.lives() && (is_inside || diary.is_retrying())).then_some(*rank)
+        (process.lives() && (is_inside || call_trace.is_retrying())).then_some(*rank)
     })
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
 /// The name that stands for every address of this machine.
-const HERE: &str = "localhost";
+const LOCALHOST: &str = "localhost";
 
 /// Host names looked up so far.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Hosts {
     /// Returns the canonical name of a host; none while it is being looked up in the background.
     pub fn name(&mut self, host: &str) -> Option<String> {
         if self.is_unresolved {
-            return Some(HERE.to_owned());
+            return Some(LOCALHOST.to_owned());
         }
         if let Some(name) = literal(host) {
             return Some(name);
@@ -73,8 +73,8 @@ impl Hosts {
 /// Returns the canonical name of a host that needs no look-up: this machine, or an IP address.
 fn literal(host: &str) -> Option<String> {
     let own = rustix::system::uname();
-    if host.is_empty() || host == HERE || own.nodename().to_str() == Ok(host) {
-        return Some(if host.is_empty() { "" } else { HERE }.to_owned());
+    if host.is_empty() || host == LOCALHOST || own.nodename().to_str() == Ok(host) {
+        return Some(if host.is_empty() { "" } else { LOCALHOST }.to_owned());
     }
     host.parse().ok().map(of_address)
 }
@@ -82,7 +82,7 @@ fn literal(host: &str) -> Option<String> {
 /// Returns the canonical name of an address. It is this machine's if a socket can be bound to it.
 fn of_address(address: IpAddr) -> String {
     match TcpListener::bind((address, 0)) {
-        Ok(_) => HERE.to_owned(),
+        Ok(_) => LOCALHOST.to_owned(),
         Err(_) => address.to_string(),
     }
 }

@@ -21,7 +21,7 @@ pub struct Job {
     token: String,
     folder: PathBuf,
     /// Call traces of all living processes, by process id.
-    diaries: HashMap<u32, CallTrace>,
+    call_traces: HashMap<u32, CallTrace>,
     /// What the watcher's own environment says of a rank: every process inherits it, so it does not come from a
     /// launcher.
     inherited: ClaimedRank,
@@ -50,7 +50,7 @@ pub struct RankProcess {
     /// What the process does; none if that cannot be told.
     pub activity: Option<Activity>,
     /// Its call trace, merged with the records of torch's flight recorder; none if it writes none.
-    pub diary: Option<CallTrace>,
+    pub call_trace: Option<CallTrace>,
     /// Its call trace as it was read, before the merge.
     pub traced: Option<CallTrace>,
 }
@@ -74,7 +74,7 @@ impl RankProcess {
     /// neither.
     fn claimed(&self) -> Option<u32> {
         self.number("RANK").or_else(|| {
-            let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
+            let entries = &self.traced.as_ref().or(self.call_trace.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
                 Call::Init { rank, .. } => rank?.try_into().ok(),
                 _ => None,
@@ -87,7 +87,7 @@ impl RankProcess {
     /// Returns the world size that it claims, in the same way.
     pub(super) fn world_size(&self) -> Option<u32> {
         self.number("WORLD_SIZE").or_else(|| {
-            let entries = &self.traced.as_ref().or(self.diary.as_ref())?.entries;
+            let entries = &self.traced.as_ref().or(self.call_trace.as_ref())?.entries;
             entries.iter().rev().find_map(|entry| match entry.call {
                 Call::Init { world_size, .. } => world_size?.try_into().ok(),
                 _ => None,
@@ -99,9 +99,9 @@ impl RankProcess {
     /// its own init, and the launcher's attempt.
     pub(super) fn place(&self) -> String {
         let value = |name: &str| self.environment.get(name).cloned();
-        let told = value("MASTER_ADDR").zip(value("MASTER_PORT"));
-        let traced = self.traced.as_ref().or(self.diary.as_ref());
-        let place = match told {
+        let assigned = value("MASTER_ADDR").zip(value("MASTER_PORT"));
+        let traced = self.traced.as_ref().or(self.call_trace.as_ref());
+        let place = match assigned {
             Some((address, port)) => {
                 let address = match address.as_str() {
                     "127.0.0.1" | "::1" | "0.0.0.0" => "localhost",
@@ -110,8 +110,8 @@ impl RankProcess {
                 format!("{address}:{port}")
             }
             None => traced
-                .and_then(|diary| {
-                    diary
+                .and_then(|call_trace| {
+                    call_trace
                         .entries
                         .iter()
                         .rev()
@@ -149,7 +149,7 @@ impl Job {
         Self {
             token: token.to_owned(),
             folder: folder.to_owned(),
-            diaries: HashMap::new(),
+            call_traces: HashMap::new(),
             inherited: ClaimedRank::of(&std::env::vars().collect()),
             known: BTreeMap::new(),
             gone: BTreeMap::new(),
@@ -180,14 +180,14 @@ impl Job {
         let members = host::members(TOKEN, &self.token);
         self.pids = members.iter().map(|member| member.pid).collect();
         let read = |member: &TaggedProcess| {
-            let known = self.diaries.get(&member.pid);
+            let known = self.call_traces.get(&member.pid);
             Some((
                 member.pid,
                 CallTrace::read(&self.folder, member.pid, known)?,
             ))
         };
-        let mut diaries: HashMap<u32, CallTrace> = members.iter().filter_map(read).collect();
-        let chosen: HashSet<u32> = ranks(&members, &diaries, &self.inherited)
+        let mut call_traces: HashMap<u32, CallTrace> = members.iter().filter_map(read).collect();
+        let chosen: HashSet<u32> = ranks(&members, &call_traces, &self.inherited)
             .map(|member| member.pid)
             .collect();
         for member in members.iter().filter(|one| chosen.contains(&one.pid)) {
@@ -196,7 +196,7 @@ impl Job {
                 pid: member.pid,
                 environment: BTreeMap::new(),
                 activity: None,
-                diary: None,
+                call_trace: None,
                 traced: None,
             });
             rank.environment.clone_from(&member.environment);
@@ -212,14 +212,14 @@ impl Job {
             };
             // Its last entries may have been written after the last look.
             let read = || CallTrace::read(&self.folder, *pid, rank.traced.as_ref());
-            if let Some(mut diary) = diaries.get(pid).cloned().or_else(read) {
-                if !rank.lives() && !diary.ended {
-                    diary.add_last_entries(&self.folder, *pid);
+            if let Some(mut call_trace) = call_traces.get(pid).cloned().or_else(read) {
+                if !rank.lives() && !call_trace.ended {
+                    call_trace.add_last_entries(&self.folder, *pid);
                 }
-                rank.traced = Some(diary);
+                rank.traced = Some(call_trace);
             }
         }
-        std::mem::swap(&mut self.diaries, &mut diaries);
+        std::mem::swap(&mut self.call_traces, &mut call_traces);
         self.forget_past_worlds(&members);
         self.merge_records();
     }
@@ -234,13 +234,15 @@ impl Job {
                 all.filter_map(|(_, rank)| Some((rank.pid, rank.traced.as_ref()?)))
             };
             let distrusted: BTreeSet<String> = traced()
-                .flat_map(|(_, diary)| recorder::distrusted(diary))
+                .flat_map(|(_, call_trace)| recorder::distrusted(call_trace))
                 .collect();
-            merged.extend(traced().map(|(pid, diary)| (pid, recorder::merge(diary, &distrusted))));
+            merged.extend(
+                traced().map(|(pid, call_trace)| (pid, recorder::merge(call_trace, &distrusted))),
+            );
         }
         for rank in self.known.values_mut() {
-            if let Some(diary) = merged.remove(&rank.pid) {
-                rank.diary = Some(diary);
+            if let Some(call_trace) = merged.remove(&rank.pid) {
+                rank.call_trace = Some(call_trace);
             }
         }
     }
@@ -260,8 +262,8 @@ impl Job {
             })
             .collect();
         pids.sort_unstable();
-        let mut diaries = pids.into_iter();
-        diaries.find_map(|pid| CallTrace::read(&self.folder, pid, None)?.torch)
+        let mut call_traces = pids.into_iter();
+        call_traces.find_map(|pid| CallTrace::read(&self.folder, pid, None)?.torch)
     }
 
     /// Forgets ranks of the past. A program that starts its ranks again, or does one thing after another, has several
@@ -310,7 +312,7 @@ impl Job {
         for rank in self.known.values() {
             places.entry(rank.place()).or_default().push(rank);
         }
-        let claims = |ranks: &[&RankProcess]| -> BTreeSet<u32> {
+        let expectations = |ranks: &[&RankProcess]| -> BTreeSet<u32> {
             ranks
                 .iter()
                 .filter(|rank| rank.lives())
@@ -319,12 +321,12 @@ impl Job {
         };
         let size = |ranks: &[&RankProcess]| ranks.iter().filter_map(|rank| rank.world_size()).max();
         let is_complete = |ranks: &[&RankProcess]| {
-            size(ranks).is_some_and(|size| size > 1 && claims(ranks).len() >= size as usize)
+            size(ranks).is_some_and(|size| size > 1 && expectations(ranks).len() >= size as usize)
         };
         let mut worlds: Vec<Vec<&RankProcess>> = Vec::new();
         for (_, ranks) in places {
             let fits = |world: &&mut Vec<&RankProcess>| {
-                let shares = !claims(world).is_disjoint(&claims(&ranks));
+                let shares = !expectations(world).is_disjoint(&expectations(&ranks));
                 let is_dead = !ranks.iter().any(|rank| rank.lives())
                     || !world.iter().any(|rank| rank.lives());
                 !shares
@@ -377,10 +379,10 @@ pub(super) fn numbered<'a>(ranks: &[&'a RankProcess]) -> Vec<(Rank, &'a RankProc
 /// Returns the ranks among the living processes.
 fn ranks<'a>(
     members: &'a [TaggedProcess],
-    diaries: &'a HashMap<u32, CallTrace>,
+    call_traces: &'a HashMap<u32, CallTrace>,
     inherited: &'a ClaimedRank,
 ) -> impl Iterator<Item = &'a TaggedProcess> {
-    let has_calls = |pid: u32| diaries.get(&pid).is_some_and(CallTrace::is_begun);
+    let has_calls = |pid: u32| call_traces.get(&pid).is_some_and(CallTrace::is_begun);
     ranks_that_speak(members, has_calls, inherited)
 }
 
@@ -439,12 +441,12 @@ mod tests {
     }
 
     fn found(members: &[TaggedProcess], with_calls: &[u32], inherited: &ClaimedRank) -> Vec<u32> {
-        let diary = |pid: &u32| {
+        let call_trace = |pid: &u32| {
             let text = r#"{"moves": 1, "epoch": 1}"#;
             (*pid, serde_json::from_str(text).unwrap())
         };
-        let diaries = with_calls.iter().map(diary).collect();
-        ranks(members, &diaries, inherited)
+        let call_traces = with_calls.iter().map(call_trace).collect();
+        ranks(members, &call_traces, inherited)
             .map(|member| member.pid)
             .collect()
     }
@@ -485,12 +487,12 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_replaced_is_no_second_rank() {
+    fn a_process_that_has_been_replaced_is_no_second_rank() {
         let process = |pid: u32, number: u32, activity: Activity| RankProcess {
             pid,
             environment: [("RANK".to_owned(), number.to_string())].into(),
             activity: Some(activity),
-            diary: None,
+            call_trace: None,
             traced: None,
         };
         let (alive, gone) = (Activity::Alive { ticks: 0 }, Activity::Gone);

@@ -24,6 +24,7 @@
 //! Linux only; elsewhere no ranks are found, and the command just runs.
 
 mod attach;
+mod below;
 mod call_trace;
 mod evidence;
 mod guard;
@@ -32,6 +33,7 @@ mod hosts;
 mod job;
 mod node_evidence;
 mod program;
+mod reach;
 mod record;
 mod recorder;
 #[cfg(test)]
@@ -94,28 +96,28 @@ pub enum Ending {
 #[derive(Debug)]
 pub(crate) struct Monitor {
     job: Job,
-    vigil: HangDetector,
+    detector: HangDetector,
 }
 
 impl Monitor {
     /// Makes a monitor of the processes that carry this token, whose Python processes write call traces into this
     /// folder.
-    pub(crate) fn new(token: &str, diaries: &Path, patience: Duration) -> Self {
+    pub(crate) fn new(token: &str, call_traces: &Path, patience: Duration) -> Self {
         Self {
-            job: Job::new(token, diaries),
-            vigil: HangDetector::new(patience),
+            job: Job::new(token, call_traces),
+            detector: HangDetector::new(patience),
         }
     }
 
     /// Looks at the processes again. Returns what must be reported. To be called every [`PERIOD`]; takes milliseconds.
     pub(crate) fn look(&mut self) -> Vec<Event> {
         self.job.look();
-        self.vigil.consider(&mut self.job)
+        self.detector.consider(&mut self.job)
     }
 
     /// Returns the diagnosis at this moment, whether it is proved or not; none of a program without ranks.
     pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
-        self.vigil.diagnosis(&self.job)
+        self.detector.diagnosis(&self.job)
     }
 
     /// Returns the version of torch that some process has imported, from its call trace; none if that is not known.
@@ -138,16 +140,16 @@ struct EvidenceFiles<'a> {
 
 impl EvidenceFiles<'_> {
     /// Writes every few looks, and when there is something to tell. A world of which no rank lives keeps the file that was written last, unless another one lives.
-    fn keep(&mut self, monitor: &Monitor, is_told: bool) -> io::Result<()> {
+    fn keep(&mut self, monitor: &Monitor, is_reported: bool) -> io::Result<()> {
         let Some(folder) = &self.settings.evidence else {
             return Ok(());
         };
         self.looks += 1;
-        if !is_told && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
+        if !is_reported && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
             return Ok(());
         }
         let mut living = BTreeMap::new();
-        for (ranks, still) in monitor.vigil.stills(&monitor.job) {
+        for (ranks, still) in monitor.detector.stills(&monitor.job) {
             let Some(key) = ranks.first().map(|(_, process)| process.place()) else {
                 continue;
             };
@@ -189,7 +191,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         (Signal::HUP, signal(SignalKind::hangup())?),
     ];
     let mut program = Program::start(settings)?;
-    let mut lookout = Monitor::new(program.token(), program.diaries(), settings.patience);
+    let mut monitor = Monitor::new(program.token(), program.call_traces(), settings.patience);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut evidence = EvidenceFiles {
@@ -228,8 +230,8 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         if is_asked {
             continue;
         }
-        let events = lookout.look();
-        evidence.keep(&lookout, !events.is_empty())?;
+        let events = monitor.look();
+        evidence.keep(&monitor, !events.is_empty())?;
         for event in events {
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);

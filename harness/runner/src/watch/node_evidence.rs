@@ -27,7 +27,7 @@ const FORMAT: u32 = 1;
 /// How the name of every file ends.
 const SUFFIX: &str = ".evidence.json";
 /// What of an environment is kept: nothing that could be a secret.
-const KEPT: [&str; 9] = [
+const KEPT: &[&str] = &[
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -107,8 +107,10 @@ impl NodeEvidence {
                 }
                 .to_owned()
             }),
-            silence_s: (process.traced.as_ref()).map_or(0.0, |diary| diary.silence().as_secs_f64()),
-            recorder: (process.traced.as_ref()).and_then(|diary| diary.record.as_deref().cloned()),
+            silence_s: (process.traced.as_ref())
+                .map_or(0.0, |call_trace| call_trace.silence().as_secs_f64()),
+            recorder: (process.traced.as_ref())
+                .and_then(|call_trace| call_trace.record.as_deref().cloned()),
             trace: process.traced.clone(),
         });
         Self {
@@ -154,10 +156,10 @@ impl NodeEvidence {
     fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
         let passed = now() - self.at;
         self.ranks.iter().map(move |rank| {
-            let trace = rank.trace.clone().map(|mut diary| {
+            let trace = rank.trace.clone().map(|mut call_trace| {
                 let record = rank.recorder.clone();
-                diary.move_to_now(passed, rank.silence_s, record);
-                diary
+                call_trace.move_to_now(passed, rank.silence_s, record);
+                call_trace
             });
             RankProcess {
                 pid: rank.pid,
@@ -168,7 +170,7 @@ impl NodeEvidence {
                     Some("gone") => Some(Activity::Gone),
                     _ => None,
                 },
-                diary: None,
+                call_trace: None,
                 traced: trace,
             }
         })
@@ -298,8 +300,8 @@ fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
             Duration::from_secs_f64(still),
             is_whole,
         );
-        let has_stale =
-            (ranks.iter()).any(|(_, rank)| rank.diary.as_ref().is_some_and(CallTrace::is_stale));
+        let has_stale = (ranks.iter())
+            .any(|(_, rank)| rank.call_trace.as_ref().is_some_and(CallTrace::is_stale));
         verdict = seen.map(|seen| diagnose(&seen));
         if let Some(one) = &mut verdict
             && (!is_whole || has_stale)

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::Settings;
-use crate::world::{Remnant, TOKEN, end_remains};
+use crate::world::{Orphan, TOKEN, end_remains};
 use allranks_host as host;
 
 static MODULES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_watch");
@@ -24,7 +24,7 @@ pub const FOLDER: &str = "ALLRANKS_WATCH";
 pub struct Program {
     guard: Child,
     token: String,
-    diaries: PathBuf,
+    call_traces: PathBuf,
     _folder: TempDir,
 }
 
@@ -34,8 +34,8 @@ impl Program {
         let folder = tempfile::Builder::new()
             .prefix("allranks-watch-")
             .tempdir()?;
-        let diaries = folder.path().join("diaries");
-        std::fs::create_dir(&diaries)?;
+        let call_traces = folder.path().join("diaries");
+        std::fs::create_dir(&call_traces)?;
         let name = folder.path().file_name().unwrap_or_default();
         let token = format!("{}.{}", name.to_string_lossy(), std::process::id());
         let mut command = Command::new(&settings.binary);
@@ -50,13 +50,13 @@ impl Program {
             let modules = folder.path().join("python");
             unpack_modules(&modules)?;
             command
-                .env(FOLDER, &diaries)
+                .env(FOLDER, &call_traces)
                 .env("PYTHONPATH", search_path(&modules));
         }
         Ok(Self {
             guard: command.spawn()?,
             token,
-            diaries,
+            call_traces,
             _folder: folder,
         })
     }
@@ -67,8 +67,8 @@ impl Program {
     }
 
     /// Returns the folder of its call traces.
-    pub fn diaries(&self) -> &Path {
-        &self.diaries
+    pub fn call_traces(&self) -> &Path {
+        &self.call_traces
     }
 
     /// Waits for its end. Returns its exit code, or 128 and the number of the signal.
@@ -92,7 +92,7 @@ impl Program {
 
     /// Kills everything that runs, or that the command has left behind. Returns what could not be killed (see
     /// [`end_remains`]).
-    pub async fn kill(&mut self) -> Vec<Remnant> {
+    pub async fn kill(&mut self) -> Vec<Orphan> {
         let left = end_remains(&self.token);
         // The guard carries the token too, and never waits in a way that a signal cannot interrupt.
         let _ = self.guard.wait().await;

@@ -15,9 +15,9 @@ use super::record::{Record, RecordEntry};
 /// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
 const CLOCK: f64 = 0.000_01;
 /// Collectives that no recorder keeps, although they count in their group.
-const UNRECORDED: [&str; 2] = ["monitored_barrier", "new_group"];
+const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 /// Collectives whose input may have another size, or another dtype, on each member.
-const UNEVEN: [&str; 4] = ["gather", "scatter", "alltoall", "all_to_all"];
+const UNEVEN: &[&str] = &["gather", "scatter", "alltoall", "all_to_all"];
 /// The first id of entries that come from the record.
 const IDS: u64 = 1 << 40;
 
@@ -40,9 +40,9 @@ struct Issued {
 
 impl Record {
     /// Its collectives, in the order of their numbers, each group by itself.
-    fn issued(&self, diary: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
+    fn issued(&self, call_trace: &CallTrace) -> BTreeMap<String, Vec<Issued>> {
         // A library counts its groups anew for each world: which one it is, the time tells.
-        let inits: Vec<(f64, u32)> = (diary.entries.iter())
+        let inits: Vec<(f64, u32)> = (call_trace.entries.iter())
             .filter(|entry| matches!(entry.call, Call::Init { .. }))
             .filter_map(|entry| Some((entry.t?, entry.epoch)))
             .collect();
@@ -146,13 +146,13 @@ fn is_within(one: &Issued, entry: &Entry) -> bool {
 /// Returns the keys of groups in which a rank's record is not trusted: calls that the trace saw return are not in it,
 /// or it leaves out numbers that nothing explains.
 #[must_use]
-pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
-    let issued = match &diary.record {
-        Some(record) => record.issued(diary),
+pub fn distrusted(call_trace: &CallTrace) -> BTreeSet<String> {
+    let issued = match &call_trace.record {
+        Some(record) => record.issued(call_trace),
         None => BTreeMap::new(),
     };
     let mut bad = BTreeSet::new();
-    for entry in &diary.entries {
+    for entry in &call_trace.entries {
         let Some((key, name)) = collective(entry) else {
             continue;
         };
@@ -169,11 +169,11 @@ pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
             .zip(entry.t)
             .is_some_and(|(first, t)| t < first.time - CLOCK && first.number > 0);
         // A record that is not up to date cannot have it yet.
-        let is_newer = diary.is_stale()
+        let is_newer = call_trace.is_stale()
             && ops
                 .last()
                 .is_none_or(|last| entry.t.is_some_and(|t| t > last.time));
-        let is_alone = diary
+        let is_alone = call_trace
             .groups
             .get(key)
             .is_some_and(|group| group.members.len() < 2);
@@ -186,7 +186,7 @@ pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
             .windows(2)
             .map(|pair| pair[1].number - pair[0].number - 1)
             .sum();
-        let unrecorded = diary.entries.iter().filter(|entry| {
+        let unrecorded = call_trace.entries.iter().filter(|entry| {
             collective(entry).is_some_and(|(own, name)| own == key && UNRECORDED.contains(&name))
         });
         if gaps > unrecorded.count() {
@@ -198,11 +198,11 @@ pub fn distrusted(diary: &CallTrace) -> BTreeSet<String> {
 
 /// Returns the number of collectives, over all groups, that the record has lost because it is a ring.
 #[must_use]
-pub fn lost(diary: &CallTrace) -> usize {
-    let Some(record) = &diary.record else {
+pub fn lost(call_trace: &CallTrace) -> usize {
+    let Some(record) = &call_trace.record else {
         return 0;
     };
-    let issued = record.issued(diary);
+    let issued = record.issued(call_trace);
     issued
         .values()
         .filter_map(|ops| ops.first())
@@ -212,17 +212,17 @@ pub fn lost(diary: &CallTrace) -> usize {
 
 /// Returns the call trace with the record's collectives in place of its own, in all groups that are not distrusted.
 #[must_use]
-pub fn merge(diary: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
-    let Some(record) = &diary.record else {
-        return diary.clone();
+pub fn merge(call_trace: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
+    let Some(record) = &call_trace.record else {
+        return call_trace.clone();
     };
-    let mut merged = diary.clone();
-    let issued = record.issued(diary);
+    let mut merged = call_trace.clone();
+    let issued = record.issued(call_trace);
     let is_recorded = |key: &str| issued.contains_key(key) && !distrusted.contains(key);
-    let tells_ends = tells_ends(diary, &issued);
+    let tells_ends = tells_ends(call_trace, &issued);
     let mut timed: Vec<(f64, Entry)> = Vec::new();
     let mut now = 0.0_f64;
-    for entry in &diary.entries {
+    for entry in &call_trace.entries {
         now = now.max(entry.t.unwrap_or(now));
         let is_replaced = collective(entry).is_some_and(|(key, name)| {
             is_recorded(key) && (!UNRECORDED.contains(&name) || entry.raised.is_some())
@@ -238,7 +238,7 @@ pub fn merge(diary: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
     let mut under_way: Vec<(&Issued, Entry)> = Vec::new();
     let mut id = IDS;
     for (key, ops) in issued.iter().filter(|(key, _)| is_recorded(key)) {
-        let traced: Vec<&Entry> = (diary.entries.iter())
+        let traced: Vec<&Entry> = (call_trace.entries.iter())
             .filter(|entry| collective(entry).is_some_and(|(own, _)| own == key))
             .collect();
         for one in ops {
@@ -260,15 +260,15 @@ pub fn merge(diary: &CallTrace, distrusted: &BTreeSet<String>) -> CallTrace {
     timed.sort_by(|one, other| one.0.total_cmp(&other.0));
     renumber(&mut timed, &is_recorded);
     merged.entries = timed.into_iter().map(|(_, entry)| entry).collect();
-    merged.inside = inside(diary, &merged, &under_way, &is_recorded);
+    merged.inside = inside(call_trace, &merged, &under_way, &is_recorded);
     merged
 }
 
 /// Returns true if the record can be trusted where it says that a collective has not ended. It cannot if calls that the
 /// trace saw return have no ended collective in it.
-fn tells_ends(diary: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
+fn tells_ends(call_trace: &CallTrace, issued: &BTreeMap<String, Vec<Issued>>) -> bool {
     let has_ended = |one: &&Issued| {
-        let mut entries = diary.entries.iter();
+        let mut entries = call_trace.entries.iter();
         entries.any(|entry| {
             let is_own = collective(entry).is_some_and(|(key, _)| key == one.key);
             is_own && entry.end.is_some() && entry.raised.is_none() && is_within(one, entry)
@@ -343,7 +343,7 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
 
 /// Returns what the process is in: the record's collective that its call waits for, or that C++ code waits for.
 fn inside(
-    diary: &CallTrace,
+    call_trace: &CallTrace,
     merged: &CallTrace,
     under_way: &[(&Issued, Entry)],
     is_recorded: &impl Fn(&str) -> bool,
@@ -369,7 +369,7 @@ fn inside(
             since: one.time,
         }
     };
-    if let Some(inside) = &diary.inside {
+    if let Some(inside) = &call_trace.inside {
         let Some((key, _)) = collective(&inside.entry).filter(|(key, _)| is_recorded(key)) else {
             return Some(inside.clone());
         };
@@ -381,7 +381,7 @@ fn inside(
             first(Some(key), begun).map(|(one, entry)| awaited(one, entry, &inside.entry.at));
         return found.or_else(|| traced_inside(inside, key, merged));
     }
-    let own = diary.own.as_ref();
+    let own = call_trace.own.as_ref();
     let kind = own.map_or("", |own| own.kind.as_str());
     let (one, entry) = first(None, 0.0)?;
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own

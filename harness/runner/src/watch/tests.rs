@@ -22,7 +22,7 @@ fn call(id: u64, number: usize, name: &str) -> Value {
 fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess {
     let members: Vec<u32> = (0..size).collect();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let diary = json!({
+    let call_trace = json!({
         "moves": 1, "epoch": 1,
         "groups": {"1.0": {"name": "world", "members": members, "count": count}},
         "entries": entries,
@@ -36,12 +36,12 @@ fn rank(number: u32, size: u32, count: usize, entries: &[Value]) -> RankProcess 
             .map(|(name, value)| (name.to_owned(), value.to_string()))
             .into(),
         activity: Some(Activity::Alive { ticks: 0 }),
-        diary: serde_json::from_value(diary).unwrap(),
+        call_trace: serde_json::from_value(call_trace).unwrap(),
         traced: None,
     }
 }
 
-fn told(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
+fn verdict_on(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
     let job = Job::of(ranks);
     let evidence = evidence(
         &job.ranks(),
@@ -57,7 +57,7 @@ fn told(ranks: Vec<RankProcess>) -> (HangKind, Confidence, String) {
 #[test]
 fn what_two_ranks_are_in_contradicts() {
     let entries = |last: &str| [call(1, 0, "barrier"), call(2, 1, last)];
-    let (kind, confidence, summary) = told(vec![
+    let (kind, confidence, summary) = verdict_on(vec![
         rank(0, 3, 2, &entries("all_reduce")),
         rank(1, 3, 2, &entries("all_reduce")),
         rank(2, 3, 2, &entries("broadcast")),
@@ -70,7 +70,7 @@ fn what_two_ranks_are_in_contradicts() {
 }
 
 #[test]
-fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
+fn call_traces_that_have_lost_their_beginnings_are_laid_side_by_side() {
     // Rank 0 has kept numbers 70 to 99, rank 1 only from 90 on: only these can be compared.
     let entries = |from: usize, last: &str| -> Vec<Value> {
         let mut all: Vec<Value> = (from..99)
@@ -89,12 +89,12 @@ fn diaries_that_have_lost_their_beginnings_are_laid_side_by_side() {
         rank(0, 2, 100, &entries(70, "a")),
         rank(1, 2, 100, &entries(90, "a")),
     ];
-    assert_eq!(told(same).0, HangKind::Unknown);
+    assert_eq!(verdict_on(same).0, HangKind::Unknown);
     let other = vec![
         rank(0, 2, 100, &entries(70, "a")),
         rank(1, 2, 100, &entries(90, "c")),
     ];
-    let (kind, _, summary) = told(other);
+    let (kind, _, summary) = verdict_on(other);
     assert_eq!(kind, HangKind::CollectiveMismatch);
     assert!(summary.contains("collective number 100: "), "{summary}");
 }
@@ -104,12 +104,12 @@ fn an_interpreter_that_does_not_answer_is_not_believed_to_wait() {
     let at = |name| [call(1, 0, name)];
     let mut ranks = vec![rank(0, 2, 1, &at("all_reduce")), rank(1, 2, 0, &[])];
     ranks[1].activity = Some(Activity::Gone);
-    assert_eq!(told(ranks.clone()).0, HangKind::PeerDead);
+    assert_eq!(verdict_on(ranks.clone()).0, HangKind::PeerDead);
     let hour = Duration::from_secs(3600);
-    if let Some(diary) = &mut ranks[0].diary {
-        diary.beat = Some(SystemTime::now() - hour);
+    if let Some(call_trace) = &mut ranks[0].call_trace {
+        call_trace.beat = Some(SystemTime::now() - hour);
     }
-    assert_eq!(told(ranks).0, HangKind::Unknown);
+    assert_eq!(verdict_on(ranks).0, HangKind::Unknown);
 }
 
 #[test]
@@ -123,16 +123,17 @@ fn a_rank_that_is_in_the_next_world_does_not_contradict_those_in_this_one() {
         rank(1, 2, 1, &[init(1, 2), call(3, 0, "all_reduce")]),
     ];
     let text = json!({"moves": 9, "epoch": 2, "entries": [init(1, 2), init(2, 1)], "inside": null, "own": null});
-    ranks[1].diary = serde_json::from_value(text).unwrap();
+    ranks[1].call_trace = serde_json::from_value(text).unwrap();
     // It has left this world without that collective.
-    assert_eq!(told(ranks).0, HangKind::CollectiveSkipped);
+    assert_eq!(verdict_on(ranks).0, HangKind::CollectiveSkipped);
 }
 
 #[test]
 fn environments_alone_tell_claims() {
     let bare = |number: u32, port: u32| {
-        let claims: [(&str, u32); 3] = [("RANK", number), ("WORLD_SIZE", 3), ("MASTER_PORT", port)];
-        let mut environment: BTreeMap<String, String> = claims
+        let expectations: [(&str, u32); 3] =
+            [("RANK", number), ("WORLD_SIZE", 3), ("MASTER_PORT", port)];
+        let mut environment: BTreeMap<String, String> = expectations
             .map(|(name, value)| (name.to_owned(), value.to_string()))
             .into();
         environment.insert("MASTER_ADDR".to_owned(), "127.0.0.1".to_owned());
@@ -140,7 +141,7 @@ fn environments_alone_tell_claims() {
             pid: number,
             environment,
             activity: Some(Activity::Alive { ticks: 0 }),
-            diary: None,
+            call_trace: None,
             traced: None,
         }
     };
@@ -155,8 +156,8 @@ fn environments_alone_tell_claims() {
     )
     .unwrap();
     assert_eq!(diagnose(&seen).kind, HangKind::Unknown);
-    let told = super::evidence::as_told(&seen, &job.ranks(), &|_| false, hosts).unwrap();
-    let verdict = diagnose(&told);
+    let verdict_on = super::evidence::as_assigned(&seen, &job.ranks(), &|_| false, hosts).unwrap();
+    let verdict = diagnose(&verdict_on);
     assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);
 }

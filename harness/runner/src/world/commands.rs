@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::launch_spec::RankLaunchSpec;
-use super::orphans::{Remnant, end_remains};
+use super::orphans::{Orphan, end_remains};
 use super::spawned::{self, SpawnedProcesses};
 use super::{EVENTS, Event, Processes, RankExit, SIGKILL, TOKEN};
 use allranks_host as host;
@@ -70,7 +70,7 @@ impl Commands {
     }
 
     /// Kills everything. Returns what could not be killed (see [`end_remains`]).
-    pub async fn kill(&self) -> Vec<Remnant> {
+    pub async fn kill(&self) -> Vec<Orphan> {
         self.signal_all();
         let token = self.token.clone();
         let killing = tokio::task::spawn_blocking(move || end_remains(&token));

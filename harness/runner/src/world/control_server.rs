@@ -16,11 +16,11 @@ use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote};
 
 /// The shortest time after which a connection without a hello is dropped: a rank may connect before it imports torch.
-pub const STRANGERS_PATIENCE: Duration = Duration::from_secs(60);
+pub const HELLO_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest first frame, in bytes; it has no payload.
 const FIRST_FRAME: usize = 64 << 10;
 /// Number of connections without a hello at a time; further ones are accepted only when one of these is done.
-const STRANGERS: usize = 1024;
+const MAX_WITHOUT_HELLO: usize = 1024;
 
 /// The listening socket, and the worlds and zygotes whose connections are expected.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ enum Waiting {
 /// A token that the server expects. Dropping it makes the token unknown again.
 #[derive(Debug)]
 pub struct WorldSlot {
-    switchboard: ControlServer,
+    control_server: ControlServer,
     /// The secret of this world, or of this zygote.
     pub token: String,
 }
@@ -61,7 +61,7 @@ fn split(rank_token: &str) -> Option<(&str, Rank)> {
 
 impl Drop for WorldSlot {
     fn drop(&mut self) {
-        self.switchboard.expected().remove(&self.token);
+        self.control_server.expected().remove(&self.token);
     }
 }
 
@@ -72,18 +72,18 @@ impl ControlServer {
     /// # Errors
     /// Fails if the socket cannot be bound.
     pub fn bind(patience: Duration) -> io::Result<Self> {
-        Self::bind_for(patience, STRANGERS)
+        Self::bind_for(patience, MAX_WITHOUT_HELLO)
     }
 
     fn bind_for(patience: Duration, strangers: usize) -> io::Result<Self> {
         let name = format!("allranks-{}-{}", std::process::id(), token()?);
         let (listener, address) = listen(&name)?;
-        let switchboard = Self {
+        let control_server = Self {
             address,
             expected: Arc::default(),
             patience,
         };
-        let accepting = switchboard.clone();
+        let accepting = control_server.clone();
         let strangers = Arc::new(Semaphore::new(strangers));
         tokio::spawn(async move {
             while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
@@ -100,7 +100,7 @@ impl ControlServer {
                 }
             }
         });
-        Ok(switchboard)
+        Ok(control_server)
     }
 
     /// Returns the address that ranks find in `ALLRANKS_CONTROL`.
@@ -127,7 +127,7 @@ impl ControlServer {
         let token = token()?;
         self.expected().insert(token.clone(), waiting);
         Ok(WorldSlot {
-            switchboard: self.clone(),
+            control_server: self.clone(),
             token,
         })
     }

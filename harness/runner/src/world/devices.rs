@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_shares_with_nobody_is_alone() {
+    async fn a_world_that_shares_no_device_is_alone() {
         let machine = Machine::new("alone", 1);
         let shared = machine.lease(1, 2).await;
         assert!(machine.lease(1, 1).await.is_none(), "a world is there");
@@ -234,10 +234,10 @@ mod tests {
     #[test]
     fn a_device_keeps_its_name_where_only_some_are_seen() {
         let seen = devices(2, Some("3, GPU-be34df87"));
-        let told: Vec<_> = seen
+        let named: Vec<_> = seen
             .iter()
             .map(|one| (one.index, one.name.as_str()))
             .collect();
-        assert_eq!(told, [(0, "3"), (1, "GPU-be34df87")]);
+        assert_eq!(named, [(0, "3"), (1, "GPU-be34df87")]);
     }
 }

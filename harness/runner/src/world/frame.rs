@@ -8,13 +8,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use allranks_model::excerpt::excerpt_within;
 use allranks_protocol::{MAX_HEADER, MAX_PAYLOAD};
 
 /// Payload is read in pieces of this size in bytes, so that a wrong length costs no memory.
-const PIECE: usize = 1 << 20;
+const CHUNK: usize = 1 << 20;
 /// Frames with payloads up to this size in bytes are joined and written in one piece, so that their reader wakes up
 /// once.
 const JOIN: usize = 64 << 10;
+
+/// Most bytes that are quoted of a header which is none.
+const EXCERPT: usize = 200;
 
 /// A frame: its header, and the bytes that belong to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,17 +116,17 @@ pub async fn read_frame_within<H: DeserializeOwned>(
             payload: length,
         });
     }
-    let text = read_pieces(from, header as u64).await?;
+    let text = read_chunks(from, header as u64).await?;
     let header = serde_json::from_slice(&text).map_err(|error| FrameError::BadHeader {
-        reason: error.to_string(),
-        excerpt: String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned(),
+        reason: excerpt_within(error.to_string(), EXCERPT),
+        excerpt: String::from_utf8_lossy(&text[..text.len().min(EXCERPT)]).into_owned(),
     })?;
-    let payload = read_pieces(from, length).await?;
+    let payload = read_chunks(from, length).await?;
     Ok(Frame { header, payload })
 }
 
-async fn read_pieces(from: &mut (impl AsyncRead + Unpin), length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity((length as usize).min(PIECE));
+async fn read_chunks(from: &mut (impl AsyncRead + Unpin), length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity((length as usize).min(CHUNK));
     let read = from.take(length).read_to_end(&mut bytes).await?;
     if (read as u64) < length {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 
-use super::control_server::{ControlServer, STRANGERS_PATIENCE};
+use super::control_server::{ControlServer, HELLO_PATIENCE};
 use super::launch_spec::{LaunchSpec, prepend_path};
 use super::zygote::{Zygote, ZygoteError};
 use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
@@ -29,7 +29,7 @@ pub enum LaunchError {
 /// Starts worlds on this machine.
 #[derive(Debug)]
 pub struct LocalLauncher {
-    switchboard: ControlServer,
+    control_server: ControlServer,
     driver: Driver,
     supervisor: Option<PathBuf>,
     zygote_log: PathBuf,
@@ -54,7 +54,7 @@ impl LocalLauncher {
         zygote_patience: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
-            switchboard: ControlServer::bind(zygote_patience.max(STRANGERS_PATIENCE))?,
+            control_server: ControlServer::bind(zygote_patience.max(HELLO_PATIENCE))?,
             driver,
             supervisor,
             zygote_log,
@@ -74,11 +74,11 @@ impl LocalLauncher {
     /// # Errors
     /// Fails if the system refuses something, before any rank has been started.
     pub async fn launch(&self, mut order: LaunchSpec) -> Result<World, LaunchError> {
-        let (place, arrivals) = self.switchboard.expect_world()?;
+        let (place, arrivals) = self.control_server.expect_world()?;
         let (sender, events) = mpsc::channel(EVENTS);
         for (index, rank) in order.ranks.iter_mut().enumerate() {
             let token = place.rank_token(Rank(index as u32));
-            let control = self.switchboard.address().to_owned();
+            let control = self.control_server.address().to_owned();
             rank.env.insert("ALLRANKS_CONTROL".into(), control);
             rank.env.insert(TOKEN.into(), token);
         }
@@ -134,7 +134,7 @@ impl LocalLauncher {
             Zygote::start(
                 argv,
                 path,
-                &self.switchboard,
+                &self.control_server,
                 &self.zygote_log,
                 self.zygote_patience,
             )

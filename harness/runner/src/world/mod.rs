@@ -31,10 +31,10 @@ pub use driver::{Driver, python_files};
 pub(crate) use launch_spec::prepend_path;
 pub use launch_spec::{LaunchSpec, RankLaunchSpec};
 pub use launcher::{LaunchError, LocalLauncher};
-pub use orphans::{Remnant, TOKEN, end_remains, unkilled, until_gone};
+pub use orphans::{Orphan, TOKEN, end_remains, unkilled, until_gone};
 pub use port::{PortLease, lease_port};
 pub use rank_exit::RankExit;
-pub use rank_wrapper::{ExitRecord, witness};
+pub use rank_wrapper::{ExitRecord, run_wrapped};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 
@@ -95,7 +95,7 @@ trait Processes: std::fmt::Debug + Send + Sync {
     /// Sends a signal to a rank and everything that it started, if the rank still runs.
     fn signal(&self, rank: Rank, signal: i32);
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
-    fn sweep(&self) -> Vec<Remnant>;
+    fn sweep(&self) -> Vec<Orphan>;
 }
 
 const EVENTS: usize = 1024;
@@ -181,7 +181,7 @@ impl World {
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     #[must_use]
-    pub fn sweep(&self) -> Vec<Remnant> {
+    pub fn sweep(&self) -> Vec<Orphan> {
         self.processes.sweep()
     }
 }

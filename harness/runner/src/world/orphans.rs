@@ -19,11 +19,11 @@ pub const TOKEN: &str = "ALLRANKS_TOKEN";
 /// may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time from one attempt to the next.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
 
 /// A process that was running and carried a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remnant {
+pub struct Orphan {
     /// Its process id.
     pub pid: Pid,
     /// The rank that its token names; none if the token names no rank.
@@ -31,7 +31,7 @@ pub struct Remnant {
 }
 
 /// Formats it as `pid 4711 (state D)`, with its state in `/proc` at this moment.
-impl fmt::Display for Remnant {
+impl fmt::Display for Orphan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pid = self.pid.as_raw_nonzero().get();
         match host::state(pid.unsigned_abs()) {
@@ -43,14 +43,14 @@ impl fmt::Display for Remnant {
 
 /// Returns `cannot kill pid 7 (state D), pid 9 (state D)`; none if there are no processes.
 #[must_use]
-pub fn unkilled(left: &[Remnant]) -> Option<String> {
-    let left: Vec<String> = left.iter().map(Remnant::to_string).collect();
+pub fn unkilled(left: &[Orphan]) -> Option<String> {
+    let left: Vec<String> = left.iter().map(Orphan::to_string).collect();
     (!left.is_empty()).then(|| format!("cannot kill {}", left.join(", ")))
 }
 
 /// Kills every process except this one whose environment holds this [`TOKEN`], alone or followed by a dot and a rank.
 /// Returns those that were running; a zombie is not. Linux only; elsewhere it finds none.
-pub fn kill_remains(token: &str) -> Vec<Remnant> {
+pub fn kill_remains(token: &str) -> Vec<Orphan> {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -73,7 +73,7 @@ pub fn kill_remains(token: &str) -> Vec<Remnant> {
             && is_running(pid)
             && kill_process(pid, Signal::KILL).is_ok()
         {
-            found.push(Remnant { pid, rank });
+            found.push(Orphan { pid, rank });
         }
     }
     found
@@ -81,7 +81,7 @@ pub fn kill_remains(token: &str) -> Vec<Remnant> {
 
 /// Repeats [`kill_remains`] until it finds nothing, because a process that is killed may just have started another one.
 /// Returns what still runs after five seconds. Blocks.
-pub fn end_remains(token: &str) -> Vec<Remnant> {
+pub fn end_remains(token: &str) -> Vec<Orphan> {
     until_gone(PATIENCE, || kill_remains(token))
 }
 
@@ -93,7 +93,7 @@ pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T
         if left.is_empty() || began.elapsed() >= limit {
             return left;
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_PERIOD);
     }
 }
 

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_somebody_listens_on_is_not_leased() {
+    fn a_port_with_a_listener_is_not_leased() {
         let port = lease_port().unwrap().port;
         let _squatter = TcpListener::bind(("127.0.0.1", port)).unwrap();
         assert_ne!(lease_port().unwrap().port, port);

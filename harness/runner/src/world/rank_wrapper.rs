@@ -85,7 +85,7 @@ fn file(rank: &str) -> String {
 ///
 /// # Errors
 /// `RANK` is missing, or files cannot be written.
-pub fn witness(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
+pub fn run_wrapped(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
     let rank = std::env::var("RANK")
         .ok()
         .filter(|rank| rank.parse::<u32>().is_ok());
@@ -141,17 +141,17 @@ fn run(
         Ok(child) => child,
         Err(error) => return Ok(Err(format!("{}: {error}", program.to_string_lossy()))),
     };
-    let mut testimony = ExitRecord {
+    let mut exit_record = ExitRecord {
         pid: Some(child.id()),
         ..ExitRecord::default()
     };
-    testimony.write(records, rank)?;
+    exit_record.write(records, rank)?;
     let status = child.wait()?;
-    testimony.code = status.code();
-    testimony.signal = status.signal();
+    exit_record.code = status.code();
+    exit_record.signal = status.signal();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    testimony.ended_us = now.ok().map(|now| now.as_micros() as u64);
-    testimony.write(records, rank)?;
+    exit_record.ended_us = now.ok().map(|now| now.as_micros() as u64);
+    exit_record.write(records, rank)?;
     Ok(Ok(status))
 }
 
@@ -163,19 +163,19 @@ mod tests {
     fn what_was_not_seen_is_not_known() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(ExitRecord::read(folder.path(), Rank(0)), None);
-        let mut testimony = ExitRecord {
+        let mut exit_record = ExitRecord {
             pid: Some(7),
             ..ExitRecord::default()
         };
-        testimony.write(folder.path(), "0").unwrap();
+        exit_record.write(folder.path(), "0").unwrap();
         let read = ExitRecord::read(folder.path(), Rank(0)).unwrap();
         assert_eq!((read.pid, read.end()), (Some(7), None));
-        testimony.signal = Some(9);
-        assert_eq!(testimony.end(), Some(RankExit::Signalled(9)));
-        testimony.code = Some(3);
+        exit_record.signal = Some(9);
+        assert_eq!(exit_record.end(), Some(RankExit::Signalled(9)));
+        exit_record.code = Some(3);
         let left_behind = 0;
         assert_eq!(
-            testimony.end(),
+            exit_record.end(),
             Some(RankExit::Exited {
                 code: 3,
                 left_behind

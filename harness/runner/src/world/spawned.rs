@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::launch_spec::RankLaunchSpec;
-use super::orphans::{Remnant, TOKEN, kill_remains};
+use super::orphans::{Orphan, TOKEN, kill_remains};
 use super::supervise::SUPERVISED;
 use super::{Event, Processes, RankExit};
 use allranks_model::names::Rank;
@@ -63,7 +63,7 @@ impl Processes for SpawnedProcesses {
         }
     }
 
-    fn sweep(&self) -> Vec<Remnant> {
+    fn sweep(&self) -> Vec<Orphan> {
         kill_remains(&self.token)
     }
 }
@@ -195,9 +195,9 @@ mod tests {
         let argv = ["no-such-program".to_owned()];
         let mut child = spawn(&argv, Some(&printer), &env, &log).unwrap();
         child.wait().await.unwrap();
-        let printed = std::fs::read_to_string(&log).unwrap();
-        let has = |line: &str| printed.lines().any(|other| other == line);
-        assert!(has("ALLRANKS_SUPERVISED=abc.0"), "{printed}");
-        assert!(!has("ALLRANKS_TOKEN=abc.0"), "{printed}");
+        let log_matches = std::fs::read_to_string(&log).unwrap();
+        let has = |line: &str| log_matches.lines().any(|other| other == line);
+        assert!(has("ALLRANKS_SUPERVISED=abc.0"), "{log_matches}");
+        assert!(!has("ALLRANKS_TOKEN=abc.0"), "{log_matches}");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const ORPHANED: i32 = 70;
 /// How much later than the rank the supervisor may notice the end of the harness.
 const NOTICE: Duration = Duration::from_millis(50);
 /// Time from one attempt to the next.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// How often this process sends itself a signal before it concludes that the signal does not end it.
 const ATTEMPTS: u32 = 20;
 
@@ -84,7 +84,7 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
 pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let _ = kill_process(process, Signal::KILL);
     if let Some(text) = token.and_then(|token| unkilled(&end_remains(token))) {
-        // Now only a person who looks into the rank's log reads it.
+        // Now it is read only by people, in the rank's log.
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }
@@ -105,7 +105,7 @@ pub(crate) fn end_as(status: ExitStatus) -> ! {
         // it.
         for _ in 0..ATTEMPTS {
             let _ = kill_process(getpid(), signal);
-            thread::sleep(AGAIN);
+            thread::sleep(RETRY_PERIOD);
         }
     }
     // The signal does not end this process: exits with the code that a shell gives for it.

@@ -1,8 +1,8 @@
 //! The harness's side of a zygote: a process that has imported torch and forks ranks on request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::OpenOptions;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::control_server::ControlServer;
 use super::frame::{read_frame, write_frame};
 use super::launch_spec::{RankLaunchSpec, prepend_path};
-use super::{Event, Processes, RankExit, Remnant, TOKEN};
+use super::{Event, Orphan, Processes, RankExit, TOKEN};
+use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
 
@@ -74,7 +75,7 @@ impl Zygote {
     pub async fn start(
         argv: &[String],
         path: Option<&Path>,
-        switchboard: &ControlServer,
+        control_server: &ControlServer,
         log: &Path,
         patience: Duration,
     ) -> Result<Self, ZygoteError> {
@@ -83,7 +84,7 @@ impl Zygote {
             program: program.clone(),
             error,
         };
-        let (place, mut hello) = switchboard.expect_zygote().map_err(&spawn_error)?;
+        let (place, mut hello) = control_server.expect_zygote().map_err(&spawn_error)?;
         let out = OpenOptions::new()
             .create(true)
             .append(true)
@@ -98,7 +99,7 @@ impl Zygote {
             .args(&argv[1..])
             .env_clear()
             .envs(env)
-            .env("ALLRANKS_CONTROL", switchboard.address())
+            .env("ALLRANKS_CONTROL", control_server.address())
             .env(TOKEN, &place.token)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("OMP_NUM_THREADS", "1")
@@ -219,7 +220,7 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
                 let _inside = runtime.enter();
                 command.spawn()
             };
-            // If nobody waits any more, the process is killed as it is dropped.
+            // If no task waits any more, the process is killed as it is dropped.
             let _ = sender.send(child);
             let _ = kept.recv();
         })?;
@@ -252,7 +253,9 @@ async fn converse(
                         (None, None) => RankExit::Unknown("the zygote does not say".into()),
                     },
                 ),
-                FromZygote::ForkFailed { id, error } => shared.end(id, RankExit::NotStarted(error)),
+                FromZygote::ForkFailed { id, error } => {
+                    shared.end(id, RankExit::NotStarted(excerpt(error)));
+                }
                 FromZygote::Forked { .. } | FromZygote::Zygote { .. } => {}
             }
         }
@@ -288,14 +291,22 @@ impl Processes for ForkedProcesses {
     }
 
     /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.
-    fn sweep(&self) -> Vec<Remnant> {
+    fn sweep(&self) -> Vec<Orphan> {
         Vec::new()
     }
 }
 
+/// Returns the last line that is not empty of the last [`LONGEST`] bytes of a file; `none` if there is none.
 fn last_line(log: &Path) -> String {
-    let text = std::fs::read(log).unwrap_or_default();
-    String::from_utf8_lossy(&text)
+    let mut end = Vec::new();
+    if let Ok(mut file) = File::open(log) {
+        let length = file.metadata().map_or(0, |data| data.len());
+        let start = length.saturating_sub(LONGEST as u64);
+        let _ = file.seek(SeekFrom::Start(start));
+        // What was read before an error is as good.
+        let _ = file.take(LONGEST as u64).read_to_end(&mut end);
+    }
+    String::from_utf8_lossy(&end)
         .lines()
         .rev()
         .find(|line| !line.trim().is_empty())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Question, who};
+use super::{Question, describe_process};
 use allranks_host as host;
 
 /// How long the tool may take; it is slow where the driver has to be woken.
@@ -39,13 +39,14 @@ pub struct Device {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Use {
     /// `python train.py (pid 4711)`.
-    pub who: String,
+    #[serde(rename = "who")]
+    pub process: String,
     /// Memory that it uses on the device, in MiB; none if the tool does not tell.
     pub used_mib: Option<u64>,
 }
 
 /// The devices, and what the tool complained of.
-pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
+pub(super) fn collect(question: &Question) -> (Vec<Device>, Option<String>) {
     let Some(tool) = question.program(TOOL) else {
         return (Vec::new(), None);
     };
@@ -65,7 +66,7 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
         Err(trouble) => (Vec::new(), Some(format!("{TOOL}: {trouble}"))),
         Ok(devices) => {
             let users = ask("--query-compute-apps=gpu_uuid,pid,used_gpu_memory");
-            let mut devices = read(&devices, &users.unwrap_or_default(), who);
+            let mut devices = read(&devices, &users.unwrap_or_default(), describe_process);
             let links = links(&run(&["topo", "-m"]).unwrap_or_default(), devices.len());
             for (device, links) in devices.iter_mut().zip(links) {
                 device.links = links;
@@ -76,7 +77,7 @@ pub(super) fn look(question: &Question) -> (Vec<Device>, Option<String>) {
 }
 
 /// Reads the tool's two tables.
-fn read(devices: &str, users: &str, who: impl Fn(u32) -> String) -> Vec<Device> {
+fn read(devices: &str, users: &str, describe_process: impl Fn(u32) -> String) -> Vec<Device> {
     let rows = |text: &str| -> Vec<Vec<String>> {
         let cells = |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect();
         text.lines().map(cells).collect()
@@ -90,7 +91,9 @@ fn read(devices: &str, users: &str, who: impl Fn(u32) -> String) -> Vec<Device> 
             };
             let users = users.iter().filter_map(|row| match row.as_slice() {
                 [device, pid, used] if device == uuid => Some(Use {
-                    who: pid.parse().map_or_else(|_| format!("pid {pid}"), &who),
+                    process: pid
+                        .parse()
+                        .map_or_else(|_| format!("pid {pid}"), &describe_process),
                     used_mib: used.parse().ok(),
                 }),
                 _ => None,
@@ -137,13 +140,13 @@ mod tests {
             (found[0].total_mib, found[0].free_mib, found[0].users.len()),
             (143_771, 143_163, 0)
         );
-        let who = |who: &str, used_mib| Use {
-            who: who.to_owned(),
+        let user = |process: &str, used_mib| Use {
+            process: process.to_owned(),
             used_mib,
         };
         assert_eq!(
             found[1].users,
-            [who("x (pid 77)", Some(142_000)), who("x (pid 78)", None)]
+            [user("x (pid 77)", Some(142_000)), user("x (pid 78)", None)]
         );
     }
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// `python train.py (pid 4711)`.
-    pub who: String,
+    #[serde(rename = "who")]
+    pub process: String,
     /// Its process id.
     pub pid: u32,
     /// Its rank and the size of its world, as its environment has them.
@@ -22,14 +23,14 @@ pub struct Leftover {
 
 /// All of them but this process and those it comes from.
 #[cfg(target_os = "linux")]
-pub(super) fn look() -> Vec<Leftover> {
+pub(super) fn collect() -> Vec<Leftover> {
     use std::collections::{HashMap, HashSet};
     use std::ffi::OsStr;
 
     use procfs::process::all_processes;
     use procfs::{Current, Uptime};
 
-    use super::who;
+    use super::describe_process;
 
     let all: HashMap<i32, _> = all_processes()
         .into_iter()
@@ -67,7 +68,7 @@ pub(super) fn look() -> Vec<Leftover> {
             let pid = stat.pid.cast_unsigned();
             let started = stat.starttime as f64 / procfs::ticks_per_second() as f64;
             Some(Leftover {
-                who: who(pid),
+                process: describe_process(pid),
                 pid,
                 place: format!("rank {rank} of {world}"),
                 port: text("MASTER_PORT"),
@@ -82,6 +83,6 @@ pub(super) fn look() -> Vec<Leftover> {
 
 /// All of them but this process and those it comes from.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn look() -> Vec<Leftover> {
+pub(super) fn collect() -> Vec<Leftover> {
     Vec::new()
 }

@@ -16,7 +16,7 @@ pub struct Limits {
     pub address_space_mib: Option<u64>,
 }
 
-pub(super) fn look() -> Limits {
+pub(super) fn collect() -> Limits {
     let soft = |resource| getrlimit(resource).current;
     Limits {
         open_files: soft(Resource::Nofile),

@@ -28,7 +28,7 @@ pub struct Space {
     pub free_mib: u64,
 }
 
-pub(super) fn look() -> Memory {
+pub(super) fn collect() -> Memory {
     let (mut total, mut available) = (meminfo("MemTotal:"), meminfo("MemAvailable:"));
     if let Some((limit, used)) = group() {
         let left = limit.saturating_sub(used);

@@ -104,7 +104,7 @@ impl Question {
 }
 
 /// A process, for reports that leave this machine: its program and at most its script, for arguments may be secrets.
-fn who(pid: u32) -> String {
+fn describe_process(pid: u32) -> String {
     let whole = describe(pid);
     let Some((command, _)) = whole.rsplit_once(" (pid ") else {
         return whole;
@@ -117,28 +117,28 @@ fn who(pid: u32) -> String {
 /// Looks at everything but platforms, which need their files: see [`platforms`].
 #[must_use]
 pub fn collect(question: &Question) -> Facts {
-    let (devices, tool_trouble) = devices::look(question);
+    let (devices, tool_trouble) = devices::collect(question);
     Facts {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         torch: question
             .python
             .as_ref()
-            .map(|python| torch::look(python, question)),
+            .map(|python| torch::collect(python, question)),
         platforms: Vec::new(),
         variables: variables::shown(&question.environment),
-        network: network::look(question),
-        ports: ports::look(&question.environment),
-        memory: memory::look(),
-        limits: limits::look(),
+        network: network::collect(question),
+        ports: ports::collect(&question.environment),
+        memory: memory::collect(),
+        limits: limits::collect(),
         devices,
         tool_trouble,
-        leftovers: leftovers::look(),
+        leftovers: leftovers::collect(),
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::who;
+    use super::describe_process;
 
     #[test]
     fn arguments_of_others_are_not_shown() {
@@ -148,7 +148,7 @@ mod tests {
             .spawn()
             .unwrap();
         let shown = loop {
-            let shown = who(child.id());
+            let shown = describe_process(child.id());
             // Between fork and exec it is still this program.
             if shown.contains("python") {
                 break shown;

@@ -13,7 +13,7 @@ use allranks_host as host;
 /// How long a name may take, longer than a name server that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// The same for the record of a run, which waits for it.
-const HASTE: Duration = Duration::from_secs(2);
+const RUN_PATIENCE: Duration = Duration::from_secs(2);
 /// What Gloo's and torch's sockets do with their peers' addresses: torch logs them by name.
 const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0), 0)";
 
@@ -62,7 +62,7 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-pub(super) fn look(question: &Question) -> Network {
+pub(super) fn collect(question: &Question) -> Network {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -70,7 +70,7 @@ pub(super) fn look(question: &Question) -> Network {
     let interfaces = interfaces();
     let patience = match question.depth {
         Depth::Everything => PATIENCE,
-        Depth::Record => HASTE,
+        Depth::Record => RUN_PATIENCE,
     };
     let ask = |name: &str| resolve(name, patience);
     let host = ask(&name);

@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 
-use super::who;
+use super::describe_process;
 use allranks_host::{StoreReply, listeners, probe_store};
 
 /// The ports at which torchrun's ranks and agents meet by default.
-const DEFAULTS: [u16; 2] = [29400, 29500];
+const DEFAULTS: &[u16] = &[29400, 29500];
 /// First port that every user may listen at, if the system does not tell.
 const PRIVILEGED: u16 = 1024;
 
@@ -31,12 +31,13 @@ pub struct Port {
     pub is_ephemeral: bool,
 }
 
-pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
+pub(super) fn collect(environment: &BTreeMap<String, String>) -> Vec<Port> {
     let master = environment
         .get("MASTER_PORT")
         .and_then(|text| text.trim().parse().ok());
     let mut numbers: Vec<u16> = DEFAULTS
-        .into_iter()
+        .iter()
+        .copied()
         .chain(master)
         .filter(|port| *port != 0)
         .collect();
@@ -54,7 +55,7 @@ pub(super) fn look(environment: &BTreeMap<String, String>) -> Vec<Port> {
             let owners: Vec<String> = there
                 .iter()
                 .filter(|one| one.port == port)
-                .map(|one| one.owner(who))
+                .map(|one| one.owner(describe_process))
                 .collect();
             Port {
                 port,
@@ -80,12 +81,12 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_port_has_an_owner_while_somebody_listens() {
+    fn a_port_has_an_owner_while_a_process_listens() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let environment = BTreeMap::from([("MASTER_PORT".to_owned(), port.to_string())]);
         let master = || {
-            look(&environment)
+            collect(&environment)
                 .into_iter()
                 .find(|one| one.is_master)
                 .unwrap()

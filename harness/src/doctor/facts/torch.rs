@@ -1,4 +1,4 @@
-//! The interpreter's torch: whether it can be imported, and if not, whose fault that is. In a process of its own with a
+//! The interpreter's torch: whether it can be imported, and if not, which package is at fault. In a process of its own with a
 //! time limit, with the backends that load themselves and, if that fails, without them and with each of them alone.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use allranks_host as host;
 use allranks_runner::probe::{AUTOLOAD, EntryPoint, Interpreter};
 
 const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
-const MARK: &str = "ALLRANKS-DOCTOR ";
+const LINE_PREFIX: &str = "ALLRANKS-DOCTOR ";
 
 /// An interpreter and its torch.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -198,7 +198,7 @@ struct Answer {
 }
 
 /// Looks; takes as long as `import torch`, and up to `patience` for each entry point and twice more if that hangs.
-pub(super) fn look(python: &Interpreter, question: &Question) -> TorchFacts {
+pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
     let first = ask(python, question, false, None);
     let mut facts = TorchFacts {
         python: python.path.display().to_string(),
@@ -254,7 +254,10 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
         }
     };
     let mut trying = None;
-    for line in text.lines().filter_map(|line| line.strip_prefix(MARK)) {
+    for line in text
+        .lines()
+        .filter_map(|line| line.strip_prefix(LINE_PREFIX))
+    {
         let line: FactLine = serde_json::from_str(line).unwrap_or_default();
         answer.packages.extend(line.packages.unwrap_or_default());
         answer.installed.extend(line.installed.unwrap_or_default());
@@ -316,7 +319,7 @@ fn died(status: std::process::ExitStatus, text: &str) -> Died {
         Some(signal) => Died::Signal(signal),
         None => {
             let mut lines = text.lines().rev().map(str::trim);
-            let last = lines.find(|line| !line.is_empty() && !line.starts_with(MARK));
+            let last = lines.find(|line| !line.is_empty() && !line.starts_with(LINE_PREFIX));
             Died::Code(
                 status.code().unwrap_or_default(),
                 last.unwrap_or_default().to_owned(),

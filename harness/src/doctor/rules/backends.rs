@@ -25,16 +25,16 @@ pub(super) fn entry_points(facts: &Facts) -> Vec<Finding> {
         }
         let several = named.into_iter().filter(|(_, points)| points.len() > 1);
         several.map(move |(name, points)| {
-            let who: Vec<_> = points.iter().map(|point| point.culprit()).collect();
+            let packages: Vec<_> = points.iter().map(|point| point.culprit()).collect();
             Finding::new(
                 Warning,
                 "entry-points-collide",
                 format!(
                     "{} have an entry point {name} of {group} each",
-                    who.join(" and ")
+                    packages.join(" and ")
                 ),
                 "which of them is meant by the name depends on the order in which Python finds them",
-                format!("uninstall all but one: {} -m pip uninstall {}", torch.python, who[0]),
+                format!("uninstall all but one: {} -m pip uninstall {}", torch.python, packages[0]),
             )
         })
     });
@@ -128,14 +128,14 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     }
     let points = torch.lazy_entry_points.iter();
     let names: Vec<_> = points.clone().map(|point| point.name.as_str()).collect();
-    let who: BTreeSet<_> = points.map(EntryPoint::culprit).collect();
-    let who: Vec<_> = who.into_iter().collect();
+    let packages: BTreeSet<_> = points.map(EntryPoint::culprit).collect();
+    let packages: Vec<_> = packages.into_iter().collect();
     vec![Finding::new(
         Note,
         "backends-unread",
         format!(
             "this torch does not look into torch.distributed.backends, where {} offers {}",
-            who.join(", "),
+            packages.join(", "),
             names.join(", ")
         ),
         "a newer one (2.15 does) loads what it finds there when a group of that name is made",

@@ -53,7 +53,7 @@ pub(super) fn balance(facts: &Facts) -> Vec<Finding> {
                 let used = user
                     .used_mib
                     .map_or(String::new(), |mib| format!(", {mib} MiB"));
-                format!("device {}: {}{used}", device.index, user.who)
+                format!("device {}: {}{used}", device.index, user.process)
             })
         })
         .collect();
@@ -114,7 +114,7 @@ pub(super) fn ranks(facts: &Facts) -> Vec<Finding> {
             let age = one
                 .seconds
                 .map_or(String::new(), |age| format!(", {age} s old"));
-            format!("{}: {}{port}{age}", one.who, one.place)
+            format!("{}: {}{port}{age}", one.process, one.place)
         };
         list(&all.iter().map(line).collect::<Vec<_>>())
     };

@@ -57,7 +57,7 @@ pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
                 "this machine's name {name} resolves to {}, which is not its own address",
                 host.addresses[0]
             ),
-            "Gloo cannot listen there and takes the loopback interface; others who use the name reach another machine",
+            "Gloo cannot listen there and takes the loopback interface; ranks on other machines that use the name reach another machine",
         );
     }
     Vec::new()
@@ -102,7 +102,7 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
             Fault,
             "master-elsewhere",
             format!("MASTER_ADDR={name} is not this machine, and rank 0 is here"),
-            "rank 0 makes the store here, and everybody looks for it there",
+            "rank 0 makes the store here, and every rank looks for it there",
             "set it to an address of this machine",
         ));
     }

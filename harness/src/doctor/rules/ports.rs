@@ -47,7 +47,7 @@ pub(super) fn master(facts: &Facts) -> Vec<Finding> {
             format!(
                 "MASTER_PORT={number} is one of those the system gives to outgoing connections"
             ),
-            "now and then somebody's connection has it when rank 0 wants it",
+            "now and then a connection of another program has it when rank 0 wants it",
             "use one outside of /proc/sys/net/ipv4/ip_local_port_range, such as 29500",
         ));
     }

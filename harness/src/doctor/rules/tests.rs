@@ -262,9 +262,9 @@ fn hangs() -> Import {
     }
 }
 
-type Planted = (&'static str, Severity, Box<dyn Fn(&mut Facts)>);
+type SeededFault = (&'static str, Severity, Box<dyn Fn(&mut Facts)>);
 
-fn planted() -> Vec<Planted> {
+fn seeded() -> Vec<SeededFault> {
     let rank = "RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4 OMP_NUM_THREADS=1";
     vec![
         (
@@ -713,7 +713,7 @@ fn planted() -> Vec<Planted> {
             Warning,
             set(|facts| {
                 facts.devices[1].users = vec![Use {
-                    who: "python (pid 7)".to_owned(),
+                    process: "python (pid 7)".to_owned(),
                     used_mib: Some(500),
                 }];
             }),
@@ -753,8 +753,8 @@ fn nothing_is_wrong_with_a_healthy_machine() {
 }
 
 #[test]
-fn each_planted_fault_is_named_and_nothing_else() {
-    for (id, severity, plant) in planted() {
+fn each_seeded_fault_is_named_and_nothing_else() {
+    for (id, severity, plant) in seeded() {
         let mut facts = healthy();
         plant(&mut facts);
         let found = findings(&facts);
@@ -785,7 +785,7 @@ fn jobs_that_are_well_are_left_alone() {
 }
 
 #[test]
-fn who_joins_wants_a_store_at_the_port() {
+fn a_rank_that_joins_wants_a_store_at_the_port() {
     let mut facts = healthy();
     facts.ports[0].owners = vec!["python (pid 7)".to_owned()];
     facts.ports[0].is_store = true;
@@ -810,10 +810,7 @@ fn the_worst_comes_first() {
 fn no_rule_is_untried() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/doctor/rules");
     let id = Regex::new(r#""([a-z]+(?:-[a-z]+)+)""#).unwrap();
-    let known: BTreeSet<_> = planted()
-        .into_iter()
-        .map(|(id, ..)| id.to_owned())
-        .collect();
+    let known: BTreeSet<_> = seeded().into_iter().map(|(id, ..)| id.to_owned()).collect();
     let mut written = BTreeSet::new();
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();

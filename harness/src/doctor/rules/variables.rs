@@ -55,7 +55,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
             Fault,
             "rank-beyond-world",
             what,
-            "the store accepts it, and somebody else's place stays empty: init fails or hangs on every rank",
+            "the store accepts it, and the place of another rank stays empty: init fails or hangs on every rank",
             "ranks are 0 to WORLD_SIZE - 1",
         ));
     }
@@ -134,7 +134,7 @@ pub(super) fn rendezvous(facts: &Facts) -> Vec<Finding> {
             Fault,
             "master-port-invalid",
             format!("MASTER_PORT={value} is no port"),
-            "ports are 1 to 65535; 0 would give rank 0 some free port, and nobody else would know it",
+            "ports are 1 to 65535; 0 would give rank 0 some free port, and no other rank would know it",
             "set MASTER_PORT to a free port, the same one on every rank",
         ));
     }
@@ -186,7 +186,7 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
                 if is_old {
                     "its name is deprecated"
                 } else {
-                    "nobody reads it"
+                    "no library reads it"
                 }
             ),
             if is_old {

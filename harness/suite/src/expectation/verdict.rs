@@ -173,18 +173,7 @@ mod tests {
     use super::*;
     use crate::expectation::Expectations;
     use allranks_yaml::Source;
-
-    const ALL: [Outcome; 9] = [
-        Outcome::Pass,
-        Outcome::Mismatch,
-        Outcome::Error,
-        Outcome::Hang,
-        Outcome::Crash,
-        Outcome::InitFailed,
-        Outcome::Unsupported,
-        Outcome::HarnessError,
-        Outcome::NotRun,
-    ];
+    use strum::VariantArray as _;
 
     fn entry(fields: &str) -> Entry {
         let text = format!(
@@ -206,7 +195,10 @@ mod tests {
     #[test]
     fn without_an_entry_only_a_declared_pass_and_an_undeclared_refusal_are_expected() {
         use Verdict::{Expected, NotRun, Regression, UnexpectedPass};
-        let supported = ALL.map(|outcome| verdict(outcome, None, &Declared::Supported));
+        let supported = Outcome::VARIANTS
+            .iter()
+            .map(|outcome| verdict(*outcome, None, &Declared::Supported))
+            .collect::<Vec<_>>();
         assert_eq!(
             supported,
             [
@@ -214,7 +206,10 @@ mod tests {
                 Regression, NotRun
             ]
         );
-        let undeclared = ALL.map(|outcome| verdict(outcome, None, &unsupported()));
+        let undeclared = Outcome::VARIANTS
+            .iter()
+            .map(|outcome| verdict(*outcome, None, &unsupported()))
+            .collect::<Vec<_>>();
         assert_eq!(
             undeclared,
             [
@@ -235,7 +230,10 @@ mod tests {
     fn an_entry_excuses_the_outcome_it_pins_and_no_other() {
         use Verdict::{KnownFailure, NotRun, Regression, UnexpectedPass};
         let entry = entry("outcome: [error, hang]");
-        let with_entry = ALL.map(|outcome| verdict(outcome, Some(&entry), &Declared::Supported));
+        let with_entry = Outcome::VARIANTS
+            .iter()
+            .map(|outcome| verdict(*outcome, Some(&entry), &Declared::Supported))
+            .collect::<Vec<_>>();
         assert_eq!(
             with_entry,
             [
@@ -250,7 +248,10 @@ mod tests {
                 NotRun
             ]
         );
-        let undeclared = ALL.map(|outcome| verdict(outcome, Some(&entry), &unsupported()));
+        let undeclared = Outcome::VARIANTS
+            .iter()
+            .map(|outcome| verdict(*outcome, Some(&entry), &unsupported()))
+            .collect::<Vec<_>>();
         assert_eq!(
             undeclared,
             [

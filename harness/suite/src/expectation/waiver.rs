@@ -16,7 +16,7 @@ use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Source, way, yaml_files};
 
 /// The areas of requirements that every user relies on. Hangs and crashes of their checks cannot be waived.
-const BASIC: [&str; 2] = ["INIT-", "COLL-"];
+const BASIC: &[&str] = &["INIT-", "COLL-"];
 
 /// The length of a day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

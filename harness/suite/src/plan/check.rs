@@ -67,9 +67,9 @@ impl Check {
 
     /// Returns what the program is checked for; `None` if the ranks run none.
     #[must_use]
-    pub fn demand(&self) -> Option<ProgramCheck> {
+    pub fn program_check(&self) -> Option<ProgramCheck> {
         match &self.kind {
-            CheckKind::Program(demand) => Some(*demand),
+            CheckKind::Program(program_check) => Some(*program_check),
             CheckKind::Op(_) | CheckKind::Script(_) | CheckKind::Stack(_) => None,
         }
     }

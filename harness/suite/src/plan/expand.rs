@@ -143,7 +143,7 @@ fn layered(
             leave_out("a layer on one rank does not communicate".to_owned());
             continue;
         }
-        if let Some(reason) = layer.meaningless(group.size() as u32) {
+        if let Some(reason) = layer.unsupported_reason(group.size() as u32) {
             leave_out(reason);
             continue;
         }

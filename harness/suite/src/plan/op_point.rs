@@ -33,7 +33,7 @@ pub(super) fn single(
     let point = vec![0; lengths.len()];
     let mut check = axes.check(&point, index);
     if step.op.is_barrier() {
-        // Who is late is for the script to say.
+        // The script says which rank is late.
         check.late = None;
     }
     if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {

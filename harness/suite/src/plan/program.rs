@@ -98,8 +98,8 @@ pub fn checks(
 ) -> Vec<Check> {
     let size = WorldSize(place.groups[0].size() as u32);
     let mut checks = Vec::new();
-    for demand in ProgramCheck::all(program, size, launcher) {
-        let covers = demand.covers();
+    for program_check in ProgramCheck::all(program, size, launcher) {
+        let covers = program_check.covers();
         let is_covered = place.case.covers.contains(&covers);
         let whole = WorldCheck {
             word: "program",
@@ -107,10 +107,10 @@ pub fn checks(
             line: program.line,
             index: checks.len() as u32,
         };
-        let mut check = whole.check(place, CheckKind::Program(demand));
-        check.id = CheckId(format!("{}#{}", place.scenario, demand.name()));
-        check.params.push(("asks".to_owned(), demand.name()));
-        let line = match demand {
+        let mut check = whole.check(place, CheckKind::Program(program_check));
+        check.id = CheckId(format!("{}#{}", place.scenario, program_check.name()));
+        check.params.push(("asks".to_owned(), program_check.name()));
+        let line = match program_check {
             ProgramCheck::Line(index) => Some(&program.lines[index].line),
             ProgramCheck::Never(index) => Some(&program.never[index].line),
             ProgramCheck::Exit | ProgramCheck::LauncherExit | ProgramCheck::Verdict => None,
@@ -118,7 +118,7 @@ pub fn checks(
         if let Some(line) = line {
             check.params.push(("line".to_owned(), line.clone()));
         }
-        if let (ProgramCheck::Verdict, Some(spec)) = (demand, &program.hang) {
+        if let (ProgramCheck::Verdict, Some(spec)) = (program_check, &program.hang) {
             check.params.extend(hang(spec, size).label());
         }
         checks.push(check);

@@ -14,7 +14,7 @@ use allranks_suite::plan::Scenario;
 /// Variable that names the modules which `sitecustomize` makes Python import right after torch.
 const IMPORT: &str = "ALLRANKS_IMPORT";
 /// Variables that a launcher other than `local` sets for each rank itself.
-const OF_A_RANK: [&str; 6] = [
+const RANK_VARIABLES: &[&str] = &[
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -96,7 +96,7 @@ pub fn environment_of(
     at: &Endpoint,
     base: &BTreeMap<String, String>,
     (rank, devices): (Rank, &[Device]),
-    (modules, diaries): (&Path, &Path),
+    (modules, call_traces): (&Path, &Path),
 ) -> BTreeMap<String, String> {
     let mut env = environment(scenario, at, base, devices, rank);
     let platform = &scenario.platform;
@@ -104,8 +104,8 @@ pub fn environment_of(
         prepend_path(&mut env, &folder.to_string_lossy());
     }
     prepend_path(&mut env, &modules.to_string_lossy());
-    let diaries = diaries.to_string_lossy().into_owned();
-    env.insert(watch::FOLDER.to_owned(), diaries);
+    let call_traces = call_traces.to_string_lossy().into_owned();
+    env.insert(watch::FOLDER.to_owned(), call_traces);
     if !platform.import.is_empty() {
         env.insert(IMPORT.to_owned(), platform.import.join(","));
     }
@@ -121,7 +121,7 @@ pub fn environment_under(
 ) -> BTreeMap<String, String> {
     match launcher {
         Launcher::Local => {}
-        Launcher::Torchrun => of_rank.retain(|name, _| !OF_A_RANK.contains(&name.as_str())),
+        Launcher::Torchrun => of_rank.retain(|name, _| !RANK_VARIABLES.contains(&name.as_str())),
     }
     of_rank
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use super::lines::{Printed, Sought};
+use super::lines::{LineMatch, LogMatches};
 use crate::check_result::CheckResult;
 use crate::world::{ExitRecord, RankExit};
 use allranks_diagnose::list;
@@ -30,16 +30,16 @@ pub struct ProgramRanks {
     /// Why the harness killed the program; none if it ended by itself.
     pub stopped: Option<Stopped>,
     /// Processes that still ran after all ranks had ended: the rank that each belongs to, if known, and its command.
-    pub remains: Vec<(Option<Rank>, String)>,
+    pub orphans: Vec<(Option<Rank>, String)>,
 }
 
 /// What was seen of one rank.
 #[derive(Debug)]
 pub struct RankSeen {
     /// The exit record that its rank wrapper wrote, as read before anything was killed; none if there is none.
-    pub testimony: Option<ExitRecord>,
+    pub exit_record: Option<ExitRecord>,
     /// What was found in its log.
-    pub printed: Printed,
+    pub log_matches: LogMatches,
 }
 
 /// Why the harness killed a program.
@@ -54,19 +54,21 @@ pub enum Stopped {
 impl Stopped {
     fn diagnosis(&self) -> Option<&Diagnosis> {
         match self {
-            Self::Verdict(told) => Some(told),
-            Self::Overdue(told) => told.as_ref(),
+            Self::Verdict(diagnosis) => Some(diagnosis),
+            Self::Overdue(diagnosis) => diagnosis.as_ref(),
         }
     }
 }
 
 impl RankSeen {
     fn end(&self) -> Option<RankExit> {
-        self.testimony.as_ref().and_then(ExitRecord::end)
+        self.exit_record.as_ref().and_then(ExitRecord::end)
     }
 
     fn has_begun(&self) -> bool {
-        self.testimony.as_ref().is_some_and(|one| one.pid.is_some())
+        self.exit_record
+            .as_ref()
+            .is_some_and(|one| one.pid.is_some())
     }
 }
 
@@ -80,7 +82,7 @@ pub struct ProgramEvidence<'a> {
 impl ProgramEvidence<'_> {
     /// Judges the check `init`: every rank must have been started.
     pub fn init(&self) -> CheckResult {
-        let faults = self.faults(|_, rank| match &rank.testimony {
+        let faults = self.faults(|_, rank| match &rank.exit_record {
             None => Some("it was never started".to_owned()),
             Some(ExitRecord {
                 error: Some(error), ..
@@ -98,15 +100,15 @@ impl ProgramEvidence<'_> {
         {
             return CheckResult::bare(Outcome::Hang, Some("killed"), self.why_killed(stopped));
         }
-        let remains = &self.seen.remains;
-        let Some((owner, _)) = remains.first() else {
+        let orphans = &self.seen.orphans;
+        let Some((owner, _)) = orphans.first() else {
             return CheckResult::passed(vec![1; self.size.count()]);
         };
-        let whose = match owner {
+        let left = match owner {
             Some(rank) => format!("rank {rank} left"),
             None => "it left".to_owned(),
         };
-        let ranks = remains
+        let ranks = orphans
             .iter()
             .filter_map(|(owner, what)| {
                 Some(RankLine {
@@ -115,11 +117,11 @@ impl ProgramEvidence<'_> {
                 })
             })
             .collect();
-        let of_all = match remains.len() {
+        let of_all = match orphans.len() {
             1 => String::new(),
             count => format!(" ({count} processes in all)"),
         };
-        let summary = format!("{whose} a process running: {}{of_all}", remains[0].1);
+        let summary = format!("{left} a process running: {}{of_all}", orphans[0].1);
         CheckResult {
             ranks,
             ..CheckResult::bare(Outcome::Crash, Some("left-behind"), summary)
@@ -127,8 +129,8 @@ impl ProgramEvidence<'_> {
     }
 
     /// Judges one check of the program.
-    pub fn judge(&self, demand: ProgramCheck) -> CheckResult {
-        match demand {
+    pub fn judge(&self, program_check: ProgramCheck) -> CheckResult {
+        match program_check {
             ProgramCheck::Exit => self.exits(),
             ProgramCheck::LauncherExit => self.launcher(),
             ProgramCheck::Line(index) => self.line(index),
@@ -196,7 +198,7 @@ impl ProgramEvidence<'_> {
         if succeeded.is_some() && succeeded == must_succeed {
             return CheckResult::passed(vec![1; self.size.count()]);
         }
-        let told = match &self.seen.launcher {
+        let ended = match &self.seen.launcher {
             Some(end) => end.to_string(),
             None => "it had not ended".to_owned(),
         };
@@ -215,7 +217,7 @@ impl ProgramEvidence<'_> {
             ..CheckResult::bare(
                 outcome,
                 Some("launcher-exit"),
-                format!("torchrun ended with {told}; it must be {must}"),
+                format!("torchrun ended with {ended}; it must be {must}"),
             )
         }
     }
@@ -223,15 +225,15 @@ impl ProgramEvidence<'_> {
     fn line(&self, index: usize) -> CheckResult {
         let asked = &self.program.lines[index].line;
         let mut class = "line-missing";
-        let faults = self.faults(|_, rank| match rank.printed.lines[index] {
-            Sought::NotAsked | Sought::Found(_) => None,
-            Sought::TooEarly(number) => {
+        let faults = self.faults(|_, rank| match rank.log_matches.lines[index] {
+            LineMatch::NotAsked | LineMatch::Found(_) => None,
+            LineMatch::TooEarly(number) => {
                 class = "line-too-early";
                 Some(format!(
                     "printed `{asked}` on line {number} of its log, before what must come first"
                 ))
             }
-            Sought::Missing => Some(format!("did not print `{asked}`{}", last_words(rank))),
+            LineMatch::Missing => Some(format!("did not print `{asked}`{}", last_words(rank))),
         });
         match self.seen.stopped {
             Some(_) => self.verdict(faults, Outcome::Hang, class),
@@ -241,7 +243,7 @@ impl ProgramEvidence<'_> {
 
     fn never(&self, index: usize) -> CheckResult {
         let faults = self.faults(|_, rank| {
-            let (number, line) = rank.printed.never[index].as_ref()?;
+            let (number, line) = rank.log_matches.never[index].as_ref()?;
             Some(format!(
                 "printed on line {number} of its log what must not be there: {}",
                 quoted(line)
@@ -262,47 +264,48 @@ impl ProgramEvidence<'_> {
         let wanted = hang(spec, self.size);
         let blamed = list(&wanted.culprits);
         let must = format!("it must be {} of rank {blamed}", wanted.kind);
-        let (fault, told) = match &self.seen.stopped {
+        let (fault, diagnosis) = match &self.seen.stopped {
             None => (
                 Some(format!(
                     "it came to its end, and no verdict was given; {must}"
                 )),
                 None,
             ),
-            Some(Stopped::Overdue(told)) => (
+            Some(Stopped::Overdue(diagnosis)) => (
                 Some(format!(
                     "no verdict was given within {:.0} s; {must}",
                     self.program.within.0.as_secs_f64()
                 )),
-                told.as_ref(),
+                diagnosis.as_ref(),
             ),
-            Some(Stopped::Verdict(told)) => {
+            Some(Stopped::Verdict(diagnosis)) => {
                 let within = wanted.within.as_secs_f64();
-                let fault = if told.kind != wanted.kind || told.culprits != wanted.culprits {
-                    Some(format!(
-                        "the verdict is {} ({}); {must}",
-                        told.kind, told.summary
-                    ))
-                } else if told.after_s > within {
-                    Some(format!(
-                        "the verdict took {:.1} s; it must come within {within:.1} s",
-                        told.after_s
-                    ))
-                } else {
-                    None
-                };
-                (fault, Some(told))
+                let fault =
+                    if diagnosis.kind != wanted.kind || diagnosis.culprits != wanted.culprits {
+                        Some(format!(
+                            "the verdict is {} ({}); {must}",
+                            diagnosis.kind, diagnosis.summary
+                        ))
+                    } else if diagnosis.after_s > within {
+                        Some(format!(
+                            "the verdict took {:.1} s; it must come within {within:.1} s",
+                            diagnosis.after_s
+                        ))
+                    } else {
+                        None
+                    };
+                (fault, Some(diagnosis))
             }
         };
         let finding = match fault {
             None => CheckResult::passed(vec![1; self.size.count()]),
             Some(text) => CheckResult {
-                ranks: told.map_or_else(|| self.ends(), |told| told.places.clone()),
+                ranks: diagnosis.map_or_else(|| self.ends(), |diagnosis| diagnosis.places.clone()),
                 ..CheckResult::bare(Outcome::Hang, Some("wrong-verdict"), text)
             },
         };
         CheckResult {
-            diagnosis: told.cloned().map(Box::new),
+            diagnosis: diagnosis.cloned().map(Box::new),
             ..finding
         }
     }
@@ -325,7 +328,7 @@ impl ProgramEvidence<'_> {
         // The first rank that ended is the likely cause: launchers end the others, or the others notice.
         let when = |fault: &&RankLine| {
             let seen = &self.seen.ranks[fault.rank.index()];
-            let ended = seen.testimony.as_ref().and_then(|one| one.ended_us);
+            let ended = seen.exit_record.as_ref().and_then(|one| one.ended_us);
             (ended.is_none(), ended)
         };
         let Some(first) = faults.iter().min_by_key(when) else {
@@ -355,11 +358,12 @@ impl ProgramEvidence<'_> {
     fn why_killed(&self, stopped: &Stopped) -> String {
         let limit = self.program.within.0.as_secs_f64();
         match stopped {
-            Stopped::Verdict(told) => format!("{}: {}", told.kind, told.summary),
-            Stopped::Overdue(told) => {
-                let told = told.as_ref();
-                let told = told.map_or_else(String::new, |told| format!(": {}", told.summary));
-                format!("it had not ended after {limit:.0} s{told}")
+            Stopped::Verdict(diagnosis) => format!("{}: {}", diagnosis.kind, diagnosis.summary),
+            Stopped::Overdue(diagnosis) => {
+                let diagnosis = diagnosis.as_ref();
+                let verdict = diagnosis
+                    .map_or_else(String::new, |diagnosis| format!(": {}", diagnosis.summary));
+                format!("it had not ended after {limit:.0} s{verdict}")
             }
         }
     }
@@ -380,7 +384,7 @@ fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
 
 /// Returns the last line of a rank's log, which often says why the rank ended.
 fn last_words(rank: &RankSeen) -> String {
-    match &rank.printed.last {
+    match &rank.log_matches.last {
         Some(line) => format!("; its last line: {}", quoted(line)),
         None => "; it printed nothing".to_owned(),
     }
@@ -404,16 +408,16 @@ mod tests {
         serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
     }
 
-    fn rank(code: Option<i32>, signal: Option<i32>, lines: &[Sought]) -> RankSeen {
+    fn rank(code: Option<i32>, signal: Option<i32>, lines: &[LineMatch]) -> RankSeen {
         RankSeen {
-            testimony: Some(ExitRecord {
+            exit_record: Some(ExitRecord {
                 pid: Some(1),
                 code,
                 signal,
                 ended_us: None,
                 error: None,
             }),
-            printed: Printed {
+            log_matches: LogMatches {
                 lines: lines.to_vec(),
                 never: vec![None],
                 last: Some("the end".to_owned()),
@@ -422,7 +426,7 @@ mod tests {
     }
 
     fn fine() -> RankSeen {
-        rank(Some(0), None, &[Sought::Found(1)])
+        rank(Some(0), None, &[LineMatch::Found(1)])
     }
 
     fn seen(second: RankSeen) -> ProgramRanks {
@@ -430,22 +434,22 @@ mod tests {
             ranks: vec![fine(), second],
             launcher: None,
             stopped: None,
-            remains: Vec::new(),
+            orphans: Vec::new(),
         }
     }
 
     fn judged(
         yaml: &str,
         seen: &ProgramRanks,
-        demand: ProgramCheck,
+        program_check: ProgramCheck,
     ) -> (Outcome, Option<String>, String) {
         let program = program(yaml);
-        let court = ProgramEvidence {
+        let evidence = ProgramEvidence {
             program: &program,
             size: SIZE,
             seen,
         };
-        let found = court.judge(demand);
+        let found = evidence.judge(program_check);
         if found.outcome == Outcome::Pass {
             assert_eq!(found.checked, [1, 1]);
         }
@@ -456,16 +460,16 @@ mod tests {
     fn assert_fails(
         yaml: &str,
         seen: &ProgramRanks,
-        demand: ProgramCheck,
-        told: (Outcome, &str, &str),
+        program_check: ProgramCheck,
+        expected: (Outcome, &str, &str),
     ) {
-        let (outcome, class, summary) = judged(yaml, seen, demand);
+        let (outcome, class, summary) = judged(yaml, seen, program_check);
         assert_eq!(
             (outcome, class.as_deref()),
-            (told.0, Some(told.1)),
+            (expected.0, Some(expected.1)),
             "{summary}"
         );
-        assert!(summary.contains(told.2), "{summary}");
+        assert!(summary.contains(expected.2), "{summary}");
     }
 
     #[test]
@@ -474,17 +478,17 @@ mod tests {
             judged(yaml, seen, ProgramCheck::Exit).0 == Outcome::Pass
         };
         assert!(passes("lines: [a]", &seen(fine())));
-        let failed = seen(rank(Some(42), None, &[Sought::Found(1)]));
-        let told = (
+        let failed = seen(rank(Some(42), None, &[LineMatch::Found(1)]));
+        let expected = (
             Outcome::Crash,
             "exit-code",
             "rank 1: exit 42; it must be exit 0; its last line: \"the end\"",
         );
-        assert_fails("lines: [a]", &failed, ProgramCheck::Exit, told);
+        assert_fails("lines: [a]", &failed, ProgramCheck::Exit, expected);
         assert!(passes("exit: [{on: last, is: 42}]", &failed));
         assert!(passes("exit: [{on: last, is: failed}]", &failed));
-        let killed = seen(rank(None, Some(9), &[Sought::Found(1)]));
-        let told = (
+        let killed = seen(rank(None, Some(9), &[LineMatch::Found(1)]));
+        let expected = (
             Outcome::Crash,
             "signal",
             "signal 9 (SIGKILL); it must be exit 42",
@@ -493,10 +497,10 @@ mod tests {
             "exit: [{on: last, is: 42}]",
             &killed,
             ProgramCheck::Exit,
-            told,
+            expected,
         );
         assert!(passes("exit: [{on: last, is: SIGKILL}]", &killed));
-        let told = (
+        let expected = (
             Outcome::Mismatch,
             "exit-code",
             "rank 1: exit 0; it must be signal 9 (SIGKILL)",
@@ -505,11 +509,11 @@ mod tests {
             "exit: [{on: last, is: SIGKILL}]",
             &seen(fine()),
             ProgramCheck::Exit,
-            told,
+            expected,
         );
         // An unknown end fails the check whichever exit is asked for.
-        let unseen = seen(rank(None, None, &[Sought::Found(1)]));
-        let told = (
+        let unseen = seen(rank(None, None, &[LineMatch::Found(1)]));
+        let expected = (
             Outcome::Crash,
             "no-exit-record",
             "rank 1: its end was not recorded",
@@ -518,72 +522,76 @@ mod tests {
             "exit: [{on: last, is: any}]",
             &unseen,
             ProgramCheck::Exit,
-            told,
+            expected,
         );
     }
 
     #[test]
     fn the_first_to_end_is_named_first() {
-        let mut seen = seen(rank(None, Some(9), &[Sought::Found(1)]));
-        seen.ranks[0] = rank(None, Some(15), &[Sought::Found(1)]);
+        let mut seen = seen(rank(None, Some(9), &[LineMatch::Found(1)]));
+        seen.ranks[0] = rank(None, Some(15), &[LineMatch::Found(1)]);
         for (rank, ended) in [(0, 8), (1, 7)] {
-            let testimony = seen.ranks[rank].testimony.as_mut().unwrap();
-            testimony.ended_us = Some(ended);
+            let exit_record = seen.ranks[rank].exit_record.as_mut().unwrap();
+            exit_record.ended_us = Some(ended);
         }
-        let told = (Outcome::Crash, "signal", "rank 1: signal 9 (SIGKILL)");
-        assert_fails("lines: [a]", &seen, ProgramCheck::Exit, told);
+        let expected = (Outcome::Crash, "signal", "rank 1: signal 9 (SIGKILL)");
+        assert_fails("lines: [a]", &seen, ProgramCheck::Exit, expected);
     }
 
     #[test]
     fn a_rank_that_was_never_started_is_a_failure_of_everything() {
         let mut absent = seen(fine());
         absent.ranks[1] = RankSeen {
-            testimony: None,
-            printed: Printed {
-                lines: vec![Sought::Missing],
+            exit_record: None,
+            log_matches: LogMatches {
+                lines: vec![LineMatch::Missing],
                 never: vec![None],
                 last: None,
             },
         };
         let yaml = "lines: [a]\nnever: [b]";
         let program = program(yaml);
-        let court = ProgramEvidence {
+        let evidence = ProgramEvidence {
             program: &program,
             size: SIZE,
             seen: &absent,
         };
-        let init = court.init();
+        let init = evidence.init();
         assert_eq!(init.outcome, Outcome::InitFailed);
         assert_eq!(init.summary, "rank 1: it was never started");
-        for demand in [
+        for program_check in [
             ProgramCheck::Exit,
             ProgramCheck::Line(0),
             ProgramCheck::Never(0),
         ] {
-            assert_ne!(court.judge(demand).outcome, Outcome::Pass, "{demand:?}");
+            assert_ne!(
+                evidence.judge(program_check).outcome,
+                Outcome::Pass,
+                "{program_check:?}"
+            );
         }
     }
 
     #[test]
     fn lines_are_every_rank_s() {
-        let told = (
+        let expected = (
             Outcome::Mismatch,
             "line-missing",
             "rank 1: did not print `a`",
         );
-        let mute = seen(rank(Some(0), None, &[Sought::Missing]));
-        assert_fails("lines: [a]", &mute, ProgramCheck::Line(0), told);
-        let told = (Outcome::Mismatch, "line-too-early", "on line 7 of its log");
-        let early = seen(rank(Some(0), None, &[Sought::TooEarly(7)]));
-        assert_fails("lines: [a]", &early, ProgramCheck::Line(0), told);
+        let mute = seen(rank(Some(0), None, &[LineMatch::Missing]));
+        assert_fails("lines: [a]", &mute, ProgramCheck::Line(0), expected);
+        let expected = (Outcome::Mismatch, "line-too-early", "on line 7 of its log");
+        let early = seen(rank(Some(0), None, &[LineMatch::TooEarly(7)]));
+        assert_fails("lines: [a]", &early, ProgramCheck::Line(0), expected);
         let mut loud = seen(fine());
-        loud.ranks[1].printed.never = vec![Some((3, "bad thing".to_owned()))];
-        let told = (
+        loud.ranks[1].log_matches.never = vec![Some((3, "bad thing".to_owned()))];
+        let expected = (
             Outcome::Mismatch,
             "line-forbidden",
             "rank 1: printed on line 3",
         );
-        assert_fails("never: [bad]", &loud, ProgramCheck::Never(0), told);
+        assert_fails("never: [bad]", &loud, ProgramCheck::Never(0), expected);
     }
 
     #[test]
@@ -597,17 +605,22 @@ mod tests {
             ..seen(fine())
         };
         let asked = "exit: [{on: last, is: 42}]";
-        let told = (
+        let expected = (
             Outcome::Mismatch,
             "launcher-exit",
             "ended with exit 0; it must be a failure",
         );
-        assert_fails(asked, &under(exited(0)), ProgramCheck::LauncherExit, told);
+        assert_fails(
+            asked,
+            &under(exited(0)),
+            ProgramCheck::LauncherExit,
+            expected,
+        );
         assert_eq!(
             judged(asked, &under(exited(1)), ProgramCheck::LauncherExit).0,
             Outcome::Pass
         );
-        let told = (
+        let expected = (
             Outcome::Crash,
             "launcher-exit",
             "ended with exit 1; it must be exit 0",
@@ -616,28 +629,28 @@ mod tests {
             "lines: [a]",
             &under(exited(1)),
             ProgramCheck::LauncherExit,
-            told,
+            expected,
         );
     }
 
     #[test]
     fn what_was_killed_is_a_hang_and_what_was_to_hang_and_does_not_is_wrong() {
-        let mut overdue = seen(rank(None, None, &[Sought::Missing]));
+        let mut overdue = seen(rank(None, None, &[LineMatch::Missing]));
         overdue.stopped = Some(Stopped::Overdue(None));
-        let told = (Outcome::Hang, "hang", "it had not ended after 60 s");
-        assert_fails("lines: [a]", &overdue, ProgramCheck::Exit, told);
+        let expected = (Outcome::Hang, "hang", "it had not ended after 60 s");
+        assert_fails("lines: [a]", &overdue, ProgramCheck::Exit, expected);
         let asked = "hang: {kind: peer-dead, culprit: last}";
-        let told = (
+        let expected = (
             Outcome::Hang,
             "wrong-verdict",
             "no verdict was given; it must be peer-dead of rank 1",
         );
-        assert_fails(asked, &seen(fine()), ProgramCheck::Verdict, told);
-        let told = (
+        assert_fails(asked, &seen(fine()), ProgramCheck::Verdict, expected);
+        let expected = (
             Outcome::Hang,
             "wrong-verdict",
             "no verdict was given within 60 s",
         );
-        assert_fails(asked, &overdue, ProgramCheck::Verdict, told);
+        assert_fails(asked, &overdue, ProgramCheck::Verdict, expected);
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use regex::Regex;
 
+use allranks_model::excerpt::excerpt;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_suite::case::ProgramSpec;
 
@@ -15,7 +16,7 @@ const LONGEST: u64 = 1 << 20;
 
 /// Where a demanded line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum LineMatch {
     /// The line is not demanded of this rank.
     NotAsked,
     /// At this line number of the log (from 1), after the lines that must come before.
@@ -28,9 +29,9 @@ pub enum Sought {
 
 /// What was found in a rank's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct LogMatches {
     /// For each of the program's `lines`, where it was found.
-    pub lines: Vec<Sought>,
+    pub lines: Vec<LineMatch>,
     /// For each of the program's `never`, the number and text of the first line that matches; none if no line does.
     pub never: Vec<Option<(usize, String)>>,
     /// The last line that is not empty; none if there is none.
@@ -46,7 +47,7 @@ pub fn look_through(
     program: &ProgramSpec,
     rank: Rank,
     size: WorldSize,
-) -> io::Result<Printed> {
+) -> io::Result<LogMatches> {
     match File::open(log) {
         Ok(file) => search(BufReader::new(file), program, rank, size),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -61,7 +62,7 @@ fn search(
     program: &ProgramSpec,
     rank: Rank,
     size: WorldSize,
-) -> io::Result<Printed> {
+) -> io::Result<LogMatches> {
     let patterns = |lines: &[allranks_suite::case::LineSpec]| -> io::Result<Vec<Option<Regex>>> {
         let own = lines.iter().map(|line| match line.is_for(rank, size) {
             true => line.pattern(rank, size).map(Some).map_err(io::Error::other),
@@ -73,12 +74,12 @@ fn search(
     let asked: Vec<usize> = (0..wanted.len())
         .filter(|index| wanted[*index].is_some())
         .collect();
-    let mut printed = Printed {
+    let mut log_matches = LogMatches {
         lines: wanted
             .iter()
             .map(|pattern| match pattern {
-                Some(_) => Sought::Missing,
-                None => Sought::NotAsked,
+                Some(_) => LineMatch::Missing,
+                None => LineMatch::NotAsked,
             })
             .collect(),
         never: vec![None; unwanted.len()],
@@ -89,7 +90,7 @@ fn search(
     loop {
         bytes.clear();
         if log.by_ref().take(LONGEST).read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(printed);
+            return Ok(log_matches);
         }
         number += 1;
         let text = String::from_utf8_lossy(&bytes);
@@ -102,24 +103,24 @@ fn search(
         match next.split_first() {
             // Each line of the log matches at most one demanded line.
             Some((first, rest)) if matches(&wanted[*first]) => {
-                printed.lines[*first] = Sought::Found(number);
+                log_matches.lines[*first] = LineMatch::Found(number);
                 next = rest;
             }
             Some(_) | None => {
                 for index in next {
-                    if printed.lines[*index] == Sought::Missing && matches(&wanted[*index]) {
-                        printed.lines[*index] = Sought::TooEarly(number);
+                    if log_matches.lines[*index] == LineMatch::Missing && matches(&wanted[*index]) {
+                        log_matches.lines[*index] = LineMatch::TooEarly(number);
                     }
                 }
             }
         }
-        for (place, pattern) in printed.never.iter_mut().zip(&unwanted) {
+        for (place, pattern) in log_matches.never.iter_mut().zip(&unwanted) {
             if place.is_none() && matches(pattern) {
-                *place = Some((number, text.to_owned()));
+                *place = Some((number, excerpt(text.to_owned())));
             }
         }
         if !text.trim().is_empty() {
-            printed.last = Some(text.trim().to_owned());
+            log_matches.last = Some(excerpt(text.trim().to_owned()));
         }
     }
 }
@@ -132,42 +133,54 @@ mod tests {
         serde_yaml::from_str(&format!("run: [x]\n{yaml}")).unwrap()
     }
 
-    fn printed(yaml: &str, rank: u32, log: &str) -> Printed {
+    fn log_matches(yaml: &str, rank: u32, log: &str) -> LogMatches {
         search(log.as_bytes(), &program(yaml), Rank(rank), WorldSize(2)).unwrap()
     }
 
     #[test]
     fn lines_are_found_in_their_order_only() {
         let asked = "lines: [begun, 'rank {rank} of {world_size}', done]";
-        let in_order = printed(asked, 1, "begun\nx\nrank 1 of 2: y\nall done\n");
-        let found = [Sought::Found(1), Sought::Found(3), Sought::Found(4)];
+        let in_order = log_matches(asked, 1, "begun\nx\nrank 1 of 2: y\nall done\n");
+        let found = [
+            LineMatch::Found(1),
+            LineMatch::Found(3),
+            LineMatch::Found(4),
+        ];
         assert_eq!(in_order.lines, found);
         assert_eq!(in_order.last.as_deref(), Some("all done"));
-        let swapped = printed(asked, 1, "begun\ndone\nrank 1 of 2\n");
-        let found = [Sought::Found(1), Sought::Found(3), Sought::TooEarly(2)];
+        let swapped = log_matches(asked, 1, "begun\ndone\nrank 1 of 2\n");
+        let found = [
+            LineMatch::Found(1),
+            LineMatch::Found(3),
+            LineMatch::TooEarly(2),
+        ];
         assert_eq!(swapped.lines, found);
-        let other = printed(asked, 0, "begun\nrank 1 of 2\ndone\n");
-        let found = [Sought::Found(1), Sought::Missing, Sought::TooEarly(3)];
+        let other = log_matches(asked, 0, "begun\nrank 1 of 2\ndone\n");
+        let found = [
+            LineMatch::Found(1),
+            LineMatch::Missing,
+            LineMatch::TooEarly(3),
+        ];
         assert_eq!(other.lines, found);
     }
 
     #[test]
     fn what_comes_too_early_may_come_again_in_time() {
         let log = "done\nbegun\ndone\n";
-        let found = printed("lines: [begun, done]", 0, log).lines;
-        assert_eq!(found, [Sought::Found(2), Sought::Found(3)]);
-        let once = printed("lines: [one, one]", 0, "one\n").lines;
-        assert_eq!(once, [Sought::Found(1), Sought::Missing]);
+        let found = log_matches("lines: [begun, done]", 0, log).lines;
+        assert_eq!(found, [LineMatch::Found(2), LineMatch::Found(3)]);
+        let once = log_matches("lines: [one, one]", 0, "one\n").lines;
+        assert_eq!(once, [LineMatch::Found(1), LineMatch::Missing]);
     }
 
     #[test]
     fn a_line_of_another_rank_is_not_asked_for() {
         let asked = "lines: [{on: last, line: a}, b]\nnever: [bad, {on: first, line: worse}]";
-        let last = printed(asked, 1, "a\nb\nworse\n");
-        assert_eq!(last.lines, [Sought::Found(1), Sought::Found(2)]);
+        let last = log_matches(asked, 1, "a\nb\nworse\n");
+        assert_eq!(last.lines, [LineMatch::Found(1), LineMatch::Found(2)]);
         assert_eq!(last.never, [None, None]);
-        let first = printed(asked, 0, "b\nworse \nworse");
-        assert_eq!(first.lines, [Sought::NotAsked, Sought::Found(1)]);
+        let first = log_matches(asked, 0, "b\nworse \nworse");
+        assert_eq!(first.lines, [LineMatch::NotAsked, LineMatch::Found(1)]);
         assert_eq!(first.never, [None, Some((2, "worse".to_owned()))]);
     }
 
@@ -175,7 +188,7 @@ mod tests {
     fn a_log_that_is_not_there_has_no_lines() {
         let nothing = Path::new("/no/such/log");
         let asked = program("lines: [a]");
-        let printed = look_through(nothing, &asked, Rank(0), WorldSize(1)).unwrap();
-        assert_eq!(printed.lines, [Sought::Missing]);
+        let log_matches = look_through(nothing, &asked, Rank(0), WorldSize(1)).unwrap();
+        assert_eq!(log_matches.lines, [LineMatch::Missing]);
     }
 }

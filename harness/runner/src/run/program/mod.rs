@@ -29,9 +29,9 @@ use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 use super::Shared;
 use super::findings::Findings;
 use super::logs::{absolute, cut};
+use super::rank_run::{Outside, RankRun};
 use super::scenario_run::{ScenarioRun, give_up};
 use super::setup::{Endpoint, lease};
-use super::story::{Outside, RankStory};
 use crate::check_result::CheckResult;
 use crate::watch;
 use crate::watch::{Event, Monitor};
@@ -50,7 +50,7 @@ use allranks_suite::plan::Scenario;
 /// How long processes that ranks started may outlive the ranks before they count as left behind.
 const GRACE: Duration = Duration::from_secs(2);
 /// Interval between two looks at processes that are still there.
-const AGAIN: Duration = Duration::from_millis(20);
+const RETRY_PERIOD: Duration = Duration::from_millis(20);
 
 /// Runs the scenario. Never fails: every problem becomes a check result or an issue.
 pub async fn run(
@@ -64,7 +64,7 @@ pub async fn run(
         return run;
     }
     run.worlds = 1;
-    match play(shared, scenario, program, (&mut run, &mut findings)).await {
+    match run_program(shared, scenario, program, (&mut run, &mut findings)).await {
         Ok(true) => {}
         Ok(false) => give_up(&mut run, &mut findings, INTERRUPTED),
         Err(error) => {
@@ -83,7 +83,7 @@ struct Folders {
     /// For the ranks' output.
     logs: PathBuf,
     /// For the call traces of Python processes.
-    diaries: PathBuf,
+    call_traces: PathBuf,
     /// For the Python modules that write call traces.
     modules: PathBuf,
     /// For files that the launcher writes.
@@ -95,14 +95,14 @@ impl Folders {
         let scratch = std::path::absolute(scratch)?;
         let folders = Self {
             records: scratch.join("records"),
-            diaries: scratch.join("diaries"),
+            call_traces: scratch.join("diaries"),
             modules: scratch.join("python"),
             launcher: scratch.join("launcher"),
             logs,
         };
         for folder in [
             &folders.records,
-            &folders.diaries,
+            &folders.call_traces,
             &folders.launcher,
             &folders.logs,
         ] {
@@ -114,7 +114,7 @@ impl Folders {
 }
 
 /// Plays one world and puts its findings where they belong; false if it was interrupted.
-async fn play(
+async fn run_program(
     shared: &Shared,
     scenario: &Scenario,
     program: &ProgramSpec,
@@ -146,7 +146,7 @@ async fn play(
     };
     let environment = |rank: Rank| {
         let devices = devices.devices();
-        let folders = (folders.modules.as_path(), folders.diaries.as_path());
+        let folders = (folders.modules.as_path(), folders.call_traces.as_path());
         environment_of(scenario, &at, base, (rank, devices), folders)
     };
     let token = token(scratch.path());
@@ -160,29 +160,32 @@ async fn play(
         environment,
     )?;
     let patience = Duration::from_secs_f64(scenario.case.world.deadline_s);
-    let mut lookout = Monitor::new(&token, &folders.diaries, patience);
-    let over = wait(shared, (program, size), &mut commands, &mut lookout).await;
-    let Some(Over { launcher, stopped }) = over else {
+    let mut monitor = Monitor::new(&token, &folders.call_traces, patience);
+    let over = wait(shared, (program, size), &mut commands, &mut monitor).await;
+    let Some(ProgramEnd { launcher, stopped }) = over else {
         run.trouble = unkilled(&commands.kill().await);
         return Ok(false);
     };
-    let remains = match stopped {
-        None => remains(&commands).await,
+    let orphans = match stopped {
+        None => orphans(&commands).await,
         Some(_) => Vec::new(),
     };
     // Exit records are read before anything is killed: the kill is not part of how the ranks ended.
-    let testimonies: Vec<Option<ExitRecord>> = size
+    let exit_records: Vec<Option<ExitRecord>> = size
         .ranks()
         .map(|rank| ExitRecord::read(&folders.records, rank))
         .collect();
     let unkilled = unkilled(&commands.kill().await);
-    let torch = tokio::task::block_in_place(|| lookout.torch());
-    run.ranks = stories(&testimonies, torch);
+    let torch = tokio::task::block_in_place(|| monitor.torch());
+    run.ranks = rank_runs(&exit_records, torch);
     let mut ranks = Vec::new();
-    for (rank, testimony) in size.ranks().zip(testimonies) {
+    for (rank, exit_record) in size.ranks().zip(exit_records) {
         let log = shared.settings.out.join(&run.logs[rank.index()]);
-        let printed = lines::look_through(&log, program, rank, size)?;
-        ranks.push(RankSeen { testimony, printed });
+        let log_matches = lines::look_through(&log, program, rank, size)?;
+        ranks.push(RankSeen {
+            exit_record,
+            log_matches,
+        });
         // A rank that never started gets a log too: an empty one.
         std::fs::OpenOptions::new()
             .create(true)
@@ -194,14 +197,14 @@ async fn play(
         ranks,
         launcher,
         stopped,
-        remains,
+        orphans,
     };
-    let court = ProgramEvidence {
+    let evidence = ProgramEvidence {
         program,
         size,
         seen: &seen,
     };
-    judge(scenario, &court, run, findings);
+    judge(scenario, &evidence, run, findings);
     if unkilled.is_some() {
         run.trouble = unkilled;
     }
@@ -256,7 +259,7 @@ fn start(
 }
 
 /// How a program came to its end, or why it must be killed now.
-struct Over {
+struct ProgramEnd {
     /// How the launcher's process ended; none if there is no launcher, or it has not ended.
     launcher: Option<RankExit>,
     stopped: Option<Stopped>,
@@ -267,14 +270,14 @@ async fn wait(
     shared: &Shared,
     (program, size): (&ProgramSpec, WorldSize),
     commands: &mut Commands,
-    lookout: &mut Monitor,
-) -> Option<Over> {
+    monitor: &mut Monitor,
+) -> Option<ProgramEnd> {
     let limit = Instant::now() + program.within.0;
     let mut ticks = tokio::time::interval(watch::PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut interrupt = shared.interrupt.clone();
     let mut launcher = None;
-    let over = |launcher, stopped| Some(Over { launcher, stopped });
+    let over = |launcher, stopped| Some(ProgramEnd { launcher, stopped });
     loop {
         tokio::select! {
             biased;
@@ -286,14 +289,14 @@ async fn wait(
             },
             () = asked(&mut interrupt) => return None,
             () = tokio::time::sleep_until(limit) => {
-                let told = tokio::task::block_in_place(|| lookout.diagnosis());
-                return over(launcher, Some(Stopped::Overdue(told)));
+                let diagnosis = tokio::task::block_in_place(|| monitor.diagnosis());
+                return over(launcher, Some(Stopped::Overdue(diagnosis)));
             }
             _ = ticks.tick() => {
-                for event in tokio::task::block_in_place(|| lookout.look()) {
+                for event in tokio::task::block_in_place(|| monitor.look()) {
                     match event {
-                        Event::Verdict(told) if !is_as_it_is_to(program, size, &told) => {
-                            return over(launcher, Some(Stopped::Verdict(told)));
+                        Event::Verdict(diagnosis) if !is_as_it_is_to(program, size, &diagnosis) => {
+                            return over(launcher, Some(Stopped::Verdict(diagnosis)));
                         }
                         Event::Verdict(_)
                         | Event::Still(..)
@@ -308,12 +311,14 @@ async fn wait(
 
 /// Returns true if each culprit of the verdict is a rank that the case says must fail, and no hang is expected: the
 /// other ranks are then left the time to notice by themselves.
-fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, told: &Diagnosis) -> bool {
+fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, diagnosis: &Diagnosis) -> bool {
     let is_to_fail = |rank: &Rank| {
         let exit = program.exit_of(*rank, size);
         exit.is_some_and(ExitCode::is_failure)
     };
-    program.hang.is_none() && !told.culprits.is_empty() && told.culprits.iter().all(is_to_fail)
+    program.hang.is_none()
+        && !diagnosis.culprits.is_empty()
+        && diagnosis.culprits.iter().all(is_to_fail)
 }
 
 /// Returns when the run is interrupted; never, if it cannot be any more.
@@ -326,14 +331,14 @@ async fn asked(interrupt: &mut tokio::sync::watch::Receiver<bool>) {
 
 /// Returns the processes that still run when [`GRACE`] is over: the rank that each belongs to, if known, and its
 /// command.
-async fn remains(commands: &Commands) -> Vec<(Option<Rank>, String)> {
+async fn orphans(commands: &Commands) -> Vec<(Option<Rank>, String)> {
     let limit = Instant::now() + GRACE;
     loop {
         let living = tokio::task::block_in_place(|| commands.living());
         if living.is_empty() || Instant::now() >= limit {
             return living.iter().map(remaining).collect();
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_PERIOD).await;
     }
 }
 
@@ -343,13 +348,13 @@ fn remaining(member: &TaggedProcess) -> (Option<Rank>, String) {
     (rank, describe(member.pid))
 }
 
-fn stories(testimonies: &[Option<ExitRecord>], torch: Option<String>) -> Vec<RankStory> {
-    testimonies
+fn rank_runs(exit_records: &[Option<ExitRecord>], torch: Option<String>) -> Vec<RankRun> {
+    exit_records
         .iter()
-        .map(|testimony| {
-            let end = testimony.as_ref().and_then(ExitRecord::end);
-            let pid = testimony.as_ref().and_then(|testimony| testimony.pid);
-            RankStory {
+        .map(|exit_record| {
+            let end = exit_record.as_ref().and_then(ExitRecord::end);
+            let pid = exit_record.as_ref().and_then(|exit_record| exit_record.pid);
+            RankRun {
                 killed: end.is_none() && pid.is_some(),
                 end: end.or_else(|| {
                     let why = "nothing was written of it".to_owned();
@@ -359,7 +364,7 @@ fn stories(testimonies: &[Option<ExitRecord>], torch: Option<String>) -> Vec<Ran
                     pid: pid.unwrap_or(0),
                     torch: torch.clone(),
                 }),
-                ..RankStory::default()
+                ..RankRun::default()
             }
         })
         .collect()
@@ -367,23 +372,23 @@ fn stories(testimonies: &[Option<ExitRecord>], torch: Option<String>) -> Vec<Ran
 
 fn judge(
     scenario: &Scenario,
-    court: &ProgramEvidence<'_>,
+    evidence: &ProgramEvidence<'_>,
     run: &mut ScenarioRun,
     findings: &mut Findings,
 ) {
     let took = run.began.elapsed();
-    run.init = court.init();
-    run.end = court.end();
+    run.init = evidence.init();
+    run.end = evidence.end();
     let failed =
         |finding: &CheckResult| (finding.outcome != Outcome::Pass).then(|| finding.summary.clone());
     let mut trouble = failed(&run.init);
     for (index, check) in scenario.checks.iter().enumerate() {
-        let Some(demand) = check.demand() else {
+        let Some(program_check) = check.program_check() else {
             continue;
         };
         let finding = CheckResult {
             duration_us: took.as_micros() as u64,
-            ..court.judge(demand)
+            ..evidence.judge(program_check)
         };
         trouble = trouble.or_else(|| failed(&finding));
         findings.take(&run.ranks, index, finding);
@@ -405,8 +410,9 @@ mod tests {
             culprits: culprits.iter().copied().map(Rank).collect(),
             ..diagnose(&HangEvidence::default())
         };
-        let is_news =
-            |yaml: &str, told: &Diagnosis| !is_as_it_is_to(&program(yaml), WorldSize(3), told);
+        let is_news = |yaml: &str, diagnosis: &Diagnosis| {
+            !is_as_it_is_to(&program(yaml), WorldSize(3), diagnosis)
+        };
         assert!(is_news("lines: [a]", &on(&[2])));
         let fails = "exit: [{on: last, is: 42}]";
         assert!(!is_news(fails, &on(&[2])));

@@ -27,7 +27,7 @@ use search::Search;
 use super::Shared;
 use super::launch::world;
 use super::logs::cut;
-use super::story::RankStory;
+use super::rank_run::RankRun;
 use crate::check_result::CheckResult;
 use crate::world::LaunchError;
 use allranks_model::group::Group;
@@ -181,7 +181,7 @@ impl Shrinking<'_> {
             .map(|rank| self.logs.join(format!("rank{rank}.log")))
             .collect();
         let mut again = None;
-        let mut decided = |_: &[RankStory], _, finding| again = Some(finding);
+        let mut decided = |_: &[RankRun], _, finding| again = Some(finding);
         let played = world(self.shared, &scenario, vec![0], &logs, &mut decided).await?;
         if played.is_none() {
             return Ok(false);

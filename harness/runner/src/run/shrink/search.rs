@@ -17,7 +17,7 @@ enum ShrinkStage {
     /// Tries the whole sequence again.
     Whole,
     /// Halves: the beginning of length `passes` passes, the best subset so far fails.
-    Beginning {
+    OpeningSteps {
         passes: usize,
     },
     /// Leaves out pieces of this length; the next one begins at `at`.
@@ -27,7 +27,7 @@ enum ShrinkStage {
         /// True if a piece of this length has been left out.
         fruitful: bool,
     },
-    Over,
+    ProgramEnd,
 }
 
 impl Search {
@@ -48,11 +48,11 @@ impl Search {
     pub(super) fn next(&self) -> Option<Vec<usize>> {
         match self.stage {
             ShrinkStage::Whole => Some(self.best.clone()),
-            ShrinkStage::Beginning { passes } => {
+            ShrinkStage::OpeningSteps { passes } => {
                 Some(self.best[..middle(passes, &self.best)].to_vec())
             }
             ShrinkStage::Pieces { length, at, .. } => Some(self.without(at, length)),
-            ShrinkStage::Over => None,
+            ShrinkStage::ProgramEnd => None,
         }
     }
 
@@ -60,10 +60,10 @@ impl Search {
     pub(super) fn tell(&mut self, fails: bool) {
         let tried = self.next();
         self.stage = match (self.stage, fails) {
-            (ShrinkStage::Whole, true) => ShrinkStage::Beginning { passes: 0 },
-            (ShrinkStage::Whole, false) | (ShrinkStage::Over, _) => ShrinkStage::Over,
-            (ShrinkStage::Beginning { passes }, true) => ShrinkStage::Beginning { passes },
-            (ShrinkStage::Beginning { passes }, false) => ShrinkStage::Beginning {
+            (ShrinkStage::Whole, true) => ShrinkStage::OpeningSteps { passes: 0 },
+            (ShrinkStage::Whole, false) | (ShrinkStage::ProgramEnd, _) => ShrinkStage::ProgramEnd,
+            (ShrinkStage::OpeningSteps { passes }, true) => ShrinkStage::OpeningSteps { passes },
+            (ShrinkStage::OpeningSteps { passes }, false) => ShrinkStage::OpeningSteps {
                 passes: middle(passes, &self.best),
             },
             // The piece that follows has moved to this index.
@@ -94,7 +94,7 @@ impl Search {
     /// Goes on to the next stage when the current one has nothing left to try.
     fn settle(&mut self) {
         let units = self.best.len();
-        if let ShrinkStage::Beginning { passes } = self.stage
+        if let ShrinkStage::OpeningSteps { passes } = self.stage
             && passes + 1 >= units
         {
             self.stage = ShrinkStage::Pieces {
@@ -111,7 +111,7 @@ impl Search {
             && (at >= units || length >= units)
         {
             self.stage = match length {
-                1 if !fruitful || units < 2 => ShrinkStage::Over,
+                1 if !fruitful || units < 2 => ShrinkStage::ProgramEnd,
                 _ => ShrinkStage::Pieces {
                     length: (length / 2).max(1),
                     at: 0,

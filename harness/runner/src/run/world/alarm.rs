@@ -8,7 +8,7 @@ use super::phase::Phase;
 use super::state::WorldState;
 use crate::check_result::error_text;
 use crate::run::pending::Purpose;
-use crate::run::story::RankStory;
+use crate::run::rank_run::RankRun;
 use allranks_model::outcome::Outcome;
 
 /// How long nothing may move while a step is under way that is expected to hang, or is expected to fail and has raised
@@ -61,7 +61,7 @@ impl WorldState<'_> {
     /// Returns how long nothing may move. Imports take longer than communication, and much longer from a network file
     /// system in a world of many ranks.
     fn patience(&self) -> Duration {
-        match self.result.ranks.iter().all(RankStory::has_imported) {
+        match self.result.ranks.iter().all(RankRun::has_imported) {
             true => self.plan.deadline(),
             false => self.plan.deadline().max(self.plan.import_patience),
         }

@@ -21,9 +21,9 @@ use allranks_suite::case::Starts;
 use allranks_suite::plan::Check;
 
 /// Number of steps that a rank may be ahead of the slowest rank.
-pub const AHEAD: usize = 16;
+pub const MAX_STEPS_AHEAD: usize = 16;
 /// Most bytes of storages in flight for one rank; a single step may be larger.
-pub const BYTES_AHEAD: usize = 32 << 20;
+pub const MAX_BYTES_AHEAD: usize = 32 << 20;
 
 impl WorldState<'_> {
     /// Returns true if the next check can be sent, or, after the last check, the teardown. Before a script and after
@@ -34,7 +34,8 @@ impl WorldState<'_> {
         };
         let bytes: usize = self.pending.iter().map(|pending| pending.bytes).sum();
         let is_script = self.plan.scenario.checks[*index].script().is_some();
-        let has_room = !is_script && self.pending.len() < AHEAD && bytes < BYTES_AHEAD;
+        let has_room =
+            !is_script && self.pending.len() < MAX_STEPS_AHEAD && bytes < MAX_BYTES_AHEAD;
         self.pending.is_empty() || has_room
     }
 
@@ -95,8 +96,8 @@ impl WorldState<'_> {
 
     /// Returns why some rank's driver cannot make these steps; none if all can.
     pub(super) fn lacking(&self, steps: &[RankStep]) -> Option<String> {
-        let mut stories = self.result.ranks.iter().zip(steps);
-        stories.find_map(|(story, own)| story.lacks(&own.step))
+        let mut rank_runs = self.result.ranks.iter().zip(steps);
+        rank_runs.find_map(|(rank_run, own)| rank_run.lacks(&own.step))
     }
 
     /// Every check has been made: sends the teardown.
@@ -148,18 +149,18 @@ mod tests {
 
     #[test]
     fn a_rank_is_sent_no_more_than_it_may_be_ahead() {
-        let scenario = planned(TWO, &"  - barrier: {}\n".repeat(AHEAD + 4));
+        let scenario = planned(TWO, &"  - barrier: {}\n".repeat(MAX_STEPS_AHEAD + 4));
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        assert_eq!(world.inbox[0].len(), AHEAD);
+        assert_eq!(world.inbox[0].len(), MAX_STEPS_AHEAD);
         // What counts is the slowest rank, however far the other one is.
-        for _ in 0..AHEAD {
+        for _ in 0..MAX_STEPS_AHEAD {
             world.answer(0);
         }
         assert!(world.inbox[0].is_empty());
         world.answer(1);
         assert_eq!(world.inbox[0].len(), 1);
-        assert_eq!(world.inbox[1].len(), AHEAD);
+        assert_eq!(world.inbox[1].len(), MAX_STEPS_AHEAD);
     }
 
     #[test]
@@ -169,7 +170,7 @@ mod tests {
         let scenario = planned("{size: 1, deadline_s: 20}", &step.repeat(4));
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
-        assert_eq!(world.inbox[0].len(), BYTES_AHEAD / (16 << 20));
+        assert_eq!(world.inbox[0].len(), MAX_BYTES_AHEAD / (16 << 20));
         world.answer(0);
         assert_eq!(world.inbox[0].len(), 2);
         let large = "  - all_reduce: {numel: 16777216}\n  - barrier: {}\n";
@@ -262,6 +263,24 @@ mod tests {
             assert_eq!(finding.class.as_deref(), Some(class), "{finding:?}");
             assert_eq!(finding.difference.as_ref().unwrap().rank.0, 1);
         }
+    }
+
+    #[test]
+    fn a_refusal_that_wrote_and_left_the_group_unusable_ends_the_world() {
+        let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        world.spoil(1);
+        (0..2).for_each(|rank| world.raise(rank, "not supported"));
+        // The ranks of this test do not add anything.
+        world.answer_all();
+        assert!(world.is_killed());
+        let finding = &world.state.result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Mismatch, "{finding:?}");
+        assert_eq!(finding.class.as_deref(), Some("refused-and-written"));
+        let names_probe = finding.summary.contains("afterwards the group is unusable");
+        assert!(names_probe, "{}", finding.summary);
+        assert!(!world.state.result.checks.contains_key(&1));
     }
 
     #[test]

@@ -55,11 +55,11 @@ impl WorldState<'_> {
         }
     }
 
-    /// Judges a step. `told` is the hang verdict on the world, if a script demands one.
+    /// Judges a step. `diagnosis` is the hang verdict on the world, if a script demands one.
     pub(super) fn conclude_with(
         &mut self,
         pending: Pending,
-        told: Option<Diagnosis>,
+        diagnosis: Option<Diagnosis>,
     ) -> Result<(), Stop> {
         let answers: Vec<Answer> = pending.answers.into_iter().flatten().collect();
         match pending.purpose {
@@ -77,7 +77,8 @@ impl WorldState<'_> {
                 let check = &self.plan.scenario.checks[index];
                 let others = || self.neighbours(index);
                 let finding = CheckResult::of_answers(check, &prepared, &replies(answers), others);
-                self.decide(index, finding)
+                let poisons = finding.outcome == Outcome::Error;
+                self.decide(index, finding, poisons)
             }
             Purpose::Probe(index, prepared) => {
                 let Some(check) = probe_after(&self.plan.scenario.checks[index]) else {
@@ -86,7 +87,12 @@ impl WorldState<'_> {
                 let probed =
                     CheckResult::of_answers(&check, &prepared, &replies(answers), Vec::new);
                 match self.result.checks.remove(&index) {
-                    Some(refused) => self.decide(index, refused.after_probe(&probed)),
+                    Some(refused) => {
+                        let finding = refused.after_probe(&probed);
+                        let works = probed.outcome == Outcome::Pass;
+                        let poisons = finding.outcome == Outcome::Error || !works;
+                        self.decide(index, finding, poisons)
+                    }
                     None => Ok(()),
                 }
             }
@@ -94,10 +100,10 @@ impl WorldState<'_> {
                 self.result.end = Some(judge_closing(&replies(answers)));
                 Ok(())
             }
-            Purpose::Script(index, staged) => {
-                let finding = staged.judge(&answers);
-                let finding = match (staged.hang(), told) {
-                    (Some(hang), Some(told)) => self.judge_hang(hang, told, finding),
+            Purpose::Script(index, compiled) => {
+                let finding = compiled.judge(&answers);
+                let finding = match (compiled.hang(), diagnosis) {
+                    (Some(hang), Some(diagnosis)) => self.judge_hang(hang, diagnosis, finding),
                     (_, _) => finding,
                 };
                 self.end_script(index, finding)
@@ -105,9 +111,8 @@ impl WorldState<'_> {
         }
     }
 
-    /// Records a check result. Ends the world if the check may have left the group unusable.
-    fn decide(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
-        let poisons = finding.outcome == Outcome::Error;
+    /// Records a check result. `poisons`: the check may have left the group unusable, which ends the world.
+    fn decide(&mut self, index: usize, finding: CheckResult, poisons: bool) -> Result<(), Stop> {
         self.result.checks.insert(index, finding);
         if poisons {
             self.result.lost = Some(POISONED.to_owned());

@@ -4,7 +4,7 @@ use super::evidence::HostFacts;
 use super::evidence::HostQuery;
 use super::result::WorldResult;
 use crate::world::Event as RankEvent;
-use crate::world::Remnant;
+use crate::world::Orphan;
 use allranks_model::names::Rank;
 use allranks_protocol::ToRank;
 
@@ -22,7 +22,7 @@ pub enum Event {
     /// The answer to [`Action::AskMemory`]: bytes available to programs; none if the host does not report it.
     Memory(Option<u64>),
     /// The answer to [`Action::Sweep`]: the processes that ranks had left behind.
-    Swept(Vec<Remnant>),
+    Swept(Vec<Orphan>),
 }
 
 /// Something that the world runner must do.

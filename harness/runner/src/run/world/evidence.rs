@@ -63,34 +63,42 @@ pub struct HostFacts {
     /// Processes that are no ranks of this world and listen at its endpoints.
     pub strangers: Vec<ForeignListener>,
     /// Endpoints at which no rank can be reached, each with the reason.
-    pub deserted: Vec<(String, String)>,
+    pub endpoints_without_listener: Vec<(String, String)>,
 }
 
 impl WorldState<'_> {
     /// Returns what is known of each rank in this step, without what the host knows.
-    pub(super) fn sights(&self, step: Option<&Pending>) -> Vec<RankState> {
+    pub(super) fn states(&self, step: Option<&Pending>) -> Vec<RankState> {
         let ranks = self.size().ranks();
-        ranks.map(|rank| self.sight(rank, step)).collect()
+        ranks.map(|rank| self.state(rank, step)).collect()
     }
 
     /// Returns the query for what the host must tell.
-    pub(super) fn query(&self, sights: &[RankState]) -> HostQuery {
-        let stories = &self.result.ranks;
-        let pid_of = |rank: Rank| stories[rank.index()].hello.as_ref().map(|hello| hello.pid);
-        let is_open =
-            |rank: Rank| stories[rank.index()].end.is_none() && !self.script_events.is_paused(rank);
+    pub(super) fn query(&self, states: &[RankState]) -> HostQuery {
+        let rank_runs = &self.result.ranks;
+        let pid_of = |rank: Rank| {
+            rank_runs[rank.index()]
+                .hello
+                .as_ref()
+                .map(|hello| hello.pid)
+        };
+        let is_open = |rank: Rank| {
+            rank_runs[rank.index()].end.is_none() && !self.script_events.is_paused(rank)
+        };
         let ranks = || self.size().ranks();
-        let entered = sights.iter().flat_map(RankState::entered);
-        let ports = entered.filter_map(|deed| match &deed.what {
-            EventKind::Init(meeting) => meeting.address().map(|(_, port)| port),
+        let entered = states.iter().flat_map(RankState::entered);
+        let ports = entered.filter_map(|event| match &event.what {
+            EventKind::Init(rendezvous) => rendezvous.address().map(|(_, port)| port),
             _ => None,
         });
-        let hosts = sights.iter().filter_map(|sight| match sight.now() {
-            Some(EventKind::Init(meeting)) if meeting.rank == 0 && meeting.method != "file" => {
-                let (host, port) = meeting.address()?;
+        let hosts = states.iter().filter_map(|state| match state.now() {
+            Some(EventKind::Init(rendezvous))
+                if rendezvous.rank == 0 && rendezvous.method != "file" =>
+            {
+                let (host, port) = rendezvous.address()?;
                 Some(MeetingHost {
-                    pid: pid_of(sight.rank)?,
-                    place: meeting.place.clone(),
+                    pid: pid_of(state.rank)?,
+                    place: rendezvous.place.clone(),
                     host: host.to_owned(),
                     port,
                 })
@@ -108,14 +116,14 @@ impl WorldState<'_> {
     }
 
     /// Returns the verdict on ranks in these states, with what the host tells.
-    pub(super) fn diagnosis(&self, mut sights: Vec<RankState>, facts: HostFacts) -> Diagnosis {
-        for (sight, activity) in sights.iter_mut().zip(&facts.processes) {
-            sight.process = self.process(sight.rank, *activity);
+    pub(super) fn diagnosis(&self, mut states: Vec<RankState>, facts: HostFacts) -> Diagnosis {
+        for (state, activity) in states.iter_mut().zip(&facts.processes) {
+            state.process = self.process(state.rank, *activity);
         }
         diagnose(&HangEvidence {
             strangers: facts.strangers,
-            deserted: facts.deserted,
-            ranks: sights,
+            endpoints_without_listener: facts.endpoints_without_listener,
+            ranks: states,
             is_whole: true,
             still: self.now.saturating_sub(self.progress),
             ..HangEvidence::default()
@@ -137,9 +145,9 @@ impl WorldState<'_> {
         }
     }
 
-    fn sight(&self, rank: Rank, pending: Option<&Pending>) -> RankState {
-        let story = &self.result.ranks[rank.index()];
-        let mut sight = RankState::unknown(rank);
+    fn state(&self, rank: Rank, pending: Option<&Pending>) -> RankState {
+        let rank_run = &self.result.ranks[rank.index()];
+        let mut state = RankState::unknown(rank);
         if let Phase::Shutdown { leaving, .. } = &self.phase
             && leaving.contains(&rank)
         {
@@ -148,16 +156,16 @@ impl WorldState<'_> {
                 at: String::new(),
             };
             let since = self.now.saturating_sub(self.progress);
-            match story.said_bye.is_some() && story.end.is_some() {
-                true => sight.done.push(leave),
-                false => sight.doing = Some((leave, since)),
+            match rank_run.said_bye.is_some() && rank_run.end.is_some() {
+                true => state.done.push(leave),
+                false => state.doing = Some((leave, since)),
             }
-            return sight;
+            return state;
         }
         let Some(pending) = pending else {
-            return sight;
+            return state;
         };
-        let mut deeds = self.deeds_of(pending, rank);
+        let mut events = self.events_of(pending, rank);
         match &pending.answers[rank.index()] {
             Some(Answer::Reply(reply)) => {
                 let calls = &reply.result.calls;
@@ -165,45 +173,47 @@ impl WorldState<'_> {
                     .iter()
                     .take_while(|call| call.status != CallStatus::NotReached)
                     .count();
-                deeds.truncate(reached.min(deeds.len()));
-                sight.errors = calls.iter().filter_map(raised).collect();
+                events.truncate(reached.min(events.len()));
+                state.errors = calls.iter().filter_map(raised).collect();
                 let failed = calls.iter().any(|call| call.status == CallStatus::Error);
-                sight.done = deeds;
+                state.done = events;
                 // After a step that all ranks make alike comes the next one, in which no rank waits yet.
-                let is_seen = !sight.done.iter().any(hides);
+                let is_seen = !state.done.iter().any(hides);
                 if !failed && is_seen && pending.script().is_some() {
-                    sight.ahead = Remaining::Known(Vec::new());
+                    state.ahead = Remaining::Known(Vec::new());
                 }
             }
             Some(Answer::Left(call, _)) => {
-                deeds.truncate(call.map_or(deeds.len(), |call| call + 1));
-                sight.doing = deeds.pop().map(|deed| (deed, Duration::ZERO));
-                sight.done = deeds;
+                events.truncate(call.map_or(events.len(), |call| call + 1));
+                state.doing = events.pop().map(|event| (event, Duration::ZERO));
+                state.done = events;
             }
             None => {
-                let here = story.position.filter(|(step, ..)| *step == pending.number);
-                let entered = here.map_or(0, |(_, call, _)| call + 1).min(deeds.len());
-                let coming = deeds.split_off(entered);
+                let here = rank_run
+                    .position
+                    .filter(|(step, ..)| *step == pending.number);
+                let entered = here.map_or(0, |(_, call, _)| call + 1).min(events.len());
+                let coming = events.split_off(entered);
                 let since =
                     here.map_or(Duration::ZERO, |(.., since)| self.now.saturating_sub(since));
                 // A rank that is about to exit has not skipped the calls after that.
-                sight.ahead = match deeds.last().is_some_and(leaves) || deeds.iter().any(hides) {
+                state.ahead = match events.last().is_some_and(leaves) || events.iter().any(hides) {
                     true => Remaining::Unknown,
                     false => ahead(coming),
                 };
-                sight.doing = deeds.pop().map(|deed| (deed, since));
-                sight.done = deeds;
-                let told = story.recorded.iter();
-                let here = told.filter(|(step, _)| here.is_some_and(|(at, ..)| at == *step));
-                sight.recorded = here.flat_map(|(_, ops)| ops).cloned().collect();
+                state.doing = events.pop().map(|event| (event, since));
+                state.done = events;
+                let recorded = rank_run.recorded.iter();
+                let here = recorded.filter(|(step, _)| here.is_some_and(|(at, ..)| at == *step));
+                state.recorded = here.flat_map(|(_, ops)| ops).cloned().collect();
             }
         }
-        sight
+        state
     }
 
     /// Returns the events of a rank in a step. A step that all ranks make alike is one event: ranks differ only in
     /// whether they have reached it.
-    fn deeds_of(&self, pending: &Pending, rank: Rank) -> Vec<TraceEvent> {
+    fn events_of(&self, pending: &Pending, rank: Rank) -> Vec<TraceEvent> {
         let collective = |group: &str, name: &str| TraceEvent {
             what: EventKind::Collective(Collective {
                 group: group.to_owned(),
@@ -215,7 +225,7 @@ impl WorldState<'_> {
         };
         let calls = &pending.calls[rank.index()];
         match &pending.purpose {
-            Purpose::Script(_, staged) => staged.deeds[rank.index()].clone(),
+            Purpose::Script(_, compiled) => compiled.events[rank.index()].clone(),
             _ if calls.is_empty() => Vec::new(),
             Purpose::Check(index, _) | Purpose::Probe(index, _) => {
                 let group = &self.plan.scenario.checks[*index].group.name;
@@ -260,17 +270,17 @@ fn ahead(coming: Vec<TraceEvent>) -> Remaining {
     }
 }
 
-fn leaves(deed: &TraceEvent) -> bool {
-    matches!(&deed.what, EventKind::Own(name) if LEAVES.contains(&name.as_str()))
+fn leaves(event: &TraceEvent) -> bool {
+    matches!(&event.what, EventKind::Own(name) if LEAVES.contains(&name.as_str()))
 }
 
 /// Returns true if the calls after this event are unknown: Python statements and threads may have called anything.
-fn hides(deed: &TraceEvent) -> bool {
-    matches!(&deed.what, EventKind::Own(name) if ["python", "together"].contains(&name.as_str()))
+fn hides(event: &TraceEvent) -> bool {
+    matches!(&event.what, EventKind::Own(name) if ["python", "together"].contains(&name.as_str()))
 }
 
 /// Calls after which a rank may have ended, or does something that cannot be seen.
-const LEAVES: [&str; 5] = ["die", "exit", "pause", "python", "together"];
+const LEAVES: &[&str] = &["die", "exit", "pause", "python", "together"];
 
 /// Returns what a call raised, whether it was allowed to or not; none if it returned.
 fn raised(call: &CallResult) -> Option<String> {
@@ -329,8 +339,8 @@ mod tests {
         world.tell_host(&[]);
         let finding = &world.state.result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
-        let told = finding.diagnosis.as_ref().unwrap();
-        assert_eq!(told.kind, HangKind::Slow);
+        let diagnosis = finding.diagnosis.as_ref().unwrap();
+        assert_eq!(diagnosis.kind, HangKind::Slow);
     }
 
     #[test]

@@ -36,11 +36,11 @@ impl WorldState<'_> {
         self.reap();
     }
 
-    /// Turns a failure into the result of the check in flight, of `init`, or of `teardown`. `told` is the diagnosis of
+    /// Turns a failure into the result of the check in flight, of `init`, or of `teardown`. `diagnosis` is the diagnosis of
     /// a world that has not hung, if the script under way demands one.
-    pub(super) fn note_failure(&mut self, failure: &WorldFailure, told: Option<Diagnosis>) {
+    pub(super) fn note_failure(&mut self, failure: &WorldFailure, diagnosis: Option<Diagnosis>) {
         let (outcome, class, what) = match failure {
-            WorldFailure::Hang(told) => (Outcome::Hang, "hang", hung(told)),
+            WorldFailure::Hang(diagnosis) => (Outcome::Hang, "hang", hung(diagnosis)),
             WorldFailure::Crash(rank, why) => {
                 (Outcome::Crash, "crash", format!("rank {rank}: {why}"))
             }
@@ -51,8 +51,8 @@ impl WorldState<'_> {
         };
         let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
-        if let WorldFailure::Hang(told) = failure {
-            finding.diagnosis = Some(told.clone());
+        if let WorldFailure::Hang(diagnosis) = failure {
+            finding.diagnosis = Some(diagnosis.clone());
             self.mark_stuck();
         }
         if let Some(open) = self.pending.front()
@@ -60,16 +60,16 @@ impl WorldState<'_> {
         {
             finding = with_errors(finding, open);
         }
-        let told = match failure {
-            WorldFailure::Hang(told) => Some((**told).clone()),
-            WorldFailure::Crash(..) | WorldFailure::Interrupted => told,
+        let diagnosis = match failure {
+            WorldFailure::Hang(diagnosis) => Some((**diagnosis).clone()),
+            WorldFailure::Crash(..) | WorldFailure::Interrupted => diagnosis,
         };
-        if let Some(Purpose::Script(index, staged)) =
+        if let Some(Purpose::Script(index, compiled)) =
             self.pending.front().map(|pending| &pending.purpose)
-            && let (Some(hang), Some(told)) = (staged.hang(), told)
+            && let (Some(hang), Some(diagnosis)) = (compiled.hang(), diagnosis)
         {
             // The script expects this failure: the world counts as given up on purpose, not as lost.
-            let finding = self.judge_hang(hang, told, finding);
+            let finding = self.judge_hang(hang, diagnosis, finding);
             self.result.checks.insert(*index, finding);
             return;
         }
@@ -116,13 +116,13 @@ impl WorldState<'_> {
 
     /// Adds the call that each rank is in to its timeline, as one that never ends.
     fn mark_stuck(&mut self) {
-        for (rank, story) in self.result.ranks.iter_mut().enumerate() {
-            let Some((step, call, _)) = story.position else {
+        for (rank, rank_run) in self.result.ranks.iter_mut().enumerate() {
+            let Some((step, call, _)) = rank_run.position else {
                 continue;
             };
             let pending = self.pending.iter().find(|pending| pending.number == step);
             if let Some(pending) = pending {
-                story.tell_stuck(format!(
+                rank_run.tell_stuck(format!(
                     "{} of {}",
                     pending.calls[rank][call], pending.label
                 ));
@@ -137,16 +137,16 @@ impl WorldState<'_> {
         self.size()
             .ranks()
             .zip(&self.result.ranks)
-            .map(|(rank, story)| {
-                let text = if let Some(end) = &story.end {
+            .map(|(rank, rank_run)| {
+                let text = if let Some(end) = &rank_run.end {
                     format!("its process ended: {end}")
-                } else if story.said_bye.is_some() {
+                } else if rank_run.said_bye.is_some() {
                     "said bye and has not ended".to_owned()
-                } else if let Some(why) = &story.broken {
+                } else if let Some(why) = &rank_run.broken {
                     why.clone()
-                } else if story.hello.is_none() {
+                } else if rank_run.hello.is_none() {
                     "has not said hello".to_owned()
-                } else if let Some((step, call, since)) = story.position {
+                } else if let Some((step, call, since)) = rank_run.position {
                     let named = self
                         .pending
                         .iter()
@@ -160,7 +160,7 @@ impl WorldState<'_> {
                 } else {
                     format!(
                         "has answered {} steps and not begun the next",
-                        story.answered
+                        rank_run.answered
                     )
                 };
                 RankLine { rank, text }
@@ -198,7 +198,7 @@ fn with_errors(failed: CheckResult, open: &Pending) -> CheckResult {
     let first = first.lines().next().unwrap_or_default();
     let all = open.answers.len();
     let raised = format!("{count} of {all} ranks raised {first}");
-    let told = match failed.outcome {
+    let result = match failed.outcome {
         Outcome::Hang => CheckResult::bare(
             Outcome::Error,
             Some("raised-on-some-ranks"),
@@ -209,15 +209,15 @@ fn with_errors(failed: CheckResult, open: &Pending) -> CheckResult {
             ..failed
         },
     };
-    CheckResult { ranks, ..told }
+    CheckResult { ranks, ..result }
 }
 
 /// Returns the summary of a world in which nothing moves.
-fn hung(told: &Diagnosis) -> String {
-    let still = format!("no rank moved for {:.1} s", told.after_s);
-    match told.confidence {
+fn hung(diagnosis: &Diagnosis) -> String {
+    let still = format!("no rank moved for {:.1} s", diagnosis.after_s);
+    match diagnosis.confidence {
         Confidence::Proved | Confidence::Likely => {
-            format!("{}: {} ({still})", told.kind, told.summary)
+            format!("{}: {} ({still})", diagnosis.kind, diagnosis.summary)
         }
         Confidence::None => still,
     }

@@ -31,7 +31,7 @@ backends:
 ";
 
 /// The calls of the driver in these tests.
-pub const CALLS: [&str; 18] = [
+pub const CALLS: &[&str] = &[
     "prepare",
     "init_process_group",
     "destroy_process_group",

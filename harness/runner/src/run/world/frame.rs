@@ -6,16 +6,20 @@ use crate::run::pending::check_form;
 use crate::script::Answer;
 use crate::world::Frame;
 use allranks_model::capability::Declared;
+use allranks_model::flight_recorder::RecordedOp;
 use allranks_model::names::Rank;
 use allranks_oracle::RankReply;
 use allranks_protocol::CallResult;
 use allranks_protocol::CallStatus;
 use allranks_protocol::FromRank;
 
+/// Most ops that are kept of what a rank's flight recorder has under way: the oldest of them.
+const MOST_RECORDED: usize = 64;
+
 impl WorldState<'_> {
     /// Applies a frame of a rank. The error says how the frame breaks the protocol.
     pub(super) fn take(&mut self, rank: Rank, frame: Frame<FromRank>) -> Result<(), String> {
-        let story = &mut self.result.ranks[rank.index()];
+        let rank_run = &mut self.result.ranks[rank.index()];
         let due = self
             .pending
             .iter_mut()
@@ -23,13 +27,14 @@ impl WorldState<'_> {
         match frame.header {
             FromRank::Hello(_) => Err("it said hello twice".to_owned()),
             FromRank::Recorder { step, ops } => {
-                story.recorded = Some((step, ops));
+                let ops = ops.into_iter().take(MOST_RECORDED);
+                rank_run.recorded = Some((step, ops.map(RecordedOp::cut).collect()));
                 Ok(())
             }
             FromRank::Enter { step, call, ns } => {
                 let is_next = due.is_some_and(|due| {
                     due.number == step
-                        && story.entered == call
+                        && rank_run.entered == call
                         && call < due.calls[rank.index()].len()
                 });
                 if !is_next {
@@ -37,21 +42,28 @@ impl WorldState<'_> {
                         "it enters call {call} of step {step}, which is not its next"
                     ));
                 }
-                story.entered += 1;
-                story.position = Some((step, call, self.now));
-                story.entered_at = ns;
-                self.cue(rank, call);
+                rank_run.entered += 1;
+                rank_run.position = Some((step, call, self.now));
+                rank_run.entered_at = ns;
+                self.on_enter(rank, call);
                 Ok(())
             }
-            FromRank::Result(result) => {
+            FromRank::Result(mut result) => {
+                result.cut_errors();
                 let number = result.step;
                 let Some(pending) = due.filter(|due| due.number == number) else {
                     return Err(format!("it answers step {number}, which is not its next"));
                 };
-                check_form(&result, frame.payload.len(), pending, rank, story.entered)?;
-                story.position = None;
-                story.entered = 0;
-                story.answered += 1;
+                check_form(
+                    &result,
+                    frame.payload.len(),
+                    pending,
+                    rank,
+                    rank_run.entered,
+                )?;
+                rank_run.position = None;
+                rank_run.entered = 0;
+                rank_run.answered += 1;
                 let is_refusal = match &pending.purpose {
                     Purpose::Check(index, _) => {
                         self.plan.scenario.checks[*index].declared != Declared::Supported
@@ -64,7 +76,7 @@ impl WorldState<'_> {
                 };
                 let returned = |call: &CallResult| call.status == CallStatus::Ok;
                 let ok = is_refusal || result.calls.iter().all(returned);
-                story.tell(&pending.label, &result, ok);
+                rank_run.tell(&pending.label, &result, ok);
                 pending.answers[rank.index()] = Some(Answer::Reply(RankReply {
                     result,
                     payload: frame.payload,
@@ -72,7 +84,7 @@ impl WorldState<'_> {
                 Ok(())
             }
             FromRank::Bye { steps, token } => {
-                story.said_bye = Some((steps, token));
+                rank_run.said_bye = Some((steps, token));
                 Ok(())
             }
         }

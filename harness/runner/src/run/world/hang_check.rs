@@ -19,7 +19,7 @@ use allranks_suite::plan::Hang;
 /// How long nothing moves before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
 /// Time between two looks.
-pub const AGAIN: Duration = Duration::from_millis(400);
+pub const LOOK_PERIOD: Duration = Duration::from_millis(400);
 
 /// The looks at a world since something last moved.
 #[derive(Debug, Default)]
@@ -40,14 +40,14 @@ impl HangChecks {
 
     /// Takes a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise
     /// none.
-    pub fn accept(&mut self, told: Diagnosis, now: Duration) -> Option<Diagnosis> {
-        self.next = Some(now + AGAIN);
-        if told.kind == HangKind::Slow {
-            self.late = Some(told.clone());
+    pub fn accept(&mut self, diagnosis: Diagnosis, now: Duration) -> Option<Diagnosis> {
+        self.next = Some(now + LOOK_PERIOD);
+        if diagnosis.kind == HangKind::Slow {
+            self.late = Some(diagnosis.clone());
         }
-        let last = self.last.replace(told.clone())?;
-        let same = last.kind == told.kind && last.culprits == told.culprits;
-        (same && told.confidence == Confidence::Proved).then_some(told)
+        let last = self.last.replace(diagnosis.clone())?;
+        let same = last.kind == diagnosis.kind && last.culprits == diagnosis.culprits;
+        (same && diagnosis.confidence == Confidence::Proved).then_some(diagnosis)
     }
 }
 
@@ -56,7 +56,7 @@ impl WorldState<'_> {
     /// unless the script demands a verdict, because its ranks may be meant to fail in time.
     pub(super) fn next_hang_check(&self) -> Option<Duration> {
         let may = match self.pending.front().map(|pending| &pending.purpose) {
-            Some(Purpose::Script(_, staged)) => staged.hang().is_some(),
+            Some(Purpose::Script(_, compiled)) => compiled.hang().is_some(),
             Some(
                 Purpose::Imports
                 | Purpose::Opening
@@ -76,37 +76,37 @@ impl WorldState<'_> {
             Wanted::Script(pending) => Some(&**pending),
             Wanted::HangCheck | Wanted::Deadline | Wanted::Failure(_) => self.pending.front(),
         };
-        let sights = self.sights(step);
-        self.act(Action::AskHost(self.query(&sights)));
-        self.wait = Some(Wait::Host { sights, wanted });
+        let states = self.states(step);
+        self.act(Action::AskHost(self.query(&states)));
+        self.wait = Some(Wait::Host { states, wanted });
     }
 
     /// Compares the hang verdict of a script with the one it demands.
     pub(super) fn judge_hang(
         &self,
         hang: &Hang,
-        told: Diagnosis,
+        diagnosis: Diagnosis,
         script: CheckResult,
     ) -> CheckResult {
-        if hang.kind == HangKind::Slow && told.confidence != Confidence::Proved {
+        if hang.kind == HangKind::Slow && diagnosis.confidence != Confidence::Proved {
             return self.judge_slow(hang, script);
         }
         let hung = script.outcome == Outcome::Hang;
         let within = hang.within.as_secs_f64();
-        let fault = if told.kind != hang.kind || told.culprits != hang.culprits {
+        let fault = if diagnosis.kind != hang.kind || diagnosis.culprits != hang.culprits {
             let blamed = list(&hang.culprits);
             Some(format!(
                 "the verdict is {} ({}); it must be {} of rank {blamed}",
-                told.kind, told.summary, hang.kind
+                diagnosis.kind, diagnosis.summary, hang.kind
             ))
         } else if hang.silent == Some(true) && script.outcome != Outcome::Pass {
             Some(format!("it was to go on in silence: {}", script.summary))
         } else if hang.silent == Some(false) && script.outcome == Outcome::Pass {
             Some("it was to hang or to fail, and it went on in silence".to_owned())
-        } else if hung && told.after_s > within {
+        } else if hung && diagnosis.after_s > within {
             Some(format!(
                 "the verdict took {:.1} s; it must come within {within:.1} s",
-                told.after_s
+                diagnosis.after_s
             ))
         } else {
             None
@@ -114,12 +114,12 @@ impl WorldState<'_> {
         let finding = match fault {
             None => CheckResult::passed(vec![1; self.size().count()]),
             Some(text) => CheckResult {
-                ranks: told.places.clone(),
+                ranks: diagnosis.places.clone(),
                 ..CheckResult::bare(Outcome::Hang, Some("wrong-verdict"), text)
             },
         };
         CheckResult {
-            diagnosis: Some(Box::new(told)),
+            diagnosis: Some(Box::new(diagnosis)),
             ..finding
         }
     }
@@ -166,14 +166,14 @@ mod tests {
         assert_eq!(world.wake(), QUIET);
         world.tell_host(&[1]);
         assert!(!world.is_killed(), "it is seen once");
-        assert_eq!(world.wake(), AGAIN);
+        assert_eq!(world.wake(), LOOK_PERIOD);
         world.tell_host(&[1]);
         assert!(world.is_killed());
         let result = world.reaped();
         assert_eq!(outcomes(&result), [(0, Outcome::Hang)]);
-        let told = result.checks[&0].diagnosis.as_ref().unwrap();
-        assert_eq!(told.kind, HangKind::PeerStopped);
-        assert_eq!(told.culprits, [allranks_model::names::Rank(1)]);
+        let diagnosis = result.checks[&0].diagnosis.as_ref().unwrap();
+        assert_eq!(diagnosis.kind, HangKind::PeerStopped);
+        assert_eq!(diagnosis.culprits, [allranks_model::names::Rank(1)]);
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.enter(0);
         world.enter(1);
-        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + AGAIN);
+        assert_eq!(world.wake_until_killed(ms(60_000)), QUIET + LOOK_PERIOD);
         let result = world.reaped();
         let finding = &result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
@@ -345,7 +345,7 @@ mod tests {
             world.enter(0);
             world.enter(1);
             if is_late {
-                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + AGAIN * 4);
+                assert_eq!(world.wake_until_killed(ms(2000)), QUIET + LOOK_PERIOD * 4);
             }
             assert!(!world.is_killed());
             world.answer_all();

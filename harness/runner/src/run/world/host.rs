@@ -13,7 +13,7 @@ use allranks_host::is_heard;
 use allranks_host::resolves;
 
 /// Names by which this machine reaches itself.
-const LOCAL: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
+const LOCAL: &[&str] = &["127.0.0.1", "localhost", "[::1]"];
 
 /// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
 pub fn facts(query: &HostQuery) -> HostFacts {
@@ -21,25 +21,29 @@ pub fn facts(query: &HostQuery) -> HostFacts {
     HostFacts {
         processes: query.processes.iter().map(activity_of).collect(),
         strangers: foreign_listeners(&query.ports, |pid| query.ranks.contains(&pid)),
-        deserted: query.hosts.iter().filter_map(deserted).collect(),
+        endpoints_without_listener: query
+            .hosts
+            .iter()
+            .filter_map(endpoints_without_listener)
+            .collect(),
     }
 }
 
 /// Returns the endpoint and why no rank can be reached there: nothing listens at it on this machine, or its name has no
 /// address. None if it may be reachable; also while rank 0 is not asleep, because it may be about to listen.
-fn deserted(meeting: &MeetingHost) -> Option<(String, String)> {
-    if !is_asleep(meeting.pid) {
+fn endpoints_without_listener(rendezvous: &MeetingHost) -> Option<(String, String)> {
+    if !is_asleep(rendezvous.pid) {
         return None;
     }
-    let host = meeting.host.as_str();
+    let host = rendezvous.host.as_str();
     let why = if LOCAL.contains(&host) {
-        let is_silent = is_heard(meeting.port) == Some(false);
-        is_silent.then(|| "rank 0 waits in init, and nobody listens there".to_owned())
+        let is_silent = is_heard(rendezvous.port) == Some(false);
+        is_silent.then(|| "rank 0 waits in init, and no process listens there".to_owned())
     } else {
         let is_known = resolves(host) != Some(false);
         (!is_known).then(|| format!("`{host}` means no address on this machine"))
     }?;
-    Some((meeting.place.clone(), why))
+    Some((rendezvous.place.clone(), why))
 }
 
 /// Returns the bytes available to programs without swapping; none if the system does not report it.

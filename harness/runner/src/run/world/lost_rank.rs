@@ -23,12 +23,12 @@ pub const LATE_PATIENCE: Duration = Duration::from_secs(2);
 impl WorldState<'_> {
     /// Handles the end of a rank's connection.
     pub(super) fn receive_broken(&mut self, rank: Rank, why: String) -> Result<(), Stop> {
-        let story = self.story(rank);
-        story.broken = Some(why.clone());
-        if story.said_bye.is_some() {
+        let rank_run = self.rank_run(rank);
+        rank_run.broken = Some(why.clone());
+        if rank_run.said_bye.is_some() {
             return Ok(());
         }
-        if story.end.is_some() {
+        if rank_run.end.is_some() {
             return self.lose(rank, why);
         }
         // A broken connection often means that the process died and its exit is not reported yet. If a script makes the
@@ -46,7 +46,7 @@ impl WorldState<'_> {
     pub(super) fn receive_before_end(&mut self, event: RankEvent) -> Result<(), Stop> {
         match event {
             RankEvent::Ended(rank, end) => {
-                self.story(rank).end = Some(end);
+                self.rank_run(rank).end = Some(end);
                 let is_it = |wait: &mut Wait| matches!(wait, Wait::RankExit { rank: of, .. } if *of == rank);
                 match self.wait.take_if(is_it) {
                     Some(Wait::RankExit { why, .. }) => self.lose(rank, why),
@@ -71,10 +71,10 @@ impl WorldState<'_> {
     /// Handles the loss of a rank whose exit is known, or will not become known: it has left if the script under way
     /// makes it leave, and has crashed otherwise.
     pub(super) fn lose(&mut self, rank: Rank, why: String) -> Result<(), Stop> {
-        let story = &self.result.ranks[rank.index()];
-        let end = story.end.clone();
+        let rank_run = &self.result.ranks[rank.index()];
+        let end = rank_run.end.clone();
         if self.is_to_leave(rank) {
-            let call = story.entered.checked_sub(1);
+            let call = rank_run.entered.checked_sub(1);
             self.note_left(rank, call, end);
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl WorldState<'_> {
                     self.fail_for_crash();
                 }
             }
-            RankEvent::Ended(rank, end) => self.story(rank).end = Some(end),
+            RankEvent::Ended(rank, end) => self.rank_run(rank).end = Some(end),
             // The step waits for this rank, which is lost as well.
             RankEvent::Broken(rank, _) if !self.has_answered_first(rank) => self.fail_for_crash(),
             RankEvent::Broken(..) | RankEvent::Hello(..) | RankEvent::Refused(..) => {}

@@ -10,7 +10,7 @@ use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::check_result::error_text;
 use crate::run::pending::Purpose;
-use crate::run::setup::Beginning;
+use crate::run::setup::OpeningSteps;
 use crate::run::setup::disagreement;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
@@ -22,7 +22,7 @@ use allranks_protocol::Step;
 
 /// Time from rank 0's entering `init_process_group` to the opening of the others: a little more than the store needs to
 /// listen.
-pub const HOST_AHEAD: Duration = Duration::from_millis(5);
+pub const HOST_HEAD_START: Duration = Duration::from_millis(5);
 /// How long the others wait for rank 0 to enter `init_process_group`.
 pub const HOST_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,7 +38,7 @@ impl WorldState<'_> {
 
     /// Sends the imports; if the driver cannot run this scenario, shuts the world down.
     pub(super) fn begin(&mut self) {
-        if let Some(why) = self.cannot_begin(&self.plan.beginnings) {
+        if let Some(why) = self.cannot_begin(&self.plan.opening_steps) {
             let finding = CheckResult::bare(Outcome::NotRun, None, why);
             let checks = std::mem::take(&mut self.todo);
             let left_out = checks.into_iter().map(|index| (index, finding.clone()));
@@ -46,17 +46,17 @@ impl WorldState<'_> {
             self.result.init = Some(finding);
             return self.shut_down();
         }
-        let imports = self.plan.beginnings.iter();
+        let imports = self.plan.opening_steps.iter();
         let imports = imports.map(|each| bare(each.imports.clone())).collect();
         self.send("import".to_owned(), Purpose::Imports, imports);
         self.phase = Phase::Importing;
     }
 
     /// Returns why the ranks' driver cannot run this scenario; none if it can.
-    fn cannot_begin(&self, beginnings: &[Beginning]) -> Option<String> {
-        let mut stories = self.result.ranks.iter().zip(beginnings);
+    fn cannot_begin(&self, opening_steps: &[OpeningSteps]) -> Option<String> {
+        let mut rank_runs = self.result.ranks.iter().zip(opening_steps);
         let lacking =
-            stories.find_map(|(story, own)| own.steps().find_map(|step| story.lacks(step)));
+            rank_runs.find_map(|(rank_run, own)| own.steps().find_map(|step| rank_run.lacks(step)));
         let hello = self.result.ranks[0].hello.as_ref()?;
         match lacking {
             Some(why) => Some(why),
@@ -72,8 +72,9 @@ impl WorldState<'_> {
     /// Sends the opening, if there is one: to rank 0, which hosts the store, a little ahead of the others. A store
     /// client that connects before rank 0 listens sleeps half a second or more before it tries again.
     pub(super) fn open(&mut self) {
-        let beginnings = std::mem::take(&mut self.plan.beginnings);
-        let openings: Option<Vec<Step>> = beginnings.into_iter().map(|own| own.opening).collect();
+        let opening_steps = std::mem::take(&mut self.plan.opening_steps);
+        let openings: Option<Vec<Step>> =
+            opening_steps.into_iter().map(|own| own.opening).collect();
         let Some(openings) = openings else {
             self.phase = Phase::Checks;
             return;
@@ -104,7 +105,7 @@ impl WorldState<'_> {
         if let Phase::HostEntering { held, .. } = &mut self.phase {
             self.phase = Phase::HostPause {
                 held: std::mem::take(held),
-                until: self.now + HOST_AHEAD,
+                until: self.now + HOST_HEAD_START,
             };
         }
     }
@@ -186,7 +187,7 @@ mod tests {
         world.pass(ms(10));
         world.enter(0);
         assert_eq!(world.calls(1), [""; 0]);
-        assert_eq!(world.wake(), HOST_AHEAD);
+        assert_eq!(world.wake(), HOST_HEAD_START);
         assert_eq!(world.calls(1), ["init_process_group"]);
         // Checks are sent after the fence.
         world.answer(0);

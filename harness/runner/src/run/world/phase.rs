@@ -71,7 +71,7 @@ pub enum Wait {
     /// The host's facts. Events of ranks are deferred meanwhile.
     Host {
         /// What is known of the ranks without them.
-        sights: Vec<RankState>,
+        states: Vec<RankState>,
         /// What the facts are needed for.
         wanted: Wanted,
     },

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::run::rank_run::RankRun;
 use crate::run::recording::is_expected;
-use crate::run::setup::Beginning;
-use crate::run::story::RankStory;
-use crate::script::Points;
+use crate::run::setup::OpeningSteps;
+use crate::script::Endpoints;
 use allranks_model::names::WorldSize;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::Expectations;
@@ -18,9 +18,9 @@ pub struct WorldPlan<'a> {
     /// The checks to make, by index, in order.
     pub checks: Vec<usize>,
     /// For each rank, the steps that it begins with.
-    pub beginnings: Vec<Beginning>,
+    pub opening_steps: Vec<OpeningSteps>,
     /// The endpoints that scripts may use.
-    pub points: Points,
+    pub points: Endpoints,
     /// The failures that are known.
     pub expectations: &'a Expectations,
     /// Seed of all input data.
@@ -42,7 +42,7 @@ impl WorldPlan<'_> {
 
     /// Returns true if an expectation allows this outcome for the check at this index; without an index, for the world
     /// as a whole.
-    pub fn is_expected(&self, ranks: &[RankStory], index: Option<usize>, outcome: Outcome) -> bool {
+    pub fn is_expected(&self, ranks: &[RankRun], index: Option<usize>, outcome: Outcome) -> bool {
         is_expected(self.expectations, self.scenario, ranks, index, outcome)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::check_result::CheckResult;
-use crate::run::story::RankStory;
+use crate::run::rank_run::RankRun;
 use allranks_model::outcome::Outcome;
 
 /// The result of a world.
@@ -21,7 +21,7 @@ pub struct WorldResult {
     /// Why the world was lost; none if it was not.
     pub lost: Option<String>,
     /// For each rank, what is known of it.
-    pub ranks: Vec<RankStory>,
+    pub ranks: Vec<RankRun>,
 }
 
 impl WorldResult {

@@ -17,11 +17,11 @@ use super::result::WorldResult;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::run::interruption;
-use crate::run::story::RankStory;
+use crate::run::rank_run::RankRun;
 use crate::world::World;
 
 /// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
-pub type Decided<'a> = dyn FnMut(&[RankStory], usize, CheckResult) + Send + 'a;
+pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
 /// Runs one world.
 pub struct WorldRunner<'a> {

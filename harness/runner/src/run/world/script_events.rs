@@ -16,7 +16,7 @@ use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
 use crate::script::CompiledScript;
-use crate::script::Cue;
+use crate::script::OnEnter;
 use crate::world::RankExit;
 use allranks_model::diagnosis::HangKind;
 use allranks_model::names::Rank;
@@ -75,44 +75,45 @@ impl WorldState<'_> {
     pub(super) fn send_script(&mut self, index: usize, script: &Arc<Script>) {
         let check = &self.plan.scenario.checks[index];
         let label = short(check).to_owned();
-        let staged = CompiledScript::new(
+        let compiled = CompiledScript::new(
             self.plan.scenario,
             check,
             script,
             &self.plan.points,
             self.plan.seed,
         );
-        let mut staged = match staged {
-            Ok(staged) => staged,
+        let mut compiled = match compiled {
+            Ok(compiled) => compiled,
             // The suite's tests compile every script, so this is an error of the harness.
             Err(why) => return self.leave_out(index, Outcome::HarnessError, why),
         };
         self.script_events = ScriptEvents::default();
         self.hang_checks = HangChecks::default();
-        let steps = std::mem::take(&mut staged.steps);
+        let steps = std::mem::take(&mut compiled.steps);
         if let Some(why) = self.lacking(&steps) {
             return self.leave_out(index, Outcome::NotRun, why);
         }
-        self.send(label, Purpose::Script(index, Box::new(staged)), steps);
+        self.send(label, Purpose::Script(index, Box::new(compiled)), steps);
         self.phase = Phase::Script;
     }
 
     /// Records the result of a script, and decides whether the world goes on.
     pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let passed = finding.outcome == Outcome::Pass;
-        let fate = self.plan.scenario.checks[index]
-            .script()
-            .map_or(Afterwards::GoOn, |script| match &script.hang {
-                // The rank is only late, so the script comes to its end.
-                Some(Hang {
-                    kind: HangKind::Slow,
-                    ..
-                })
-                | None => script.afterwards,
-                Some(_) => Afterwards::Abandon,
-            });
+        let afterwards =
+            self.plan.scenario.checks[index]
+                .script()
+                .map_or(Afterwards::GoOn, |script| match &script.hang {
+                    // The rank is only late, so the script comes to its end.
+                    Some(Hang {
+                        kind: HangKind::Slow,
+                        ..
+                    })
+                    | None => script.afterwards,
+                    Some(_) => Afterwards::Abandon,
+                });
         self.result.checks.insert(index, finding);
-        match fate {
+        match afterwards {
             Afterwards::GoOn if passed => Ok(()),
             Afterwards::GoOn => {
                 self.result.lost = Some("a script did not go as it must".to_owned());
@@ -124,24 +125,24 @@ impl WorldState<'_> {
     }
 
     /// Does what the script demands when a rank enters a call.
-    pub(super) fn cue(&mut self, rank: Rank, call: usize) {
+    pub(super) fn on_enter(&mut self, rank: Rank, call: usize) {
         let events = &mut self.script_events;
         // It has gone on.
         events.paused.retain(|(paused, _)| *paused != rank);
         let Some(script) = self.pending.front().and_then(|pending| pending.script()) else {
             return;
         };
-        let Some(cue) = script.cue(rank, call) else {
+        let Some(on_enter) = script.on_enter(rank, call) else {
             return;
         };
         let mut has_left = false;
-        match cue {
-            Cue::Mark(name) => {
+        match on_enter {
+            OnEnter::Mark(name) => {
                 events.marked.entry(name.clone()).or_default().insert(rank);
             }
-            Cue::Hold(name) => events.holding.push((rank, name.clone())),
-            Cue::Pause(time) => events.paused.push((rank, self.now + *time)),
-            Cue::Freeze => has_left = true,
+            OnEnter::Hold(name) => events.holding.push((rank, name.clone())),
+            OnEnter::Pause(time) => events.paused.push((rank, self.now + *time)),
+            OnEnter::Freeze => has_left = true,
         }
         for free in events.released(script) {
             self.act(Action::Send(free, ToRank::Go, Vec::new()));

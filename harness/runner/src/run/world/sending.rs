@@ -14,12 +14,12 @@ use allranks_protocol::ToRank;
 pub type StepFrame = (Rank, Step, Vec<u8>);
 
 /// Bytes of a rank's storages above which a comparison takes long.
-const MUCH: usize = 1 << 20;
+const LARGE: usize = 1 << 20;
 
 impl WorldState<'_> {
     /// Returns true if an event may take long, because a step under way has large storages.
     pub fn holds_much(&self) -> bool {
-        self.pending.iter().any(|pending| pending.bytes > MUCH)
+        self.pending.iter().any(|pending| pending.bytes > LARGE)
     }
 
     /// Sends a step to every rank.

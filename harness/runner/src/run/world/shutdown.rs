@@ -8,7 +8,7 @@ use super::phase::Wait;
 use super::state::WorldState;
 use crate::check_result::CheckResult;
 use crate::check_result::error_text;
-use crate::world::Remnant;
+use crate::world::Orphan;
 use allranks_model::names::Rank;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::RankLine;
@@ -43,8 +43,8 @@ impl WorldState<'_> {
     /// Returns true if each of these ranks has said `bye` and its process has ended.
     pub(super) fn have_left(&self, leaving: &[Rank]) -> bool {
         leaving.iter().all(|rank| {
-            let story = &self.result.ranks[rank.index()];
-            story.said_bye.is_some() && story.end.is_some()
+            let rank_run = &self.result.ranks[rank.index()];
+            rank_run.said_bye.is_some() && rank_run.end.is_some()
         })
     }
 
@@ -73,7 +73,7 @@ impl WorldState<'_> {
     }
 
     /// Records the result of the world's own end.
-    pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, processes: &[Remnant]) {
+    pub(super) fn end_shutdown(&mut self, mut wrong: Vec<RankLine>, processes: &[Orphan]) {
         let ranks: Vec<Rank> = self.size().ranks().collect();
         wrong.extend(left_behind(processes, &ranks));
         if let Some(finding) = bad_end(wrong) {
@@ -87,9 +87,9 @@ impl WorldState<'_> {
         self.wait = None;
         self.deferred.clear();
         for rank in self.size().ranks() {
-            let story = self.story(rank);
-            if story.end.is_none() {
-                story.killed = true;
+            let rank_run = self.rank_run(rank);
+            if rank_run.end.is_none() {
+                rank_run.killed = true;
                 self.act(Action::Kill(rank));
             }
         }
@@ -113,16 +113,16 @@ impl WorldState<'_> {
 
 /// Returns one line for each rank that left some of these processes behind. Every rank gets a line if their tokens name
 /// none of the ranks.
-fn left_behind(processes: &[Remnant], ranks: &[Rank]) -> Vec<RankLine> {
+fn left_behind(processes: &[Orphan], ranks: &[Rank]) -> Vec<RankLine> {
     let line = |rank: &Rank| {
-        let is_own = |process: &&Remnant| process.rank == Some(*rank);
+        let is_own = |process: &&Orphan| process.rank == Some(*rank);
         let count = processes.iter().filter(is_own).count();
         (count > 0).then(|| RankLine {
             rank: *rank,
             text: format!("it left {count} processes running"),
         })
     };
-    let is_strange = |process: &&Remnant| process.rank.is_none_or(|rank| !ranks.contains(&rank));
+    let is_strange = |process: &&Orphan| process.rank.is_none_or(|rank| !ranks.contains(&rank));
     let strange = processes.iter().filter(is_strange).count();
     let lines = ranks.iter().filter_map(line);
     let of_all = ranks.iter().filter(|_| strange > 0).map(|rank| RankLine {
@@ -193,11 +193,11 @@ mod tests {
 
     #[test]
     fn the_rank_that_a_token_names_is_blamed() {
-        let of = |rank: Option<u32>| Remnant {
+        let of = |rank: Option<u32>| Orphan {
             pid: getpid(),
             rank: rank.map(Rank),
         };
-        let blamed = |processes: &[Remnant]| -> Vec<(u32, String)> {
+        let blamed = |processes: &[Orphan]| -> Vec<(u32, String)> {
             let lines = left_behind(processes, &[Rank(0), Rank(1), Rank(2)]);
             lines
                 .into_iter()
@@ -257,7 +257,7 @@ mod tests {
             world.end(0, exit(0));
             world.bye(1, steps);
             world.end(1, end);
-            let of_rank_1 = Remnant {
+            let of_rank_1 = Orphan {
                 pid: getpid(),
                 rank: Some(Rank(1)),
             };
@@ -304,16 +304,20 @@ mod tests {
         let end = result.end.unwrap();
         assert_eq!(end.outcome, Outcome::Hang);
         assert_eq!(end.ranks[1].text, "said bye and has not ended");
-        let told = end.diagnosis.unwrap();
+        let diagnosis = end.diagnosis.unwrap();
         assert_eq!(
-            (told.kind, told.culprits.as_slice(), told.victims.as_slice()),
+            (
+                diagnosis.kind,
+                diagnosis.culprits.as_slice(),
+                diagnosis.victims.as_slice()
+            ),
             (HangKind::TeardownStuck, &[Rank(1)][..], &[][..])
         );
         assert_eq!(
-            told.summary,
+            diagnosis.summary,
             "rank 1 was told to end, and its process goes on"
         );
-        assert_eq!(told.evidence, ["rank 1 in leaving for 20.0 s"]);
+        assert_eq!(diagnosis.evidence, ["rank 1 in leaving for 20.0 s"]);
         assert!(result.ranks[1].killed && !result.ranks[0].killed);
     }
 

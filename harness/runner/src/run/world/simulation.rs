@@ -18,8 +18,8 @@ use super::phase::Phase;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::state::WorldState;
-use crate::run::setup::Beginning;
 use crate::run::setup::Endpoint;
+use crate::run::setup::OpeningSteps;
 use crate::world::Event as RankEvent;
 use crate::world::Frame;
 use crate::world::FrameError;
@@ -66,9 +66,9 @@ impl<'a> Simulation<'a> {
         let state = WorldState::new(WorldPlan {
             scenario,
             checks: (0..scenario.checks.len()).collect(),
-            beginnings: size
+            opening_steps: size
                 .ranks()
-                .map(|rank| Beginning::new(scenario, &at, "cpu", rank))
+                .map(|rank| OpeningSteps::new(scenario, &at, "cpu", rank))
                 .collect(),
             points: at.points(),
             expectations,

@@ -22,7 +22,7 @@ use super::script_events::ScriptEvents;
 use crate::check_result::CheckResult;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use crate::run::story::RankStory;
+use crate::run::rank_run::RankRun;
 use crate::world::Event as RankEvent;
 use allranks_diagnose::RankState;
 use allranks_model::diagnosis::Diagnosis;
@@ -58,7 +58,7 @@ impl<'a> WorldState<'a> {
     /// Makes a world whose processes have just been started.
     pub fn new(mut plan: WorldPlan<'a>) -> Self {
         let result = WorldResult {
-            ranks: vec![RankStory::default(); plan.size().count()],
+            ranks: vec![RankRun::default(); plan.size().count()],
             ..WorldResult::default()
         };
         Self {
@@ -127,7 +127,7 @@ impl<'a> WorldState<'a> {
     }
 
     /// What is known of each rank.
-    pub fn ranks(&self) -> &[RankStory] {
+    pub fn ranks(&self) -> &[RankRun] {
         &self.result.ranks
     }
 
@@ -159,7 +159,7 @@ impl<'a> WorldState<'a> {
         self.plan.size()
     }
 
-    pub(super) fn story(&mut self, rank: Rank) -> &mut RankStory {
+    pub(super) fn rank_run(&mut self, rank: Rank) -> &mut RankRun {
         &mut self.result.ranks[rank.index()]
     }
 
@@ -169,8 +169,8 @@ impl<'a> WorldState<'a> {
 
     fn receive(&mut self, event: Event) -> Result<(), Stop> {
         match (event, self.wait.take()) {
-            (Event::Host(facts), Some(Wait::Host { sights, wanted })) => {
-                return self.receive_facts(sights, wanted, facts);
+            (Event::Host(facts), Some(Wait::Host { states, wanted })) => {
+                return self.receive_facts(states, wanted, facts);
             }
             (Event::Memory(available), Some(Wait::Memory(index))) => {
                 self.send_large_check(index, available);
@@ -247,24 +247,25 @@ impl<'a> WorldState<'a> {
     /// Takes the host's facts: makes the verdict, and uses it for what it was needed for.
     fn receive_facts(
         &mut self,
-        sights: Vec<RankState>,
+        states: Vec<RankState>,
         wanted: Wanted,
         facts: HostFacts,
     ) -> Result<(), Stop> {
-        let told = self.diagnosis(sights, facts);
-        let hang = |told: Diagnosis| Err(Stop::Failed(WorldFailure::Hang(Box::new(told))));
+        let diagnosis = self.diagnosis(states, facts);
+        let hang =
+            |diagnosis: Diagnosis| Err(Stop::Failed(WorldFailure::Hang(Box::new(diagnosis))));
         match wanted {
-            Wanted::HangCheck => match self.hang_checks.accept(told, self.now) {
+            Wanted::HangCheck => match self.hang_checks.accept(diagnosis, self.now) {
                 Some(verdict) => hang(verdict),
                 None => Ok(()),
             },
-            Wanted::Deadline => hang(told),
+            Wanted::Deadline => hang(diagnosis),
             Wanted::Failure(failure) => {
-                self.note_failure(&failure, Some(told));
+                self.note_failure(&failure, Some(diagnosis));
                 self.reap();
                 Ok(())
             }
-            Wanted::Script(pending) => self.conclude_with(*pending, Some(told)),
+            Wanted::Script(pending) => self.conclude_with(*pending, Some(diagnosis)),
         }
     }
 
@@ -277,7 +278,7 @@ impl<'a> WorldState<'a> {
             }
             Phase::Reaping { .. } => {
                 if let RankEvent::Ended(rank, end) = event {
-                    self.story(rank).end = Some(end);
+                    self.rank_run(rank).end = Some(end);
                 }
                 return Ok(());
             }
@@ -299,7 +300,7 @@ impl<'a> WorldState<'a> {
         }
         match event {
             RankEvent::Hello(rank, hello) => {
-                self.story(rank).hello = Some(hello);
+                self.rank_run(rank).hello = Some(hello.cut());
                 Ok(())
             }
             RankEvent::Refused(rank, why) => Err(Stop::crash(rank, why)),
@@ -309,11 +310,11 @@ impl<'a> WorldState<'a> {
             }
             RankEvent::Broken(rank, error) => self.receive_broken(rank, error.to_string()),
             RankEvent::Ended(rank, end) => {
-                let story = self.story(rank);
+                let rank_run = self.rank_run(rank);
                 let why = format!("its process ended: {end}");
-                story.end = Some(end);
+                rank_run.end = Some(end);
                 // Frames of a connected rank may still be on their way; the end of its connection decides.
-                match story.hello {
+                match rank_run.hello {
                     Some(_) => Ok(()),
                     None => Err(Stop::crash(rank, why)),
                 }

@@ -9,10 +9,10 @@
 //! |---|---|
 //! | `ranks` | which processes are ranks |
 //! | `stack` | in which call a Python process is |
-//! | `sighting` | what a rank has done since the last look |
+//! | `snapshot` | what a rank has done since the last look |
 
 mod ranks;
-mod sighting;
+mod snapshot;
 mod stack;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 use ranks::World;
-use sighting::Sighting;
+use snapshot::RankSnapshot;
 use stack::Stacks;
 
 /// From one look to the next.
@@ -39,7 +39,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
-const LOOKS: u32 = 8;
+const MIN_LOOKS: u32 = 8;
 
 /// What a job that was attached to has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn attach(pids: &[u32], patience: Duration, tell: &mut dyn FnMut(Event)) -> 
         return Attached::NoRank;
     }
     let is_one_of_many = worlds.len() > 1;
-    let mut open: Vec<Subject> = worlds.into_iter().map(Subject::new).collect();
+    let mut open: Vec<ObservedWorld> = worlds.into_iter().map(ObservedWorld::new).collect();
     let mut ending = Attached::NoVerdict;
     let mut hosts = Hosts::default();
     while !open.is_empty() {
@@ -88,28 +88,28 @@ pub fn attach(pids: &[u32], patience: Duration, tell: &mut dyn FnMut(Event)) -> 
 
 /// A world under observation.
 #[derive(Debug)]
-struct Subject {
+struct ObservedWorld {
     world: World,
     began: Instant,
     looks: u32,
-    sightings: BTreeMap<u32, Sighting>,
-    /// How children of the launchers ended that nobody has asked after: they may be ranks.
+    snapshots: BTreeMap<u32, RankSnapshot>,
+    /// Exit codes of launchers' children that have ended and not been waited for: they may be ranks.
     ended: Vec<Option<i32>>,
     /// How ranks ended that were alive when they were found, by process.
     own_ends: BTreeMap<u32, i32>,
-    has_told: bool,
+    has_reported: bool,
 }
 
-impl Subject {
+impl ObservedWorld {
     fn new(world: World) -> Self {
         Self {
             world,
             began: Instant::now(),
             looks: 0,
-            sightings: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             ended: Vec::new(),
             own_ends: BTreeMap::new(),
-            has_told: false,
+            has_reported: false,
         }
     }
 
@@ -131,19 +131,19 @@ impl Subject {
             .extend(own.filter_map(|one| Some((one.pid, one.status?))));
         for rank in &mut self.world.ranks {
             rank.activity = host::activity(rank.pid);
-            let before = self.sightings.remove(&rank.pid);
-            let now = Sighting::look(rank, before, table, stacks);
-            self.sightings.insert(rank.pid, now);
+            let before = self.snapshots.remove(&rank.pid);
+            let now = RankSnapshot::look(rank, before, table, stacks);
+            self.snapshots.insert(rank.pid, now);
         }
     }
 
     /// What there is to say, and whether that is all.
     fn consider(&mut self, patience: Duration, hosts: &mut Hosts) -> (Vec<Event>, bool) {
         let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
-        let living: Vec<(Rank, &Sighting)> = ranks
+        let living: Vec<(Rank, &RankSnapshot)> = ranks
             .iter()
             .filter(|(_, process)| process.lives())
-            .filter_map(|(rank, process)| Some((*rank, self.sightings.get(&process.pid)?)))
+            .filter_map(|(rank, process)| Some((*rank, self.snapshots.get(&process.pid)?)))
             .collect();
         let moving: Vec<Rank> = (living.iter().filter(|(_, one)| one.has_moved))
             .map(|(rank, _)| *rank)
@@ -162,8 +162,8 @@ impl Subject {
         if watched < MOMENT {
             return (Vec::new(), false);
         }
-        let is_over = watched >= patience.max(MOMENT) && self.looks >= LOOKS;
-        let held: Vec<&Sighting> = (living.iter().map(|(_, one)| *one))
+        let is_over = watched >= patience.max(MOMENT) && self.looks >= MIN_LOOKS;
+        let held: Vec<&RankSnapshot> = (living.iter().map(|(_, one)| *one))
             .filter(|one| one.is_held() && one.still() >= MOMENT)
             .collect();
         let Some(still) = held.iter().map(|one| one.still()).min() else {
@@ -189,7 +189,7 @@ impl Subject {
             };
         }
         match verdict.kind {
-            HangKind::Slow => slow(&mut self.has_told, verdict, &living, still, patience),
+            HangKind::Slow => slow(&mut self.has_reported, verdict, &living, still, patience),
             HangKind::Unknown => (vec![Event::Still(verdict, still)], true),
             _ => (vec![Event::Verdict(verdict)], true),
         }
@@ -203,11 +203,11 @@ impl Subject {
         hosts: &mut Hosts,
     ) -> Option<Diagnosis> {
         let is_whole = is_whole_here(ranks);
-        let mut sights = Vec::new();
+        let mut states = Vec::new();
         for (rank, process) in ranks {
-            let sighting = self.sightings.get(&process.pid);
-            let mut state = match sighting {
-                Some(sighting) => sighting.state(*rank, process, hosts)?,
+            let snapshot = self.snapshots.get(&process.pid);
+            let mut state = match snapshot {
+                Some(snapshot) => snapshot.state(*rank, process, hosts)?,
                 None => RankState::unknown(*rank),
             };
             if let (Process::Ended(how), Some(status)) =
@@ -215,11 +215,11 @@ impl Subject {
             {
                 *how = ended(*status);
             }
-            sights.push(state);
+            states.push(state);
         }
         let absent = absent(ranks);
         // Those that never came are told apart from those that have gone by where the others are.
-        let has_begun = self.sightings.values().any(Sighting::is_past_init);
+        let has_begun = self.snapshots.values().any(RankSnapshot::is_past_init);
         let is_seen_to_end = self.ended.len() == absent.len();
         if is_whole && has_begun {
             for (index, rank) in absent.iter().enumerate() {
@@ -227,15 +227,15 @@ impl Subject {
                     Some(Some(status)) => ended(*status),
                     _ => "no process of it is left".to_owned(),
                 };
-                sights.push(RankState {
+                states.push(RankState {
                     process: Process::Ended(how),
                     ..RankState::unknown(*rank)
                 });
             }
         }
-        sights.sort_by_key(|sight| sight.rank);
+        states.sort_by_key(|state| state.rank);
         let mut evidence = HangEvidence {
-            ranks: sights,
+            ranks: states,
             is_whole,
             still,
             ..HangEvidence::default()
@@ -276,8 +276,8 @@ impl Subject {
         }
         let mut unread: BTreeMap<&str, Vec<Rank>> = BTreeMap::new();
         for (rank, process) in ranks.iter().filter(|(_, process)| process.lives()) {
-            let sighting = self.sightings.get(&process.pid);
-            if let Some(why) = sighting.and_then(Sighting::why_unread) {
+            let snapshot = self.snapshots.get(&process.pid);
+            if let Some(why) = snapshot.and_then(RankSnapshot::why_unread) {
                 unread.entry(why).or_default().push(*rank);
             }
         }
@@ -298,13 +298,13 @@ impl Subject {
 /// Ranks in their own code that the others wait for: they are behind only if they have not run, and nothing that belongs to
 /// them has, for many times the patience.
 fn slow(
-    has_told: &mut bool,
+    has_reported: &mut bool,
     verdict: Diagnosis,
-    living: &[(Rank, &Sighting)],
+    living: &[(Rank, &RankSnapshot)],
     still: Duration,
     patience: Duration,
 ) -> (Vec<Event>, bool) {
-    let blamed: Vec<&Sighting> = (living.iter())
+    let blamed: Vec<&RankSnapshot> = (living.iter())
         .filter(|(rank, _)| verdict.culprits.contains(rank))
         .map(|(_, one)| *one)
         .collect();
@@ -317,13 +317,13 @@ fn slow(
             let kinds: Vec<String> = (blamed.iter().map(|one| one.kind().to_owned())).collect();
             return (vec![Event::Verdict(behind(verdict, &kinds))], true);
         }
-        let says = match std::mem::replace(has_told, true) {
+        let says = match std::mem::replace(has_reported, true) {
             true => Vec::new(),
             false => vec![Event::Still(verdict, still)],
         };
         return (says, false);
     }
-    match std::mem::replace(has_told, true) {
+    match std::mem::replace(has_reported, true) {
         true => (Vec::new(), true),
         false => (vec![Event::Still(verdict, still)], true),
     }

@@ -130,7 +130,7 @@ fn rank(pid: u32, environment: BTreeMap<String, String>) -> RankProcess {
         pid,
         environment,
         activity: None,
-        diary: None,
+        call_trace: None,
         traced: None,
     }
 }

@@ -9,7 +9,7 @@ use py_spy::config::LockingStrategy;
 use py_spy::{Config, Frame, PythonSpy, StackTrace};
 
 /// Collectives, and which positional argument names the group.
-const COLLECTIVES: [(&str, usize); 17] = [
+const COLLECTIVES: &[(&str, usize)] = &[
     ("all_reduce", 2),
     ("broadcast", 2),
     ("reduce", 3),
@@ -30,9 +30,9 @@ const COLLECTIVES: [(&str, usize); 17] = [
 ];
 /// Where `torch.distributed` is in a path, and what of it does not call other ranks.
 const DISTRIBUTED: &str = "/torch/distributed/";
-const LAUNCHERS: [&str; 4] = ["elastic/", "run.py", "launch.py", "launcher/"];
+const LAUNCHERS: &[&str] = &["elastic/", "run.py", "launch.py", "launcher/"];
 /// Files of Python's, in which a program waits for what comes from outside of the job.
-const INPUT: [&str; 10] = [
+const INPUT: &[&str] = &[
     "/selectors.py",
     "/socket.py",
     "/ssl.py",
@@ -45,7 +45,7 @@ const INPUT: [&str; 10] = [
     "/http/",
 ];
 /// Calls of libraries written in C that do so, by what the line says.
-const INPUT_CALLS: [&str; 16] = [
+const INPUT_CALLS: &[&str] = &[
     "input(",
     "stdin",
     ".accept(",

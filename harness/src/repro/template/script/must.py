@@ -27,6 +27,6 @@ def must(what, raises=(), somewhere=False, may_raise=False, within=None, not_bef
     elif said:
         say(f"{what}: raised, as it must or may: {said:.200}")
     if somewhere and not trouble:
-        side.set(f"kept {what}", "by somebody")
+        side.set(f"kept {what}", "by a rank")
     if trouble:
         (elsewhere if somewhere else problems).append(f"{what}: {trouble}")

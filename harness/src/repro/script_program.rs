@@ -18,7 +18,7 @@ use allranks_model::op_check::OpCheck;
 use allranks_model::store::StoreMethod;
 use allranks_oracle::{Answer, Exhibit};
 use allranks_protocol::Call;
-use allranks_runner::script::{CompiledScript, Points, turn};
+use allranks_runner::script::{CompiledScript, Endpoints, turn};
 use allranks_suite::case::{Afterwards, ExpectSpec, InitMove, Starts, SteadySpec};
 use allranks_suite::plan::{Act, Check, MessageAct, Move, Scenario, Script};
 
@@ -35,7 +35,7 @@ const GROUP: &str = include_str!("template/script/group.py");
 const PORTS: u32 = 2;
 
 /// A script in Python.
-pub(super) struct Play<'a> {
+pub(super) struct ScriptProgram<'a> {
     scenario: &'a Scenario,
     script: &'a Script,
     ops: Vec<Op<'a>>,
@@ -76,22 +76,22 @@ pub(super) fn takes_torchrun(scenario: &Scenario, script: &Script) -> bool {
 }
 
 /// Writes a script's moves and hands over its tables; `then` writes the file around them.
-pub(super) fn play<T>(
+pub(super) fn script_program<T>(
     scenario: &Scenario,
     check: &Check,
     script: &Arc<Script>,
     seed: u64,
-    then: impl FnOnce(&Play<'_>, &[Part], &[Passed]) -> T,
+    then: impl FnOnce(&ScriptProgram<'_>, &[Part], &[Passed]) -> T,
 ) -> Result<T, ReproError> {
-    let points = Points {
+    let points = Endpoints {
         all: vec![(0, String::new()); 64],
-        ..Points::default()
+        ..Endpoints::default()
     };
-    let staged = CompiledScript::new(scenario, check, script, &points, seed)
+    let compiled = CompiledScript::new(scenario, check, script, &points, seed)
         .map_err(ReproError::Unstaged)?;
     let names = names(script);
     let ranks = || scenario.world_size.ranks();
-    let answers: Vec<Vec<Vec<(usize, &Answer)>>> = staged
+    let answers: Vec<Vec<Vec<(usize, &Answer)>>> = compiled
         .parts()
         .map(|(prepared, _)| {
             ranks()
@@ -99,12 +99,12 @@ pub(super) fn play<T>(
                 .collect()
         })
         .collect();
-    let exhibits: Vec<Vec<Vec<Exhibit>>> = staged
+    let exhibits: Vec<Vec<Vec<Exhibit>>> = compiled
         .parts()
         .map(|(prepared, _)| ranks().map(|rank| prepared.exhibits(rank)).collect())
         .collect();
     let mut ops = Vec::new();
-    for (number, (prepared, is_judged)) in staged.parts().enumerate() {
+    for (number, (prepared, is_judged)) in compiled.parts().enumerate() {
         let check = &script.checks[number];
         let calls = prepared.steps().iter().flat_map(|step| &step.step.calls);
         if calls.into_iter().any(is_too_large) {
@@ -130,7 +130,7 @@ pub(super) fn play<T>(
             issued: BTreeSet::new(),
         });
     }
-    let mut play = Play {
+    let mut script_program = ScriptProgram {
         scenario,
         script,
         ops,
@@ -139,9 +139,9 @@ pub(super) fn play<T>(
         host: host(scenario, script),
         text: String::new(),
     };
-    play.write(&staged);
-    let (parts, passed) = play.tables();
-    Ok(then(&play, &parts, &passed))
+    script_program.write(&compiled);
+    let (parts, passed) = script_program.tables();
+    Ok(then(&script_program, &parts, &passed))
 }
 
 /// What each op is called: its work's name or its own; nothing where there is one.
@@ -208,7 +208,7 @@ fn host(scenario: &Scenario, script: &Script) -> Rank {
         .unwrap_or(Rank(0))
 }
 
-impl<'a> Play<'a> {
+impl<'a> ScriptProgram<'a> {
     /// Ranks that are there at the end.
     fn staying(&self) -> Vec<Rank> {
         let leaves = |rank: &Rank| {
@@ -362,7 +362,7 @@ impl<'a> Play<'a> {
         }
         out.push_str("mark(\"the end\")\nif problems:\n    fail()\n");
         out.push_str(&format!(
-            "hold(\"the end\", {staying})  # nobody leaves before all who stay have come here\nif rank == {}:\n    time.sleep(1)  # the others still read its store\nsay(\"as expected\")\n",
+            "hold(\"the end\", {staying})  # no rank leaves before all that stay have come here\nif rank == {}:\n    time.sleep(1)  # the others still read its store\nsay(\"as expected\")\n",
             self.host
         ));
         match (self.script.afterwards, self.scenario.case.world.starts) {
@@ -377,8 +377,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    fn write(&mut self, staged: &CompiledScript) {
-        let calls: Vec<Vec<_>> = staged
+    fn write(&mut self, compiled: &CompiledScript) {
+        let calls: Vec<Vec<_>> = compiled
             .parts()
             .map(|(prepared, _)| {
                 let steps = prepared.steps().iter();
@@ -497,8 +497,8 @@ impl<'a> Play<'a> {
             }
             Act::Mark(name) => plain(format!("mark({})", text(name))),
             Act::Hold(name) => {
-                let who = self.marks.get(name.as_str()).cloned().unwrap_or_default();
-                plain(format!("hold({}, {})", text(name), list(who)));
+                let ranks = self.marks.get(name.as_str()).cloned().unwrap_or_default();
+                plain(format!("hold({}, {})", text(name), list(ranks)));
             }
             Act::Sleep(ms) => plain(format!("time.sleep({})", *ms as f64 / 1000.0)),
             Act::Pause(ms) => plain(format!("stop({})", *ms as f64 / 1000.0)),
@@ -677,15 +677,18 @@ impl<'a> Play<'a> {
         let me = init
             .rank
             .map_or_else(|| "rank".to_owned(), |rank| rank.to_string());
-        let who = format!("rank={me}, world_size={size}");
+        let arguments = format!("rank={me}, world_size={size}");
         let port = init.point + PORTS;
         let how = match init.method.unwrap_or(StoreMethod::Env) {
             StoreMethod::Env => "init_method=\"env://\"".to_owned(),
             StoreMethod::Tcp => {
-                format!("init_method=f\"tcp://127.0.0.1:{{port + {port}}}\", {who}")
+                format!("init_method=f\"tcp://127.0.0.1:{{port + {port}}}\", {arguments}")
             }
             StoreMethod::File => {
-                format!("init_method=f\"file://{{folder}}/{}\", {who}", init.point)
+                format!(
+                    "init_method=f\"file://{{folder}}/{}\", {arguments}",
+                    init.point
+                )
             }
             StoreMethod::Store => {
                 let hosts = match init.hosts {
@@ -694,7 +697,7 @@ impl<'a> Play<'a> {
                     None => format!("{me} == 0"),
                 };
                 format!(
-                    "store=dist.TCPStore(\"127.0.0.1\", port + {port}, {size}, is_master={hosts}, {timeout}), {who}"
+                    "store=dist.TCPStore(\"127.0.0.1\", port + {port}, {size}, is_master={hosts}, {timeout}), {arguments}"
                 )
             }
         };

@@ -21,7 +21,7 @@ pub struct Outside {
 
 /// What is known of one rank.
 #[derive(Clone, Debug, Default)]
-pub struct RankStory {
+pub struct RankRun {
     /// Its hello; none if it has sent none, or runs a program.
     pub hello: Option<Hello>,
     /// What was seen of it from outside, if it runs a program.
@@ -49,7 +49,7 @@ pub struct RankStory {
     pub said_bye: Option<(u32, String)>,
 }
 
-impl RankStory {
+impl RankRun {
     /// Returns its process id; 0 if none is known.
     pub fn pid(&self) -> u32 {
         let outside = self.outside.as_ref().map_or(0, |outside| outside.pid);

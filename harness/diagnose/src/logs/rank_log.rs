@@ -11,7 +11,7 @@ use super::line::LogLine;
 use super::moment::Moment;
 use super::phase::{Edge, Mark, Nature, mark};
 use super::watchdog::Watchdog;
-use crate::{Told, told};
+use crate::{ErrorCause, error_cause};
 
 /// Marks that are kept of a rank; of more, the later ones are, and the rank's log counts as cut.
 const MARKS: usize = 20_000;
@@ -20,7 +20,7 @@ const ERRORS: usize = 200;
 
 /// What one rank wrote.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Story {
+pub(super) struct RankLog {
     /// What its lines say of phases, each with the line's time.
     pub(super) marks: Vec<(Mark, Option<Moment>)>,
     /// Errors, each with the number of marks before it.
@@ -52,7 +52,7 @@ static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-impl Story {
+impl RankLog {
     /// Takes in a line.
     pub(super) fn read(&mut self, line: &LogLine<'_>) {
         let text = &*line.text;
@@ -132,7 +132,7 @@ impl Story {
     /// Adds what the same rank wrote into another file. Which of two files' lines came first is not known, so the
     /// errors of a file without phases come last.
     pub(super) fn merge(&mut self, other: Self) {
-        let place = |story: &Self, offset: usize, place: usize| match story.marks.is_empty() {
+        let place = |log: &Self, offset: usize, place: usize| match log.marks.is_empty() {
             true => usize::MAX,
             false => place.saturating_add(offset),
         };
@@ -200,7 +200,8 @@ impl Story {
 
     /// Returns the first of its last errors that is not an effect of other ranks; `None` if there is none.
     pub(super) fn cause(&self) -> Option<&str> {
-        self.last_words().find(|error| told(error) != Told::Effect)
+        self.last_words()
+            .find(|error| error_cause(error) != ErrorCause::Effect)
     }
 }
 
@@ -208,16 +209,15 @@ impl Story {
 mod tests {
     use super::*;
 
-    fn story(text: &str) -> Story {
-        let mut story = Story::default();
-        text.lines()
-            .for_each(|line| story.read(&LogLine::read(line)));
-        story
+    fn log(text: &str) -> RankLog {
+        let mut log = RankLog::default();
+        text.lines().for_each(|line| log.read(&LogLine::read(line)));
+        log
     }
 
     #[test]
     fn an_error_that_was_caught_is_no_last_word() {
-        let words = |text: &str| story(text).last_words().count();
+        let words = |text: &str| log(text).last_words().count();
         let error = "Traceback (most recent call last):\n  File x\nOSError: disk full\n";
         assert_eq!(words(&format!("Before x\n{error}")), 1);
         assert_eq!(words(&format!("Before x\n{error}After x")), 0);
@@ -230,19 +230,19 @@ mod tests {
     #[test]
     fn a_step_is_the_last_thing_until_something_else_is() {
         assert_eq!(
-            story("After x\nepoch 0 step 5 loss 0.1").step.as_deref(),
+            log("After x\nepoch 0 step 5 loss 0.1").step.as_deref(),
             Some("epoch 0")
         );
-        assert_eq!(story("step 5\nBefore x").step, None);
-        let done = story("step 5\nTraining completed");
+        assert_eq!(log("step 5\nBefore x").step, None);
+        let done = log("step 5\nTraining completed");
         assert!(done.is_finished && done.step.is_none());
     }
 
     #[test]
-    fn a_story_stays_small() {
+    fn a_rank_log_stays_small() {
         let long = "Before x of step 1\nAfter x of step 1\n".repeat(MARKS);
-        let story = story(&format!("{long}KeyError: 'a'"));
-        assert!(story.is_cut && story.marks.len() <= MARKS);
-        assert_eq!(story.cause(), Some("KeyError: 'a'"));
+        let log = log(&format!("{long}KeyError: 'a'"));
+        assert!(log.is_cut && log.marks.len() <= MARKS);
+        assert_eq!(log.cause(), Some("KeyError: 'a'"));
     }
 }

@@ -11,17 +11,17 @@ use super::arrival::{Counts, arrival};
 use super::failure::Accusations;
 use super::launcher::Launcher;
 use super::line::{LogLine, RANKS, may_name_a_rank, parts};
+use super::rank_log::RankLog;
 use super::recorder::{self, Dump};
 use super::source::Source;
-use super::story::Story;
 
 /// What one source holds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Strand {
+pub(super) struct SourceLogs {
     /// What each rank wrote, for lines that belong to a rank.
-    pub(super) stories: BTreeMap<u32, Story>,
+    pub(super) rank_logs: BTreeMap<u32, RankLog>,
     /// Lines that belong to no rank, as far as anything says.
-    pub(super) stray: Story,
+    pub(super) stray: RankLog,
     pub(super) launcher: Launcher,
     pub(super) accusations: Accusations,
     pub(super) counts: Counts,
@@ -184,26 +184,30 @@ fn numbers(source: &Source) -> io::Result<Numbers> {
     })
 }
 
-impl Strand {
+impl SourceLogs {
     /// Takes a source apart. What no line signs is the owner's.
     pub(super) fn of(source: &Source, survey: &Survey, owner: Option<u32>) -> io::Result<Self> {
-        let mut strand = Self::default();
+        let mut source_logs = Self::default();
         let is_torn = source.each_line(|raw| {
             let (label, raw) = survey.numbers.take(raw);
             for part in parts(raw) {
                 let mut line = LogLine::read(part);
                 line.rank = label.or(line.rank);
-                strand.read(&line, survey, owner);
+                source_logs.read(&line, survey, owner);
             }
             ControlFlow::Continue(())
         })?;
         if let Some(owner) = owner {
-            strand.stories.entry(owner).or_default().is_torn = is_torn;
+            source_logs.rank_logs.entry(owner).or_default().is_torn = is_torn;
         }
-        for story in strand.stories.values_mut().chain([&mut strand.stray]) {
-            story.watchdog.close();
+        for log in source_logs
+            .rank_logs
+            .values_mut()
+            .chain([&mut source_logs.stray])
+        {
+            log.watchdog.close();
         }
-        Ok(strand)
+        Ok(source_logs)
     }
 
     fn read(&mut self, line: &LogLine<'_>, survey: &Survey, owner: Option<u32>) {
@@ -212,11 +216,11 @@ impl Strand {
         self.accusations.read(text);
         self.counts.read(text);
         if text.starts_with("All distributed processes registered") {
-            self.stories.values_mut().for_each(Story::meet);
+            self.rank_logs.values_mut().for_each(RankLog::meet);
         }
         if let Some(arrival) = arrival(text, line.rank.or(owner)) {
-            let story = self.stories.entry(arrival.rank).or_default();
-            story.arrive(line, &arrival);
+            let log = self.rank_logs.entry(arrival.rank).or_default();
+            log.arrive(line, &arrival);
             if let Some(counted) = arrival.counted {
                 self.counts.add(arrival.rank, counted);
             }
@@ -224,7 +228,7 @@ impl Strand {
         }
         let process = line.process.as_ref();
         let rank = match process {
-            // A process without a rank is nobody's, whatever other lines say.
+            // The lines of a process without a rank belong to no rank, whatever other lines say.
             Some(process) => line
                 .rank
                 .or(survey.processes.get(process).copied().flatten()),
@@ -235,7 +239,7 @@ impl Strand {
             }
         };
         match rank.filter(|rank| *rank < RANKS) {
-            Some(rank) => self.stories.entry(rank).or_default().read(line),
+            Some(rank) => self.rank_logs.entry(rank).or_default().read(line),
             None => self.stray.read(line),
         }
     }
@@ -245,18 +249,18 @@ impl Strand {
 mod tests {
     use super::*;
 
-    fn strand(path: &str, text: &str) -> Strand {
+    fn source_logs(path: &str, text: &str) -> SourceLogs {
         let source = Source::of_text(path, text);
         let by_name = super::super::owner::by_names(&[source.path.as_path()])[0];
         let survey = Survey::of(&source, by_name.is_some()).unwrap();
         let owner = survey.owner(by_name, false);
-        Strand::of(&source, &survey, owner).unwrap()
+        SourceLogs::of(&source, &survey, owner).unwrap()
     }
 
-    fn marks(strand: &Strand) -> Vec<(u32, usize)> {
-        let stories = strand.stories.iter();
-        stories
-            .map(|(rank, story)| (*rank, story.marks.len()))
+    fn marks(source_logs: &SourceLogs) -> Vec<(u32, usize)> {
+        let rank_logs = source_logs.rank_logs.iter();
+        rank_logs
+            .map(|(rank, log)| (*rank, log.marks.len()))
             .collect()
     }
 
@@ -297,14 +301,14 @@ mod tests {
             ),
             ("job.log", "Before x", vec![]),
         ] {
-            assert_eq!(marks(&strand(path, text)), expected, "{text}");
+            assert_eq!(marks(&source_logs(path, text)), expected, "{text}");
         }
     }
 
     #[test]
-    fn a_line_without_a_rank_is_nobodys() {
-        let strand = strand("job.log", "[Rank 0] Before x\nAfter x\nKeyError: 'a'");
-        assert_eq!(marks(&strand), [(0, 1)]);
-        assert_eq!(strand.stray.errors.len(), 1);
+    fn a_line_without_a_rank_belongs_to_no_rank() {
+        let source_logs = source_logs("job.log", "[Rank 0] Before x\nAfter x\nKeyError: 'a'");
+        assert_eq!(marks(&source_logs), [(0, 1)]);
+        assert_eq!(source_logs.stray.errors.len(), 1);
     }
 }

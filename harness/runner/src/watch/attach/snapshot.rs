@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::stack::{Own, Place, Stacks, What};
-use crate::watch::evidence::told;
-use crate::watch::hang_detector::{IDLE, IN_A_WAIT, LEAST};
+use crate::watch::evidence::assigned_endpoint;
+use crate::watch::hang_detector::{IDLE_PATIENCES, SHORTEST_LIMIT, WAITING_PATIENCES};
 use crate::watch::hosts::Hosts;
 use crate::watch::job::RankProcess;
 use allranks_diagnose::{EventKind, Process, RankState, Rendezvous, SeenCall, TraceEvent};
@@ -18,7 +18,7 @@ const BACKWARD: &str = "pt_autograd";
 
 /// A rank at the last look, and since when it has been there.
 #[derive(Clone, Debug)]
-pub struct Sighting {
+pub struct RankSnapshot {
     threads: Vec<Thread>,
     /// The threads of the processes that it has started.
     below: Vec<Thread>,
@@ -33,7 +33,7 @@ pub struct Sighting {
     pub has_moved: bool,
 }
 
-impl Sighting {
+impl RankSnapshot {
     /// Looks at a rank again; `before` is what was seen of it last.
     pub fn look(
         rank: &RankProcess,
@@ -132,14 +132,14 @@ impl Sighting {
     }
 
     /// For how long it must rest before it is said to be behind; `None` if it may rightly wait for ever, as a server for a
-    /// request, or if nobody knows what it waits for.
+    /// request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
-            What::Own(Own::Line) => IDLE,
-            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => IN_A_WAIT,
+            What::Own(Own::Line) => IDLE_PATIENCES,
+            What::Own(Own::Breakpoint | Own::Lock | Own::Loader) => WAITING_PATIENCES,
             What::Own(Own::Input | Own::Library) | What::Init | What::Call(_) => return None,
         };
-        Some(LEAST.max(patience * times))
+        Some(SHORTEST_LIMIT.max(patience * times))
     }
 
     /// What its own code is in, as the advice has it.
@@ -178,8 +178,8 @@ impl Sighting {
             What::Init | What::Call(_) if !is_still && state.process == Process::Running => {
                 return Some(state);
             }
-            What::Init => match meeting(process, hosts) {
-                Some(meeting) => EventKind::Init(meeting?),
+            What::Init => match rendezvous(process, hosts) {
+                Some(rendezvous) => EventKind::Init(rendezvous?),
                 None => EventKind::Seen(SeenCall {
                     name: "init_process_group".to_owned(),
                     is_collective: false,
@@ -199,17 +199,17 @@ impl Sighting {
 }
 
 /// Where its launcher told a rank to meet the others; `None` if it told nothing, inner `None` while the address is looked up.
-fn meeting(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
+fn rendezvous(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
     let (rank, world_size) = process.number("RANK").zip(process.number("WORLD_SIZE"))?;
-    let place = told(process)?;
-    let meeting = hosts.place(&place).map(|place| Rendezvous {
+    let place = assigned_endpoint(process)?;
+    let rendezvous = hosts.place(&place).map(|place| Rendezvous {
         method: "env".to_owned(),
         place,
-        told: None,
+        assigned: None,
         rank,
         world_size,
     });
-    Some(meeting)
+    Some(rendezvous)
 }
 
 /// Whether those of the threads that fit have not run from one look to the next.

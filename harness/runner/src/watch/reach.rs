@@ -1,0 +1,93 @@
+//! Finds out whether the endpoint that ranks dial can be reached from this machine.
+
+use std::collections::HashMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// After this long, an endpoint is tried again.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Endpoints that were tried.
+#[derive(Debug, Default)]
+pub struct Reach {
+    tried: HashMap<(String, u16), Try>,
+}
+
+#[derive(Debug)]
+enum Try {
+    Asked(Receiver<Option<String>>),
+    Known(Option<String>, Instant),
+}
+
+impl Reach {
+    /// Returns why nothing answers at an endpoint, or none if something does; the outer option is none while that is being tried
+    /// in the background. A connection is opened and closed at once, as a port scanner's is: a store takes no notice.
+    pub fn trouble(&mut self, host: &str, port: u16) -> Option<Option<String>> {
+        let key = (host.to_owned(), port);
+        let ask = || {
+            let (sender, receiver) = channel();
+            let host = host.to_owned();
+            thread::spawn(move || sender.send(trouble(&host, port)));
+            Try::Asked(receiver)
+        };
+        let tried = self.tried.entry(key).or_insert_with(ask);
+        match tried {
+            Try::Known(_, at) if at.elapsed() > FRESH => *tried = ask(),
+            Try::Known(..) => {}
+            Try::Asked(answer) => match answer.try_recv() {
+                Ok(found) => *tried = Try::Known(found, Instant::now()),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => *tried = Try::Known(None, Instant::now()),
+            },
+        }
+        match tried {
+            Try::Known(found, _) => Some(found.clone()),
+            Try::Asked(_) => None,
+        }
+    }
+}
+
+/// Returns why no address of the host takes a connection; none if one does.
+fn trouble(host: &str, port: u16) -> Option<String> {
+    let addresses = match (host, port).to_socket_addrs() {
+        Ok(addresses) => addresses,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut trouble = "the name has no address".to_owned();
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => return None,
+            Err(error) => trouble = error.to_string().to_lowercase(),
+        }
+    }
+    Some(trouble)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_endpoint_where_something_listens_is_told_from_one_where_nothing_does() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let find = |port: u16| {
+            let mut reach = Reach::default();
+            loop {
+                if let Some(found) = reach.trouble("127.0.0.1", port) {
+                    break found;
+                }
+                thread::yield_now();
+            }
+        };
+        assert_eq!(find(port), None);
+        drop(listener);
+        let refused = find(port).unwrap();
+        assert!(refused.contains("refused"), "{refused}");
+    }
+}
