@@ -43,6 +43,8 @@ const PREFIX: &str = "test-";
 const SIMULATED: &str = "simxpu,simhpu,simnpu";
 /// Runs whose folders are kept.
 const KEPT: usize = 8;
+/// Trials that are begun at once; all but a few of them wait until the session has room.
+const TRIALS_AT_ONCE: usize = 256;
 /// Checks that a failed trial describes; the others are in the results.
 const STORIES: usize = 5;
 
@@ -56,7 +58,7 @@ struct Choice {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // The session knows how many ranks may run at once; its trials mostly wait.
-    arguments.test_threads.get_or_insert(cli::ranks_at_once());
+    arguments.test_threads.get_or_insert(TRIALS_AT_ONCE);
     match conformance(&arguments) {
         Ok(exit) => exit,
         Err(failure) => {
@@ -103,7 +105,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
         scenarios: planned.plan.scenarios.len() as u64,
         checks: planned.plan.check_count() as u64,
     };
-    let scenarios = std::mem::take(&mut planned.plan.scenarios);
+    let scenarios = run::in_starting_order(std::mem::take(&mut planned.plan.scenarios));
     let run = Arc::new(Run {
         planned,
         counts,
@@ -206,6 +208,7 @@ impl Run {
             worlds_per_device: NonZeroU32::MIN,
             repeat: 1,
             driver: Driver::python(python, folder)?,
+            launcher: None,
             supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
             import_patience: IMPORT_PATIENCE,
             shrinking: run::SHRINKING,

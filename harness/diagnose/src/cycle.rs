@@ -306,14 +306,16 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
         .collect();
     let all = || orders.iter().map(|(_, order)| &order.calls);
     let among_all = majority(all());
-    let is_against = |one: &Order| {
+    let is_against = |rank: Rank, one: &Order| {
         let common =
             among_all.or_else(|| majority(all().filter(|order| has_same(order, &one.calls))));
-        common.is_some_and(|common| one.contradicts(common))
+        common.is_some_and(|common| {
+            one.contradicts(common) || one.is_ahead_of(common) && has_messages_from(evidence, rank)
+        })
     };
     let against: Vec<Rank> = orders
         .iter()
-        .filter(|(rank, one)| circle.contains(rank) && is_against(one))
+        .filter(|(rank, one)| circle.contains(rank) && is_against(*rank, one))
         .map(|(rank, _)| *rank)
         .collect();
     match against.is_empty() {
@@ -331,6 +333,11 @@ struct Order {
 }
 
 impl Order {
+    /// Returns true if it begins like `common` and goes on.
+    fn is_ahead_of(&self, common: &[String]) -> bool {
+        self.calls.starts_with(common) && self.calls.len() > common.len()
+    }
+
     /// Returns true if it is another order, and not only one that has not come as far.
     fn contradicts(&self, common: &[String]) -> bool {
         match self.is_closed {
@@ -338,6 +345,15 @@ impl Order {
             false => !common.starts_with(&self.calls) && !self.calls.starts_with(common),
         }
     }
+}
+
+/// Returns true if several ranks wait for messages to or from this one: then it has gone on without them, and not each of them
+/// without it.
+fn has_messages_from(evidence: &HangEvidence, rank: Rank) -> bool {
+    let waiting = evidence.ranks.iter().filter(|sight| {
+        matches!(sight.now(), Some(EventKind::Message(one) | EventKind::AwaitMessage(one, _)) if one.peer == Some(rank))
+    });
+    waiting.count() > 1
 }
 
 /// Returns the groups, each with its members, in whose collectives ranks of a cycle wait.
@@ -549,6 +565,30 @@ mod tests {
         ];
         let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
         assert_eq!(verdict(ranks), all);
+    }
+
+    #[test]
+    fn a_rank_that_leaves_out_messages_with_several_others_is_named_alone() {
+        let barrier = || collective("world", &[0, 1, 2]);
+        let skipped = vec![
+            rank(0, vec![message(true, 1, 0)]),
+            rank(1, vec![barrier()]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
+        assert_eq!(told(skipped), odd);
+        // Of one message, either side may be the odd one, whatever a third rank does.
+        let either = vec![
+            rank(0, vec![barrier()]),
+            rank(1, vec![barrier()]),
+            rank(2, vec![message(false, 1, 0)]),
+        ];
+        let (kind, culprits, _) = told(either);
+        assert_eq!(kind, HangKind::CyclicWait);
+        assert!(
+            culprits.contains(&1) && culprits.contains(&2),
+            "{culprits:?}"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
 };
 pub use process::{Activity, activity, describe, is_asleep, locking, state};
-pub use process_table::{ProcessEntry, has_mapped, network, processes};
+pub use process_table::{ProcessEntry, age, descendants, has_mapped, network, processes};
 pub use processor_time::processor_times_below;
 pub use script::script;
 pub use tagged_processes::{TaggedProcess, members};

@@ -1,6 +1,6 @@
 //! All processes of this machine, each with its parent, its state and what may be read of its environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A process, as it was at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,45 @@ pub fn processes() -> Vec<ProcessEntry> {
     Vec::new()
 }
 
+/// All processes below this one: its children, their children, and so on, ended ones that nothing has waited for among them. In order
+/// of their start. Linux only; elsewhere none.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<ProcessEntry> {
+    let mut others = processes();
+    let mut below = Vec::new();
+    let mut parents = BTreeSet::from([pid]);
+    while !parents.is_empty() {
+        let (children, rest): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|process| parents.contains(&process.parent));
+        parents = children.iter().map(|child| child.pid).collect();
+        below.extend(children);
+        others = rest;
+    }
+    below.sort_by_key(|process| (process.started, process.pid));
+    below
+}
+
+/// Returns for how long a process has lived that was started at `started` (see [`ProcessEntry::started`]); `None` elsewhere than on
+/// Linux.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn age(started: u64) -> Option<std::time::Duration> {
+    use procfs::{Current, Uptime};
+
+    let up = Uptime::current().ok()?.uptime_duration();
+    let since = std::time::Duration::from_millis(started * 1000 / procfs::ticks_per_second());
+    Some(up.saturating_sub(since))
+}
+
+/// Returns for how long a process has lived that was started at `started` (see [`ProcessEntry::started`]); `None` elsewhere than on
+/// Linux.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn age(_started: u64) -> Option<std::time::Duration> {
+    None
+}
+
 /// What a process has open as its network: two processes with the same one see the same `localhost`. `None` if it may not be
 /// read, or elsewhere than on Linux.
 #[must_use]
@@ -100,6 +139,30 @@ mod tests {
         );
         child.wait().unwrap();
         assert!(processes().iter().all(|one| one.pid != child.id()));
+    }
+
+    #[test]
+    fn children_of_children_are_descendants_and_parents_are_not() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "sleep 60; true"])
+            .spawn()
+            .unwrap();
+        let below = loop {
+            let below = descendants(child.id());
+            if !below.is_empty() {
+                break below;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(below.len(), 1, "{below:?}");
+        assert_eq!(below[0].parent, child.id());
+        let own = descendants(std::process::id());
+        assert!(own.iter().any(|one| one.pid == child.id()));
+        assert!(own.iter().any(|one| one.pid == below[0].pid));
+        assert!(own.iter().all(|one| one.pid != std::process::id()));
+        let pid = rustix::process::Pid::from_raw(below[0].pid.cast_signed());
+        rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

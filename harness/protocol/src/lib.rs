@@ -11,7 +11,7 @@ mod call;
 mod zygote;
 
 pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
-pub use zygote::{Fork, FromZygote, ToZygote};
+pub use zygote::{Fork, FromZygote, Script, ToZygote};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -40,6 +40,18 @@ pub struct Fork {
     /// Working directory; absent: the zygote's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
+    /// What the process runs in place of a rank; absent: it becomes a rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
+}
+
+/// A script that a forked process runs, as `python -c TEXT ARGUMENT` would, in an interpreter that has imported torch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// The script.
+    pub text: String,
+    /// Its one argument, `sys.argv[1]`.
+    pub argument: String,
 }
 
 /// A header a zygote sends to the harness. When its connection closes, the zygote kills all its ranks and exits.
@@ -102,6 +114,7 @@ mod tests {
             stdout: "/tmp/o".into(),
             stderr: "/tmp/e".into(),
             cwd: None,
+            script: None,
         });
         assert_eq!(
             serde_json::to_string(&fork).unwrap(),

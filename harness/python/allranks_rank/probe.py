@@ -8,7 +8,8 @@ Every line of ours on stdout begins with MARK and is JSON: first what is about t
 kills the interpreter or never returns is named, and at last {"found": [...]}, one for each platform. Other output is
 that of the imports.
 
-Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...]}: what needs no import.
+Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [package or null...], "autoloads": whether
+torch loads packages by itself}: what needs no import.
 """
 
 import importlib
@@ -136,7 +137,8 @@ if __name__ == "__main__":
     # A folder named like a package in the current folder is not that package.
     sys.path[:] = [folder for folder in sys.path if folder]
     if "absent" in question:
-        say(absent=[absent_from(one["python_path"], one["import"]) for one in question["absent"]])
+        packages = [absent_from(one["python_path"], one["import"]) for one in question["absent"]]
+        say(absent=packages, autoloads=bool(list(importlib.metadata.entry_points(group=AUTOLOAD))))
         sys.exit()
     sys.path[:0] = question["python_path"]
     modules, error = import_modules(question)

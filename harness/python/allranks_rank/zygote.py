@@ -1,6 +1,7 @@
 """Imports torch once, then forks ranks on request: ``python -m allranks_rank.zygote [MODULE...]``.
 
 The modules are imported besides torch, where they are there: what ranks would each take seconds to import.
+A script that asks what this torch is runs in a forked process too.
 
 Receives ``fork`` and ``kill`` frames. Sends ``zygote`` (torch is imported), then ``forked``, ``fork_failed`` and
 ``exited``. A fork costs milliseconds where a fresh process costs seconds. It is safe only while this process has one
@@ -16,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -203,7 +205,8 @@ class Zygote:
             dist.set_debug_level_from_env()
         if "numpy.random" in sys.modules:
             sys.modules["numpy.random"].seed()
-        return rank.run()
+        script = frame.get("script")
+        return rank.run() if script is None else run_script(script["text"], script["argument"])
 
     def reap(self) -> None:
         """Sends ``exited`` for every rank that has ended, after killing what it left running."""
@@ -282,6 +285,15 @@ class Zygote:
         for pid in self.ranks:
             has_ended(pid, within=limit - time.monotonic())
         self.kill_orphans()
+
+
+def run_script(text: str, argument: str) -> int:
+    """Runs a script as ``python -c TEXT ARGUMENT`` would; returns its exit code."""
+    sys.argv = ["-c", argument]
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    exec(compile(text, "<string>", "exec"), main.__dict__)
+    return 0
 
 
 def session(pid: int) -> int | None:

@@ -325,7 +325,8 @@ pub struct RunArguments {
     /// Run every scenario N times.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
-    /// Ranks that may run at once; larger worlds run alone. Default: 8 for each core.
+    /// Ranks that may run at once; larger worlds run alone. Default: 8 for each core, and beside them 12 for each core in
+    /// scenarios that mostly wait (scripts, programs).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks_at_once: Option<u32>,
     /// Worlds that may share a device at once, if all runs on this machine say so: most of a world's time is starting and

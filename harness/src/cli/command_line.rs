@@ -3,7 +3,15 @@
 use std::path::Path;
 
 /// What stands in the place of a word that may be secret.
-pub const REDACTED: &str = "(redacted)";
+pub const REDACTED: &str = "<redacted>";
+/// What stood there in records of earlier versions.
+const REDACTED_BEFORE: &str = "(redacted)";
+
+/// Returns true if a word stands for one that is not recorded.
+#[must_use]
+pub fn is_redacted(word: &str) -> bool {
+    [REDACTED, REDACTED_BEFORE].contains(&word)
+}
 
 /// A command line as it is recorded, without what it says to a driver but the names of files: that may be secret.
 #[must_use]
@@ -41,7 +49,7 @@ mod tests {
         let script = file!().rsplit('/').next().unwrap();
         let script = format!("src/cli/{script}");
         let secret = format!("command:python3 {script} --token hunter2");
-        let shown = format!("command:python3 {script} (redacted) (redacted)");
+        let shown = format!("command:python3 {script} <redacted> <redacted>");
         assert_eq!(
             recorded(&["run", "a.yaml", "--driver", &secret, "--out", "a=b"]),
             ["run", "a.yaml", "--driver", &shown, "--out", "a=b"]

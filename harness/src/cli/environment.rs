@@ -11,14 +11,25 @@ use serde_json::json;
 
 use super::planning::Planned;
 use allranks_runner::probe::Interpreter;
+use allranks_runner::world::Imported;
 
 use crate::doctor;
 use crate::doctor::{Depth, Facts, Question};
 
-/// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long.
+/// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long. `imported` is a process
+/// that has imported it, or is about to.
 #[must_use]
-pub fn look(python: Option<Interpreter>, patience: Duration) -> JoinHandle<Facts> {
-    thread::spawn(move || doctor::collect(&Question::here(python, Depth::Record, patience)))
+pub fn look(
+    python: Option<Interpreter>,
+    patience: Duration,
+    imported: Option<Imported>,
+) -> JoinHandle<Facts> {
+    thread::spawn(move || {
+        doctor::collect(&Question {
+            imported,
+            ..Question::here(python, Depth::Record, patience)
+        })
+    })
 }
 
 /// Writes the file.

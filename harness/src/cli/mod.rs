@@ -9,11 +9,13 @@ mod diagnose;
 mod doctor;
 mod environment;
 mod explain;
+mod files_of_run;
 mod inputs;
 mod judging;
 mod list;
 mod locate;
 mod origin;
+mod orphans;
 mod planning;
 mod prove;
 mod prove_arguments;
@@ -139,8 +141,8 @@ pub fn main(
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let result = match parsed.command {
-        Command::Run(run) => running::run(&run, words, out, err),
-        Command::Prove(arguments) => prove::prove(&arguments, out, err),
+        Command::Run(run) => orphans::ended(|| running::run(&run, words, out, err)),
+        Command::Prove(arguments) => orphans::ended(|| prove::prove(&arguments, out, err)),
         Command::List(arguments) => list::list(&arguments, out, err),
         Command::Plan(arguments) => planning::print(&arguments, out, err),
         Command::Explain(arguments) => explain::explain(&arguments, out),
@@ -150,7 +152,7 @@ pub fn main(
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
         Command::Merge(arguments) => results::merge(&arguments, out),
-        Command::Rerun(arguments) => rerunning::rerun(&arguments, out, err),
+        Command::Rerun(arguments) => orphans::ended(|| rerunning::rerun(&arguments, out, err)),
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Submit(arguments) => claims::submit(&arguments, out),

@@ -21,6 +21,7 @@ use allranks_report::jsonl::FILE_NAME;
 use allranks_runner::probe;
 use allranks_runner::probe::{Interpreter, Observed};
 use allranks_runner::run;
+use allranks_runner::world::Imported;
 use allranks_suite::case::{Case, PYTHON};
 use allranks_suite::plan::{Plan, Selection, Target, plan};
 use allranks_suite::platform::Platform;
@@ -120,6 +121,7 @@ pub struct Asked {
     pub python: Option<Interpreter>,
     libtorch: Option<PathBuf>,
     import_patience: Duration,
+    imported: Option<Imported>,
 }
 
 impl Asked {
@@ -139,6 +141,7 @@ impl Asked {
             wanted,
             suite,
             python: interpreter(arguments),
+            imported: None,
             import_patience: arguments.import_patience(),
             libtorch: match &arguments.driver {
                 Some(DriverChoice::Libtorch) => Some(libtorch()?),
@@ -148,6 +151,12 @@ impl Asked {
                 }
             },
         })
+    }
+
+    /// Has platforms asked in a process that has imported torch, where that says the same as an interpreter started for it.
+    #[must_use]
+    pub fn with_imported(self, imported: Option<Imported>) -> Self {
+        Self { imported, ..self }
     }
 
     /// Probes the platforms and plans. If that takes long, it says what it waits for.
@@ -221,7 +230,9 @@ impl Asked {
     fn probe(&self, platforms: &[&Platform]) -> Vec<Observed> {
         let limit = self.import_patience;
         match (&self.python, &self.libtorch) {
-            (Some(python), _) => probe::probe_all(&python.path, platforms, limit),
+            (Some(python), _) => {
+                probe::probe_all(&python.path, platforms, limit, self.imported.as_ref())
+            }
             (None, Some(program)) => {
                 let ask = |platform: &&Platform| probe::probe_libtorch(program, platform, limit);
                 platforms.par_iter().map(ask).collect()

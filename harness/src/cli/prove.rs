@@ -70,6 +70,7 @@ pub fn prove(
         worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
         driver: Driver::python(&python.path, &folder)?,
+        launcher: None,
         supervisor: std::env::current_exe().ok(),
         import_patience: probe::IMPORT_PATIENCE,
         shrinking: prove::SHRINKING,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReproArguments;
+use super::command_line::without_secrets;
 use super::{Exit, Failure, inputs, locate, results};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
 use crate::suite::{Request, Suite};
@@ -45,7 +46,7 @@ pub fn repro(
         shrink: arguments.shrink,
         suite,
         seed: arguments.select.seed,
-        command: words,
+        command: without_secrets(words),
     };
     match (&arguments.known_failures, &arguments.id) {
         (Some(folder), _) => context.known_failures(folder, out)?,

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Parser;
 
 use super::args::{Arguments, Command, DriverChoice, RerunArguments, RunArguments};
-use super::command_line::{REDACTED, without_secrets};
+use super::command_line::{REDACTED, is_redacted, without_secrets};
 use super::planning::Planned;
 use super::{Exit, Failure, origin, planning, results, running};
 use allranks_model::names::{CheckId, ScenarioId};
@@ -91,9 +91,8 @@ fn same_driver(
     recorded: Option<DriverChoice>,
     given: Option<&str>,
 ) -> Result<Option<DriverChoice>, Failure> {
-    let is_redacted = |word: &String| word == REDACTED;
     match (recorded, given) {
-        (Some(DriverChoice::Command(argv)), None) if argv.iter().any(is_redacted) => {
+        (Some(DriverChoice::Command(argv)), None) if argv.iter().any(|word| is_redacted(word)) => {
             Err(Failure::Usage(
                 "the arguments of the run's driver are not recorded, for they may be secret"
                     .to_owned(),
@@ -112,11 +111,23 @@ fn same_driver(
             let choice = parse(given).map_err(usage)?;
             let shown = without_secrets(vec!["--driver".to_owned(), given.to_owned()]);
             let shown = shown.get(1).and_then(|shown| parse(shown).ok());
-            match shown == recorded {
+            match shown == recorded.map(in_this_version) {
                 true => Ok(Some(choice)),
                 false => Err(usage("this is not the driver of the run".to_owned())),
             }
         }
+    }
+}
+
+/// The driver of a run as this version records it.
+fn in_this_version(driver: DriverChoice) -> DriverChoice {
+    let word = |word: String| match is_redacted(&word) {
+        true => REDACTED.to_owned(),
+        false => word,
+    };
+    match driver {
+        DriverChoice::Command(argv) => DriverChoice::Command(argv.into_iter().map(word).collect()),
+        other => other,
     }
 }
 
@@ -319,4 +330,23 @@ impl ReusedRecords {
 
 fn is_failing(check: &CheckRecord) -> bool {
     check.status().is_failing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_whose_arguments_are_redacted_is_given_again_whichever_version_recorded_it() {
+        for redacted in ["(redacted)", "<redacted>"] {
+            let recorded = || Some(format!("command:prog {redacted}").parse().unwrap());
+            assert!(same_driver(recorded(), None).is_err());
+            let given = Some("command:prog --token=x");
+            assert_eq!(
+                same_driver(recorded(), given).ok().flatten(),
+                given.map(|given| given.parse().unwrap())
+            );
+            assert!(same_driver(recorded(), Some("command:other x")).is_err());
+        }
+    }
 }

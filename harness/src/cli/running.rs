@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::ProgressDrawTarget;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::args::{DriverChoice, RunArguments};
 use super::command_line::without_secrets;
+use super::files_of_run::FilesOfRun;
 use super::planning::{self, Asked, Planned};
 use super::rerunning::{Earlier, ReusedRecords};
 use super::run_issue::RunIssue;
@@ -22,9 +24,10 @@ use allranks_model::record::{EndRecord, FORMAT, Record};
 use allranks_report::Results;
 use allranks_report::console::{Console, Progress};
 use allranks_report::jsonl::Writer;
+use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
-use allranks_runner::run::{Interrupt, Settings};
-use allranks_runner::world::Driver;
+use allranks_runner::run::{Capacity, Interrupt, Settings};
+use allranks_runner::world::{Driver, Imported, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Plan;
 
@@ -52,10 +55,28 @@ pub(super) fn execute_in(
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
     let folder = folder.to_owned();
+    // Dropped after the runtime, whose end is that of the processes that use them.
+    let mut files = FilesOfRun::made_in(&folder)?;
     let asked = Asked::new(&arguments.select, &folder)?;
     planning::write_origin(&asked.suite, err)?;
-    let machine = environment::look(asked.python.clone(), arguments.select.import_patience());
-    let planned = asked.planned(err);
+    let patience = arguments.select.import_patience();
+    let driver = driver(
+        arguments.select.driver.as_ref(),
+        asked.python.as_ref(),
+        &folder,
+    )?;
+    let supervisor = std::env::current_exe().ok();
+    let runtime = run::runtime()?;
+    let launcher = {
+        let _inside = runtime.enter();
+        let log = folder.join("logs").join(run::ZYGOTE_LOG);
+        LocalLauncher::new(driver.clone(), supervisor.clone(), log, patience)?
+    };
+    let launcher = Arc::new(launcher);
+    let imported = matches!(driver, Driver::Python { .. })
+        .then(|| Imported::new(Arc::clone(&launcher), runtime.handle().clone()));
+    let machine = environment::look(asked.python.clone(), patience, imported.clone());
+    let planned = asked.with_imported(imported).planned(err);
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
     let facts = machine
         .join()
@@ -77,20 +98,20 @@ pub(super) fn execute_in(
         None => ReusedRecords::default(),
     };
     environment::write(&folder, &planned, &facts)?;
-    let driver = driver(arguments.select.driver.as_ref(), &planned, &folder)?;
     let origin = origin::of(&planned, &folder);
     let request = arguments.select.request();
     let origin = origin::complete(origin, &driver, &request, &folder)?;
     let settings = Settings {
         driver,
+        launcher: Some(launcher),
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
-            .map_or_else(ranks_at_once, |ranks| ranks as usize),
+            .map_or_else(ranks_at_once, |ranks| Capacity::of(ranks as usize)),
         worlds_per_device: arguments.worlds_per_device,
         repeat: arguments.repeat,
-        supervisor: std::env::current_exe().ok(),
-        import_patience: arguments.select.import_patience(),
+        supervisor,
+        import_patience: patience,
         shrinking: run::SHRINKING,
         profile: planned.profile().map(str::to_owned),
         arguments: without_secrets(words),
@@ -101,16 +122,17 @@ pub(super) fn execute_in(
         notices: None,
         out: folder.clone(),
     };
-    let (results, troubles) = execute(planned, settings, arguments, reused, err)?;
+    files.keep();
+    let (results, troubles) = execute(&runtime, planned, settings, arguments, reused, err)?;
     finish(results, &troubles, out)
 }
 
 fn driver(
     choice: Option<&DriverChoice>,
-    planned: &Planned,
+    python: Option<&Interpreter>,
     folder: &Path,
 ) -> Result<Driver, Failure> {
-    Ok(match (choice, &planned.python) {
+    Ok(match (choice, python) {
         (Some(DriverChoice::Libtorch), _) => Driver::Libtorch(planning::libtorch()?),
         (Some(DriverChoice::Command(argv)), _) => Driver::Command(argv.clone()),
         (None | Some(DriverChoice::Python | DriverChoice::Program), Some(python)) => {
@@ -124,11 +146,14 @@ fn driver(
 
 /// Returns the default of `--ranks-at-once`. A Gloo rank mostly waits for its peers, so a core carries several: on 2
 /// cores, profile `core` takes a fifth less time with 16 at once than with 8, for the same CPU time, and no less with
-/// 32.
+/// 32. Ranks of scripts and programs leave the cores idle; so many of them run beside the others.
 #[must_use]
-pub fn ranks_at_once() -> usize {
+pub fn ranks_at_once() -> Capacity {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    cores * 8
+    Capacity {
+        computing: cores * 8,
+        waiting: Some(cores * 12),
+    }
 }
 
 /// Requirements of `--require` that no target meets.
@@ -173,6 +198,7 @@ type Played = (Results, Vec<RunIssue>);
 
 /// Runs the plan while showing and writing down what happens.
 fn execute(
+    runtime: &Runtime,
     planned: Planned,
     mut settings: Settings,
     arguments: &RunArguments,
@@ -205,7 +231,6 @@ fn execute(
     let mut failed_to_write = false;
     let interrupt = Interrupt::default();
     let folder = settings.out.clone();
-    let runtime = run::runtime()?;
     runtime.spawn(listen_for_signals(interrupt.clone()));
     let (sender, mut records) = mpsc::unbounded_channel();
     let (notices, mut noticed) = mpsc::unbounded_channel();

@@ -50,8 +50,8 @@ pub struct WatchArguments {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write what is seen of each world into files of DIR. `allranks diagnose DIR...` judges those of several nodes together.
-    /// They are removed when the command ends with exit code 0.
-    #[arg(long, value_name = "DIR", conflicts_with = "attach")]
+    /// They are removed when the command ends with exit code 0. With --attach they hold where each rank is.
+    #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
     /// Look at a job that runs already, by the id of any of its processes: a launcher, a shell, a rank. Nothing of it is
     /// stopped or changed. What only a job started under `allranks watch` writes down is missing then, so fewer hangs are
@@ -150,12 +150,13 @@ fn attach(arguments: &WatchArguments, err: &mut impl Write) -> u8 {
         }
     };
     let patience = Duration::from_secs_f64(arguments.patience);
-    let ending = watch::attach(&arguments.attach, patience, &mut tell);
+    let evidence = arguments.evidence.as_deref();
+    let ending = watch::attach(&arguments.attach, patience, evidence, &mut tell);
     let failure = match (trouble, ending) {
-        (Some(error), _) => Failure::Io(error),
-        (None, Attached::Verdict) => return Exit::Unexpected as u8,
-        (None, Attached::NoVerdict) => return Exit::AsExpected as u8,
-        (None, Attached::NoRank) => {
+        (Some(error), _) | (None, Err(error)) => Failure::Io(error),
+        (None, Ok(Attached::Verdict)) => return Exit::Unexpected as u8,
+        (None, Ok(Attached::NoVerdict)) => return Exit::AsExpected as u8,
+        (None, Ok(Attached::NoRank)) => {
             let pids: Vec<String> = arguments.attach.iter().map(u32::to_string).collect();
             Failure::Usage(
                 format!("no rank of a job is found by process {}", pids.join(", ")),

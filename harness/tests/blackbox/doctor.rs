@@ -523,7 +523,7 @@ fn text_and_usage() {
         "[ccl-log-level-invalid]\n  why: oneCCL ends",
         "\n  fix: use one of these",
         "torch       2.11.0: gloo; not mpi, nccl, ucc, xccl",
-        "variable    NCCL_API_KEY=(redacted)",
+        "variable    NCCL_API_KEY=<redacted>",
         "29500",
         "1 fault, ",
     ] {
@@ -556,7 +556,7 @@ fn environment_of_a_run() {
     let all: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(all["format"], 1);
     assert_eq!(all["variables"]["NCCL_DEBUG"], "WARN");
-    assert_eq!(all["variables"]["NCCL_AUTH_TOKEN"], "(redacted)");
+    assert_eq!(all["variables"]["NCCL_AUTH_TOKEN"], "<redacted>");
     assert_eq!(all["variables"].get("MY_PASSWORD"), None);
     let ids: Vec<_> = all["findings"]
         .as_array()

@@ -11,6 +11,7 @@ mod disk;
 mod doctor;
 mod environments;
 mod faults;
+mod imports;
 mod launcher;
 mod misbehaving_drivers;
 mod platforms;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         doctor::tests(),
         environments::tests(),
         faults::tests(),
+        imports::tests(),
         platforms::tests(),
         repro::tests(),
         reruns::tests(),

@@ -46,7 +46,7 @@ const fn vice(
 
 const SUM: &str = "#0.all_reduce.float32.sum.33";
 
-const VICES: [Vice; 23] = [
+const VICES: [Vice; 24] = [
     vice("dies_1", "#init", Outcome::InitFailed, "crash", "exit 1"),
     vice("dies_42", "#init", Outcome::InitFailed, "crash", "exit 42"),
     vice(
@@ -85,6 +85,13 @@ const VICES: [Vice; 23] = [
         Outcome::InitFailed,
         "hang",
         "in prepare of import",
+    ),
+    vice(
+        "leaves_daemon",
+        "#end",
+        Outcome::Crash,
+        "bad-end",
+        "it left 1 processes",
     ),
     vice(
         "leaves_grandchild",

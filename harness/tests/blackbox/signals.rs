@@ -6,7 +6,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, kill_process};
 
-use super::stage::{Running, Stage, assert_reported};
+use super::stage::{Running, Stage, assert_reported, check};
 use super::{Test, plain, with_torch};
 
 /// A run that would take minutes.
@@ -83,6 +83,13 @@ pub fn tests() -> Vec<Test> {
             "harness/tests/blackbox/drivers/clings.py",
             "sleep 3600",
         ),
+        fresh(
+            "clings_by_daemon",
+            "harness/tests/blackbox/drivers/clings_by_daemon.py",
+            " daemon ",
+        ),
+        plain("kill::supervisor", kill_supervisor),
+        plain("interrupt::clings_by_daemon", interrupt_daemons),
         plain("kill::while_platforms_are_looked_at", kill_looking),
         plain("kill::while_interpreters_start", kill_starting),
         plain("kill::while_a_zygote_imports_torch", kill_importing),
@@ -138,6 +145,49 @@ fn kill_fresh(driver: &str, word: &str) {
     running.end().assert_code(1009);
     stage.assert_nothing_remains();
     assert_no_litter(&stage);
+}
+
+/// A run whose two ranks cling, and have daemons.
+fn with_daemons() -> (Stage, Running) {
+    let stage = Stage::new("daemons");
+    let driver = "command:python3 harness/tests/blackbox/drivers/clings_by_daemon.py";
+    let running = stage.start_run(&[CASE, "--driver", driver, "--world-size", "2"]);
+    stage.wait("both daemons run", || {
+        let processes = stage.processes();
+        let daemons = processes
+            .iter()
+            .filter(|(_, line)| line.contains(" daemon "));
+        daemons.count() == 2
+    });
+    (stage, running)
+}
+
+/// Kills what stands between the harness and its ranks: the run goes on to its end at once, and blames no rank.
+fn kill_supervisor() {
+    let (stage, running) = with_daemons();
+    for (pid, line) in stage.processes() {
+        if line.contains(" supervise ") {
+            // It may have been ended already, with the other one.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    running.end().assert_code(10);
+    stage.assert_nothing_remains();
+    let results = stage.results("out");
+    let init = check(&results, "#init");
+    assert_eq!(init.outcome, Outcome::HarnessError, "{}", init.summary);
+    assert!(
+        init.summary.contains("killed its supervisor"),
+        "{}",
+        init.summary
+    );
+}
+
+fn interrupt_daemons() {
+    let (stage, running) = with_daemons();
+    running.signal(Signal::INT);
+    running.end().assert_code(4);
+    stage.assert_nothing_remains();
 }
 
 /// Kills a harness that waits for an `import torch` which does not come back.

@@ -167,7 +167,7 @@ impl Stage {
         read(&self.path(folder))
     }
 
-    /// Processes that carry the mark: their ids and command lines.
+    /// Processes that carry the mark, in their environment or as a word of their command line: their ids and command lines.
     pub fn processes(&self) -> Vec<(Pid, String)> {
         let mark = format!("{MARK}={}", self.mark);
         let pids = fs::read_dir("/proc")
@@ -180,10 +180,11 @@ impl Stage {
         pids.filter_map(|pid| {
             let file = |name| fs::read(format!("/proc/{}/{name}", pid.as_raw_nonzero()));
             let environment = file("environ").ok()?;
+            let words = file("cmdline").ok()?;
             let is_ours = environment
                 .split(|byte| *byte == 0)
+                .chain(words.split(|byte| *byte == 0))
                 .any(|variable| variable == mark.as_bytes());
-            let words = file("cmdline").ok()?;
             let line = String::from_utf8_lossy(&words).replace('\0', " ");
             is_ours.then_some((pid, line))
         })

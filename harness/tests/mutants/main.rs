@@ -35,7 +35,9 @@ static LIVE: OnceLock<Result<Live, String>> = OnceLock::new();
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // The session knows how many ranks may run at once; its trials mostly wait.
-    arguments.test_threads.get_or_insert(cli::ranks_at_once());
+    arguments
+        .test_threads
+        .get_or_insert(cli::ranks_at_once().computing);
     // The checkout's own cases, .venv and target; cargo starts tests in the package's folder.
     if let Err(error) = std::env::set_current_dir(checkout()) {
         panic!("there is no checkout: {error}");
@@ -198,6 +200,7 @@ fn begin() -> Result<Live, String> {
         worlds_per_device: NonZeroU32::MIN,
         repeat: 1,
         driver: Driver::python(&probe::python(None).path, &out).map_err(said)?,
+        launcher: None,
         supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
         import_patience: IMPORT_PATIENCE,
         shrinking: SHRINKING,

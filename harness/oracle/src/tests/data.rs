@@ -263,14 +263,18 @@ fn sentinels_are_never_what_must_come_of_them() {
                 ..check(op, 3)
             };
             let prepared = prepare(&check);
-            let scene = crate::comparison::Comparison {
+            let comparison = crate::comparison::Comparison {
                 prepared: &prepared,
                 replies: &[],
             };
             for rank in 0..3 {
-                for spot in scene.spots(rank) {
+                for spot in comparison.spots(rank) {
                     if spot.piece.before == crate::rank_plan::Fill::Sentinel {
-                        assert_ne!(scene.before(&spot), scene.expected(&spot), "{check:?}");
+                        assert_ne!(
+                            comparison.before(&spot),
+                            comparison.expected(&spot),
+                            "{check:?}"
+                        );
                     }
                 }
             }

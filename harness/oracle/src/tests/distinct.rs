@@ -156,19 +156,19 @@ fn has_results(prepared: &Prepared) -> bool {
 
 /// Whether a bug leaves what is right: none if it has no meaning there.
 fn is_invisible(prepared: &Prepared, model: BugModel) -> Option<bool> {
-    let scene = Comparison {
+    let comparison = Comparison {
         prepared,
         replies: &[],
     };
     let mut meant = false;
     for rank in &prepared.facts.members {
-        for spot in scene.spots(*rank) {
+        for spot in comparison.spots(*rank) {
             if spot.piece.after == crate::rank_plan::Origin::Keep {
                 continue;
             }
-            if let Some(value) = scene.predict(model, &spot) {
+            if let Some(value) = comparison.predict(model, &spot) {
                 meant = true;
-                if !scene.is_right(&spot, value.bits) {
+                if !comparison.is_right(&spot, value.bits) {
                     return Some(false);
                 }
             }

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::probe::autoload;
 use crate::probe::{AUTOLOAD, EntryPoint};
+use crate::world::Imported;
 use allranks_host as host;
 use allranks_model::version::torch_version;
-use allranks_suite::platform::Platform;
+use allranks_suite::platform::{Platform, Start};
 
 const SCRIPT: &str = include_str!("../../python/allranks_rank/probe.py");
 /// The prefix of the lines that the probe script writes; all others are ignored.
@@ -58,17 +60,25 @@ impl Observed {
 /// find the package that torch loads by itself and that is at fault.
 #[must_use]
 pub fn probe(python: &Path, platform: &Platform, limit: Duration) -> Observed {
-    probe_within(python, &[platform], limit).remove(0)
+    probe_within(python, &[platform], limit, None).remove(0)
 }
 
 /// Probes many platforms; the results are in the same order. Platforms that need the same imports share one
 /// interpreter, because importing torch takes long; if that gives no answer, each is probed by itself. Platforms whose
-/// packages are not installed need no import.
+/// packages are not installed need no import. What is there is asked of `imported` where that has what the platform's ranks
+/// would have; what is wrong with an import, only an interpreter of its own can tell.
 #[must_use]
-pub fn probe_all(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Observed> {
+pub fn probe_all(
+    python: &Path,
+    platforms: &[&Platform],
+    limit: Duration,
+    imported: Option<&Imported>,
+) -> Vec<Observed> {
     let mut alike: Vec<Vec<usize>> = Vec::new();
     let mut answers: Vec<(usize, Observed)> = Vec::new();
-    for (index, absent) in absent(python, platforms, limit).into_iter().enumerate() {
+    let installed = installed(python, platforms, limit);
+    let imported = imported.filter(|_| !installed.autoloads);
+    for (index, absent) in installed.absent.into_iter().enumerate() {
         let platform = platforms[index];
         if let Some(package) = absent {
             let reason = not_installed(&package, python);
@@ -86,15 +96,30 @@ pub fn probe_all(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec
     }
     answers.par_extend(alike.into_par_iter().flat_map_iter(|group| {
         let asked: Vec<_> = group.iter().map(|index| platforms[*index]).collect();
-        group.into_iter().zip(probe_within(python, &asked, limit))
+        let imported = imported.filter(|_| asked.iter().all(|platform| is_plain(platform)));
+        let observed = probe_within(python, &asked, limit, imported);
+        group.into_iter().zip(observed)
     }));
     answers.sort_by_key(|(index, _)| *index);
     answers.into_iter().map(|(_, observed)| observed).collect()
 }
 
-/// Returns for each platform its first package that is not installed. None if all are, and also if that could not be
-/// asked: then the import shows it.
-fn absent(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Option<String>> {
+/// Returns whether a process that has imported torch without the platform's environment is like its ranks, as far as a probe
+/// looks: its ranks are such processes, or it imports nothing else.
+fn is_plain(platform: &Platform) -> bool {
+    platform.start == Start::Fork || platform.import.iter().all(|module| module == "torch")
+}
+
+/// What an interpreter has, as far as that can be known without importing it.
+struct Installed {
+    /// For each platform its first package that is not installed. None if all are, and also if that could not be asked:
+    /// then the import shows it.
+    absent: Vec<Option<String>>,
+    /// Whether torch loads packages by itself, whose import may depend on a platform's environment. True if that is not known.
+    autoloads: bool,
+}
+
+fn installed(python: &Path, platforms: &[&Platform], limit: Duration) -> Installed {
     let asked = platforms.iter().map(|platform| {
         serde_json::json!({"python_path": platform.python_path, "import": platform.import})
     });
@@ -104,19 +129,30 @@ fn absent(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Option
         .ok()
         .and_then(|(text, _)| {
             lines(&text).find_map(|line| match line {
-                Ok(ProbeLine::Absent(absent)) if absent.len() == platforms.len() => Some(absent),
+                Ok(ProbeLine::Absent { absent, autoloads }) if absent.len() == platforms.len() => {
+                    Some(Installed { absent, autoloads })
+                }
                 _ => None,
             })
         });
-    answer.unwrap_or_else(|| vec![None; platforms.len()])
+    answer.unwrap_or_else(|| Installed {
+        absent: vec![None; platforms.len()],
+        autoloads: true,
+    })
 }
 
 fn not_installed(package: &str, python: &Path) -> String {
     format!("{package} is not installed for {}", python.display())
 }
 
-fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<Observed> {
-    match ask(python, platforms, limit) {
+fn probe_within(
+    python: &Path,
+    platforms: &[&Platform],
+    limit: Duration,
+    imported: Option<&Imported>,
+) -> Vec<Observed> {
+    let told = imported.and_then(|imported| ask_imported(imported, platforms, limit));
+    match told.map_or_else(|| ask(python, platforms, limit), Ok) {
         Ok(found) => {
             let both = platforms.iter().zip(found);
             both.map(|(platform, found)| observe(python, platform, found, limit))
@@ -134,7 +170,7 @@ fn probe_within(python: &Path, platforms: &[&Platform], limit: Duration) -> Vec<
         Err(_) => {
             let alone = platforms.iter();
             alone
-                .flat_map(|platform| probe_within(python, &[platform], limit))
+                .flat_map(|platform| probe_within(python, &[platform], limit, None))
                 .collect()
         }
     }
@@ -225,8 +261,14 @@ enum ProbeLine {
     Loading(Option<EntryPoint>),
     /// The results, one for each platform.
     Found(Vec<Found>),
-    /// For each platform, the first package that is not installed.
-    Absent(Vec<Option<String>>),
+    /// What is known without an import.
+    #[serde(untagged)]
+    Absent {
+        /// For each platform, the first package that is not installed.
+        absent: Vec<Option<String>>,
+        /// Whether there are packages that torch loads by itself.
+        autoloads: bool,
+    },
 }
 
 fn lines(text: &str) -> impl Iterator<Item = serde_json::Result<ProbeLine>> {
@@ -259,7 +301,7 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
         match line {
             Ok(ProbeLine::Found(found)) => return Ok(found),
             Ok(ProbeLine::Trying(what)) => trying = what,
-            Ok(ProbeLine::Loading(_) | ProbeLine::Absent(_)) => {}
+            Ok(ProbeLine::Loading(_) | ProbeLine::Absent { .. }) => {}
             Err(error) => {
                 let reason = format!("the probe's answer makes no sense: {error}");
                 return Err(NoAnswer { reason, trying });
@@ -287,8 +329,34 @@ fn ask(python: &Path, platforms: &[&Platform], limit: Duration) -> Result<Vec<Fo
     Err(NoAnswer { reason, trying })
 }
 
+/// Returns what a process that has imported torch says of platforms that need the same imports. None if it says nothing or
+/// that something is wrong: an interpreter of their own tells what.
+fn ask_imported(
+    imported: &Imported,
+    platforms: &[&Platform],
+    limit: Duration,
+) -> Option<Vec<Found>> {
+    let question = question(platforms, false);
+    let (text, _) = imported
+        .ask(SCRIPT, &question, &platforms[0].env, limit)
+        .ok()?;
+    let found = lines(&text).find_map(|line| match line {
+        Ok(ProbeLine::Found(found)) => Some(found),
+        _ => None,
+    })?;
+    let is_well = found.len() == platforms.len() && found.iter().all(|one| one.trouble.is_none());
+    is_well.then_some(found)
+}
+
 /// Returns the command of the script. The platforms need the same imports; `load` is passed on to the script.
 fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
+    let mut command = host::script(python, SCRIPT, &question(platforms, load));
+    command.envs(&platforms[0].env);
+    command
+}
+
+/// Returns what the script is asked.
+fn question(platforms: &[&Platform], load: bool) -> Value {
     let asked = platforms.iter().map(|platform| {
         let backends = platform.backends.iter();
         let backends = backends.map(|(name, backend)| backend.init.as_ref().unwrap_or(name));
@@ -300,15 +368,12 @@ fn command(python: &Path, platforms: &[&Platform], load: bool) -> Command {
         })
     });
     let first = platforms[0];
-    let wanted = serde_json::json!({
+    serde_json::json!({
         "python_path": first.python_path,
         "import": first.import,
         "load": load,
         "platforms": asked.collect::<Vec<_>>(),
-    });
-    let mut command = host::script(python, SCRIPT, &wanted);
-    command.envs(&first.env);
-    command
+    })
 }
 
 /// Returns an error if what was found is not enough for the platform.
@@ -488,7 +553,7 @@ class t:
         let asked = |which: &[usize]| {
             let _ = fs::remove_file(&starts);
             let which: Vec<_> = which.iter().map(|index| &platforms[*index]).collect();
-            let observed = probe_all(Path::new("python3"), &which, IMPORT_PATIENCE);
+            let observed = probe_all(Path::new("python3"), &which, IMPORT_PATIENCE, None);
             let usable: Vec<_> = observed.into_iter().map(|one| one.usable.is_ok()).collect();
             (usable, fs::read_to_string(&starts).unwrap().len())
         };
@@ -498,6 +563,7 @@ class t:
             Path::new("python3"),
             &[&lacking, &platforms[0]],
             IMPORT_PATIENCE,
+            None,
         );
         assert_eq!(
             (&observed[0].usable, &observed[1].usable),

@@ -5,17 +5,60 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use allranks_model::names::WorldSize;
+use super::load::Load;
+
+/// How many ranks may run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Ranks that compute: each keeps a core busy for much of its time.
+    pub computing: usize,
+    /// Charges of scenarios that mostly wait, beside those that compute; see [`Load`]. None: both kinds share `computing`, and
+    /// every rank counts as one.
+    pub waiting: Option<usize>,
+}
+
+impl Capacity {
+    /// Makes a capacity of that many ranks, of whatever kind.
+    #[must_use]
+    pub fn of(ranks: usize) -> Self {
+        Self {
+            computing: ranks,
+            waiting: None,
+        }
+    }
+}
 
 /// The ranks and devices that the scenarios of a run, or of several sessions, share. They are given out in the order of
-/// the requests: small worlds do not overtake a large world that waits.
+/// the requests: small worlds do not overtake a large world that waits. Scenarios that wait and those that compute do not wait
+/// for each other.
 #[derive(Debug)]
 pub struct Budget {
-    ranks: Arc<Semaphore>,
-    ranks_at_once: usize,
+    computing: Pool,
+    waiting: Option<Pool>,
     /// Devices by device type, added when a scenario first wants that type. Platforms of one type may see different
     /// numbers of the same devices; the largest number counts.
     devices: Mutex<BTreeMap<String, Devices>>,
+}
+
+/// What scenarios of one kind share.
+#[derive(Debug)]
+struct Pool {
+    free: Arc<Semaphore>,
+    all: usize,
+}
+
+impl Pool {
+    fn new(all: usize) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(all)),
+            all,
+        }
+    }
+
+    /// Takes a part; all of it for what is larger.
+    async fn take(&self, part: usize) -> OwnedSemaphorePermit {
+        take(Arc::clone(&self.free), part.min(self.all)).await
+    }
 }
 
 /// The devices of one device type.
@@ -45,20 +88,19 @@ pub struct Permit {
 }
 
 impl Budget {
-    /// Makes a budget of `ranks_at_once` ranks. A larger world waits for all of them and runs alone.
+    /// Makes a budget. A world that is larger than what it gives to worlds of its kind waits for all of that.
     #[must_use]
-    pub fn new(ranks_at_once: usize) -> Self {
+    pub fn new(capacity: Capacity) -> Self {
         Self {
-            ranks: Arc::new(Semaphore::new(ranks_at_once)),
-            ranks_at_once,
+            computing: Pool::new(capacity.computing),
+            waiting: capacity.waiting.map(Pool::new),
             devices: Mutex::default(),
         }
     }
 
-    /// Waits until a world of this size and its `devices` fit into the budget. Devices are taken before ranks, so that
+    /// Waits until a world with this load and its `devices` fit into the budget. Devices are taken before ranks, so that
     /// a world that holds ranks waits for nothing more.
-    pub async fn admit(&self, size: WorldSize, devices: Option<Wanted<'_>>) -> Permit {
-        let ranks = size.count();
+    pub async fn admit(&self, load: Load, devices: Option<Wanted<'_>>) -> Permit {
         let devices = match devices {
             Some(wanted) => {
                 let all = self.devices_of(wanted.kind, wanted.present);
@@ -66,9 +108,13 @@ impl Budget {
             }
             None => None,
         };
+        let ranks = match (&self.waiting, load.waiting_charge()) {
+            (Some(waiting), Some(charge)) => waiting.take(charge).await,
+            (None, _) | (_, None) => self.computing.take(load.ranks()).await,
+        };
         Permit {
             _devices: devices,
-            _ranks: take(Arc::clone(&self.ranks), ranks.min(self.ranks_at_once)).await,
+            _ranks: ranks,
         }
     }
 
@@ -103,14 +149,14 @@ mod tests {
     async fn platforms_of_one_type_may_see_different_numbers_of_devices() {
         let soon = Duration::from_secs(30);
         for counts in [[2, 4], [4, 2]] {
-            let budget = Budget::new(64);
+            let budget = Budget::new(Capacity::of(64));
             for count in counts {
                 let wanted = Wanted {
                     kind: "test",
                     present: count,
                     count,
                 };
-                let permit = budget.admit(WorldSize(count), Some(wanted));
+                let permit = budget.admit(Load::Computes(count as usize), Some(wanted));
                 let permit = tokio::time::timeout(soon, permit).await;
                 assert!(
                     permit.is_ok(),
@@ -122,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_there_are_devices_and_no_world_passes_one_that_waits() {
-        let budget = Arc::new(Budget::new(64));
+        let budget = Arc::new(Budget::new(Capacity::of(64)));
         let wait = Duration::from_millis(50);
         let devices = |count| {
             Some(Wanted {
@@ -131,18 +177,52 @@ mod tests {
                 count,
             })
         };
-        let three = budget.admit(WorldSize(3), devices(3)).await;
+        let three = budget.admit(Load::Computes(3), devices(3)).await;
         let large = tokio::spawn({
             let budget = Arc::clone(&budget);
-            async move { budget.admit(WorldSize(4), devices(4)).await }
+            async move { budget.admit(Load::Computes(4), devices(4)).await }
         });
         tokio::time::sleep(wait).await;
-        let small = tokio::time::timeout(wait, budget.admit(WorldSize(1), devices(1)));
+        let small = tokio::time::timeout(wait, budget.admit(Load::Computes(1), devices(1)));
         assert!(small.await.is_err(), "it passed the large one");
         assert!(!large.is_finished(), "there are not seven devices");
-        budget.admit(WorldSize(8), None).await;
+        budget.admit(Load::Computes(8), None).await;
         drop(three);
         drop(large.await.unwrap());
-        budget.admit(WorldSize(1), devices(1)).await;
+        budget.admit(Load::Computes(1), devices(1)).await;
+    }
+
+    #[tokio::test]
+    async fn what_waits_and_what_computes_do_not_wait_for_each_other() {
+        let wait = Duration::from_millis(50);
+        let soon = Duration::from_secs(30);
+        let of = |waiting| {
+            Budget::new(Capacity {
+                computing: 4,
+                waiting,
+            })
+        };
+        let waits = |ranks| Load::Waits {
+            ranks,
+            imports: false,
+        };
+        for waiting in [None, Some(4)] {
+            let budget = of(waiting);
+            let _computes = budget.admit(Load::Computes(4), None).await;
+            let admitted = tokio::time::timeout(wait, budget.admit(Load::Computes(1), None)).await;
+            assert!(admitted.is_err(), "{waiting:?}: five of four");
+            let limit = if waiting.is_some() { soon } else { wait };
+            let admitted = tokio::time::timeout(limit, budget.admit(waits(4), None)).await;
+            assert_eq!(admitted.is_ok(), waiting.is_some(), "{waiting:?}");
+        }
+        // Larger than all there is: alone.
+        let budget = of(Some(4));
+        let large = tokio::time::timeout(soon, budget.admit(waits(64), None)).await;
+        assert!(large.is_ok());
+        assert!(
+            tokio::time::timeout(wait, budget.admit(waits(1), None))
+                .await
+                .is_err()
+        );
     }
 }

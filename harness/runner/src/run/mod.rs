@@ -7,6 +7,7 @@
 mod budget;
 mod findings;
 mod launch;
+mod load;
 mod logs;
 mod pending;
 mod probe;
@@ -35,7 +36,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
 
+pub use budget::Capacity;
 use budget::{Budget, Permit, Wanted};
+use load::Load;
+pub use queue::in_starting_order;
 use queue::queues;
 use recording::Recorder;
 pub use recording::in_round;
@@ -56,14 +60,16 @@ pub struct Settings {
     pub out: PathBuf,
     /// Seed of all input data.
     pub seed: u64,
-    /// Ranks that may run at once; a larger world runs alone.
-    pub ranks_at_once: usize,
+    /// Ranks that may run at once; a larger world waits for all that those of its kind may have.
+    pub ranks_at_once: Capacity,
     /// Number of worlds that may use one device at the same time.
     pub worlds_per_device: NonZeroU32,
     /// How often every scenario runs; 1 is once.
     pub repeat: u32,
     /// The driver program that each rank runs.
     pub driver: Driver,
+    /// A launcher of this driver that has been started already; none: the session starts one.
+    pub launcher: Option<Arc<LocalLauncher>>,
     /// Path of the allranks binary, which supervises spawned ranks. None: ranks run without a supervisor.
     pub supervisor: Option<PathBuf>,
     /// How long importing torch, and what a platform imports besides, may take.
@@ -115,6 +121,9 @@ impl Interrupt {
         let _ = self.0.subscribe().wait_for(|set| *set).await;
     }
 }
+
+/// Name of the file for the output of the processes that ranks are forked from, in the folder of logs.
+pub const ZYGOTE_LOG: &str = "zygote.log";
 
 /// Default limit of worlds that one scenario may lose before its other checks are given up.
 pub const WORLDS: u32 = 24;
@@ -200,12 +209,15 @@ impl Session {
     ) -> std::io::Result<Self> {
         let logs = settings.out.join("logs");
         std::fs::create_dir_all(&logs)?;
-        let launcher = LocalLauncher::new(
-            settings.driver.clone(),
-            settings.supervisor.clone(),
-            logs.join("zygote.log"),
-            settings.import_patience,
-        )?;
+        let launcher = match &settings.launcher {
+            Some(launcher) => Arc::clone(launcher),
+            None => Arc::new(LocalLauncher::new(
+                settings.driver.clone(),
+                settings.supervisor.clone(),
+                logs.join(ZYGOTE_LOG),
+                settings.import_patience,
+            )?),
+        };
         Ok(Self(Arc::new(Shared {
             budget: Arc::new(Budget::new(settings.ranks_at_once)),
             interrupt: interrupt.0.subscribe(),
@@ -214,7 +226,7 @@ impl Session {
             torch: Arc::default(),
             settings,
             expectations,
-            launcher: Arc::new(launcher),
+            launcher,
             worlds: WORLDS,
         })))
     }
@@ -305,7 +317,7 @@ impl Session {
             present: present.saturating_mul(worlds),
             count: platform.devices_for(scenario.world_size),
         });
-        self.0.budget.admit(scenario.world_size, devices).await
+        self.0.budget.admit(Load::of(scenario), devices).await
     }
 
     /// Runs a scenario, whose records are sent as soon as each is final. Returns what the harness failed at, each with the

@@ -1,14 +1,18 @@
 //! Decides the order in which scenarios start.
 
+use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::load::{Load, estimate};
 use allranks_suite::plan::{Plan, Scenario};
 
-/// Returns the scenarios in the order in which they start: one queue for each device type and one for the host, so that
-/// no scenario waits for devices that it does not need. The host's queue is in the plan's order; those for devices are
-/// ordered to leave few devices idle.
+/// Returns the scenarios in the order in which they start: one queue for each device type and two for the host, so that
+/// no scenario waits for what it does not need. Those for devices are ordered to leave few devices idle. On the host, scenarios
+/// that compute keep the plan's order; of those that wait, the longest start first, so that none is left to run alone at the
+/// end.
 pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
     let scenarios = plan.scenarios.iter().map(|scenario| {
         let kind = scenario.platform.device_type.as_str();
@@ -18,11 +22,35 @@ pub fn queues(plan: &Plan) -> Vec<Vec<Arc<Scenario>>> {
     let size = |scenario: &Arc<Scenario>| scenario.platform.devices_for(scenario.world_size);
     by_type(scenarios)
         .into_iter()
-        .map(|(present, queue)| match present {
-            Some(present) => filling(queue, present, size),
-            None => queue,
+        .flat_map(|(present, queue)| match present {
+            Some(present) => vec![filling(queue, present, size)],
+            None => on_host(queue).to_vec(),
         })
         .collect()
+}
+
+/// Returns scenarios in the order in which they should be asked for where each is asked for by itself, as tests do: those
+/// that wait, the longest first, between those that compute.
+#[must_use]
+pub fn in_starting_order(scenarios: Vec<Scenario>) -> Vec<Scenario> {
+    let [waiting, computing] = on_host(scenarios);
+    let (mut waiting, mut computing) = (waiting.into_iter(), computing.into_iter());
+    let mut mixed = Vec::new();
+    loop {
+        let pair = [waiting.next(), computing.next()];
+        if pair.iter().all(Option::is_none) {
+            return mixed;
+        }
+        mixed.extend(pair.into_iter().flatten());
+    }
+}
+
+/// Parts the scenarios that wait, the longest first, from those that compute.
+fn on_host<T: Borrow<Scenario>>(scenarios: Vec<T>) -> [Vec<T>; 2] {
+    let waits = |one: &T| Load::of(one.borrow()).waiting_charge().is_some();
+    let (mut waiting, computing): (Vec<_>, Vec<_>) = scenarios.into_iter().partition(waits);
+    waiting.sort_by_key(|one| Reverse(estimate(one.borrow())));
+    [waiting, computing]
 }
 
 /// Groups worlds by device type, each group with the number of devices: the largest that any platform of this type

@@ -1,5 +1,7 @@
 //! Compares what a move promises of one call with the call's result.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use allranks_model::excerpt::excerpt;
@@ -14,6 +16,8 @@ pub(super) enum ExpectationKind {
     /// It returns, with this value if there is one, within these times.
     Returns {
         value: Option<Value>,
+        /// The class of another value. `None`: the class follows from what the value says.
+        class: Option<String>,
         /// True if the value says whether a work is completed.
         polls: bool,
         times: Times,
@@ -45,7 +49,7 @@ pub(super) struct Times {
 /// A broken promise: its class, and a sentence about the rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
-    pub class: &'static str,
+    pub class: Cow<'static, str>,
     pub text: String,
 }
 
@@ -84,6 +88,7 @@ impl ExpectationKind {
         let polls = matches!(act, Act::IsCompleted { .. } | Act::Future(_));
         Self::Returns {
             value,
+            class: expect.and_then(|expect| expect.class.clone()),
             polls,
             times,
         }
@@ -113,6 +118,7 @@ impl ExpectationKind {
         match self {
             Self::Returns {
                 value,
+                class,
                 polls,
                 times,
             } => {
@@ -122,7 +128,9 @@ impl ExpectationKind {
                 if let Some(value) = value
                     && *value != result.value
                 {
-                    return Err(of_value(value, &result.value, *polls));
+                    let broken = of_value(value, &result.value, *polls);
+                    let class = class.clone().map_or(broken.class, Cow::Owned);
+                    return Err(Broken { class, ..broken });
                 }
                 times.check(result)
             }
@@ -254,7 +262,7 @@ pub(super) fn line(rank: Rank, text: &str) -> allranks_model::record::RankLine {
 
 fn broken(class: &'static str, text: String) -> Broken {
     Broken {
-        class,
+        class: Cow::Borrowed(class),
         text: excerpt(text),
     }
 }
@@ -308,9 +316,9 @@ mod tests {
         ExpectationKind::of(act, &Call::Census, Some(&expect), None)
     }
 
-    fn class(kind: &ExpectationKind, result: &CallResult, attempted: bool) -> &'static str {
+    fn class(kind: &ExpectationKind, result: &CallResult, attempted: bool) -> Cow<'static, str> {
         kind.check(result, attempted)
-            .map_or_else(|broken| broken.class, |()| "kept")
+            .map_or_else(|broken| broken.class, |()| "kept".into())
     }
 
     #[test]
@@ -385,6 +393,16 @@ mod tests {
             class(&asked, &result(1.0, json!([2])), false),
             "wrong-value"
         );
+        let named = ExpectSpec {
+            value: Some(json!({})),
+            class: Some("leaked".to_owned()),
+            ..ExpectSpec::default()
+        };
+        let named = kind(&Act::Sleep(1), named);
+        let grown = result(1.0, json!({"barrier": ["files"]}));
+        assert_eq!(class(&named, &grown, false), "leaked");
+        assert_eq!(class(&named, &result(1.0, json!({})), false), "kept");
+        assert_eq!(class(&named, &error, false), "raised");
     }
 
     #[test]
@@ -427,8 +445,9 @@ mod tests {
         };
         let census =
             |files: u64, mib: u64| json!({"files": files, "threads": files, "memory": mib << 20});
-        let said =
-            |from, to| steady(&spec, &from, &to).map_or_else(|broken| broken.class, |()| "kept");
+        let said = |from, to| {
+            steady(&spec, &from, &to).map_or_else(|broken| broken.class, |()| "kept".into())
+        };
         assert_eq!(said(census(5, 10), census(6, 12)), "kept");
         assert_eq!(said(census(5, 10), census(7, 10)), "leaked");
         assert_eq!(said(census(5, 10), census(5, 13)), "leaked");

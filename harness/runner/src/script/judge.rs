@@ -137,7 +137,7 @@ impl CompiledScript {
             .collect();
         Some(CheckResult {
             ranks,
-            ..CheckResult::bare(Outcome::Mismatch, Some(first.class), summary)
+            ..CheckResult::bare(Outcome::Mismatch, Some(&first.class), summary)
         })
     }
 

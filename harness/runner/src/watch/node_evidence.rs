@@ -12,11 +12,13 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::call_trace::CallTrace;
-use super::evidence::evidence_of_ranks;
+use super::evidence::{assigned_endpoint, evidence_of_ranks};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use super::record::Record;
-use allranks_diagnose::{diagnose, list};
+use allranks_diagnose::{
+    EventKind, HangEvidence, RankState, Rendezvous, SeenCall, TraceEvent, diagnose, list,
+};
 use allranks_host::Activity;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
@@ -76,6 +78,84 @@ struct StoredRank {
     trace: Option<CallTrace>,
     /// What torch's flight recorder has written.
     recorder: Option<Record>,
+    /// Where its stack shows it to be; none of a rank that keeps a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<SeenPlace>,
+}
+
+/// Where the stack of a rank shows it to be.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SeenPlace {
+    /// `init`, `call`, `own`.
+    what: String,
+    /// The name of the call, or the line of its own code.
+    text: String,
+    /// Whether the call is a collective.
+    is_collective: bool,
+    /// Whether it is known to be one of the default group.
+    is_default_group: bool,
+    /// The file and line of the program.
+    at: String,
+    /// For how many seconds it has been there.
+    lasts_s: f64,
+}
+
+impl SeenPlace {
+    /// What is kept of where a rank is; none if it is in nothing that a stack shows.
+    pub fn of(state: &RankState) -> Option<Self> {
+        let (event, lasts) = state.doing.as_ref()?;
+        let call = |call: &SeenCall| ("call", call.name.clone(), call.clone());
+        let nothing = SeenCall {
+            name: String::new(),
+            is_collective: false,
+            is_default_group: false,
+        };
+        let (what, text, seen) = match &event.what {
+            EventKind::Init(_) => ("init", "init_process_group".to_owned(), nothing),
+            EventKind::Seen(one) => call(one),
+            EventKind::Own(text) => ("own", text.clone(), nothing),
+            _ => return None,
+        };
+        Some(Self {
+            what: what.to_owned(),
+            text,
+            is_collective: seen.is_collective,
+            is_default_group: seen.is_default_group,
+            at: event.at.clone(),
+            lasts_s: lasts.as_secs_f64(),
+        })
+    }
+
+    /// The event that the rank is in, and for how long when it was written.
+    fn event(&self, process: &RankProcess) -> (TraceEvent, Duration) {
+        let call = || {
+            EventKind::Seen(SeenCall {
+                name: self.text.clone(),
+                is_collective: self.is_collective,
+                is_default_group: self.is_default_group,
+            })
+        };
+        let numbers = process.number("RANK").zip(process.number("WORLD_SIZE"));
+        let what = match self.what.as_str() {
+            "own" => EventKind::Own(self.text.clone()),
+            "init" => match numbers.zip(assigned_endpoint(process)) {
+                Some(((rank, world_size), place)) => EventKind::Init(Rendezvous {
+                    method: "env".to_owned(),
+                    place,
+                    assigned: None,
+                    rank,
+                    world_size,
+                }),
+                None => call(),
+            },
+            _ => call(),
+        };
+        let at = self.at.clone();
+        (
+            TraceEvent { what, at },
+            Duration::from_secs_f64(self.lasts_s.max(0.0)),
+        )
+    }
 }
 
 pub fn now() -> f64 {
@@ -112,6 +192,7 @@ impl NodeEvidence {
             recorder: (process.traced.as_ref())
                 .and_then(|call_trace| call_trace.record.as_deref().cloned()),
             trace: process.traced.clone(),
+            seen: None,
         });
         Self {
             format: FORMAT,
@@ -127,6 +208,15 @@ impl NodeEvidence {
             is_whole,
             ranks: stored.collect(),
         }
+    }
+
+    /// Adds where ranks are by their stacks.
+    #[must_use]
+    pub fn with_places(mut self, places: &BTreeMap<Rank, SeenPlace>) -> Self {
+        for rank in &mut self.ranks {
+            rank.seen = places.get(&Rank(rank.rank)).cloned();
+        }
+        self
     }
 
     /// Writes it into a folder, in the place of what this process wrote of the same world before.
@@ -244,6 +334,23 @@ pub fn judge(paths: &[PathBuf]) -> Result<Vec<WorldReport>, EvidenceError> {
     Ok(worlds.into_values().map(report).collect())
 }
 
+/// The evidence with each rank that keeps no trace where its stack was seen.
+fn with_places(
+    mut evidence: HangEvidence,
+    ranks: &[(Rank, &RankProcess)],
+    places: &BTreeMap<u32, &SeenPlace>,
+) -> HangEvidence {
+    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
+        if let Some(place) = places.get(&sight.rank.0)
+            && process.traced.is_none()
+            && sight.doing.is_none()
+        {
+            sight.doing = Some(place.event(process));
+        }
+    }
+    evidence
+}
+
 fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
     let mut notes = Vec::new();
     // The newest first: what is of an earlier run, or of a rank that is in a newer file, counts no more.
@@ -302,9 +409,13 @@ fn report(mut nodes: Vec<NodeEvidence>) -> WorldReport {
         );
         let has_stale = (ranks.iter())
             .any(|(_, rank)| rank.call_trace.as_ref().is_some_and(CallTrace::is_stale));
+        let places: BTreeMap<u32, &SeenPlace> = (kept.iter().flat_map(|node| &node.ranks))
+            .filter_map(|rank| Some((rank.rank, rank.seen.as_ref()?)))
+            .collect();
+        let seen = seen.map(|seen| with_places(seen, &ranks, &places));
         verdict = seen.map(|seen| diagnose(&seen));
         if let Some(one) = &mut verdict
-            && (!is_whole || has_stale)
+            && (!is_whole || has_stale || !places.is_empty() && one.kind != HangKind::PeerStopped)
             && one.confidence == Confidence::Proved
         {
             one.confidence = Confidence::Likely;

@@ -117,6 +117,19 @@ impl LocalLauncher {
         })
     }
 
+    /// Starts the zygote of ranks that ask for no other modules, if the driver has one: the worlds that come then find torch
+    /// imported.
+    ///
+    /// # Errors
+    /// There is none, or it does not work.
+    pub(super) async fn warm(&self) -> Result<Arc<Zygote>, LaunchError> {
+        let (argv, path) = self
+            .driver
+            .zygote(&[])
+            .ok_or_else(|| io::Error::other("the driver has no zygote"))?;
+        self.zygote(&[], &argv, path).await
+    }
+
     /// Returns the zygote with these modules; starts one if none is alive.
     async fn zygote(
         &self,

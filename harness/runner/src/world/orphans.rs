@@ -2,14 +2,17 @@
 //!
 //! A process that a rank started, however it detached itself, carries the rank's token in its environment.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 
 use allranks_host as host;
-use allranks_host::Activity;
+use allranks_host::{Activity, ProcessEntry};
 use allranks_model::names::Rank;
 
 /// The variable that marks every process of a world, and of a watched command.
@@ -85,6 +88,62 @@ pub fn end_remains(token: &str) -> Vec<Orphan> {
     until_gone(PATIENCE, || kill_remains(token))
 }
 
+/// Has the kernel give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
+/// than on Linux.
+///
+/// # Errors
+/// The kernel refuses it.
+#[cfg(target_os = "linux")]
+pub fn adopt() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(getpid()))?)
+}
+
+/// Does nothing: only Linux has subreapers.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn adopt() -> io::Result<()> {
+    Ok(())
+}
+
+/// Kills every process below this one, but those whose environment holds the token `spared`, until none is left. Returns how many
+/// were running, and what still runs after five seconds. A process that has ended is not waited for. Blocks. Linux only; elsewhere
+/// it finds none.
+pub fn end_children(spared: Option<&str>) -> (u32, Vec<Orphan>) {
+    let mut killed = BTreeSet::new();
+    let left = until_gone(PATIENCE, || {
+        if !has_children() {
+            return Vec::new();
+        }
+        let is_spared = |process: &ProcessEntry| {
+            let token = process.environment.get(TOKEN);
+            token.is_some_and(|token| spared.is_some_and(|spared| names(token, spared).is_some()))
+        };
+        let mut found = Vec::new();
+        for process in host::descendants(std::process::id()) {
+            let Some(pid) = Pid::from_raw(process.pid.cast_signed()) else {
+                continue;
+            };
+            if matches!(process.state, 'Z' | 'X') || is_spared(&process) {
+                continue;
+            }
+            if kill_process(pid, Signal::KILL).is_ok() {
+                killed.insert((process.pid, process.started));
+                found.push(Orphan { pid, rank: None });
+            }
+        }
+        found
+    });
+    (killed.len() as u32, left)
+}
+
+/// Returns true if this process has children, ended ones that nothing has waited for among them.
+fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::All, look).err() != Some(Errno::CHILD)
+}
+
 /// Repeats `kill` until it finds nothing. Returns what it found last, when `limit` is over. Blocks.
 pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T> {
     let began = Instant::now();
@@ -101,12 +160,18 @@ pub fn until_gone<T>(limit: Duration, mut kill: impl FnMut() -> Vec<T>) -> Vec<T
 /// the inner one if no rank follows.
 fn owner(variable: &[u8], token: &str) -> Option<Option<Rank>> {
     let value = variable.strip_prefix(TOKEN.as_bytes())?;
-    let rest = value.strip_prefix(b"=")?.strip_prefix(token.as_bytes())?;
+    let value = String::from_utf8_lossy(value.strip_prefix(b"=")?);
+    names(&value, token)
+}
+
+/// Returns the rank behind the token in a value of [`TOKEN`]: the outer option is none if the value is of another token, the inner
+/// one if no rank follows.
+fn names(value: &str, token: &str) -> Option<Option<Rank>> {
+    let rest = value.strip_prefix(token)?;
     if rest.is_empty() {
         return Some(None);
     }
-    let rank = std::str::from_utf8(rest.strip_prefix(b".")?).ok();
-    Some(rank.and_then(|rank| rank.parse().ok()).map(Rank))
+    Some(rest.strip_prefix('.')?.parse().ok().map(Rank))
 }
 
 fn is_running(pid: Pid) -> bool {
@@ -145,6 +210,16 @@ mod tests {
         assert_eq!(owner("tok.1.x"), Some(None));
         assert_eq!((owner("tok.10"), owner("tok.10.1")), (None, None));
         assert_eq!(super::owner(b"OTHER_TOKEN=tok.1", "tok.1"), None);
+    }
+
+    #[test]
+    fn a_token_is_that_of_its_world_and_of_each_rank() {
+        assert_eq!(names("tok.1", "tok.1"), Some(None));
+        assert_eq!(names("tok.1.3", "tok.1"), Some(Some(Rank(3))));
+        assert_eq!(
+            (names("tok.13", "tok.1"), names("tok", "tok.1")),
+            (None, None)
+        );
     }
 
     #[test]

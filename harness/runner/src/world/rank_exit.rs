@@ -16,6 +16,9 @@ pub enum RankExit {
     Signalled(i32),
     /// It could not be started; the text says why.
     NotStarted(String),
+    /// The machine could not start it, or something on the machine ended what runs it: it tells nothing about the rank. The text
+    /// says what happened.
+    MachineFault(String),
     /// How it ended is not known; the text says why.
     Unknown(String),
 }
@@ -29,6 +32,7 @@ impl fmt::Display for RankExit {
                 None => write!(f, "signal {signal}"),
             },
             Self::NotStarted(why) => write!(f, "not started: {why}"),
+            Self::MachineFault(why) => write!(f, "{why}"),
             Self::Unknown(why) => write!(f, "unknown: {why}"),
         }
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::pin::pin;
@@ -14,11 +16,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
+use super::exhaustion::is_exhaustion;
 use super::launch_spec::RankLaunchSpec;
 use super::orphans::{Orphan, TOKEN, kill_remains};
-use super::supervise::SUPERVISED;
+use super::supervise::{LastWord, SUPERVISED};
 use super::{Event, Processes, RankExit};
 use allranks_model::names::Rank;
+
+/// Why a rank could not be started that the system had no room for.
+const EXHAUSTED: &str = "no more processes or open files are to be had";
 
 /// The processes of a world, one for each rank.
 #[derive(Debug)]
@@ -27,17 +33,40 @@ pub struct SpawnedProcesses {
     token: String,
 }
 
-/// The id of a process until it has been waited for; none after that, because the id may then be another process's.
+/// A process of a world.
 #[derive(Clone, Debug)]
-struct Running(Arc<Mutex<Option<Pid>>>);
+struct Running {
+    /// Its id until it has been waited for; none after that, because the id may then be another process's.
+    pid: Arc<Mutex<Option<Pid>>>,
+    /// The other end of its standard input if it is a supervisor; none if it is a rank.
+    line: Option<Arc<UnixStream>>,
+}
 
 impl Running {
-    fn new(pid: Option<Pid>) -> Self {
-        Self(Arc::new(Mutex::new(pid)))
+    fn new(pid: Option<Pid>, line: Option<UnixStream>) -> Self {
+        Self {
+            pid: Arc::new(Mutex::new(pid)),
+            line: line.map(Arc::new),
+        }
     }
 
     fn pid(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the rank and the other processes of its group a signal, unless it has ended.
+    fn signal(&self, signal: Signal) {
+        let pid = self.pid();
+        match (&self.line, *pid) {
+            // It fails if the supervisor is about to end.
+            (Some(line), Some(_)) => {
+                let _ = line.as_ref().write(&[signal.as_raw() as u8]);
+            }
+            (None, Some(pid)) => {
+                let _ = kill_process_group(pid, signal);
+            }
+            (_, None) => {}
+        }
     }
 
     /// Waits for the process's end. It is reaped while the id is locked, so that nothing is signalled in between.
@@ -57,9 +86,8 @@ impl Running {
 
 impl Processes for SpawnedProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        let pid = self.running[rank.index()].pid();
-        if let (Some(pid), Some(signal)) = (*pid, Signal::from_named_raw(signal)) {
-            let _ = kill_process_group(pid, signal);
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            self.running[rank.index()].signal(signal);
         }
     }
 
@@ -84,30 +112,37 @@ pub fn start(
         let rank = Rank(index as u32);
         let events = events.clone();
         match spawn(argv, supervisor, &order.env, &order.log) {
-            Ok(mut child) => {
+            Ok((mut child, line)) => {
                 let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
-                let this = Running::new(pid);
+                let this = Running::new(pid, line);
+                let token = order.env.get(TOKEN).cloned();
                 running.push(this.clone());
                 tokio::spawn(async move {
-                    // `wait` would close this pipe, and the supervisor would take that for the end of the harness.
-                    let _lifeline = child.stdin.take();
-                    let end = match this.wait(&mut child).await {
-                        Ok(status) => match (status.code(), status.signal()) {
-                            (Some(code), _) => RankExit::Exited {
-                                code,
-                                left_behind: 0,
-                            },
-                            (None, Some(signal)) => RankExit::Signalled(signal),
-                            (None, None) => RankExit::Unknown(status.to_string()),
-                        },
-                        Err(error) => RankExit::Unknown(error.to_string()),
+                    let status = this.wait(&mut child).await;
+                    let end = match (status, this.line.as_deref().map(LastWord::read)) {
+                        (Ok(status), None) => end_of(status, 0),
+                        (Ok(status), Some(Some(LastWord::LeftBehind(count)))) => {
+                            end_of(status, count)
+                        }
+                        (Ok(_), Some(Some(LastWord::Exhausted))) => {
+                            RankExit::MachineFault(EXHAUSTED.to_owned())
+                        }
+                        (Ok(status), Some(None)) => {
+                            // Its rank may live on.
+                            let _ = token.map(|token| kill_remains(&token));
+                            end_of_supervisor(status)
+                        }
+                        (Err(error), _) => RankExit::Unknown(error.to_string()),
                     };
                     let _ = events.send(Event::Ended(rank, end)).await;
                 });
             }
             Err(error) => {
-                running.push(Running::new(None));
-                let end = RankExit::NotStarted(format!("{}: {error}", argv[0]));
+                running.push(Running::new(None, None));
+                let end = match is_exhaustion(&error) {
+                    true => RankExit::MachineFault(EXHAUSTED.to_owned()),
+                    false => RankExit::NotStarted(format!("{}: {error}", argv[0])),
+                };
                 tokio::spawn(async move {
                     let _ = events.send(Event::Ended(rank, end)).await;
                 });
@@ -120,12 +155,29 @@ pub fn start(
     }
 }
 
+fn end_of(status: ExitStatus, left_behind: u32) -> RankExit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => RankExit::Exited { code, left_behind },
+        (None, Some(signal)) => RankExit::Signalled(signal),
+        (None, None) => RankExit::Unknown(status.to_string()),
+    }
+}
+
+/// The end of a rank whose supervisor ended without a word. One that exits has said on the rank's log why.
+fn end_of_supervisor(status: ExitStatus) -> RankExit {
+    match status.signal() {
+        Some(_) => RankExit::MachineFault(format!("something killed its supervisor ({status})")),
+        None => end_of(status, 0),
+    }
+}
+
+/// Starts a rank. Returns with its supervisor, if it has one, the other end of that one's standard input.
 fn spawn(
     argv: &[String],
     supervisor: Option<&Path>,
     env: &BTreeMap<String, String>,
     log: &Path,
-) -> io::Result<Child> {
+) -> io::Result<(Child, Option<UnixStream>)> {
     let out = OpenOptions::new().create(true).append(true).open(log)?;
     let err = out.try_clone()?;
     let mut command = match supervisor {
@@ -144,15 +196,16 @@ fn spawn(
     if let (Some(_), Some(token)) = (supervisor, env.get(TOKEN)) {
         command.env_remove(TOKEN).env(SUPERVISED, token);
     }
-    command
-        .stdin(if supervisor.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        })
-        .stdout(out)
-        .stderr(err)
-        .spawn()
+    let (line, input) = match supervisor {
+        Some(_) => {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            (Some(ours), OwnedFd::from(theirs).into())
+        }
+        None => (None, Stdio::null()),
+    };
+    let child = command.stdin(input).stdout(out).stderr(err).spawn()?;
+    Ok((child, line))
 }
 
 #[cfg(test)]
@@ -193,7 +246,7 @@ mod tests {
         std::fs::write(&printer, "#!/bin/sh\nexec /usr/bin/env\n").unwrap();
         std::fs::set_permissions(&printer, std::fs::Permissions::from_mode(0o700)).unwrap();
         let argv = ["no-such-program".to_owned()];
-        let mut child = spawn(&argv, Some(&printer), &env, &log).unwrap();
+        let (mut child, _line) = spawn(&argv, Some(&printer), &env, &log).unwrap();
         child.wait().await.unwrap();
         let log_matches = std::fs::read_to_string(&log).unwrap();
         let has = |line: &str| log_matches.lines().any(|other| other == line);

@@ -1,21 +1,31 @@
 //! The supervisor of one spawned rank: a process between the harness and the rank. If the harness ends, it kills the
 //! rank and everything that the rank started, and ends.
 //!
-//! Its standard input is a pipe whose other end only the harness holds, so end of file means that the harness has
-//! ended, in whatever way. It leads a session and process group that the rank is in too, ends with the rank's exit code
-//! or signal, and writes nothing but what it cannot kill: standard output and error belong to the rank.
+//! Its standard input is a socket whose other end only the harness holds, so end of file means that the harness has ended, in
+//! whatever way. Each byte that comes is the number of a signal for the rank; just before the supervisor ends it says there its
+//! [`LastWord`]. The rank leads a process group of its own, so that a signal to it does
+//! not reach the supervisor. The supervisor ends with the rank's exit code or signal, and writes nothing to standard output and
+//! error, which belong to the rank, but what it cannot kill.
+//!
+//! It is a subreaper: what a rank starts stays below it, however it detaches itself.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, setrlimit, setsid};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getpid, kill_process, kill_process_group,
+    setrlimit, setsid,
+};
 
-use super::orphans::{TOKEN, end_remains, unkilled};
+use super::exhaustion::is_exhaustion;
+use super::orphans::{TOKEN, adopt, end_children, end_remains, unkilled};
 
 /// The variable that gives a supervisor the token of its rank. The supervisor does not carry [`TOKEN`] itself: several
 /// supervisors of one world kill what carries it at the same time, and would kill each other before the ranks are gone.
@@ -38,32 +48,42 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     if let Err(error) = setsid() {
         return error.into();
     }
+    let line = match adopt().and_then(|()| harness()) {
+        Ok(line) => line,
+        Err(error) => return error,
+    };
     let token = std::env::var(SUPERVISED).ok();
     let mut command = Command::new(program);
     command
         .args(arguments)
         .stdin(Stdio::null())
+        .process_group(0)
         .env_remove(SUPERVISED);
     if let Some(token) = &token {
         command.env(TOKEN, token);
     }
-    let mut child = match command.spawn() {
-        Ok(child) => child,
+    let rank = match command.spawn() {
+        Ok(child) => Pid::from_child(&child),
         Err(error) => {
+            if is_exhaustion(&error) {
+                LastWord::Exhausted.say(&line);
+            }
             let program = program.to_string_lossy();
             return io::Error::new(error.kind(), format!("cannot run {program}: {error}"));
         }
     };
-    let rank = Pid::from_child(&child);
     let (sender, harness_is_gone) = mpsc::channel();
+    let orders = line.try_clone();
+    let own = token.clone();
     let watch = thread::spawn(move || {
-        // Nothing is ever written to the pipe.
-        let _ = io::stdin().read_to_end(&mut Vec::new());
+        if let Ok(orders) = orders {
+            obey(orders, rank);
+        }
         let _ = sender.send(());
-        kill_all(rank, token.as_deref());
+        kill_all(rank, own.as_deref());
         std::process::exit(ORPHANED);
     });
-    let status = match child.wait() {
+    let status = match wait(rank) {
         Ok(status) => status,
         Err(error) => return error,
     };
@@ -76,15 +96,88 @@ pub fn supervise(argv: &[OsString]) -> io::Error {
     if harness_is_gone.recv_timeout(patience).is_ok() {
         let _ = watch.join();
     }
+    // What carries the token the harness finds by itself.
+    let (killed, left) = end_children(token.as_deref());
+    if let Some(text) = unkilled(&left) {
+        let _ = writeln!(io::stderr(), "allranks: {text}");
+    }
+    LastWord::LeftBehind(killed).say(&line);
     end_as(status)
 }
 
-/// Kills a process, then everything that carries the token, until nothing is left. Writes what cannot be killed to
-/// standard error.
+/// Returns the socket to the harness, which is standard input.
+fn harness() -> io::Result<UnixStream> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Sends the rank the signals that the harness asks for, until the harness has ended.
+fn obey(mut orders: UnixStream, rank: Pid) {
+    let mut order = [0];
+    loop {
+        match orders.read(&mut order) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => return,
+        }
+        if let Some(signal) = Signal::from_named_raw(order[0].into()) {
+            let _ = kill_process_group(rank, signal);
+        }
+    }
+}
+
+/// Waits for the rank's end, and takes up every other process that ends meanwhile: the rank's orphans.
+fn wait(rank: Pid) -> io::Result<ExitStatus> {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == rank => {
+                return Ok(ExitStatus::from_raw(status.as_raw()));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What a supervisor says of its rank just before it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastWord {
+    /// How many processes the rank left running that carry no token.
+    LeftBehind(u32),
+    /// The rank could not be started, because there were no more processes or open files to be had.
+    Exhausted,
+}
+
+impl LastWord {
+    const EXHAUSTED: u32 = u32::MAX;
+
+    fn say(self, mut line: &UnixStream) {
+        let number = match self {
+            Self::LeftBehind(count) => count,
+            Self::Exhausted => Self::EXHAUSTED,
+        };
+        // It fails if the harness has ended.
+        let _ = line.write_all(&number.to_le_bytes());
+    }
+
+    /// Reads it when the supervisor has ended. None if it said nothing, because something ended it.
+    pub(crate) fn read(mut line: &UnixStream) -> Option<Self> {
+        let mut number = [0; 4];
+        line.read_exact(&mut number).ok()?;
+        Some(match u32::from_le_bytes(number) {
+            Self::EXHAUSTED => Self::Exhausted,
+            count => Self::LeftBehind(count),
+        })
+    }
+}
+
+/// Kills a process, then everything that carries the token or is a child of this process, until nothing is left. Writes what
+/// cannot be killed to standard error.
 pub(crate) fn kill_all(process: Pid, token: Option<&str>) {
     let _ = kill_process(process, Signal::KILL);
-    if let Some(text) = token.and_then(|token| unkilled(&end_remains(token))) {
-        // Now it is read only by people, in the rank's log.
+    let mut left = token.map(end_remains).unwrap_or_default();
+    left.extend(end_children(None).1);
+    if let Some(text) = unkilled(&left) {
+        // Now only a person who looks into the rank's log reads it.
         let _ = writeln!(io::stderr(), "allranks: {text}");
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,7 +21,12 @@ use super::launch_spec::{RankLaunchSpec, prepend_path};
 use super::{Event, Orphan, Processes, RankExit, TOKEN};
 use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
-use allranks_protocol::{Fork, FromZygote, ToZygote, VERSION};
+use allranks_protocol::{Fork, FromZygote, Script, ToZygote, VERSION};
+
+/// The number of the signal that nothing can catch.
+const SIGKILL: i32 = 9;
+/// How long a script that was killed may take to go.
+const UNKILLED: Duration = Duration::from_secs(5);
 
 /// Why there is no zygote.
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +152,64 @@ impl Zygote {
         Ok(Self { to, shared })
     }
 
+    /// Runs a script in a process forked from it, with this environment; returns what the script wrote, and how it ended: none if
+    /// that took longer than `limit`, after which it has been killed.
+    ///
+    /// # Errors
+    /// The process was not started, or it is not known how it ended.
+    pub async fn ask(
+        zygote: &Self,
+        script: Script,
+        env: BTreeMap<String, String>,
+        limit: Duration,
+    ) -> io::Result<(String, Option<ExitStatus>)> {
+        let written = tempfile::NamedTempFile::new()?;
+        let id = zygote.shared.next.fetch_add(1, Ordering::Relaxed);
+        let (events, mut ends) = mpsc::channel(1);
+        let forked = Forked {
+            rank: Rank(0),
+            events,
+        };
+        zygote.shared.ranks().insert(id, forked);
+        let fork = ToZygote::Fork(Fork {
+            id,
+            env,
+            stdout: written.path().to_owned(),
+            stderr: written.path().to_owned(),
+            cwd: None,
+            script: Some(script),
+        });
+        if zygote.to.send(fork).is_err() {
+            zygote.shared.lose_all("the zygote is gone");
+        }
+        let ended = match tokio::time::timeout(limit, ends.recv()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                let kill = ToZygote::Kill {
+                    id,
+                    signal: SIGKILL,
+                };
+                let _ = zygote.to.send(kill);
+                // What waits for a device and cannot be interrupted may never end.
+                let _ = tokio::time::timeout(UNKILLED, ends.recv()).await;
+                None
+            }
+        };
+        let end = match ended {
+            Some(Event::Ended(_, RankExit::Exited { code, .. })) => {
+                Some(ExitStatus::from_raw((code & 0xff) << 8))
+            }
+            Some(Event::Ended(_, RankExit::Signalled(signal))) => {
+                Some(ExitStatus::from_raw(signal))
+            }
+            Some(Event::Ended(_, end)) => return Err(io::Error::other(end.to_string())),
+            None => None,
+            Some(_) => unreachable!("a script sends no frames"),
+        };
+        let text = std::fs::read(written.path())?;
+        Ok((String::from_utf8_lossy(&text).into_owned(), end))
+    }
+
     /// Returns true if the zygote can still fork.
     pub fn lives(&self) -> bool {
         !self.shared.gone.load(Ordering::Acquire)
@@ -172,6 +236,7 @@ impl Zygote {
                 stdout: order.log.clone(),
                 stderr: order.log,
                 cwd: None,
+                script: None,
             });
             if zygote.to.send(fork).is_err() {
                 zygote.shared.lose_all("the zygote is gone");

@@ -28,6 +28,7 @@ pub use torch::{Build, Died, Import, Plugin, TorchFacts};
 
 use allranks_host::describe;
 use allranks_runner::probe::Interpreter;
+use allranks_runner::world::Imported;
 
 /// Everything that is known of a machine. Serialised, it is a part of `environment.json`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -77,6 +78,8 @@ pub struct Question {
     pub patience: Duration,
     /// How closely to look.
     pub depth: Depth,
+    /// A process that has imported torch and may be asked; none: the interpreter is started for every question.
+    pub imported: Option<Imported>,
 }
 
 impl Question {
@@ -91,6 +94,7 @@ impl Question {
                 .collect(),
             patience,
             depth,
+            imported: None,
         }
     }
 

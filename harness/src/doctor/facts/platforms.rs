@@ -62,6 +62,7 @@ pub fn platforms(
             &python.path,
             &asked.iter().collect::<Vec<_>>(),
             question.patience,
+            question.imported.as_ref(),
         ),
         false => vec![Observed::unusable("torch cannot be imported".to_owned()); wanted.len()],
     };

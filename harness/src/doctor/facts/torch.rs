@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Depth, Question};
 use allranks_host as host;
@@ -199,7 +201,7 @@ struct Answer {
 
 /// Looks; takes as long as `import torch`, and up to `patience` for each entry point and twice more if that hangs.
 pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
-    let first = ask(python, question, false, None);
+    let first = ask_imported(question).unwrap_or_else(|| ask(python, question, false, None));
     let mut facts = TorchFacts {
         python: python.path.display().to_string(),
         why: python.why.clone(),
@@ -229,30 +231,56 @@ pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
     facts
 }
 
-fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str>) -> Answer {
-    let mut answer = Answer {
-        packages: BTreeMap::new(),
-        installed: BTreeMap::new(),
-        entry_points: Vec::new(),
-        lazy_entry_points: Vec::new(),
-        import: Import::NoTorch,
-    };
-    let wanted = serde_json::json!({
+/// Returns what a process that has imported torch says of it. None if there is no such process, or something is wrong, or
+/// packages have loaded themselves: only an interpreter of its own shows how an import fails, and which package registers what.
+fn ask_imported(question: &Question) -> Option<Answer> {
+    let imported = question.imported.as_ref()?;
+    let wanted = wanted(question, None);
+    let none: [(&String, &String); 0] = [];
+    let (text, end) = imported
+        .ask(SCRIPT, &wanted, none, question.patience)
+        .ok()?;
+    let answer = read(&text, end, question);
+    (answer.import.build().is_some() && answer.entry_points.is_empty()).then_some(answer)
+}
+
+/// Returns what the script is asked.
+fn wanted(question: &Question, load: Option<&str>) -> Value {
+    serde_json::json!({
         "load": load,
         "peers": question.depth == Depth::Everything,
         "patience": question.patience.as_secs_f64(),
-    });
+    })
+}
+
+impl Answer {
+    /// Makes the answer of a script that says nothing.
+    fn none(import: Import) -> Self {
+        Self {
+            packages: BTreeMap::new(),
+            installed: BTreeMap::new(),
+            entry_points: Vec::new(),
+            lazy_entry_points: Vec::new(),
+            import,
+        }
+    }
+}
+
+fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str>) -> Answer {
+    let wanted = wanted(question, load);
     let mut command = host::script(&python.path, SCRIPT, &wanted);
     if alone {
         command.env(AUTOLOAD, "0");
     }
-    let (text, end) = match host::run_with_timeout(command, question.patience) {
-        Ok(ran) => ran,
-        Err(error) => {
-            answer.import = Import::NoPython(error.to_string());
-            return answer;
-        }
-    };
+    match host::run_with_timeout(command, question.patience) {
+        Ok((text, end)) => read(&text, end, question),
+        Err(error) => Answer::none(Import::NoPython(error.to_string())),
+    }
+}
+
+/// Reads what the script wrote, and how it ended: none if it was killed, for it took too long.
+fn read(text: &str, end: Option<ExitStatus>, question: &Question) -> Answer {
+    let mut answer = Answer::none(Import::NoTorch);
     let mut trying = None;
     for line in text
         .lines()
@@ -288,15 +316,15 @@ fn ask(python: &Interpreter, question: &Question, alone: bool, load: Option<&str
     answer.import = match (end, trying) {
         (None, trying) => Import::Hangs {
             trying: trying.unwrap_or_else(|| "the start of the interpreter".to_owned()),
-            at: innermost(&text),
+            at: innermost(text),
             seconds: question.patience.as_secs(),
         },
         (Some(status), Some(trying)) => Import::Dies {
-            how: died(status, &text),
+            how: died(status, text),
             trying,
-            at: innermost(&text),
+            at: innermost(text),
         },
-        (Some(status), None) => Import::NoPython(match died(status, &text) {
+        (Some(status), None) => Import::NoPython(match died(status, text) {
             Died::Signal(signal) => format!("it was killed by signal {signal}"),
             Died::Code(code, last) => format!("it ended with code {code}: {last}"),
         }),
@@ -314,7 +342,7 @@ fn without_home(paths: &mut [String], home: &str) {
     }
 }
 
-fn died(status: std::process::ExitStatus, text: &str) -> Died {
+fn died(status: ExitStatus, text: &str) -> Died {
     match status.signal() {
         Some(signal) => Died::Signal(signal),
         None => {

@@ -83,13 +83,17 @@ const SECRETS: &[&str] = &[
     "PASSWORD",
     "PASSWD",
     "PASSPHRASE",
+    "PASSCODE",
     "CREDENTIAL",
     "COOKIE",
+    "BEARER",
+    "AUTHORIZATION",
+    "AUTHENTICATION",
 ];
 /// The same as whole words, for they begin others that do not: `TORCH_..._PASSES`.
 const SECRET_WORDS: &[&str] = &["AUTH", "PASS", "PWD"];
 /// What stands in its place.
-const REDACTED: &str = "(redacted)";
+const REDACTED: &str = "<redacted>";
 
 /// Those variables that may be shown, secrets redacted.
 pub(super) fn shown(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -112,9 +116,12 @@ pub(super) fn shown(environment: &BTreeMap<String, String>) -> BTreeMap<String, 
 /// By its name, or because it is an address that carries a password.
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_uppercase();
-    let carries_password = value
-        .split_once("://")
-        .is_some_and(|(_, rest)| rest.split('/').next().unwrap_or_default().contains('@'));
+    // Each address of several.
+    let mut addresses = value.split("://").skip(1);
+    let carries_password = addresses.any(|address| {
+        let authority = address.split(['/', '?', '#', ',', ' ']).next();
+        authority.is_some_and(|authority| authority.contains('@'))
+    });
     SECRETS.iter().any(|word| name.contains(word))
         || name.split('_').any(|word| SECRET_WORDS.contains(&word))
         || carries_password
@@ -134,6 +141,9 @@ mod tests {
             ("TORCH_HUB_TOKEN", "hf_abc"),
             ("TORCH_PROXY", "http://me:pw@proxy:80/x"),
             ("TORCH_LOGS", "http://proxy/a@b"),
+            ("TORCH_MIRRORS", "http://one/x,http://me@two/x"),
+            ("torch_auth", "not on the list"),
+            ("TORCH_Db_Pass", "x"),
             ("MASTER_PASSWORD", "x"),
             ("NCCL_AUTH", "x"),
             ("TORCH_PROXY_PASS", "x"),
@@ -152,8 +162,10 @@ mod tests {
                 ("MASTER_PORT", "29500"),
                 ("NCCL_AUTH", REDACTED),
                 ("NCCL_DEBUG", "INFO"),
+                ("TORCH_Db_Pass", REDACTED),
                 ("TORCH_HUB_TOKEN", REDACTED),
                 ("TORCH_LOGS", "http://proxy/a@b"),
+                ("TORCH_MIRRORS", REDACTED),
                 ("TORCH_PASSES", "3"),
                 ("TORCH_PROXY", REDACTED),
                 ("TORCH_PROXY_PASS", REDACTED),

@@ -457,6 +457,10 @@ pub struct ExpectSpec {
     pub either: bool,
     /// The value that the move must have: the answer to `who_am_i`, the `result` of `python`.
     pub value: Option<Value>,
+    /// The class that the check's record names if the value is another, in lower case with hyphens: `leaked`. Absent:
+    /// `wrong-value`.
+    #[schemars(regex(pattern = "^[a-z][a-z0-9-]*$"))]
+    pub class: Option<String>,
     /// The move must end within this many seconds.
     pub within_s: Option<f64>,
     /// The move must take at least this many seconds.

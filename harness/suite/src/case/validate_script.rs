@@ -99,6 +99,9 @@ impl ScriptChecker<'_, '_> {
                     hint,
                 );
             }
+            if let Some(class) = &expect.class {
+                self.class_of_value(&below(&["expect", "class"]), class, expect.value.is_some());
+            }
             if expect.somewhere && expect.raises.is_none() {
                 let hint = "say what is raised: `raises: \".\"`";
                 self.checker.report(
@@ -183,6 +186,23 @@ impl ScriptChecker<'_, '_> {
             let hint = "write `on` beside `together`";
             self.checker
                 .report(&below(&["on"]), "`on` inside a thread", hint);
+        }
+    }
+
+    /// Reports a class that names no other value, or that is no name.
+    fn class_of_value(&mut self, path: &[Segment], class: &str, has_value: bool) {
+        if !has_value {
+            let hint = "it is the class of a value that is not the one that `value` gives";
+            self.checker.report(path, "`class` without `value`", hint);
+        }
+        let is_name = class.starts_with(|first: char| first.is_ascii_lowercase())
+            && class
+                .chars()
+                .all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '-');
+        if !is_name {
+            let hint = "use lower-case letters, digits and hyphens: `leaked`";
+            self.checker
+                .report(path, format!("`{class}` is no name of a class"), hint);
         }
     }
 }

@@ -190,6 +190,9 @@ impl ProgramEvidence<'_> {
         let must_succeed = self.program.launcher_succeeds(self.size);
         let succeeded = match &self.seen.launcher {
             Some(RankExit::Exited { code, .. }) => Some(*code == 0),
+            Some(RankExit::MachineFault(why)) => {
+                return CheckResult::bare(Outcome::HarnessError, Some("machine"), why.clone());
+            }
             Some(RankExit::Signalled(_) | RankExit::NotStarted(_) | RankExit::Unknown(_)) => {
                 Some(false)
             }
@@ -378,7 +381,7 @@ fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
         (RankExit::Exited { .. } | RankExit::Signalled(_), ExitCode::Any) => true,
         (RankExit::Exited { .. }, ExitCode::Signal(_))
         | (RankExit::Signalled(_), ExitCode::Code(_)) => false,
-        (RankExit::NotStarted(_) | RankExit::Unknown(_), _) => false,
+        (RankExit::NotStarted(_) | RankExit::MachineFault(_) | RankExit::Unknown(_), _) => false,
     }
 }
 

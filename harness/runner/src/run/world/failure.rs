@@ -19,6 +19,8 @@ pub enum WorldFailure {
     Hang(Box<Diagnosis>),
     /// The rank died, closed its connection, or broke the protocol; the text says which.
     Crash(Rank, String),
+    /// The machine did not let the rank run; the text says how.
+    Machine(Rank, String),
     /// The run is being interrupted.
     Interrupted,
 }
@@ -44,6 +46,11 @@ impl WorldState<'_> {
             WorldFailure::Crash(rank, why) => {
                 (Outcome::Crash, "crash", format!("rank {rank}: {why}"))
             }
+            WorldFailure::Machine(rank, why) => (
+                Outcome::HarnessError,
+                "machine",
+                format!("rank {rank}: {why}"),
+            ),
             WorldFailure::Interrupted => {
                 self.result.lost = Some("interrupted".to_owned());
                 return;
@@ -62,11 +69,14 @@ impl WorldState<'_> {
         }
         let diagnosis = match failure {
             WorldFailure::Hang(diagnosis) => Some((**diagnosis).clone()),
-            WorldFailure::Crash(..) | WorldFailure::Interrupted => diagnosis,
+            WorldFailure::Crash(..) | WorldFailure::Machine(..) | WorldFailure::Interrupted => {
+                diagnosis
+            }
         };
         if let Some(Purpose::Script(index, compiled)) =
             self.pending.front().map(|pending| &pending.purpose)
             && let (Some(hang), Some(diagnosis)) = (compiled.hang(), diagnosis)
+            && outcome != Outcome::HarnessError
         {
             // The script expects this failure: the world counts as given up on purpose, not as lost.
             let finding = self.judge_hang(hang, diagnosis, finding);
@@ -89,12 +99,16 @@ impl WorldState<'_> {
                 self.result.checks.insert(index, finding);
             }
             Some(Purpose::Imports | Purpose::Opening) => {
-                finding.outcome = Outcome::InitFailed;
+                if finding.outcome != Outcome::HarnessError {
+                    finding.outcome = Outcome::InitFailed;
+                }
                 self.result.init = Some(finding);
             }
             Some(Purpose::Closing) => self.result.end = Some(finding),
             None if self.result.init.is_none() => {
-                finding.outcome = Outcome::InitFailed;
+                if finding.outcome != Outcome::HarnessError {
+                    finding.outcome = Outcome::InitFailed;
+                }
                 self.result.init = Some(finding);
             }
             None => self.result.end = Some(finding),
@@ -106,7 +120,7 @@ impl WorldState<'_> {
     /// Steps before it that are still open get no result; they are made again in the next world.
     fn failed_step(&self, failure: &WorldFailure) -> Option<&Pending> {
         match failure {
-            WorldFailure::Crash(rank, _) => self
+            WorldFailure::Crash(rank, _) | WorldFailure::Machine(rank, _) => self
                 .pending
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),

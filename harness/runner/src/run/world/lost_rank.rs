@@ -12,6 +12,7 @@ use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::world::Event as RankEvent;
+use crate::world::RankExit;
 use allranks_model::capability::Declared;
 use allranks_model::names::Rank;
 
@@ -77,6 +78,9 @@ impl WorldState<'_> {
             let call = rank_run.entered.checked_sub(1);
             self.note_left(rank, call, end);
             return Ok(());
+        }
+        if let Some(RankExit::MachineFault(why)) = end {
+            return Err(Stop::Failed(WorldFailure::Machine(rank, why)));
         }
         let why = end.map_or(why, |end| format!("its process ended: {end}"));
         Err(Stop::crash(rank, why))
@@ -176,7 +180,6 @@ mod tests {
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
-    use crate::world::RankExit;
     use allranks_model::outcome::Outcome;
     use allranks_suite::expectation::Expectations;
 

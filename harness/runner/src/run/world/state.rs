@@ -24,6 +24,7 @@ use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::rank_run::RankRun;
 use crate::world::Event as RankEvent;
+use crate::world::RankExit;
 use allranks_diagnose::RankState;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
@@ -309,6 +310,10 @@ impl<'a> WorldState<'a> {
                 taken.map_err(|why| Stop::crash(rank, why))
             }
             RankEvent::Broken(rank, error) => self.receive_broken(rank, error.to_string()),
+            RankEvent::Ended(rank, RankExit::MachineFault(why)) => {
+                self.rank_run(rank).end = Some(RankExit::MachineFault(why.clone()));
+                Err(Stop::Failed(WorldFailure::Machine(rank, why)))
+            }
             RankEvent::Ended(rank, end) => {
                 let rank_run = self.rank_run(rank);
                 let why = format!("its process ended: {end}");

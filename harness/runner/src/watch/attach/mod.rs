@@ -16,6 +16,8 @@ mod snapshot;
 mod stack;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use super::evidence::{foreign_listeners, is_whole};
 use super::hang_detector::{Event, behind};
 use super::hosts::Hosts;
 use super::job::{RankProcess, numbered};
+use super::node_evidence::{self, NodeEvidence, SeenPlace};
 use allranks_diagnose::{HangEvidence, Process, RankState, diagnose};
 use allranks_host as host;
 use allranks_host::ProcessEntry;
@@ -52,22 +55,41 @@ pub enum Attached {
     Verdict,
 }
 
-/// Looks at the job that these processes belong to, until there is something to say of each of its worlds, and says it.
-pub fn attach(pids: &[u32], patience: Duration, tell: &mut dyn FnMut(Event)) -> Attached {
+/// From one writing of evidence to the next, in looks.
+const EVIDENCE_LOOKS: u32 = 4;
+
+/// Looks at the job that these processes belong to, until there is something to say of each of its worlds, and says it. What is
+/// seen of each goes into a file of the folder `evidence`, if there is one.
+///
+/// # Errors
+/// The evidence cannot be written.
+pub fn attach(
+    pids: &[u32],
+    patience: Duration,
+    evidence: Option<&Path>,
+    tell: &mut dyn FnMut(Event),
+) -> io::Result<Attached> {
     let mut stacks = Stacks::default();
     let worlds = ranks::find(pids, &host::processes(), &mut stacks);
     if worlds.is_empty() {
-        return Attached::NoRank;
+        return Ok(Attached::NoRank);
     }
     let is_one_of_many = worlds.len() > 1;
     let mut open: Vec<ObservedWorld> = worlds.into_iter().map(ObservedWorld::new).collect();
     let mut ending = Attached::NoVerdict;
     let mut hosts = Hosts::default();
+    let mut trouble = None;
     while !open.is_empty() {
         let table = host::processes();
         open.retain_mut(|subject| {
             subject.look(&table, &mut stacks);
             let (events, is_done) = subject.consider(patience, &mut hosts);
+            if let Some(folder) = evidence
+                && (is_done || subject.looks.is_multiple_of(EVIDENCE_LOOKS))
+                && let Err(error) = subject.keep(folder, &table, patience, &mut hosts)
+            {
+                trouble.get_or_insert(error);
+            }
             for mut event in events {
                 if let Event::Verdict(one) | Event::Still(one, _) = &mut event {
                     one.evidence.extend(subject.remarks(is_one_of_many));
@@ -83,7 +105,10 @@ pub fn attach(pids: &[u32], patience: Duration, tell: &mut dyn FnMut(Event)) -> 
             thread::sleep(PERIOD);
         }
     }
-    ending
+    match trouble {
+        Some(error) => Err(error),
+        None => Ok(ending),
+    }
 }
 
 /// A world under observation.
@@ -193,6 +218,41 @@ impl ObservedWorld {
             HangKind::Unknown => (vec![Event::Still(verdict, still)], true),
             _ => (vec![Event::Verdict(verdict)], true),
         }
+    }
+
+    /// Writes what is seen now into a folder.
+    fn keep(
+        &self,
+        folder: &Path,
+        table: &[ProcessEntry],
+        patience: Duration,
+        hosts: &mut Hosts,
+    ) -> io::Result<()> {
+        let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
+        let watched = || {
+            let all = ranks.iter();
+            all.filter_map(|(rank, process)| {
+                Some((*rank, *process, self.snapshots.get(&process.pid)?))
+            })
+        };
+        let places: BTreeMap<Rank, SeenPlace> = watched()
+            .filter_map(|(rank, process, one)| {
+                let state = one.state(rank, process, hosts)?;
+                Some((rank, SeenPlace::of(&state)?))
+            })
+            .collect();
+        let held = watched().filter(|(_, _, one)| one.is_held());
+        let still = held.map(|(_, _, one)| one.still()).min();
+        // Other nodes may be looked at later: what counts is since when the ranks run.
+        let pids: BTreeSet<u32> = ranks.iter().map(|(_, process)| process.pid).collect();
+        let own = table.iter().filter(|one| pids.contains(&one.pid));
+        let age = own.filter_map(|one| host::age(one.started)).max();
+        let began = node_evidence::now() - age.unwrap_or_default().as_secs_f64();
+        let is_whole = is_whole_here(&ranks);
+        let still = still.unwrap_or_default();
+        let evidence = NodeEvidence::of(&ranks, began, still, patience, is_whole);
+        evidence.with_places(&places).write(folder)?;
+        Ok(())
     }
 
     /// The verdict that fits best; `None` while the addresses that the ranks use are looked up.

@@ -30,15 +30,18 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
         .filter(|one| !matches!(one.state, 'Z' | 'X'))
         .collect();
     let tree = Tree::of(&living);
-    let claimed = claimed(&living, &tree);
+    let has_torch = |pid: u32| host::has_mapped(pid, &["libtorch"]) == Some(true);
+    let claimed = claimed(&living, &tree, &has_torch);
     let is_related = |rank: &RankProcess| {
         let mut given = pids.iter();
         given.any(|pid| tree.is_below(rank.pid, *pid) || tree.is_below(*pid, rank.pid))
     };
-    let mut keyed: BTreeMap<(String, String, Option<u32>), Vec<RankProcess>> = BTreeMap::new();
+    let mut keyed: BTreeMap<(String, String, String, Option<u32>), Vec<RankProcess>> =
+        BTreeMap::new();
     for rank in claimed {
         let network = host::network(rank.pid).unwrap_or_default();
-        let key = (network, rank.place(), rank.world_size());
+        let run = run(&rank.environment);
+        let key = (network, rank.place(), run, rank.world_size());
         keyed.entry(key).or_default().push(rank);
     }
     let found: Vec<World> = keyed
@@ -46,14 +49,66 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
         .filter(|ranks| ranks.iter().any(is_related))
         .map(|ranks| World {
             family: tree.family(&ranks),
+            notes: ranks.iter().find_map(note).into_iter().collect(),
             ranks,
-            notes: Vec::new(),
         })
         .collect();
     match found.is_empty() {
         true => spawned(pids, &living, &tree, stacks).into_iter().collect(),
         false => found,
     }
+}
+
+/// The variables by which launchers other than torch's say which rank a process is: rank, world size, and what tells one run of
+/// the launcher from another.
+const LAUNCHERS: [[&str; 3]; 5] = [
+    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"],
+    ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"],
+    [
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "PMIX_NAMESPACE",
+    ],
+    ["PMI_RANK", "PMI_SIZE", "PMI_ID"],
+    ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "PMI_ID"],
+];
+
+/// What a launcher other than torch's says of a process.
+struct Given<'a> {
+    /// The name of the variable with its rank.
+    name: &'static str,
+    rank: &'a str,
+    size: &'a str,
+}
+
+impl<'a> Given<'a> {
+    /// None if the environment has a RANK or WORLD_SIZE of its own, or no other launcher's.
+    fn of(environment: &'a BTreeMap<String, String>) -> Option<Self> {
+        let has = |name: &str| environment.contains_key(name);
+        if has("RANK") || has("WORLD_SIZE") {
+            return None;
+        }
+        let value = |name: &str| {
+            let text = environment.get(name)?.trim();
+            text.parse::<u32>().is_ok().then_some(text)
+        };
+        LAUNCHERS.iter().find_map(|[name, size, _]| {
+            Some(Self {
+                name,
+                rank: value(name)?,
+                size: value(size)?,
+            })
+        })
+    }
+}
+
+/// What tells one run of a launcher other than torch's from another; empty if there is none.
+fn run(environment: &BTreeMap<String, String>) -> String {
+    let known = LAUNCHERS.iter().filter(|[name, size, _]| {
+        environment.contains_key(*name) && environment.contains_key(*size)
+    });
+    let ids = known.filter_map(|[_, _, id]| environment.get(*id));
+    ids.map(|id| format!("{id} ")).collect()
 }
 
 /// Which process has started which.
@@ -98,16 +153,51 @@ impl Tree {
     }
 }
 
+/// Says which launcher's variable a rank is known by; none if by RANK.
+fn note(rank: &RankProcess) -> Option<String> {
+    let name = rank.environment.get(BY_LAUNCHER)?;
+    Some(format!(
+        "the ranks are known by {name}: no environment has RANK"
+    ))
+}
+
+/// A variable that no environment has: it marks a rank that is known by another launcher than torch's.
+const BY_LAUNCHER: &str = "allranks: by its launcher";
+
 /// Processes whose environments say which rank they are. A launcher that was told a number of its own, as one of a node's, is
 /// none: those below it have numbers of a larger world.
-fn claimed(living: &[&ProcessEntry], tree: &Tree) -> Vec<RankProcess> {
+fn claimed(
+    living: &[&ProcessEntry],
+    tree: &Tree,
+    has_torch: &dyn Fn(u32) -> bool,
+) -> Vec<RankProcess> {
+    let is_explicit = |one: &ProcessEntry| ClaimedRank::of(&one.environment).is_whole();
+    let explicit: Vec<u32> = (living.iter())
+        .filter(|one| is_explicit(one))
+        .map(|one| one.pid)
+        .collect();
+    // Where torch's own launcher runs below another, its numbers count. A shell or a helper without torch is no rank.
+    let given = |one: &ProcessEntry| {
+        let given = Given::of(&one.environment)?;
+        let is_launcher = explicit.iter().any(|pid| tree.is_below(*pid, one.pid));
+        let mut environment = one.environment.clone();
+        environment.insert("RANK".to_owned(), given.rank.to_owned());
+        environment.insert("WORLD_SIZE".to_owned(), given.size.to_owned());
+        environment.insert(BY_LAUNCHER.to_owned(), given.name.to_owned());
+        (!is_launcher && has_torch(one.pid)).then_some(environment)
+    };
     let members: Vec<TaggedProcess> = (living.iter())
-        .filter(|one| ClaimedRank::of(&one.environment).is_whole())
-        .map(|one| TaggedProcess {
-            pid: one.pid,
-            parent: one.parent,
-            started: one.started,
-            environment: one.environment.clone(),
+        .filter_map(|one| {
+            let environment = match is_explicit(one) {
+                true => one.environment.clone(),
+                false => given(one)?,
+            };
+            Some(TaggedProcess {
+                pid: one.pid,
+                parent: one.parent,
+                started: one.started,
+                environment,
+            })
         })
         .collect();
     let none = ClaimedRank::default();
@@ -255,5 +345,49 @@ mod tests {
         }
         assert_eq!(found(1, &table).len(), 2);
         assert_eq!(found(11, &table), Vec::<Vec<u32>>::new());
+    }
+
+    /// Ranks by process id, as `claimed` finds them if `torch` are the processes that have loaded it.
+    fn known(table: &[ProcessEntry], torch: &[u32]) -> Vec<(u32, u32, u32)> {
+        let living: Vec<&ProcessEntry> = table.iter().collect();
+        let has_torch = |pid: u32| torch.contains(&(pid - BASE));
+        let found = claimed(&living, &Tree::of(&living), &has_torch);
+        let number = |rank: &RankProcess, name: &str| rank.number(name).unwrap();
+        (found.iter())
+            .map(|one| {
+                let (rank, size) = (number(one, "RANK"), number(one, "WORLD_SIZE"));
+                (one.pid - BASE, rank, size)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ranks_are_known_by_the_variables_of_other_launchers_too() {
+        let slurm = |rank: &'static str| [("SLURM_PROCID", rank), ("SLURM_NTASKS", "2")];
+        let task =
+            |pid: u32, parent: u32, claim: &[(&str, &str)]| entry(BASE + pid, BASE + parent, claim);
+        let table = [
+            // The batch script, which Slurm calls task 0 as well, and the two tasks with a data loader.
+            task(2, 1, &slurm("0")),
+            task(3, 1, &slurm("0")),
+            task(4, 1, &slurm("1")),
+            task(5, 4, &slurm("1")),
+        ];
+        assert_eq!(known(&table, &[3, 4, 5]), vec![(3, 0, 2), (4, 1, 2)]);
+        for (rank, size) in [
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("PMI_RANK", "PMI_SIZE"),
+        ] {
+            let table = [task(2, 1, &[(rank, "1"), (size, "3")])];
+            assert_eq!(known(&table, &[2]), vec![(2, 1, 3)], "{rank}");
+            assert_eq!(known(&table, &[]), vec![], "{rank}");
+        }
+        // Slurm starts torch's launcher on each node, and that starts the ranks.
+        let torch = |rank: &'static str| {
+            let [procid, tasks] = slurm("1");
+            [procid, tasks, ("RANK", rank), ("WORLD_SIZE", "2")]
+        };
+        let table = [task(2, 1, &slurm("1")), task(3, 2, &torch("1"))];
+        assert_eq!(known(&table, &[2, 3]), vec![(3, 1, 2)]);
     }
 }
