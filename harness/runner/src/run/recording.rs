@@ -22,6 +22,7 @@ use allranks_suite::plan::{Check, Scenario};
 
 /// The driver's name in records of scenarios with a user's program.
 const PROGRAM: &str = "program";
+
 /// Writes the records of one scenario: each check's when its finding is final, init's, teardown's and the scenario's at its end.
 pub struct Recorder {
     shared: Arc<Shared>,
