@@ -321,8 +321,12 @@ fn nextest_run() -> Option<String> {
     std::env::var("NEXTEST_RUN_ID").ok()
 }
 
-/// `target/allranks/test-TIME-PID`, and `target/allranks/test-RUN/TIME-PID` under nextest.
+/// The folder that `ALLRANKS_CONFORMANCE` names; without it `target/allranks/test-TIME-PID`, and
+/// `target/allranks/test-RUN/TIME-PID` under nextest.
 fn folder() -> PathBuf {
+    if let Some(named) = std::env::var_os("ALLRANKS_CONFORMANCE") {
+        return named.into();
+    }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
