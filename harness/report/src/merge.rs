@@ -6,7 +6,7 @@
 //! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
 //!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
 //!   merge to say. Results with different versions of torch, or of different drivers or launchers, are not two results
-//!   of one check: they stand side by side;
+//!   of one check: they stand side by side. So do the rounds of a repeated run;
 //! - if one set was cut off, so is the merged one;
 //! - the exit code is the most serious one.
 
@@ -92,14 +92,19 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
         planned.scenarios += set.run.planned.scenarios;
         planned.checks += set.run.planned.checks;
         let late_ms = late_ms(&set, started);
+        let mut rounds = BTreeMap::<(ScenarioId, Ran), usize>::new();
         for mut scenario in set.scenarios {
+            let ran = Ran::of(&scenario.column);
+            let round = rounds.entry((scenario.id.clone(), ran)).or_default();
+            *round += 1;
+            let round = *round;
             scenario.start_ms = scenario.start_ms.saturating_add(late_ms);
             for rank in &mut scenario.ranks {
                 if !rank.log.is_empty() {
                     rank.log = rebased(&set.folder, &rank.log, into);
                 }
             }
-            if !put_scenario(&mut scenarios, scenario, &set.folder)? {
+            if !put_scenario(&mut scenarios, scenario, round, &set.folder)? {
                 planned.scenarios = planned.scenarios.saturating_sub(1);
             }
         }
@@ -190,6 +195,9 @@ fn name_torch(set: &mut Results) {
 /// With what a record of some id came about; others of that id, with something else, stand beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Ran {
+    /// The how manieth record of this scenario it is in its set, from 1: a repeated run has one for each round, under one id. 0 for
+    /// checks, whose ids name the round.
+    round: usize,
     driver: String,
     launcher: String,
     torch: String,
@@ -198,6 +206,7 @@ struct Ran {
 impl Ran {
     fn of(column: &Column) -> Self {
         Self {
+            round: 0,
             driver: column.driver.clone(),
             launcher: column.launcher.clone(),
             torch: column.torch.clone(),
@@ -207,7 +216,8 @@ impl Ran {
     /// Whether the two may be the same: torch is unknown where nothing ran.
     fn may_be(&self, other: &Self) -> bool {
         let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
-        is_torch && (&self.driver, &self.launcher) == (&other.driver, &other.launcher)
+        let what = |ran: &Self| (ran.round, ran.driver.clone(), ran.launcher.clone());
+        is_torch && what(self) == what(other)
     }
 }
 
@@ -253,9 +263,14 @@ fn put_check(
 fn put_scenario(
     scenarios: &mut BTreeMap<(ScenarioId, Ran), ScenarioRecord>,
     scenario: ScenarioRecord,
+    round: usize,
     folder: &Path,
 ) -> Result<bool, MergeError> {
-    let key = (scenario.id.clone(), Ran::of(&scenario.column));
+    let ran = Ran {
+        round,
+        ..Ran::of(&scenario.column)
+    };
+    let key = (scenario.id.clone(), ran);
     let Some(known) = same(scenarios, &key.0, &key.1) else {
         scenarios.insert(key, scenario);
         return Ok(true);

@@ -107,7 +107,8 @@ pub(super) fn execute_in(
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
-            .map_or_else(ranks_at_once, |ranks| Capacity::of(ranks as usize)),
+            .map_or_else(ranks_at_once, |ranks| Capacity::of(ranks as usize))
+            .within(ranks_within(open_files())?),
         worlds_per_device: arguments.worlds_per_device,
         repeat: arguments.repeat,
         supervisor,
@@ -153,6 +154,28 @@ pub fn ranks_at_once() -> Capacity {
     Capacity {
         computing: cores * 8,
         waiting: Some(cores * 12),
+    }
+}
+
+/// Open files of this process that are for no rank.
+const OWN_FILES: u64 = 48;
+/// Open files of this process for each rank: its connection, its supervisor's, and what waits for its end.
+const FILES_PER_RANK: u64 = 4;
+
+/// Returns how many files a process may have open at a time here.
+fn open_files() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Returns how many ranks may run at a time where a process may have this many files open.
+fn ranks_within(files: u64) -> Result<usize, Failure> {
+    match files.saturating_sub(OWN_FILES) / FILES_PER_RANK {
+        0..4 => Err(Failure::RunIssue(format!(
+            "a process may have only {files} files open at a time here (ulimit -n); {} are needed at least",
+            OWN_FILES + 4 * FILES_PER_RANK
+        ))),
+        ranks => Ok(usize::try_from(ranks).unwrap_or(usize::MAX)),
     }
 }
 

@@ -230,6 +230,17 @@ pub fn tests() -> Vec<Test> {
         }),
         plain("rank::one_of_two_lies", one_of_two_lies),
         plain("rank::lost_worlds_are_too_many", lost_worlds),
+        plain("exhausted::files_of_the_harness", || {
+            for files in [16, 40] {
+                exhausted_harness(files);
+            }
+        }),
+        plain("exhausted::files_of_a_rank", || {
+            exhausted_rank("files", "Too many open files");
+        }),
+        plain("exhausted::threads_of_a_rank", || {
+            exhausted_rank("threads", "out of open files, threads or processes");
+        }),
         plain("rank::nothing_to_check_is_said", nothing_to_check),
         plain("rank::a_driver_that_is_not_there", no_driver),
         plain("rank::a_world_known_not_to_initialise", known_init),
@@ -427,6 +438,34 @@ fn one_of_two_lies() {
     assert_eq!(sum.outcome, Outcome::Mismatch);
     let wrong = &sum.difference.as_ref().unwrap().ranks;
     assert_eq!(wrong.iter().map(|rank| rank.0).collect::<Vec<_>>(), [1]);
+}
+
+/// With fewer open files than a run needs, there is no result, and nothing is blamed on a backend.
+fn exhausted_harness(files: u32) {
+    let stage = Stage::new("exhausted");
+    let case = case(&stage, LONG);
+    let out = stage.out().display().to_string();
+    let driver = driver("pretend");
+    let run = stage.command(&["run", &case, "--driver", &driver, "--out", &out]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {files} && exec \"$@\""), "sh"]);
+    command.arg(run.get_program()).args(run.get_args());
+    let ran = stage.start(stage.marked(command)).end();
+    ran.assert_code(10).assert_says("ulimit -n");
+    stage.assert_nothing_remains();
+}
+
+/// A rank that cannot open files or start threads as it starts tells nothing about the backend.
+fn exhausted_rank(what: &str, words: &str) {
+    let stage = Stage::new("exhausted_rank");
+    let case = case(&stage, LONG);
+    let driver = own_driver(&format!("starves.py {what}"));
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "2"]);
+    ran.assert_code(10);
+    let results = stage.results("out");
+    let init = check(&results, "#init");
+    assert_eq!(init.outcome, Outcome::HarnessError, "{}", init.summary);
+    assert!(init.summary.contains(words), "{}", init.summary);
 }
 
 /// An empty tensor has no element that could be wrong: its check passes, and every rank's guard bands were looked at.

@@ -65,6 +65,27 @@ fn the_same_set_twice_is_that_set() {
 }
 
 #[test]
+fn rounds_of_a_repeated_run_stand_side_by_side() {
+    let repeated = || {
+        let mut run = sample::results(Shape::default());
+        let mut again = run.scenarios[0].clone();
+        again.start_ms += 1_000;
+        run.scenarios.push(again);
+        run.run.planned.scenarios += 1;
+        run
+    };
+    let merged = merge(vec![repeated()], Path::new("all")).unwrap();
+    assert_eq!(merged.scenarios.len(), repeated().scenarios.len());
+    assert_eq!(merged.run.planned, repeated().run.planned);
+    // The same set twice is that set.
+    let twice = merge(vec![repeated(), repeated()], Path::new("all")).unwrap();
+    assert_eq!(twice.scenarios, merged.scenarios);
+    let mut other = repeated();
+    other.scenarios.last_mut().unwrap().duration_ms += 1;
+    assert!(merge(vec![repeated(), other], Path::new("all")).is_err());
+}
+
+#[test]
 fn two_different_results_of_a_check_are_an_error() {
     let mut sets = [shards(1), shards(1)].concat();
     let check = &mut sets[1].checks[0];

@@ -26,6 +26,17 @@ impl Capacity {
             waiting: None,
         }
     }
+
+    /// Returns this capacity or, where it is for more than `most` ranks in all, one of `most` ranks of whatever kind.
+    #[must_use]
+    pub fn within(self, most: usize) -> Self {
+        // A scenario that waits is charged at least one for each rank.
+        let all = self.computing.saturating_add(self.waiting.unwrap_or(0));
+        match all <= most {
+            true => self,
+            false => Self::of(self.computing.min(most)),
+        }
+    }
 }
 
 /// The ranks and devices that the scenarios of a run, or of several sessions, share. They are given out in the order of
@@ -144,6 +155,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_capacity_within_a_limit_is_for_no_more_ranks() {
+        let both = Capacity {
+            computing: 16,
+            waiting: Some(24),
+        };
+        assert_eq!(both.within(40), both);
+        assert_eq!(both.within(39), Capacity::of(16));
+        assert_eq!(both.within(4), Capacity::of(4));
+        assert_eq!(Capacity::of(8).within(40), Capacity::of(8));
+    }
 
     #[tokio::test]
     async fn platforms_of_one_type_may_see_different_numbers_of_devices() {

@@ -11,6 +11,9 @@ use allranks_suite::plan::Scenario;
 const LOG_HEAD: u64 = 1 << 20;
 const LOG_TAIL: u64 = 3 << 20;
 
+/// How much of a log is looked at for why a rank did not start, in bytes.
+const LAST: u64 = 64 << 10;
+
 /// Shortens the logs of a world's ranks (paths relative to the run's folder). Returns one line for each log that cannot
 /// be shortened.
 pub(super) fn cut(shared: &Shared, logs: &[PathBuf]) -> Vec<String> {
@@ -39,6 +42,19 @@ fn cap(log: &Path) -> io::Result<()> {
     file.seek(SeekFrom::End(0))?;
     write!(file, "\n[allranks cut {cut} bytes out of here]\n")?;
     file.write_all(&tail)
+}
+
+/// Returns the last bytes of a log (path relative to the run's folder), as text; empty if it cannot be read.
+pub(super) fn end_of(shared: &Shared, log: &Path) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(shared.settings.out.join(log))?;
+        let start = file.metadata()?.len().saturating_sub(LAST);
+        file.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        file.take(LAST).read_to_end(&mut end)?;
+        Ok(end)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 /// The path of a log that is given relative to the run's folder.

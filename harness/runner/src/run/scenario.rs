@@ -1,12 +1,13 @@
 //! Runs one scenario: a first world, and another one each time a world is lost, until every check has its result.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::Shared;
 use super::findings::Findings;
 use super::launch::world;
-use super::logs::{cut, log_folder};
+use super::logs::{cut, end_of, log_folder};
 use super::program;
 use super::rank_run::RankRun;
 use super::recording::Recorder;
@@ -14,6 +15,7 @@ use super::scenario_run::{ScenarioRun, give_up};
 use super::shrink::shrink;
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
+use crate::world::names_exhaustion;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::INTERRUPTED;
 use allranks_suite::expectation::NO_WORLD;
@@ -41,7 +43,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         run.worlds += 1;
         let todo = findings.open();
         let mut decided = |ranks: &[RankRun], index, finding| findings.take(ranks, index, finding);
-        let result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
+        let mut result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(error) => {
@@ -56,6 +58,9 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
             }
         };
         run.issues.extend(cut(shared, &run.logs));
+        if let Some(init) = &mut result.init {
+            excuse_exhaustion(shared, &run.logs, init);
+        }
         let interrupted = *shared.interrupt.borrow();
         recorder.learn(&result.ranks);
         if result.lost.is_some() && !is_known_loss(recorder, &result) {
@@ -91,6 +96,25 @@ async fn shrink_failures(
     for (index, finding) in findings.take_to_shrink() {
         let finding = shrink(shared, scenario, index, finding, &logs).await;
         findings.settle(index, finding);
+    }
+}
+
+/// Turns a failed initialisation into a fault of the machine, if a rank says that it had no more open files, threads or
+/// processes: it has opened none yet that a backend could have lost.
+fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) {
+    if init.outcome != Outcome::InitFailed {
+        return;
+    }
+    let said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
+    let is_said = said.into_iter().any(|text| names_exhaustion(text));
+    if is_said
+        || logs
+            .iter()
+            .any(|log| names_exhaustion(&end_of(shared, log)))
+    {
+        init.outcome = Outcome::HarnessError;
+        init.class = Some("machine".to_owned());
+        init.summary = format!("out of open files, threads or processes: {}", init.summary);
     }
 }
 

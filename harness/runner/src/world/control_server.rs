@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 
 use super::Arrival;
 use super::frame::{Frame, read_frame_within};
@@ -28,7 +29,14 @@ pub struct ControlServer {
     address: String,
     expected: Arc<Mutex<HashMap<String, Waiting>>>,
     patience: Duration,
+    /// Why no connection can be accepted; none if that has not lasted for [`DEAF`].
+    deaf: watch::Sender<Option<String>>,
 }
+
+/// For how long connections must be refused by the system before those who wait for one are told.
+const DEAF: Duration = Duration::from_secs(3);
+/// Time from one attempt to accept a connection to the next, where the system refuses.
+const AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 enum Waiting {
@@ -45,6 +53,11 @@ pub struct WorldSlot {
 }
 
 impl WorldSlot {
+    /// Returns why no connection can be accepted, as soon as the system has refused to for some seconds.
+    pub async fn deaf(&self) -> String {
+        self.control_server.deaf().await
+    }
+
     /// Returns the token of one rank, which the rank sends in its hello. It names the rank, so no rank can pass for
     /// another.
     #[must_use]
@@ -82,13 +95,18 @@ impl ControlServer {
             address,
             expected: Arc::default(),
             patience,
+            deaf: watch::Sender::default(),
         };
         let accepting = control_server.clone();
         let strangers = Arc::new(Semaphore::new(strangers));
         tokio::spawn(async move {
+            let mut refused: Option<Instant> = None;
             while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
                 match listener.accept().await {
                     Ok((stream, _)) => {
+                        if refused.take().is_some() {
+                            accepting.deaf.send_replace(None);
+                        }
                         let connecting = accepting.clone().connect(stream);
                         tokio::spawn(async move {
                             connecting.await;
@@ -96,7 +114,12 @@ impl ControlServer {
                         });
                     }
                     // For instance no file descriptors are left: other connections will close some.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                    Err(error) => {
+                        if refused.get_or_insert_with(Instant::now).elapsed() >= DEAF {
+                            accepting.deaf.send_replace(Some(error.to_string()));
+                        }
+                        tokio::time::sleep(AGAIN).await;
+                    }
                 }
             }
         });
@@ -107,6 +130,18 @@ impl ControlServer {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Returns why no connection can be accepted, as soon as the system has refused to for some seconds.
+    pub async fn deaf(&self) -> String {
+        let mut deaf = self.deaf.subscribe();
+        let why = deaf.wait_for(Option::is_some).await;
+        let why = why.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
+            // The server is gone, so nothing is accepted any more.
+            None => std::future::pending().await,
+        }
     }
 
     /// Expects the ranks of a world; their connections come out of the receiver.
@@ -229,7 +264,6 @@ mod tests {
     use std::os::unix::net::{SocketAddr, UnixStream as Peer};
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use std::time::Instant;
 
     use super::*;
 

@@ -1,7 +1,9 @@
 //! Tells that a machine, or a limit set on it, has no more processes or open files to give: a fault of neither backend nor driver.
 
 use std::io;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use rustix::io::Errno;
 
 /// Returns true if the system had no more open files, threads or processes to give.
@@ -12,9 +14,48 @@ pub fn is_exhaustion(error: &io::Error) -> bool {
     matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN))
 }
 
+/// Returns true if a text that a process wrote says that the system had no more open files, threads or processes to give.
+#[must_use]
+pub fn names_exhaustion(text: &str) -> bool {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        // `Resource temporarily unavailable` is also what a socket says that has nothing to read: it must be about a thread or a
+        // process, or all that an exception says, as of std::thread or os.fork.
+        let words = "too many open files\
+                     |can't start new thread\
+                     |(thread|fork|clone|process)[^\\n]{0,80}resource temporarily unavailable\
+                     |what\\(\\):\\s+resource temporarily unavailable\
+                     |(RuntimeError|BlockingIOError): (\\[Errno 11\\] )?resource temporarily unavailable";
+        Regex::new(&format!("(?i){words}")).expect("the words are a regular expression")
+    });
+    WORDS.is_match(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_processes_say_of_exhaustion() {
+        for text in [
+            "OSError: [Errno 24] Too many open files: '/dev/null'",
+            "RuntimeError: can't start new thread",
+            "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+            "libgomp: Thread creation failed: Resource temporarily unavailable",
+            "terminate called after throwing an instance of 'std::system_error'\n  what():  Resource temporarily unavailable",
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable",
+            "[enforce fail at socket.cc:24] rv != -1. -1 vs -1. socket: Too many open files",
+        ] {
+            assert!(names_exhaustion(text), "{text}");
+        }
+        for text in [
+            "",
+            "recv: Resource temporarily unavailable",
+            "RuntimeError: Connection refused",
+            "opened files: 24",
+        ] {
+            assert!(!names_exhaustion(text), "{text}");
+        }
+    }
 
     #[test]
     fn a_program_that_does_not_exist_is_no_fault_of_the_machine() {

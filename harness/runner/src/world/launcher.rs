@@ -113,7 +113,8 @@ impl LocalLauncher {
             arrivals,
             sender,
             processes,
-            _place: place,
+            place,
+            is_deaf: false,
         })
     }
 

@@ -30,6 +30,7 @@ mod zygote;
 pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
 pub use driver::{Driver, python_files};
+pub use exhaustion::{is_exhaustion, names_exhaustion};
 pub use imported::Imported;
 pub(crate) use launch_spec::prepend_path;
 pub use launch_spec::{LaunchSpec, RankLaunchSpec};
@@ -75,7 +76,9 @@ pub struct World {
     sender: mpsc::Sender<Event>,
     processes: Box<dyn Processes>,
     /// Keeps the token known to the control server.
-    _place: control_server::WorldSlot,
+    place: control_server::WorldSlot,
+    /// Whether it has been said that no connection can be accepted.
+    is_deaf: bool,
 }
 
 /// A frame for a rank: header and payload.
@@ -117,6 +120,14 @@ impl World {
                     }
                 }
                 Some(event) = self.events.recv() => return event,
+                why = self.place.deaf(), if !self.is_deaf => {
+                    self.is_deaf = true;
+                    // Those that are connected need no other connection.
+                    if let Some(rank) = self.writers.iter().position(Option::is_none) {
+                        let why = format!("its connection cannot be accepted: {why}");
+                        return Event::Ended(Rank(rank as u32), RankExit::MachineFault(why));
+                    }
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
+use super::exhaustion::is_exhaustion;
 use allranks_host as host;
 
 /// Ports below the ephemeral ranges of Linux (32768–60999) and macOS (49152–65535), where backends open listeners of
@@ -37,9 +38,13 @@ pub fn lease_port() -> io::Result<PortLease> {
         let Some(lock) = try_lock(&folder.join(format!("port-{port}")))? else {
             continue;
         };
-        if TcpListener::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("0.0.0.0", port)).is_ok()
-        {
+        let is_free = |host| match TcpListener::bind((host, port)) {
+            Ok(_) => Ok(true),
+            // Another port would be no better.
+            Err(error) if is_exhaustion(&error) => Err(error),
+            Err(_) => Ok(false),
+        };
+        if is_free("127.0.0.1")? && is_free("0.0.0.0")? {
             return Ok(PortLease { port, _lock: lock });
         }
     }

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::control_server::ControlServer;
+use super::exhaustion::names_exhaustion;
 use super::frame::{read_frame, write_frame};
 use super::launch_spec::{RankLaunchSpec, prepend_path};
 use super::{Event, Orphan, Processes, RankExit, TOKEN};
@@ -131,6 +132,7 @@ impl Zygote {
                 Ok(status) => format!("ended ({status})"),
                 Err(error) => format!("is lost ({error})"),
             })),
+            why = control_server.deaf() => return Err(died(format!("cannot be heard: {why}"))),
             () = tokio::time::sleep(patience) => {
                 return Err(died(format!("said nothing for {} s", patience.as_secs())));
             }
@@ -319,7 +321,12 @@ async fn converse(
                     },
                 ),
                 FromZygote::ForkFailed { id, error } => {
-                    shared.end(id, RankExit::NotStarted(excerpt(error)));
+                    let error = excerpt(error);
+                    let end = match names_exhaustion(&error) {
+                        true => RankExit::MachineFault(error),
+                        false => RankExit::NotStarted(error),
+                    };
+                    shared.end(id, end);
                 }
                 FromZygote::Forked { .. } | FromZygote::Zygote { .. } => {}
             }
