@@ -396,24 +396,16 @@ impl WorldDetector {
         let kind = |process: &RankProcess| -> Option<String> {
             Some(process.diary.as_ref()?.own.as_ref()?.kind.clone())
         };
-        // A server waits for requests for as long as there are none.
-        if (blamed.iter()).any(|process| kind(process).as_deref() == Some("requests")) {
-            return None;
-        }
-        let has_work_below =
-            |process: &RankProcess| self.below.has_worked_within(process.pid, self.patience);
-        let times = blamed.iter().map(|process| match kind(process).as_deref() {
-            Some("breakpoint") => IN_A_WAIT,
-            _ if has_work_below(process) => AT_WORK,
-            Some("data loader" | "lock") => IN_A_WAIT,
-            // A training step does not keep the interpreter from answering for this long.
-            _ if is_silent(process) => IDLE,
-            _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
-                AT_WORK
-            }
-            _ => IDLE,
+        let times = blamed.iter().map(|process| {
+            let at_work =
+                || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
+            let has_work_below = self.below.has_worked_within(process.pid, self.patience);
+            let kind = kind(process).unwrap_or_default();
+            multiple(&kind, has_work_below, is_silent(process), at_work)
         });
-        if still < LEAST.max(self.patience * times.max()?) {
+        let times: Option<Vec<u32>> = times.collect();
+        let times = times?.into_iter().max()?;
+        if still < LEAST.max(self.patience * times) {
             return None;
         }
         let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
@@ -432,6 +424,26 @@ impl WorldDetector {
             Some(_) => self.called,
         };
         best(ranks, is_ours, hosts, &mut self.reach, since.elapsed()).map(|(verdict, _)| verdict)
+    }
+}
+
+/// Returns how many times the patience a rank may take that others wait for, by what it is in; none if that may take for ever.
+fn multiple(
+    kind: &str,
+    has_work_below: bool,
+    is_silent: bool,
+    is_at_work: impl Fn() -> bool,
+) -> Option<u32> {
+    match kind {
+        // A server waits for as long as there are none.
+        "requests" => None,
+        "breakpoint" => Some(IN_A_WAIT),
+        _ if has_work_below => Some(AT_WORK),
+        "data loader" | "lock" => Some(IN_A_WAIT),
+        // A training step does not keep the interpreter from answering for this long.
+        _ if is_silent => Some(IDLE),
+        _ if is_at_work() => Some(AT_WORK),
+        _ => Some(IDLE),
     }
 }
 
@@ -516,4 +528,26 @@ fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
             .is_some_and(|inside| inside.lasts() >= MOMENT);
         (process.lives() && (is_inside || diary.is_retrying())).then_some(*rank)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_works_gets_more_time_than_what_waits_and_a_server_any() {
+        let times = |kind: &str, has_work_below| multiple(kind, has_work_below, false, || false);
+        assert_eq!(times("lock", false), Some(IN_A_WAIT));
+        assert_eq!(times("data loader", false), Some(IN_A_WAIT));
+        // A pool of processes that tokenises, and a data loader that decodes.
+        assert_eq!(times("lock", true), Some(AT_WORK));
+        assert_eq!(times("data loader", true), Some(AT_WORK));
+        assert_eq!(times("child process", true), Some(AT_WORK));
+        assert_eq!(times("child process", false), Some(IDLE));
+        // Nothing below a rank brings it out of a debugger.
+        assert_eq!(times("breakpoint", true), Some(IN_A_WAIT));
+        assert_eq!(times("requests", false), None);
+        assert_eq!(multiple("", false, true, || true), Some(IDLE));
+        assert_eq!(multiple("", false, false, || true), Some(AT_WORK));
+    }
 }
