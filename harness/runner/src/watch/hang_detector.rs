@@ -40,6 +40,8 @@ pub enum Event {
 pub const IN_A_WAIT: u32 = 3;
 pub const IDLE: u32 = 5;
 const AT_WORK: u32 = 10;
+/// The processor time, in clock ticks of 10 ms, that a rank that wants the processor has had before it is reported as behind.
+const WORKED: u64 = 1000;
 /// The shortest time after which a rank is reported as behind, however small the patience.
 pub const LEAST: Duration = Duration::from_secs(20);
 
@@ -268,6 +270,11 @@ impl WorldDetector {
                 let living = ranks.iter().filter(|(_, process)| process.lives());
                 let pids: Vec<u32> = living.map(|(_, process)| process.pid).collect();
                 self.below.look(&pids);
+                for (_, process) in ranks {
+                    if let Some(Activity::Alive { ticks }) = process.activity {
+                        self.below.own(process.pid, ticks);
+                    }
+                }
             }
             false => self.below = Below::default(),
         }
@@ -406,6 +413,17 @@ impl WorldDetector {
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
         if still < LEAST.max(self.patience * times) {
+            return None;
+        }
+        // On a machine that is too busy, minutes are seconds to a rank.
+        let below = &mut self.below;
+        let is_starved = |process: &&RankProcess| match process.activity {
+            Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
+                below.own(process.pid, ticks) < WORKED
+            }
+            _ => false,
+        };
+        if blamed.iter().any(is_starved) {
             return None;
         }
         let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
