@@ -24,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         .collect();
     tests.extend([
         with_torch("attach::hang::stopped", stopped),
+        with_torch("attach::hang::tasks_of_slurm", tasks_of_slurm),
         with_torch("attach::hang::sleeps", sleeps),
         with_torch("attach::hang::other_call", other_call),
         with_torch("attach::hang::ends", ends),
@@ -44,8 +45,12 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn start(stage: &'a Stage, size: usize, thing: &str) -> Self {
+        Self::start_with(stage, size, &[thing])
+    }
+
+    fn start_with(stage: &'a Stage, size: usize, words: &[&str]) -> Self {
         let mut command = Command::new(python());
-        command.args([LAUNCH, &size.to_string(), JOB, thing]);
+        command.args([LAUNCH, &size.to_string(), JOB]).args(words);
         let running = stage.start(stage.marked(command));
         let is_ready = |running: &Running| running.texts()[0].matches("ready").count() == size;
         stage.wait("all ranks are ready", || is_ready(&running));
@@ -173,6 +178,31 @@ fn stopped() {
     ran.assert_says("in all_reduce on world (fixtures/hangs/programs/attached.py:");
     assert_eq!(standing(&ranks), before);
     assert!(before[2].0);
+    job.end();
+}
+
+/// Ranks that Slurm has numbered; and what was seen of them, judged later.
+fn tasks_of_slurm() {
+    let stage = Stage::new("slurm");
+    let job = Job::start_with(&stage, 3, &["as_slurm", "stopped"]);
+    let tasks = || children(&job.pid());
+    stage.wait("one is stopped", || {
+        tasks().iter().any(|pid| state(*pid) == 'T')
+    });
+    let before = standing(&tasks());
+    let folder = stage.path("evidence").display().to_string();
+    let (ran, record) = attach(&stage, &[job.pid()], &["--evidence", &folder]);
+    assert_verdict(&ran, record.as_ref(), "peer-stopped", &[2], "proved");
+    ran.assert_says("the ranks are known by SLURM_PROCID");
+    assert_eq!(standing(&tasks()), before);
+    let ran = stage.start(stage.command(&["diagnose", &folder])).end();
+    ran.assert_code(1);
+    for words in [
+        "peer-stopped: rank 2 is stopped",
+        "ranks 0, 1: in all_reduce",
+    ] {
+        assert!(ran.stdout.contains(words), "{}", ran.stdout);
+    }
     job.end();
 }
 

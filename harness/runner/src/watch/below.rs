@@ -1,4 +1,5 @@
-//! Which ranks have processes below them that work: data loaders, compilers, an evaluation in a program of its own.
+//! What ranks, and the processes below them (data loaders, compilers, an evaluation in a program of its own), have used of the
+//! processor since nothing moves.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ const WORK: u64 = 10;
 pub struct Below {
     looked: Option<Instant>,
     marks: BTreeMap<u32, Mark>,
+    /// The ranks' own processor times at the first look, in clock ticks.
+    own: BTreeMap<u32, u64>,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,11 @@ impl Below {
         }
     }
 
+    /// Notes the processor time, in clock ticks, that a rank itself has used; returns what of it is since the first note.
+    pub fn own(&mut self, pid: u32, ticks: u64) -> u64 {
+        ticks.saturating_sub(*self.own.entry(pid).or_insert(ticks))
+    }
+
     /// Returns true if a process below this one was seen to work within that time.
     pub fn has_worked_within(&self, pid: u32, time: Duration) -> bool {
         let worked = self.marks.get(&pid).and_then(|mark| mark.worked);
@@ -72,6 +80,14 @@ fn has_worked(before: &BTreeMap<u32, u64>, now: &BTreeMap<u32, u64>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_a_rank_counts_from_the_first_note() {
+        let mut below = Below::default();
+        assert_eq!(below.own(1, 500), 0);
+        assert_eq!(below.own(1, 700), 200);
+        assert_eq!(below.own(2, 700), 0);
+    }
 
     #[test]
     fn work_is_told_from_a_heartbeat() {

@@ -40,6 +40,8 @@ pub enum Event {
 pub const WAITING_PATIENCES: u32 = 3;
 pub const IDLE_PATIENCES: u32 = 5;
 const WORKING_PATIENCES: u32 = 10;
+/// The processor time, in clock ticks of 10 ms, that a rank that wants the processor has had before it is reported as behind.
+const BEHIND_TICKS: u64 = 1000;
 /// The shortest time after which a rank is reported as behind, however small the patience.
 pub const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
 
@@ -268,6 +270,11 @@ impl WorldDetector {
                 let living = ranks.iter().filter(|(_, process)| process.lives());
                 let pids: Vec<u32> = living.map(|(_, process)| process.pid).collect();
                 self.below.look(&pids);
+                for (_, process) in ranks {
+                    if let Some(Activity::Alive { ticks }) = process.activity {
+                        self.below.own(process.pid, ticks);
+                    }
+                }
             }
             false => self.below = Below::default(),
         }
@@ -399,24 +406,27 @@ impl WorldDetector {
         let kind = |process: &RankProcess| -> Option<String> {
             Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
         };
-        // A server waits for requests for as long as there are none.
-        if (blamed.iter()).any(|process| kind(process).as_deref() == Some("requests")) {
+        let times = blamed.iter().map(|process| {
+            let at_work =
+                || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
+            let has_work_below = self.below.has_worked_within(process.pid, self.patience);
+            let kind = kind(process).unwrap_or_default();
+            multiple(&kind, has_work_below, is_silent(process), at_work)
+        });
+        let times: Option<Vec<u32>> = times.collect();
+        let times = times?.into_iter().max()?;
+        if still < SHORTEST_LIMIT.max(self.patience * times) {
             return None;
         }
-        let has_work_below =
-            |process: &RankProcess| self.below.has_worked_within(process.pid, self.patience);
-        let times = blamed.iter().map(|process| match kind(process).as_deref() {
-            Some("breakpoint") => WAITING_PATIENCES,
-            _ if has_work_below(process) => WORKING_PATIENCES,
-            Some("data loader" | "lock") => WAITING_PATIENCES,
-            // A training step does not keep the interpreter from answering for this long.
-            _ if is_silent(process) => IDLE_PATIENCES,
-            _ if self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid) => {
-                WORKING_PATIENCES
+        // On a machine that is too busy, minutes are seconds to a rank.
+        let below = &mut self.below;
+        let is_starved = |process: &&RankProcess| match process.activity {
+            Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
+                below.own(process.pid, ticks) < BEHIND_TICKS
             }
-            _ => IDLE_PATIENCES,
-        });
-        if still < SHORTEST_LIMIT.max(self.patience * times.max()?) {
+            _ => false,
+        };
+        if blamed.iter().any(is_starved) {
             return None;
         }
         let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
@@ -435,6 +445,26 @@ impl WorldDetector {
             Some(_) => self.called,
         };
         best(ranks, is_ours, hosts, &mut self.reach, since.elapsed()).map(|(verdict, _)| verdict)
+    }
+}
+
+/// Returns how many times the patience a rank may take that others wait for, by what it is in; none if that may take for ever.
+fn multiple(
+    kind: &str,
+    has_work_below: bool,
+    is_silent: bool,
+    is_at_work: impl Fn() -> bool,
+) -> Option<u32> {
+    match kind {
+        // A server waits for as long as there are none.
+        "requests" => None,
+        "breakpoint" => Some(WAITING_PATIENCES),
+        _ if has_work_below => Some(WORKING_PATIENCES),
+        "data loader" | "lock" => Some(WAITING_PATIENCES),
+        // A training step does not keep the interpreter from answering for this long.
+        _ if is_silent => Some(IDLE_PATIENCES),
+        _ if is_at_work() => Some(WORKING_PATIENCES),
+        _ => Some(IDLE_PATIENCES),
     }
 }
 
@@ -519,4 +549,26 @@ fn held<'a>(ranks: &'a Ranks<'_>) -> impl Iterator<Item = Rank> + 'a {
             .is_some_and(|inside| inside.lasts() >= MOMENT);
         (process.lives() && (is_inside || call_trace.is_retrying())).then_some(*rank)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_works_gets_more_time_than_what_waits_and_a_server_any() {
+        let times = |kind: &str, has_work_below| multiple(kind, has_work_below, false, || false);
+        assert_eq!(times("lock", false), Some(WAITING_PATIENCES));
+        assert_eq!(times("data loader", false), Some(WAITING_PATIENCES));
+        // A pool of processes that tokenises, and a data loader that decodes.
+        assert_eq!(times("lock", true), Some(WORKING_PATIENCES));
+        assert_eq!(times("data loader", true), Some(WORKING_PATIENCES));
+        assert_eq!(times("child process", true), Some(WORKING_PATIENCES));
+        assert_eq!(times("child process", false), Some(IDLE_PATIENCES));
+        // Nothing below a rank brings it out of a debugger.
+        assert_eq!(times("breakpoint", true), Some(WAITING_PATIENCES));
+        assert_eq!(times("requests", false), None);
+        assert_eq!(multiple("", false, true, || true), Some(IDLE_PATIENCES));
+        assert_eq!(multiple("", false, false, || true), Some(WORKING_PATIENCES));
+    }
 }
