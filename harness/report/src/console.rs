@@ -259,10 +259,12 @@ fn write_heading(out: &mut impl Write, check: &CheckRecord, title: &str) -> io::
     let id = one_line(check.id.as_str());
     let (symbol, word) = (status.symbol(), status.word());
     writeln!(out, "{style}{symbol} {word}{style:#} {id}")?;
-    if title.is_empty() {
-        return writeln!(out, "    {}", summary_line(check));
+    // What failed comes before the title of the case: a narrow terminal may show no more than that.
+    writeln!(out, "    {}", summary_line(check))?;
+    match title.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "    {DIM}{}{DIM:#}", one_line(title)),
     }
-    writeln!(out, "    {}: {}", one_line(title), summary_line(check))
 }
 
 /// Writes the details under a heading, without their first line, which the heading has.

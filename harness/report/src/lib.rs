@@ -36,6 +36,7 @@ pub mod owners;
 pub mod recipe;
 mod repeat;
 mod results;
+pub mod sides;
 mod status_counts;
 pub mod text;
 pub mod trend;

@@ -9,6 +9,7 @@ use super::details::summary_line;
 use super::observed::{observed, values_with_counts};
 use super::recipe::advise;
 use super::results::{Results, column_names, evidence_word};
+use super::sides::Sides;
 use super::status_counts::{Headline, StatusCounts, exit_meaning};
 use super::text::{clip, counted, grouped, lasting, one_line};
 use super::trend::Trend;
@@ -47,6 +48,7 @@ fn write_page(page: &mut String, results: &Results, trend: Option<&Trend>) -> st
     for absence in results.absences() {
         writeln!(page, "> {}\n", cell(&absence))?;
     }
+    write_sides(page, results)?;
     if let Some(trend) = trend {
         write_trend(page, trend)?;
     }
@@ -83,6 +85,52 @@ fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
             counted(results.missing(), "check")
         ),
     }
+}
+
+/// What differs between the backends, versions and drivers of the run.
+fn write_sides(page: &mut String, results: &Results) -> std::fmt::Result {
+    let Some(sides) = Sides::of(results).filter(|sides| !sides.rows.is_empty()) else {
+        return Ok(());
+    };
+    writeln!(page, "### What differs\n")?;
+    let alike = counted(sides.alike, "requirement");
+    writeln!(page, "{alike} alike on every side; these are not:\n")?;
+    write!(page, "| requirement |")?;
+    for name in &sides.names {
+        write!(page, " {} |", cell(name))?;
+    }
+    writeln!(page, "\n|---|{}", "---|".repeat(sides.names.len()))?;
+    for row in sides.rows.iter().take(LIST_LIMIT) {
+        write!(
+            page,
+            "| {} {} |",
+            code(row.requirement.as_str()),
+            cell(&row.sentence)
+        )?;
+        for standing in &row.cells {
+            match standing {
+                Some(one) => write!(
+                    page,
+                    " {} {} of {} {} |",
+                    one.status.symbol(),
+                    grouped(one.count),
+                    grouped(one.of),
+                    one.status.word()
+                )?,
+                None => write!(page, " no check |")?,
+            }
+        }
+        writeln!(page)?;
+    }
+    if let Some(more) = sides
+        .rows
+        .len()
+        .checked_sub(LIST_LIMIT)
+        .filter(|more| *more > 0)
+    {
+        writeln!(page, "\nand {more} more.")?;
+    }
+    writeln!(page)
 }
 
 /// What broke, is flaky or was fixed over the runs, each with what had changed.

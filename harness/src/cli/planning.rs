@@ -1,7 +1,7 @@
 //! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -159,8 +159,12 @@ impl Asked {
         Self { imported, ..self }
     }
 
-    /// Probes the platforms and plans. If that takes long, it says what it waits for.
+    /// Probes the platforms and plans. On a terminal it says at once what it waits for, elsewhere if that takes long.
     pub fn planned(self, err: &mut impl Write) -> Planned {
+        if let Some(python) = self.python.as_ref().filter(|_| io::stderr().is_terminal()) {
+            // The stream may be closed already.
+            let _ = writeln!(err, "importing torch with {}", python.path.display());
+        }
         let (targets, absent) = thread::scope(|scope| {
             let (over, done) = mpsc::channel::<()>();
             let finding = scope.spawn(|| {

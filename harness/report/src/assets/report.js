@@ -23,7 +23,8 @@
   const make = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
   const draw = (tag, attributes, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-  const grouped = (number) => number.toLocaleString("en-US");
+  const format = new Intl.NumberFormat("en-US");
+  const grouped = (number) => (number < 1000 ? String(number) : format.format(number));
   const counted = (number, noun, several = `${noun}s`) => `${grouped(number)} ${number === 1 ? noun : several}`;
   const lasting = (ms) =>
     ms < 1000 ? `${ms} ms` : ms < 60000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.floor(ms / 60000)} min ${Math.floor((ms % 60000) / 1000)} s`;
@@ -48,7 +49,8 @@
   const depth = statuses.length;
   const newCounts = () => new Float64Array(width * depth);
   const areaOf = (requirement) => requirement.replace(/-[^-]*$/, "") || requirement;
-  const byName = (a, b) => a.localeCompare(b, "en", { numeric: true });
+  const collator = new Intl.Collator("en", { numeric: true });
+  const byName = (a, b) => collator.compare(a, b);
 
   /** Rows by key; a key says what the row holds, so that a link to it stays good. */
   const rows = new Map();
@@ -83,16 +85,23 @@
       }
     }
   }
-  const childrenOf = (row) => [...row.children].sort((a, b) => byName(a.name, b.name));
+  const childrenOf = (row) => (row.inOrder ||= [...row.children].sort((a, b) => byName(a.name, b.name)));
   const countsOf = (row, column) => row.counts.subarray(column * depth, (column + 1) * depth);
   const totalOf = (row) => {
-    const total = new Float64Array(depth);
-    row.counts.forEach((count, index) => { total[index % depth] += count; });
-    return total;
+    if (!row.total) {
+      row.total = new Float64Array(depth);
+      for (let index = 0; index < row.counts.length; index += 1) row.total[index % depth] += row.counts[index];
+    }
+    return row.total;
   };
   const failing = (counts) => counts.some((count, status) => count > 0 && statuses[status].failing);
-  const countsText = (counts) =>
-    Array.from(counts, (count, status) => (count ? `${grouped(count)} ${statuses[status].word}` : "")).filter(Boolean).join(", ");
+  const countsText = (counts) => {
+    const parts = [];
+    for (let status = 0; status < depth; status += 1) {
+      if (counts[status] > 0) parts.push(`${grouped(counts[status])} ${statuses[status].word}`);
+    }
+    return parts.join(", ");
+  };
 
   // ---- what is shown ---------------------------------------------------------------------------------------------
 
@@ -198,8 +207,8 @@
         return make("th", { class: groupStarts.has(index) ? "group" : "", scope: "col", "aria-sort": isSorted ? "descending" : null },
           make("button", {
             type: "button", class: "by", "data-sort": index, title: `${column.name}: rows with failures in this column first`,
-            "aria-label": `world size ${column.size}, ${column.name}: ${isSorted ? "rows are ordered by its failures" : "order rows by its failures"}`,
-          }, `ws ${column.size}${isSorted ? " ▾" : ""}`));
+            "aria-label": `ws ${column.size}, ${column.name}: ${isSorted ? "rows are ordered by its failures" : "order rows by its failures"}`,
+          }, `ws ${column.size}`, isSorted && make("span", { "aria-hidden": "true" }, " ▾")));
       })));
 
   const cellOf = (row, index) => {
@@ -221,12 +230,13 @@
     const right = worst !== depth - 1 && !shown.size ? counts[depth - 1] : 0;
     const column = columns[index];
     const isOpen = selected && selected.row === row.key && selected.column === index;
-    const label = `${row.name}, ${column.name}, ${column.evidence}: ${countsText(counts)}`;
+    const text = `${symbol} ${grouped(counts[worst])}${withRefusals ? " ∅" : ""}`;
+    const label = `${text}${right > 0 ? ` ✓ ${grouped(right)}` : ""}, ${row.name}, ${column.name}, ${column.evidence}: ${countsText(counts)}`;
     return make("td", { class: place },
       make("button", {
         type: "button", class: `cell s-${key}`, tabindex: -1, title: label, "aria-label": label,
         "aria-expanded": isOpen ? "true" : "false", "data-row": row.key, "data-column": index,
-      }, `${symbol} ${grouped(counts[worst])}${withRefusals ? " ∅" : ""}`, right > 0 && make("span", { class: "right" }, ` ✓ ${grouped(right)}`)));
+      }, text, right > 0 && make("span", { class: "right" }, ` ✓ ${grouped(right)}`)));
   };
 
   const nameOf = (row) => {
@@ -261,7 +271,7 @@
     while (waiting.some((row) => row.key === key)) moreRows();
   };
   const makeVisible = () => {
-    while (waiting.length && body.getBoundingClientRect().bottom - grid.getBoundingClientRect().bottom < 1200) moreRows();
+    while (waiting.length && body.getBoundingClientRect().bottom - grid.getBoundingClientRect().bottom < 400) moreRows();
   };
   const showMatrix = () => {
     const list = visible();
@@ -274,6 +284,8 @@
     if (table) table.replaceWith(fresh);
     else grid.append(fresh);
     table = fresh;
+    // The first rows are painted before the others are made.
+    requestAnimationFrame(makeVisible);
     const first = body.querySelector(".cell");
     if (first) first.tabIndex = 0;
     byId("empty").hidden = list.length > 0;
@@ -285,6 +297,7 @@
       (element) => element.dataset[name] === value && (column === undefined || element.dataset.column === String(column)));
   grid.addEventListener("scroll", makeVisible, { passive: true });
   addEventListener("scroll", makeVisible, { passive: true });
+  addEventListener("resize", makeVisible);
   addEventListener("beforeprint", () => { while (waiting.length) moreRows(); });
 
   grid.addEventListener("click", (event) => {
@@ -768,6 +781,24 @@
   };
   byId("kinds").hidden = kindList.length === 0;
   showKinds(6);
+
+  // ---- what differs between backends, versions and drivers -----------------------------------------------------------
+
+  if (data.sides && data.sides.rows.length) {
+    const { names, alike, rows: differing } = data.sides;
+    byId("sides").hidden = false;
+    byId("sides-note").textContent = `${counted(alike, "requirement")} alike on every side, ${grouped(differing.length)} not.`;
+    const showSides = (limit) => {
+      byId("side-table").replaceChildren(
+        make("thead", {}, make("tr", {}, ["requirement", ...names].map((name) => make("th", { scope: "col" }, name)))),
+        make("tbody", {}, differing.slice(0, limit).map((row) => make("tr", {},
+          make("th", { class: "name", scope: "row", title: row.sentence }, make("b", {}, row.requirement), row.sentence && ` ${row.sentence}`),
+          row.cells.map((cell) => make("td", {}, cell === null ? "no check" : mark(cell[0], `${grouped(cell[1])} of ${grouped(cell[2])}`))))),
+        differing.length > limit && make("tr", {}, make("td", { colspan: names.length + 1 },
+          make("button", { type: "button", class: "quiet", on: () => showSides(Infinity) }, `and ${grouped(differing.length - limit)} more`)))));
+    };
+    showSides(8);
+  }
 
   // ---- versions of torch, where there are several ----------------------------------------------------------------
 

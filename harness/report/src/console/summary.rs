@@ -1,20 +1,25 @@
 //! The last page of a run on the terminal: failing checks first, then counts, then where the reports are and what the
 //! exit code says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
 
 use super::{DIM, style, write_heading, write_line};
 use crate::details::summary_line;
+use crate::nights::kind_of;
 use crate::recipe::advise;
 use crate::results::{Results, column_names, evidence_word};
+use crate::sides::Sides;
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, counted, grouped, lasting, one_line};
+use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 
-/// Failing checks listed; the files have all.
-const LIST_LIMIT: usize = 50;
+/// Kinds of failure listed; the files have all.
+const LIST_LIMIT: usize = 30;
+/// Checks listed of a kind.
+const EXAMPLES: usize = 3;
 /// Reasons listed for checks that did not run.
 const REASON_LIMIT: usize = 10;
 
@@ -23,6 +28,7 @@ const REASON_LIMIT: usize = 10;
 /// # Errors
 /// The stream could not be written to.
 pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> io::Result<()> {
+    write_sides(out, results)?;
     write_failing(out, results)?;
     write_not_run(out, results)?;
     write_columns(out, results)?;
@@ -92,27 +98,79 @@ fn note(status: Status) -> &'static str {
     }
 }
 
+/// Writes failing checks by kind: those of one kind under one heading.
 fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
     let scenarios = results.scenarios_by_check();
-    let mut failing: Vec<_> = results
-        .checks
-        .iter()
-        .filter(|check| check.status().is_failing())
-        .collect();
-    failing.sort_by_key(|check| check.status());
-    for check in failing.iter().take(LIST_LIMIT) {
-        let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
-        write_heading(out, check, title)?;
+    let mut kinds = BTreeMap::<(Status, String), Vec<&CheckRecord>>::new();
+    for check in &results.checks {
+        if check.status().is_failing() {
+            let kind = kinds.entry((check.status(), kind_of(check))).or_default();
+            kind.push(check);
+        }
     }
-    if failing.len() > LIST_LIMIT {
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|((status, _), checks)| (*status, std::cmp::Reverse(checks.len())));
+    for ((status, kind), checks) in kinds.iter().take(LIST_LIMIT) {
+        if let [check] = checks.as_slice() {
+            let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
+            write_heading(out, check, title)?;
+            continue;
+        }
+        let columns: BTreeSet<_> = checks.iter().map(|check| &check.column).collect();
+        let (style, symbol, word) = (style(*status), status.symbol(), status.word());
         writeln!(
             out,
-            "  … and {} more",
-            grouped((failing.len() - LIST_LIMIT) as u64)
+            "{style}{symbol} {word}{style:#} {} in {}: {kind}",
+            counted(checks.len() as u64, "check"),
+            counted(columns.len() as u64, "column")
         )?;
+        for check in checks.iter().take(EXAMPLES) {
+            writeln!(out, "    {}", one_line(check.id.as_str()))?;
+            // A class says less than what was seen.
+            if check.class.is_some() {
+                writeln!(out, "      {}", summary_line(check))?;
+            }
+        }
+        if checks.len() > EXAMPLES {
+            let more = (checks.len() - EXAMPLES) as u64;
+            writeln!(out, "    … and {} more", grouped(more))?;
+        }
     }
-    if failing.is_empty() {
+    if kinds.len() > LIST_LIMIT {
+        let more = &kinds[LIST_LIMIT..];
+        let checks = more.iter().map(|(_, checks)| checks.len() as u64).sum();
+        let kinds = counted(more.len() as u64, "more kind");
+        writeln!(out, "  … and {} of {kinds}", counted(checks, "check"))?;
+    }
+    if kinds.is_empty() {
         return Ok(());
+    }
+    writeln!(out)
+}
+
+/// Writes what differs between the backends, versions and drivers of the run.
+fn write_sides(out: &mut impl Write, results: &Results) -> io::Result<()> {
+    let Some(sides) = Sides::of(results).filter(|sides| !sides.rows.is_empty()) else {
+        return Ok(());
+    };
+    let differing = counted(sides.rows.len() as u64, "requirement");
+    writeln!(out, "{differing} not alike on every side:")?;
+    for row in sides.rows.iter().take(REASON_LIMIT) {
+        writeln!(out, "  {}", one_line(row.requirement.as_str()))?;
+        for (name, standing) in sides.names.iter().zip(&row.cells) {
+            let Some(one) = standing else { continue };
+            let (style, symbol) = (style(one.status), one.status.symbol());
+            let (count, of) = (grouped(one.count), grouped(one.of));
+            let word = one.status.word();
+            writeln!(
+                out,
+                "    {style}{symbol}{style:#} {name}: {count} of {of} {word}"
+            )?;
+        }
+    }
+    if sides.rows.len() > REASON_LIMIT {
+        let more = sides.rows.len() - REASON_LIMIT;
+        writeln!(out, "  … and {more} more")?;
     }
     writeln!(out)
 }

@@ -14,6 +14,7 @@ use crate::details::{details, summary_line};
 use crate::observed::pairs;
 use crate::recipe::{Advice, advise};
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
+use crate::sides::Sides;
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, one_line};
 use crate::trend::Trend;
@@ -60,6 +61,8 @@ pub(super) struct Data {
     scenarios: Vec<Scenario>,
     /// What differs between versions of torch; none if there is one version only.
     versions: Option<VersionTable>,
+    /// What differs between backends, versions and drivers; none if there is one of each.
+    sides: Option<SideTable>,
     /// Recommended init recipes, for backends that tried several.
     recipes: Vec<Recipe>,
     /// What the runs before say; none if they were not looked at.
@@ -82,6 +85,23 @@ struct VersionTable {
     /// Checks that stand alike with all of them.
     alike: u64,
     rows: Vec<VersionRow>,
+}
+
+/// Requirements that stand differently on different sides.
+#[derive(Debug, Serialize)]
+struct SideTable {
+    names: Vec<String>,
+    /// Requirements that stand alike on all of them.
+    alike: u64,
+    rows: Vec<SideRowData>,
+}
+
+#[derive(Debug, Serialize)]
+struct SideRowData {
+    requirement: String,
+    sentence: String,
+    /// For each side the worst standing, how many checks have it, and how many there are; none if there is no check.
+    cells: Vec<Option<(usize, u64, u64)>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -250,6 +270,7 @@ impl<'a> Collector<'a> {
             omitted,
             scenarios,
             versions: versions(self.results),
+            sides: sides(self.results),
             recipes: recipes(self.results),
             trend: None,
         }
@@ -487,6 +508,26 @@ fn run(results: &Results) -> Run {
             .map(|status| counts.count(*status))
             .collect(),
     }
+}
+
+fn sides(results: &Results) -> Option<SideTable> {
+    let sides = Sides::of(results)?;
+    let rows = sides.rows.into_iter();
+    Some(SideTable {
+        names: sides.names,
+        alike: sides.alike,
+        rows: rows
+            .map(|row| SideRowData {
+                requirement: one_line(row.requirement.as_str()),
+                sentence: row.sentence,
+                cells: row
+                    .cells
+                    .iter()
+                    .map(|cell| cell.map(|one| (standing_index(one.status), one.count, one.of)))
+                    .collect(),
+            })
+            .collect(),
+    })
 }
 
 fn versions(results: &Results) -> Option<VersionTable> {

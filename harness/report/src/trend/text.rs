@@ -117,7 +117,7 @@ impl Trend {
         )
     }
 
-    /// `n12 (2026-11-12), good until n10 (2026-11-10)`.
+    /// `n12 (2026-11-12)`, and which run was the last before where those between say nothing.
     pub(crate) fn since(&self, turn: &Turn) -> String {
         let name = |place: usize| {
             let night = &self.nights[place];
@@ -125,15 +125,12 @@ impl Trend {
         };
         let after = name(turn.after);
         match turn.before {
-            None => after,
-            Some(before) if before + 1 == turn.after => {
-                format!("{after}, the run before was the last without")
-            }
-            Some(before) => format!(
-                "{after}; {} was the last without, and {} between say nothing",
+            Some(before) if before + 1 < turn.after => format!(
+                "{after}; the last before was {}, with nothing known of {} between",
                 name(before),
                 counted((turn.after - before - 1) as u64, "run")
             ),
+            Some(_) | None => after,
         }
     }
 }

@@ -164,3 +164,53 @@ fn a_run_that_was_cut_off_is_not_called_good() {
     assert!(text.contains("the run was cut off"), "{text}");
     assert!(text.contains("planned, never recorded"), "{text}");
 }
+
+#[test]
+fn what_failed_comes_before_the_title_of_the_case() {
+    let results = sample::results(Shape::default());
+    let check = results
+        .checks
+        .iter()
+        .find(|check| check.status().is_failing());
+    let check = check.unwrap();
+    let mut out = Vec::new();
+    let mut console = Console::new(&mut out, Progress::None)
+        .titles([(check.case.clone(), "the title".to_owned())]);
+    console
+        .record(&Record::Check(Box::new(check.clone())))
+        .unwrap();
+    let text = plain(&out);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with(check.id.as_str()), "{text}");
+    assert_eq!(lines[1].trim(), allranks_report::summary_line(check));
+    assert_eq!(lines[2].trim(), "the title");
+}
+
+#[test]
+fn the_summary_groups_failures_by_kind() {
+    let mut results = sample::results(Shape::default());
+    results.checks.clear();
+    for index in 0..7 {
+        let mut check = sample::passing_check(index);
+        check.outcome = allranks_model::outcome::Outcome::Mismatch;
+        check.verdict = allranks_model::outcome::Verdict::Regression;
+        check.summary = format!("element {index} is wrong");
+        check.class = Some("tail-not-reduced".to_owned());
+        results.checks.push(check);
+    }
+    let text = summary(&results);
+    assert!(
+        text.contains("✗ regression 7 checks in 1 column: tail-not-reduced\n"),
+        "{text}"
+    );
+    let told = results
+        .checks
+        .iter()
+        .filter(|check| text.contains(&format!("    {}\n", check.id)));
+    assert_eq!(told.count(), 3, "{text}");
+    assert!(
+        text.contains("element 2 is wrong") && !text.contains("element 3 is wrong"),
+        "{text}"
+    );
+    assert!(text.contains("… and 4 more"), "{text}");
+}

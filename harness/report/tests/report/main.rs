@@ -7,3 +7,5 @@ mod junit;
 mod markdown;
 mod merge;
 mod sample;
+mod sides;
+mod trend;

@@ -1,0 +1,173 @@
+//! What differs between backends, versions and drivers, requirement by requirement: the first thing that merged results are read for.
+//!
+//! A side is a platform and a backend with one driver, launcher and torch, at all world sizes. A requirement that stands alike on each
+//! side that has checks of it is counted; one that does not has a row.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allranks_model::names::RequirementId;
+use allranks_model::record::Column;
+use allranks_model::status::Status;
+use allranks_model::version::torch_version;
+
+use crate::results::{Results, evidence_word};
+use crate::status_counts::StatusCounts;
+use crate::text::one_line;
+
+/// Several sides, side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// The sides, named by what tells them apart.
+    pub names: Vec<String>,
+    /// Requirements that stand alike on every side that has checks of them.
+    pub alike: u64,
+    /// The others: those that fail somewhere first.
+    pub rows: Vec<SideRow>,
+}
+
+/// One requirement on each side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SideRow {
+    /// The requirement.
+    pub requirement: RequirementId,
+    /// Its sentence; empty if the results do not have it.
+    pub sentence: String,
+    /// For each side its worst status, and how many checks of how many have it; `None` where there is no check.
+    pub cells: Vec<Option<Standing>>,
+}
+
+/// How a requirement stands on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The worst status.
+    pub status: Status,
+    /// Number of checks with that status.
+    pub count: u64,
+    /// Number of checks.
+    pub of: u64,
+}
+
+impl Sides {
+    /// Compares the sides of some results; `None` if there is one side only.
+    #[must_use]
+    pub fn of(results: &Results) -> Option<Self> {
+        let mut sides: Vec<Side> = results
+            .checks
+            .iter()
+            .map(|check| Side::of(&check.column))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
+        if sides.len() < 2 {
+            return None;
+        }
+        sides.sort_by_cached_key(key);
+        let mut rows = BTreeMap::<&RequirementId, Vec<StatusCounts>>::new();
+        for check in &results.checks {
+            let place = sides.binary_search_by_key(&key(&Side::of(&check.column)), key);
+            let Ok(place) = place else { continue };
+            for requirement in &check.covers {
+                let counts = rows
+                    .entry(requirement)
+                    .or_insert_with(|| vec![StatusCounts::default(); sides.len()]);
+                counts[place].add(check.status());
+            }
+        }
+        let mut alike = 0;
+        let mut told = Vec::new();
+        for (requirement, counts) in rows {
+            let cells: Vec<Option<Standing>> = counts.iter().map(standing).collect();
+            let statuses: BTreeSet<Status> = cells.iter().flatten().map(|one| one.status).collect();
+            if statuses.len() < 2 {
+                alike += 1;
+                continue;
+            }
+            let sentence = results.run.requirements.get(requirement);
+            told.push(SideRow {
+                requirement: requirement.clone(),
+                sentence: sentence.map_or_else(String::new, |text| one_line(text)),
+                cells,
+            });
+        }
+        told.sort_by_key(|row| row.cells.iter().flatten().map(|one| one.status).min());
+        Some(Self {
+            names: names(&sides),
+            alike,
+            rows: told,
+        })
+    }
+}
+
+fn standing(counts: &StatusCounts) -> Option<Standing> {
+    let status = Status::ALL
+        .iter()
+        .copied()
+        .find(|one| counts.count(*one) > 0)?;
+    Some(Standing {
+        status,
+        count: counts.count(status),
+        of: counts.total(),
+    })
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Side {
+    platform: String,
+    backend: String,
+    torch: String,
+    driver: String,
+    launcher: String,
+    evidence: &'static str,
+}
+
+impl Side {
+    fn of(column: &Column) -> Self {
+        Self {
+            platform: one_line(&column.platform),
+            backend: one_line(&column.backend),
+            torch: one_line(&column.torch),
+            driver: one_line(&column.driver),
+            launcher: one_line(&column.launcher),
+            evidence: evidence_word(column.evidence),
+        }
+    }
+}
+
+/// The order of sides: as in the matrix, versions of torch in their own order.
+fn key(side: &Side) -> impl Ord + use<> {
+    let torch = torch_version(&side.torch);
+    (
+        [side.platform.clone(), side.backend.clone()],
+        torch,
+        side.clone(),
+    )
+}
+
+/// Names that say platform and backend, and besides what is not the same on every side.
+fn names(sides: &[Side]) -> Vec<String> {
+    let parts = |side: &Side| {
+        [
+            format!("torch {}", or_unknown(&side.torch)),
+            or_unknown(&side.driver).to_owned(),
+            or_unknown(&side.launcher).to_owned(),
+            side.evidence.to_owned(),
+        ]
+    };
+    let all: Vec<_> = sides.iter().map(parts).collect();
+    let differs = |place: usize| all.iter().any(|one| one[place] != all[0][place]);
+    let name = |(side, parts): (&Side, &[String; 4])| {
+        let mut name = format!("{}/{}", side.platform, side.backend);
+        for (place, part) in parts.iter().enumerate() {
+            if differs(place) {
+                name.push(' ');
+                name += part;
+            }
+        }
+        name
+    };
+    sides.iter().zip(&all).map(name).collect()
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
+}
