@@ -523,7 +523,7 @@ fn sides(results: &Results) -> Option<SideTable> {
                 cells: row
                     .cells
                     .iter()
-                    .map(|cell| cell.map(|one| (standing_index(one.status), one.count, one.of)))
+                    .map(|cell| cell.map(|one| (status_index(one.status), one.count, one.of)))
                     .collect(),
             })
             .collect(),
