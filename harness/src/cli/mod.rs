@@ -10,6 +10,7 @@ mod explain;
 mod judging;
 mod list;
 mod locate;
+mod node;
 mod origin;
 mod planning;
 mod prove;
@@ -149,6 +150,7 @@ pub fn main(
         Command::Judge(arguments) => judging::judge(&arguments, out),
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
+        Command::Node(arguments) => node::node(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,
             arguments.folder,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use super::args::{DriverChoice, PlanArguments, SelectArguments};
+use super::args::{DriverChoice, LauncherChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
@@ -331,11 +331,31 @@ fn selection(
         filters: arguments.filter.clone(),
         shard: arguments.shard,
         launcher: arguments.launcher.map(Launcher::from),
+        nodes: nodes(arguments)?,
         programs: arguments.driver.as_ref().map(|driver| match driver {
             DriverChoice::Program => true,
             DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,
         }),
     })
+}
+
+/// The number of nodes of each world; none without node agents.
+///
+/// # Errors
+/// Nodes are asked for, and no launcher that has any.
+fn nodes(arguments: &SelectArguments) -> Result<Option<u32>, Failure> {
+    let has_agents = arguments
+        .launcher
+        .and_then(LauncherChoice::engine)
+        .is_some();
+    match (has_agents, arguments.nodes) {
+        (true, nodes) => Ok(Some(nodes.unwrap_or(1))),
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(Failure::Usage(
+            "--nodes needs a launcher with node agents".to_owned(),
+            "add --launcher attached".to_owned(),
+        )),
+    }
 }
 
 /// A platform to look for, and the backends of it to test.

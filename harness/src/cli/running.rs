@@ -25,6 +25,7 @@ use allranks_report::jsonl::Writer;
 use allranks_runner::run;
 use allranks_runner::run::{Interrupt, Settings};
 use allranks_runner::world::Driver;
+use allranks_runner::world::node::{ANYWHERE, NodesSettings};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Plan;
 
@@ -94,11 +95,27 @@ pub(super) fn play_in(
         absent: planned.absences(),
         origin: Some(origin::of(&planned, &folder)),
         recorded: Arc::new(standing.recorded.clone()),
+        nodes: nodes(arguments, &folder),
         notices: None,
         out: folder.clone(),
     };
     let (results, troubles) = play(planned, settings, arguments, standing, err)?;
     finish(results, &troubles, out)
+}
+
+/// The nodes that the arguments ask for; none: this machine.
+fn nodes(arguments: &RunArguments, folder: &Path) -> Option<NodesSettings> {
+    let engine = arguments.select.launcher?.engine()?;
+    let listening = &arguments.listening;
+    let credentials = listening.credentials.clone();
+    Some(NodesSettings {
+        engine: engine.to_owned(),
+        count: arguments.select.nodes.unwrap_or(1) as usize,
+        listen: listening.listen.unwrap_or(ANYWHERE),
+        credentials: credentials.unwrap_or_else(|| folder.join("credentials.json")),
+        join_patience: Duration::from_secs(listening.join_patience),
+        lost_after: Duration::from_secs(listening.lost_after),
+    })
 }
 
 fn driver(
@@ -132,6 +149,10 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
     required
         .iter()
         .filter(|capability| {
+            if let Some(nodes) = nodes_of(capability) {
+                let mut placed = planned.plan.scenarios.iter();
+                return !placed.any(|scenario| scenario.placement.nodes() >= nodes);
+            }
             let (platform, backend) = parts(capability);
             !planned.plan.scenarios.iter().any(|scenario| {
                 scenario.platform.name == platform
@@ -139,6 +160,12 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
             })
         })
         .map(|capability| {
+            if nodes_of(capability).is_some() {
+                let why = "give --launcher attached and --nodes";
+                return format!(
+                    "`{capability}` is required, and no world was on so many nodes: {why}"
+                );
+            }
             let (platform, _) = parts(capability);
             let is_known = |suite: &crate::suite::Suite| {
                 suite.platforms.iter().any(|one| one.name == platform)
@@ -155,6 +182,11 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
             format!("`{capability}` is required and was not run: {reason}")
         })
         .collect()
+}
+
+/// The number of nodes that `nodes=N` requires; none if something else is required.
+fn nodes_of(capability: &str) -> Option<usize> {
+    capability.strip_prefix("nodes=")?.parse().ok()
 }
 
 /// `platform/backend`, or a platform with any backend.

@@ -15,15 +15,16 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::launch_spec::RankLaunchSpec;
+use super::local_world::Processes;
 use super::orphans::{Remnant, TOKEN, kill_remains};
 use super::supervise::SUPERVISED;
-use super::{Event, Processes, RankExit};
+use super::{Event, RankExit};
 use allranks_model::names::Rank;
 
 /// The processes of a world, one for each rank.
 #[derive(Debug)]
 pub struct SpawnedProcesses {
-    running: Vec<Running>,
+    running: BTreeMap<Rank, Running>,
     token: String,
 }
 
@@ -57,7 +58,10 @@ impl Running {
 
 impl Processes for SpawnedProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        let pid = self.running[rank.index()].pid();
+        let Some(running) = self.running.get(&rank) else {
+            return;
+        };
+        let pid = running.pid();
         if let (Some(pid), Some(signal)) = (*pid, Signal::from_named_raw(signal)) {
             let _ = kill_process_group(pid, signal);
         }
@@ -79,15 +83,15 @@ pub fn start(
     ranks: &[RankLaunchSpec],
     events: &mpsc::Sender<Event>,
 ) -> SpawnedProcesses {
-    let mut running = Vec::new();
-    for (index, order) in ranks.iter().enumerate() {
-        let rank = Rank(index as u32);
+    let mut running = BTreeMap::new();
+    for order in ranks {
+        let rank = order.rank;
         let events = events.clone();
         match spawn(argv, supervisor, &order.env, &order.log) {
             Ok(mut child) => {
                 let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
                 let this = Running::new(pid);
-                running.push(this.clone());
+                running.insert(rank, this.clone());
                 tokio::spawn(async move {
                     // `wait` would close this pipe, and the supervisor would take that for the end of the harness.
                     let _lifeline = child.stdin.take();
@@ -106,7 +110,7 @@ pub fn start(
                 });
             }
             Err(error) => {
-                running.push(Running::new(None));
+                running.insert(rank, Running::new(None));
                 let end = RankExit::NotStarted(format!("{}: {error}", argv[0]));
                 tokio::spawn(async move {
                     let _ = events.send(Event::Ended(rank, end)).await;
@@ -166,20 +170,21 @@ mod tests {
     async fn a_process_that_was_waited_for_is_not_signalled() {
         let folder = tempfile::tempdir().unwrap();
         let order = RankLaunchSpec {
+            rank: Rank(0),
             env: BTreeMap::new(),
             log: folder.path().join("log"),
         };
         let (sender, mut events) = mpsc::channel(1);
         let sleeper = ["/bin/sleep".to_owned(), "60".to_owned()];
         let processes = start(&sleeper, None, "nothing", &[order], &sender);
-        assert!(processes.running[0].pid().is_some());
+        assert!(processes.running[&Rank(0)].pid().is_some());
         processes.signal(Rank(0), 9);
         let ended = events.recv().await.unwrap();
         assert!(
             matches!(ended, Event::Ended(Rank(0), RankExit::Signalled(9))),
             "{ended:?}"
         );
-        assert_eq!(*processes.running[0].pid(), None);
+        assert_eq!(*processes.running[&Rank(0)].pid(), None);
     }
 
     /// Two supervisors of one world kill what carries its token at the same time: neither may find the other.

@@ -21,6 +21,8 @@ pub enum WorldFailure {
     Crash(Rank, String),
     /// The run is being interrupted.
     Interrupted,
+    /// A node with ranks of the world is lost; the text names it and says why. Nothing is said of what the ranks were doing.
+    NodeLost(String),
 }
 
 impl WorldState<'_> {
@@ -48,6 +50,10 @@ impl WorldState<'_> {
                 self.result.lost = Some("interrupted".to_owned());
                 return;
             }
+            WorldFailure::NodeLost(why) => {
+                self.result.lost = Some(why.clone());
+                return;
+            }
         };
         let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
@@ -62,7 +68,7 @@ impl WorldState<'_> {
         }
         let told = match failure {
             WorldFailure::Hang(told) => Some((**told).clone()),
-            WorldFailure::Crash(..) | WorldFailure::Interrupted => told,
+            WorldFailure::Crash(..) | WorldFailure::Interrupted | WorldFailure::NodeLost(_) => told,
         };
         if let Some(Purpose::Script(index, staged)) =
             self.pending.front().map(|pending| &pending.purpose)
@@ -110,7 +116,9 @@ impl WorldState<'_> {
                 .pending
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),
-            WorldFailure::Hang(_) | WorldFailure::Interrupted => self.pending.front(),
+            WorldFailure::Hang(_) | WorldFailure::Interrupted | WorldFailure::NodeLost(_) => {
+                self.pending.front()
+            }
         }
     }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::alarm::Alarm;
 use super::event::Action;
 use super::event::Event;
-use super::evidence::HostFacts;
 use super::failure::WorldFailure;
 use super::hang_check::HangChecks;
 use super::phase::Phase;
@@ -24,6 +23,7 @@ use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::story::RankStory;
 use crate::world::Event as RankEvent;
+use crate::world::HostFacts;
 use allranks_diagnose::RankState;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
@@ -308,6 +308,7 @@ impl<'a> WorldState<'a> {
                 taken.map_err(|why| Stop::crash(rank, why))
             }
             RankEvent::Broken(rank, error) => self.receive_broken(rank, error.to_string()),
+            RankEvent::NodeLost(why) => Err(Stop::Failed(WorldFailure::NodeLost(why))),
             RankEvent::Ended(rank, end) => {
                 let story = self.story(rank);
                 let why = format!("its process ended: {end}");
