@@ -394,6 +394,8 @@ pub struct NodeFacts {
     pub address: String,
     /// The node's number that the engine gave, from 0; none: nodes are numbered as they come.
     pub place: Option<usize>,
+    /// Number of agents that the engine started; none if people did.
+    pub count: Option<usize>,
 }
 
 /// How a rank's process on a node ended.

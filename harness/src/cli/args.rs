@@ -13,6 +13,7 @@ use super::watch::WatchArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;
 use allranks_runner::probe;
+use allranks_runner::world::node::Engine;
 use allranks_suite::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
@@ -226,14 +227,17 @@ pub struct SelectArguments {
     /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-    /// What starts ranks: `local`, the harness itself; `torchrun`, which starts the ranks of `program:` cases only; or
-    /// `attached`, the node agents of other hosts, which people start with the command that is printed. Default: whatever a
-    /// case names, on this machine.
+    /// What starts ranks: `local`, the harness itself; `torchrun`, which starts the ranks of `program:` cases only; or node
+    /// agents on other hosts: `attached`, which people start with the command that is printed, `slurm`, which `srun` starts
+    /// inside an allocation, and `mpi`, which `mpirun` starts. Default: whatever a case names, on this machine.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
     /// Number of nodes of each world, under a launcher with node agents. Ranks are placed in blocks, as evenly as they can be.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
+    /// Words for `srun` or `mpirun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces.
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    pub launcher_options: Option<String>,
     /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
     #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub import_patience: u64,
@@ -274,15 +278,21 @@ pub enum LauncherChoice {
     Torchrun,
     /// Node agents that people start.
     Attached,
+    /// Node agents that `srun` starts.
+    Slurm,
+    /// Node agents that `mpirun` starts.
+    Mpi,
 }
 
 impl LauncherChoice {
-    /// The name of what starts node agents; none if there are none.
+    /// What starts node agents; none if there are none.
     #[must_use]
-    pub const fn engine(self) -> Option<&'static str> {
+    pub const fn engine(self) -> Option<Engine> {
         match self {
             Self::Local | Self::Torchrun => None,
-            Self::Attached => Some("attached"),
+            Self::Attached => Some(Engine::Attached),
+            Self::Slurm => Some(Engine::Slurm),
+            Self::Mpi => Some(Engine::Mpi),
         }
     }
 }
@@ -291,7 +301,10 @@ impl From<LauncherChoice> for Launcher {
     fn from(choice: LauncherChoice) -> Self {
         match choice {
             // An agent starts ranks as the harness does.
-            LauncherChoice::Local | LauncherChoice::Attached => Self::Local,
+            LauncherChoice::Local
+            | LauncherChoice::Attached
+            | LauncherChoice::Slurm
+            | LauncherChoice::Mpi => Self::Local,
             LauncherChoice::Torchrun => Self::Torchrun,
         }
     }
@@ -365,7 +378,7 @@ pub struct RunArguments {
 
 /// How a run listens for its node agents.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Node agents (--launcher attached)")]
+#[command(next_help_heading = "Node agents (--launcher attached, slurm, mpi)")]
 pub struct ListenArguments {
     /// Address at which the run listens for node agents; port 0 is any. Default: all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT")]

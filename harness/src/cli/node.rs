@@ -8,30 +8,33 @@ use super::running::listen_for_signals;
 use super::{Exit, Failure};
 use allranks_runner::probe;
 use allranks_runner::run::{Interrupt, runtime};
-use allranks_runner::world::node::{AgentOptions, CREDENTIALS, Credentials, agent};
+use allranks_runner::world::node::{AgentOptions, CREDENTIALS, Credentials, agent, slot};
 
 /// Serves a run until it has ended.
 pub fn node(arguments: &NodeArguments, err: &mut (impl Write + Send)) -> Result<Exit, Failure> {
     let credentials = credentials(arguments.credentials.as_ref())?;
+    let environment = std::env::vars().collect();
+    let slot = slot(credentials.engine, &environment).map_err(Failure::RunIssue)?;
+    let told = slot.as_ref().map(ToString::to_string);
     let options = AgentOptions {
         python: python(arguments.python.as_ref()),
         libtorch: probe::libtorch().ok(),
         supervisor: std::env::current_exe().ok(),
-        place: None,
+        slot,
     };
     let interrupt = Interrupt::default();
     let runtime = runtime()?;
     runtime.spawn(listen_for_signals(interrupt.clone()));
     let run = credentials.run.clone();
-    let mut joined = false;
     let ended = runtime.block_on(async {
         let serving = agent(credentials, options, |welcome| {
-            joined = true;
-            // Nobody may read it; the agent serves all the same.
+            // The stream may be closed; the agent serves all the same.
             let _ = writeln!(
                 err,
-                "this host is node {} (of {}) of run {run}",
-                welcome.name, welcome.nodes
+                "this host is node {} (of {}) of run {run}{}",
+                welcome.name,
+                welcome.nodes,
+                told.map_or_else(String::new, |told| format!("; {told}"))
             );
         });
         tokio::select! {

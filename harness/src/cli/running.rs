@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::ProgressDrawTarget;
 use tokio::sync::mpsc;
 
-use super::args::{DriverChoice, RunArguments};
+use super::args::{DriverChoice, LauncherChoice, RunArguments};
 use super::command_line::without_secrets;
 use super::planning::{self, Asked, Planned};
 use super::rerunning::{Earlier, Standing};
@@ -95,7 +95,7 @@ pub(super) fn play_in(
         absent: planned.absences(),
         origin: Some(origin::of(&planned, &folder)),
         recorded: Arc::new(standing.recorded.clone()),
-        nodes: nodes(arguments, &folder),
+        nodes: nodes(arguments, &folder)?,
         notices: None,
         out: folder.clone(),
     };
@@ -104,18 +104,22 @@ pub(super) fn play_in(
 }
 
 /// The nodes that the arguments ask for; none: this machine.
-fn nodes(arguments: &RunArguments, folder: &Path) -> Option<NodesSettings> {
-    let engine = arguments.select.launcher?.engine()?;
+fn nodes(arguments: &RunArguments, folder: &Path) -> Result<Option<NodesSettings>, Failure> {
+    let Some(engine) = arguments.select.launcher.and_then(LauncherChoice::engine) else {
+        return Ok(None);
+    };
     let listening = &arguments.listening;
     let credentials = listening.credentials.clone();
-    Some(NodesSettings {
-        engine: engine.to_owned(),
+    Ok(Some(NodesSettings {
+        engine,
+        command: planning::engine_command(&arguments.select)?,
+        engine_log: folder.join("engine.log"),
         count: arguments.select.nodes.unwrap_or(1) as usize,
         listen: listening.listen.unwrap_or(ANYWHERE),
         credentials: credentials.unwrap_or_else(|| folder.join("credentials.json")),
         join_patience: Duration::from_secs(listening.join_patience),
         lost_after: Duration::from_secs(listening.lost_after),
-    })
+    }))
 }
 
 fn driver(

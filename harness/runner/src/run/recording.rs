@@ -266,7 +266,7 @@ impl Recorder {
             nodes: scenario.placement.nodes() as u32,
             driver: driver.to_owned(),
             launcher: match &self.shared.settings.nodes {
-                Some(nodes) => nodes.engine.clone(),
+                Some(nodes) => nodes.engine.name().to_owned(),
                 None => scenario.launcher.name().to_owned(),
             },
             evidence: scenario.platform.evidence,

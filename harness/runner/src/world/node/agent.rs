@@ -1,6 +1,6 @@
 //! The agent: connects to its run, and starts ranks for it on this host until the connection ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use super::agent_world::{self, Order};
+use super::agent_world::{self, Here, Order};
 use super::channel::{self, Incoming, Outbox, Pulse};
 use super::credentials::{Credentials, proof};
+use super::engine::{EngineSlot, is_of_engine};
 use super::facts::facts;
 use super::{reach, tls};
 use crate::world::frame::{read_frame_within, write_frame};
@@ -36,8 +37,8 @@ pub struct AgentOptions {
     pub libtorch: Option<PathBuf>,
     /// The allranks binary, which supervises spawned ranks.
     pub supervisor: Option<PathBuf>,
-    /// The node's number that the engine gave, from 0; none: nodes are numbered as they come.
-    pub place: Option<usize>,
+    /// The place that the engine gave; none: nodes are numbered as they come.
+    pub slot: Option<EngineSlot>,
 }
 
 /// Why an agent ended without being told to.
@@ -92,6 +93,7 @@ pub async fn agent(
         launcher: Arc::new(launcher),
         outbox,
         scratch,
+        base: base_environment(options.slot.is_some()),
         worlds: HashMap::new(),
         leases: HashMap::new(),
         tasks: JoinSet::new(),
@@ -115,7 +117,7 @@ async fn join(
     options: &AgentOptions,
 ) -> Result<(TlsStream<TcpStream>, Welcome), AgentError> {
     // Before connecting: the run does not wait long for a connection that says nothing.
-    let facts = facts(&options.python, options.place).await;
+    let facts = facts(&options.python, options.slot.as_ref()).await;
     let mut failures = Vec::new();
     let mut connected = None;
     for address in &credentials.addresses {
@@ -187,10 +189,22 @@ fn driver(
     })
 }
 
+/// Returns the environment that ranks have besides what the run says: this process's, without what describes another world, such
+/// as what an engine told this agent.
+fn base_environment(has_engine: bool) -> BTreeMap<String, String> {
+    let mut base = crate::world::base_environment();
+    if has_engine {
+        base.retain(|name, _| !is_of_engine(name));
+    }
+    base
+}
+
 struct Agent {
     launcher: Arc<LocalLauncher>,
     outbox: Outbox<FromNode>,
     scratch: TempDir,
+    /// What the environment of every rank has, unless the run says something else.
+    base: BTreeMap<String, String>,
     /// Orders for each world that has ranks here.
     worlds: HashMap<u64, mpsc::UnboundedSender<Order>>,
     /// What is leased for each world whose ranks meet here.
@@ -261,8 +275,12 @@ impl Agent {
                 let logs = self.scratch.path().join(format!("world{world}"));
                 let (orders, receiver) = mpsc::unbounded_channel();
                 self.worlds.insert(world, orders);
-                let launcher = Arc::clone(&self.launcher);
-                let serving = agent_world::serve(launcher, outbox, ask, launch, logs, receiver);
+                let here = Here {
+                    launcher: Arc::clone(&self.launcher),
+                    base: self.base.clone(),
+                    logs,
+                };
+                let serving = agent_world::serve(here, outbox, ask, launch, receiver);
                 self.tasks.spawn(serving);
             }
             ToNode::Rank {

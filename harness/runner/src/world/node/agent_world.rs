@@ -14,9 +14,7 @@ use tokio::time::timeout;
 use super::channel::Outbox;
 use super::convert;
 use crate::world::host_facts::{facts, memory_available};
-use crate::world::{
-    Event, LaunchSpec, LocalLauncher, LocalWorld, RankLaunchSpec, SIGKILL, base_environment,
-};
+use crate::world::{Event, LaunchSpec, LocalLauncher, LocalWorld, RankLaunchSpec, SIGKILL};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromNode, NodeQuery, NodeWorld, ToRank};
 use allranks_suite::platform::Start;
@@ -40,21 +38,34 @@ pub(super) enum Order {
     Sweep(u64),
 }
 
+/// What this host has for the ranks of a world.
+pub(super) struct Here {
+    pub(super) launcher: Arc<LocalLauncher>,
+    /// What the environment of every rank has, unless the run says something else.
+    pub(super) base: BTreeMap<String, String>,
+    /// A folder for the logs of the ranks, which does not exist.
+    pub(super) logs: PathBuf,
+}
+
 /// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `orders`. `ask` is the number of
-/// the question whether they start; `logs` is a folder for their logs, which does not exist.
+/// the question whether they start.
 pub(super) async fn serve(
-    launcher: Arc<LocalLauncher>,
+    here: Here,
     outbox: Outbox<FromNode>,
     ask: u64,
     launch: NodeWorld,
-    logs: PathBuf,
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
+    let Here {
+        launcher,
+        base,
+        logs,
+    } = here;
     let number = launch.world;
     let ranks: BTreeSet<Rank> = launch.ranks.iter().map(|rank| rank.rank).collect();
     let started = match std::fs::create_dir_all(&logs) {
         Ok(()) => launcher
-            .launch(spec(launch, &logs))
+            .launch(spec(launch, base, &logs))
             .await
             .map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
@@ -85,10 +96,8 @@ pub(super) async fn serve(
     outbox.push(FromNode::Closed { world: number }, Vec::new());
 }
 
-/// Returns what the local launcher is to start: each rank has this process's environment, but for what describes another world, and
-/// on top of it what the run says.
-fn spec(launch: NodeWorld, logs: &Path) -> LaunchSpec {
-    let mut base = base_environment();
+/// Returns what the local launcher is to start: each rank has the environment `base`, and on top of it what the run says.
+fn spec(launch: NodeWorld, mut base: BTreeMap<String, String>, logs: &Path) -> LaunchSpec {
     for (name, value) in launch.defaults {
         base.entry(name).or_insert(value);
     }

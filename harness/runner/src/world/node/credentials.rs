@@ -10,6 +10,8 @@ use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::engine::Engine;
+
 /// The variable that holds credentials as JSON, where there is no file that all hosts can read. It is kept from ranks.
 pub const CREDENTIALS: &str = "ALLRANKS_CREDENTIALS";
 /// The longest credentials, in bytes.
@@ -21,6 +23,8 @@ const LONGEST: u64 = 64 << 10;
 pub struct Credentials {
     /// Names the run.
     pub run: String,
+    /// What starts the agents.
+    pub engine: Engine,
     /// Addresses of the run, `host:port`, most suitable first.
     pub addresses: Vec<String>,
     /// SHA-256 of the run's certificate, in hexadecimal.
@@ -142,6 +146,7 @@ mod tests {
     fn example() -> Credentials {
         Credentials {
             run: "r".to_owned(),
+            engine: Engine::Attached,
             addresses: vec!["10.0.0.1:5".to_owned()],
             fingerprint: "f".to_owned(),
             token: "geheim".to_owned(),

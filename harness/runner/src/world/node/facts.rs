@@ -10,6 +10,7 @@ use nix::net::if_::InterfaceFlags;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::engine::EngineSlot;
 use crate::world::host_facts::memory_available;
 use allranks_protocol::NodeFacts;
 
@@ -18,9 +19,9 @@ const VERSION: &str = "import importlib.metadata as m; print(m.version('torch'))
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the facts of this host, but for the address of the agent's connection. `python`: the Python with torch; `place`: the
-/// node's number, if the engine gave one.
-pub(super) async fn facts(python: &Path, place: Option<usize>) -> NodeFacts {
+/// Returns the facts of this host, but for the address of the agent's connection. `python`: the Python with torch; `slot`: the
+/// place that the engine gave the agent, if it did.
+pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts {
     NodeFacts {
         host: host(),
         allranks: env!("CARGO_PKG_VERSION").to_owned(),
@@ -34,7 +35,8 @@ pub(super) async fn facts(python: &Path, place: Option<usize>) -> NodeFacts {
             .map(|(name, address)| (name, address.to_string()))
             .collect(),
         address: String::new(),
-        place,
+        place: slot.map(|slot| slot.place),
+        count: slot.map(|slot| slot.count),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `credentials` | what an agent must have to be admitted, and the proof that it has it |
 //! | `tls` | the run's key, and what an agent trusts |
 //! | `channel` | a connection that carries frames both ways and notices that the other end is gone |
+//! | `engine` | what starts agents, and the place that it gives each |
 //! | `nodes` | the run's end: admits agents, knows which are there |
 //! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
 //! | `nodes_world` | a world whose ranks are on nodes |
@@ -23,6 +24,7 @@ mod agent_world;
 mod channel;
 mod convert;
 mod credentials;
+mod engine;
 mod facts;
 #[expect(clippy::module_inception, reason = "it holds one node")]
 mod node;
@@ -35,6 +37,7 @@ mod tls;
 
 pub use agent::{AgentError, AgentOptions, agent};
 pub use credentials::{CREDENTIALS, Credentials};
+pub use engine::{Engine, EngineCommand, EngineSlot, command, slot};
 pub use node::NodeHold;
 pub use nodes::{ANYWHERE, Nodes, NodesSettings};
 pub use nodes_world::NodesWorld;

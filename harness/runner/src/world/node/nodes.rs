@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::channel::{self, Incoming, Pulse};
 use super::credentials::{Credentials, is_proof};
+use super::engine::{Engine, EngineCommand, RunningEngine};
 use super::facts::interfaces;
 use super::node::{Node, NodeHold, Route};
 use super::nodes_world::NodesWorld;
@@ -39,8 +40,12 @@ const FAREWELL: Duration = Duration::from_secs(10);
 /// How a run has its nodes.
 #[derive(Clone, Debug)]
 pub struct NodesSettings {
-    /// What starts the agents, as columns name it: `attached`.
-    pub engine: String,
+    /// What starts the agents.
+    pub engine: Engine,
+    /// The engine's command; none if people start the agents.
+    pub command: Option<EngineCommand>,
+    /// File for the output of engine and agents.
+    pub engine_log: PathBuf,
     /// Number of nodes.
     pub count: usize,
     /// Where to listen; port 0 is any.
@@ -60,6 +65,9 @@ pub struct Nodes {
     /// The file with the credentials, to be removed.
     credentials: PathBuf,
     next_world: AtomicU64,
+    /// What is to be told to the engine's agents.
+    told: Credentials,
+    engine: tokio::sync::Mutex<Option<RunningEngine>>,
     /// Accepts connections; ended when this is dropped.
     _accepting: JoinSet<()>,
 }
@@ -121,6 +129,7 @@ impl Nodes {
         let key = Key::new()?;
         let credentials = Credentials {
             run: token()?,
+            engine: settings.engine,
             addresses: addresses(settings.listen.ip(), port),
             fingerprint: key.fingerprint.clone(),
             token: token()?,
@@ -131,8 +140,8 @@ impl Nodes {
         })?;
         let path = settings.credentials.clone();
         let shared = Arc::new(Shared {
-            run: credentials.run,
-            token: credentials.token,
+            run: credentials.run.clone(),
+            token: credentials.token.clone(),
             key,
             driver: match driver {
                 Driver::Python { .. } => NodeDriver::Python,
@@ -156,6 +165,8 @@ impl Nodes {
             shared,
             credentials: path,
             next_world: AtomicU64::default(),
+            told: credentials,
+            engine: tokio::sync::Mutex::default(),
             _accepting: accepting,
         })
     }
@@ -164,17 +175,32 @@ impl Nodes {
     pub async fn gather(&self) {
         let shared = &self.shared;
         let count = shared.settings.count;
-        let path = std::path::absolute(&self.credentials);
-        let path = path.unwrap_or_else(|_| self.credentials.clone());
-        shared.notify(format!(
-            "waiting for {count} node(s); on each host run: allranks node --credentials {}",
-            shlex_quoted(&path)
-        ));
-        let arrived = timeout(shared.settings.join_patience, shared.until_all()).await;
-        let missing = shared.missing();
-        if arrived.is_err() {
-            let seconds = shared.settings.join_patience.as_secs();
-            let fault = format!("{missing} of {count} nodes did not come within {seconds} s");
+        let fault = match &shared.settings.command {
+            None => {
+                let path = std::path::absolute(&self.credentials);
+                let path = path.unwrap_or_else(|_| self.credentials.clone());
+                shared.notify(format!(
+                    "waiting for {count} node(s); on each host run: allranks node --credentials {}",
+                    shlex_quoted(&path)
+                ));
+                self.arrivals(std::future::pending()).await
+            }
+            Some(command) => {
+                let words = command.argv.join(" ");
+                shared.notify(format!("{}; starting: {words}", command.why));
+                let log = &shared.settings.engine_log;
+                match RunningEngine::start(command, &self.told, log) {
+                    Ok(mut engine) => {
+                        let fault = self.arrivals(engine.ended()).await;
+                        *self.engine.lock().await = Some(engine);
+                        fault
+                    }
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+        };
+        if let Some(fault) = fault {
+            shared.notify(fault.clone());
             shared.slots().fault = Some(fault);
             return;
         }
@@ -184,6 +210,23 @@ impl Nodes {
             Ok(meeting) => slots.meeting = Some(meeting),
             Err(fault) => slots.fault = Some(fault),
         }
+    }
+
+    /// Waits until all nodes are there. Returns why they are not; none if they are. `engine` gives how the engine ended.
+    async fn arrivals(&self, engine: impl Future<Output = String>) -> Option<String> {
+        let shared = &self.shared;
+        let count = shared.settings.count;
+        let limit = shared.settings.join_patience;
+        let end = tokio::select! {
+            biased;
+            () = shared.until_all() => return None,
+            end = engine => format!(": {end}"),
+            () = tokio::time::sleep(limit) => format!(" within {} s", limit.as_secs()),
+        };
+        Some(format!(
+            "{} of {count} nodes did not come{end}",
+            shared.missing()
+        ))
     }
 
     /// Finds an address of the first node that all others reach.
@@ -411,6 +454,10 @@ impl Nodes {
             }
         };
         let _ = timeout(FAREWELL, all).await;
+        if let Some(mut engine) = self.engine.lock().await.take() {
+            // It ends with its agents; dropping it kills it.
+            let _ = timeout(FAREWELL, engine.ended()).await;
+        }
     }
 }
 
@@ -647,6 +694,12 @@ impl Shared {
         }
         let mut slots = self.slots();
         let count = slots.nodes.len();
+        // What engines get wrong most: as many worlds as agents, or one agent for each rank.
+        if let Some(started) = join.facts.count.filter(|started| *started != count) {
+            return Err(format!(
+                "the engine started {started} agent(s), and the run has {count} node(s)"
+            ));
+        }
         let free = |place: &usize| *place < count && !slots.taken.contains_key(place);
         let place = match join.facts.place {
             Some(place) => Some(place).filter(free),

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::credentials::{Credentials, proof};
+use super::engine::Engine;
 use super::nodes::{Nodes, NodesSettings};
 use super::tls;
 use crate::world::Driver;
@@ -24,7 +25,9 @@ type Notices = mpsc::UnboundedReceiver<String>;
 fn listen(folder: &Path, count: usize) -> (Nodes, Credentials, Notices) {
     let (sender, notices) = mpsc::unbounded_channel();
     let settings = NodesSettings {
-        engine: "attached".to_owned(),
+        engine: Engine::Attached,
+        command: None,
+        engine_log: folder.join("engine.log"),
         count,
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         credentials: folder.join("credentials"),
@@ -115,7 +118,16 @@ async fn an_agent_needs_the_token_of_this_run_for_each_connection() {
         "{welcome:?}"
     );
     told(&mut notices, "node 1 of 1 is here: h at 127.0.0.1").await;
-    // The token alone does not make room for one more.
+    // The token alone does not make room for one more, nor does an engine that started another number.
+    let (mut lone, nonce) = challenged(&credentials).await;
+    let mut join = joining(run, proof(token, &nonce));
+    (join.facts.place, join.facts.count) = (Some(0), Some(3));
+    let lone = answer(&mut lone, join).await;
+    assert!(
+        matches!(&lone, ToNode::Refused { reason } if reason.contains("started 3 agent(s)")),
+        "{lone:?}"
+    );
+    told(&mut notices, "started 3 agent(s)").await;
     let late = refused(run, &|nonce| proof(token, nonce)).await;
     assert!(late.contains("all 1 nodes of the run have come"), "{late}");
     told(&mut notices, "all 1 nodes of the run have come").await;
