@@ -212,6 +212,7 @@ impl Run {
             supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
             import_patience: IMPORT_PATIENCE,
             shrinking: run::SHRINKING,
+            nodes: None,
             notices: None,
             profile: self.planned.profile().map(str::to_owned),
             arguments: std::env::args().skip(1).collect(),

@@ -29,6 +29,7 @@ create table series (                -- one check of one column
     platform text not null,
     backend text not null,
     world_size integer not null,
+    nodes integer not null,
     driver text not null,
     launcher text not null,
     evidence text not null,          -- hardware, host or simulated

@@ -303,7 +303,7 @@ impl Store {
     fn series(&self) -> Result<HashMap<i64, StoredSeries>, StoreError> {
         let read = || -> rusqlite::Result<Vec<(i64, StoredSeries, String)>> {
             let mut statement = self.connection.prepare(
-                "select id, check_id, case_id, platform, backend, world_size, driver, launcher, torch, covers, evidence from series",
+                "select id, check_id, case_id, platform, backend, world_size, driver, launcher, torch, covers, evidence, nodes from series",
             )?;
             let rows = statement.query_map([], |row| {
                 let text = |place: usize| row.get::<_, String>(place);
@@ -314,6 +314,7 @@ impl Store {
                         platform: text(3)?,
                         backend: text(4)?,
                         world_size: WorldSize(row.get(5)?),
+                        nodes: row.get(11)?,
                         driver: text(6)?,
                         launcher: text(7)?,
                         evidence: Evidence::Host,
@@ -453,8 +454,8 @@ fn series_id(
     let covers: Vec<&str> = check.covers.iter().map(|id| id.as_str()).collect();
     // The update changes only what may: which requirements a check covers.
     let mut statement = transaction.prepare_cached(
-        "insert into series (check_id, case_id, platform, backend, world_size, driver, launcher, evidence, torch, covers)
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        "insert into series (check_id, case_id, platform, backend, world_size, nodes, driver, launcher, evidence, torch, covers)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          on conflict do update set covers = excluded.covers
          returning id",
     )?;
@@ -465,6 +466,7 @@ fn series_id(
             column.platform,
             column.backend,
             column.world_size.0,
+            column.nodes,
             column.driver,
             column.launcher,
             evidence,

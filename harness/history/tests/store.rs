@@ -22,6 +22,7 @@ fn check(name: &str, torch: &str, outcome: Outcome) -> CheckRecord {
             platform: "cpu".into(),
             backend: "gloo".into(),
             world_size: WorldSize(2),
+            nodes: 1,
             driver: "python".into(),
             launcher: "local".into(),
             evidence: Evidence::Simulated,

@@ -14,6 +14,7 @@
 //! | [`op_check`]        | one op at one point of its axes, in one group                                  |
 //! | [`group`]           | process groups of a scenario                                                   |
 //! | [`recipe`], [`store`], [`launcher`] | how a world initialises, finds its store, and is started       |
+//! | [`placement`]       | how many ranks of a world run on each node                                      |
 //! | [`capability`]      | what a platform file declares and promises of a backend                        |
 //! | [`evidence`]        | whether a result comes from hardware, the host or a simulated device           |
 //! | [`excerpt`]         | texts of ranks and programs, cut to a length that records can hold              |
@@ -40,6 +41,7 @@ pub mod names;
 pub mod op;
 pub mod op_check;
 pub mod outcome;
+pub mod placement;
 pub mod rank_line;
 pub mod recipe;
 pub mod record;

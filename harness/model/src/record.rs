@@ -170,6 +170,9 @@ pub struct Column {
     pub backend: String,
     /// Number of ranks in the world.
     pub world_size: WorldSize,
+    /// Number of nodes that the ranks were on; left out if it is 1.
+    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
+    pub nodes: u32,
     /// Name of the driver.
     pub driver: String,
     /// Name of the launcher.
@@ -178,6 +181,14 @@ pub struct Column {
     pub evidence: Evidence,
     /// Torch's version as the ranks reported it, or as it was found before they were started; empty if neither is known.
     pub torch: String,
+}
+
+fn one_node() -> u32 {
+    1
+}
+
+fn is_one_node(nodes: &u32) -> bool {
+    *nodes == 1
 }
 
 /// How one rank's process ran and ended.

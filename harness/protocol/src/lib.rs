@@ -8,9 +8,15 @@
 //! final bytes of **every** storage. It never sees an expected value.
 
 mod call;
+mod node;
 mod zygote;
 
 pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
+pub use node::{
+    FromNode, Join, MAX_GREETING, MAX_NODE_HEADER, NODE_VERSION, NodeDriver, NodeEnd, NodeFacts,
+    NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeRank, NodeSight, NodeWorld, ToNode,
+    Welcome,
+};
 pub use zygote::{Fork, FromZygote, Script, ToZygote};
 
 use serde::{Deserialize, Serialize};

@@ -239,6 +239,7 @@ mod tests {
                 platform: "xpu".to_owned(),
                 backend: "xccl".to_owned(),
                 world_size: WorldSize(2),
+                nodes: 1,
                 driver: "python".to_owned(),
                 launcher: "local".to_owned(),
                 evidence: Evidence::Simulated,

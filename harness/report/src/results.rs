@@ -133,7 +133,13 @@ impl Results {
             let backend = (column.platform.clone(), column.backend.clone());
             let driver = (column.driver.clone(), column.launcher.clone());
             let torch = (torch_version(&column.torch), column.torch.clone());
-            (backend, driver, column.evidence, torch, column.world_size)
+            (
+                backend,
+                driver,
+                column.evidence,
+                torch,
+                (column.world_size, column.nodes),
+            )
         });
         columns
     }
@@ -274,6 +280,9 @@ pub(crate) fn short_name(column: &Column) -> String {
         "{}/{}/ws{}",
         column.platform, column.backend, column.world_size
     );
+    if column.nodes > 1 {
+        name.push_str(&format!("/{}n", column.nodes));
+    }
     for (value, usual) in [(&column.driver, "python"), (&column.launcher, "local")] {
         if value != usual {
             name.push('/');

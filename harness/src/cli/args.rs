@@ -1,6 +1,7 @@
 //! The command line as clap reads it: words and defaults, no file is touched here.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::watch::WatchArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;
 use allranks_runner::probe;
+use allranks_runner::world::node::Engine;
 use allranks_suite::plan::{Filter, Shard};
 
 const EXIT_CODES: &str = "\
@@ -91,6 +93,17 @@ Examples:
   allranks doctor --platform cuda                  a fault if it cannot be used
   allranks doctor --platforms my.yaml --platform mine
   srun -N2 allranks doctor --json                  what each machine of a job has";
+
+const NODE_EXIT_CODES: &str = "\
+Exit codes:
+  0   the run has ended
+  2   usage: no credentials, or ones that others can read
+  10  the run cannot be reached, refuses this host, or is gone
+
+Examples:
+  allranks run --launcher attached --nodes 2       prints the command for each host, and waits
+  allranks node --credentials target/allranks/20261120-081530/credentials.json
+  scp HOST:.../credentials.json . && allranks node --credentials credentials.json";
 
 /// Conformance suite for torch.distributed backends: every rank initialises, every rank votes.
 #[derive(Debug, Parser)]
@@ -187,6 +200,13 @@ pub enum Command {
     /// this program does, everything the command started is killed. Ctrl-C and SIGTERM are passed on; a second one
     /// kills.
     Watch(WatchArguments),
+    /// Start ranks on this host for a run elsewhere, until that run ends.
+    ///
+    /// The run is one with `--launcher attached`, which prints the command and waits. The connection is encrypted; this host
+    /// proves that it has the run's token, and the run that it has the key. When the connection ends, all ranks on this host
+    /// are killed.
+    #[command(after_help = NODE_EXIT_CODES)]
+    Node(NodeArguments),
     /// Run a command that dies with the process that watches it.
     #[command(hide = true)]
     Guard(GuardArguments),
@@ -239,16 +259,25 @@ pub struct SelectArguments {
     /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-    /// Only what this starts: `local`, the harness itself, or `torchrun`, which starts the ranks of `program:` cases only.
+    /// What starts ranks: `local`, the harness itself; `torchrun`, which starts the ranks of `program:` cases only; or node
+    /// agents on other hosts: `attached`, which people start with the command that is printed, `slurm`, which `srun` starts
+    /// inside an allocation, and `mpi`, which `mpirun` starts. Default: whatever a case names, on this machine.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
+    /// Number of nodes of each world, under a launcher with node agents. Ranks are placed in blocks, as evenly as they can be.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub nodes: Option<u32>,
+    /// Words for `srun` or `mpirun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces.
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
+    pub launcher_options: Option<String>,
     /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
     #[arg(long, value_name = "SECONDS", default_value_t = probe::IMPORT_PATIENCE.as_secs(), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub import_patience: u64,
     /// Seed of all inputs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Fail (exit 4) unless this platform, or platform/backend, was found and ran; may be repeated.
+    /// Fail (exit 4) unless this platform, or platform/backend, was found and ran, or with `nodes=N`, worlds ran on N nodes; may
+    /// be repeated.
     #[arg(long, value_name = "CAPABILITY")]
     pub require: Vec<String>,
 }
@@ -279,12 +308,35 @@ pub enum LauncherChoice {
     Local,
     /// PyTorch's own.
     Torchrun,
+    /// Node agents that people start.
+    Attached,
+    /// Node agents that `srun` starts.
+    Slurm,
+    /// Node agents that `mpirun` starts.
+    Mpi,
+}
+
+impl LauncherChoice {
+    /// What starts node agents; none if there are none.
+    #[must_use]
+    pub const fn engine(self) -> Option<Engine> {
+        match self {
+            Self::Local | Self::Torchrun => None,
+            Self::Attached => Some(Engine::Attached),
+            Self::Slurm => Some(Engine::Slurm),
+            Self::Mpi => Some(Engine::Mpi),
+        }
+    }
 }
 
 impl From<LauncherChoice> for Launcher {
     fn from(choice: LauncherChoice) -> Self {
         match choice {
-            LauncherChoice::Local => Self::Local,
+            // An agent starts ranks as the harness does.
+            LauncherChoice::Local
+            | LauncherChoice::Attached
+            | LauncherChoice::Slurm
+            | LauncherChoice::Mpi => Self::Local,
             LauncherChoice::Torchrun => Self::Torchrun,
         }
     }
@@ -352,6 +404,39 @@ pub struct RunArguments {
     /// ending, which others' may overlap. Memory of the device must do for all of them.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub worlds_per_device: NonZeroU32,
+    /// How a run listens for its node agents.
+    #[command(flatten)]
+    pub listening: ListenArguments,
+}
+
+/// How a run listens for its node agents.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Node agents (--launcher attached, slurm, mpi)")]
+pub struct ListenArguments {
+    /// Address at which the run listens for node agents; port 0 is any. Default: all addresses of this machine.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// File for what agents need to be admitted: the run's addresses, the fingerprint of its key, and its token. It is made with
+    /// mode 0600, and removed when the run ends. Default: credentials.json in the run's folder.
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
+    /// Seconds that the run waits for its nodes; then what needs them is not run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub join_patience: u64,
+    /// Seconds without a byte from a node's agent, after which the node is lost.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub lost_after: u64,
+}
+
+/// `node`.
+#[derive(Debug, Args)]
+pub struct NodeArguments {
+    /// The file that the run has written, or a copy that only you can read. Default: the text in $ALLRANKS_CREDENTIALS.
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
+    /// The Python that has torch on this host. Default: $ALLRANKS_PYTHON, the active virtual environment, .venv, python3.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
 }
 
 /// `plan`.

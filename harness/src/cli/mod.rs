@@ -15,6 +15,7 @@ mod inputs;
 mod judging;
 mod list;
 mod locate;
+mod node;
 mod origin;
 mod orphans;
 mod planning;
@@ -160,6 +161,7 @@ pub fn main(
         Command::Verify(arguments) => claims::verify(&arguments, out),
         Command::History(arguments) => history::history(&arguments, out),
         Command::Watch(arguments) => return watch::watch(&arguments, err),
+        Command::Node(arguments) => node::node(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,
             arguments.folder,

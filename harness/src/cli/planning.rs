@@ -10,18 +10,20 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use super::args::{DriverChoice, PlanArguments, SelectArguments};
+use super::args::{DriverChoice, LauncherChoice, PlanArguments, SelectArguments};
 use super::{Exit, Failure};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::RequirementId;
+use allranks_model::placement::Placement;
 use allranks_oracle as oracle;
 use allranks_report::jsonl::FILE_NAME;
 use allranks_runner::probe;
 use allranks_runner::probe::{Interpreter, Observed};
 use allranks_runner::run;
 use allranks_runner::world::Imported;
+use allranks_runner::world::node::{self, Engine, EngineCommand};
 use allranks_suite::case::{Case, PYTHON};
 use allranks_suite::plan::{Plan, Selection, Target, plan};
 use allranks_suite::platform::Platform;
@@ -347,10 +349,55 @@ fn selection(
         shard: arguments.shard,
         launcher: arguments.launcher.map(Launcher::from),
         is_elsewhere: false,
+        nodes: nodes(arguments)?,
         programs: arguments.driver.as_ref().map(|driver| match driver {
             DriverChoice::Program => true,
             DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,
         }),
+    })
+}
+
+/// The number of nodes of each world; none without node agents.
+///
+/// # Errors
+/// Nodes are asked for, and no launcher that has any.
+fn nodes(arguments: &SelectArguments) -> Result<Option<u32>, Failure> {
+    let has_agents = arguments
+        .launcher
+        .and_then(LauncherChoice::engine)
+        .is_some();
+    match (has_agents, arguments.nodes) {
+        (true, nodes) => Ok(Some(nodes.unwrap_or(1))),
+        (false, None) => Ok(None),
+        (false, Some(_)) => Err(Failure::Usage(
+            "--nodes needs a launcher with node agents".to_owned(),
+            "add --launcher attached, slurm or mpi".to_owned(),
+        )),
+    }
+}
+
+/// The command with which the arguments' launcher starts node agents; none if it has none, or people start them.
+///
+/// # Errors
+/// The launcher cannot be used here, or options are given to one that takes none.
+pub fn engine_command(arguments: &SelectArguments) -> Result<Option<EngineCommand>, Failure> {
+    let options = arguments.launcher_options.as_deref().unwrap_or_default();
+    let options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
+    let engine = arguments.launcher.and_then(LauncherChoice::engine);
+    if !options.is_empty() && engine.is_none_or(|engine| engine == Engine::Attached) {
+        return Err(Failure::Usage(
+            "--launcher-options are words for srun or mpirun".to_owned(),
+            "add --launcher slurm, or mpi".to_owned(),
+        ));
+    }
+    let Some(engine) = engine else {
+        return Ok(None);
+    };
+    let count = arguments.nodes.unwrap_or(1) as usize;
+    let agent = std::env::current_exe()?;
+    node::command(engine, count, &options, &agent).map_err(|why| match why.split_once("; hint: ") {
+        Some((why, hint)) => Failure::Usage(why.to_owned(), hint.to_owned()),
+        None => Failure::Usage(why, "`--launcher attached` needs no engine".to_owned()),
     })
 }
 
@@ -500,9 +547,23 @@ pub fn print(
         if refused > 0 {
             write!(out, " ({refused} must be refused)")?;
         }
+        if arguments.select.nodes.is_some() {
+            write!(out, " on {}", on_nodes(&scenario.placement))?;
+        }
         writeln!(out)?;
     }
     writeln!(out)?;
+    match engine_command(&arguments.select) {
+        Ok(Some(command)) => writeln!(
+            out,
+            "node agents: {}; {}",
+            command.argv.join(" "),
+            command.why
+        )?,
+        Ok(None) => {}
+        // What starts agents there may not be here.
+        Err(failure) => writeln!(out, "node agents: {failure}")?,
+    }
     for (reason, points) in left_out(&planned.plan) {
         writeln!(out, "left out: {points} points, because {reason}")?;
     }
@@ -519,6 +580,15 @@ pub fn print(
         planned.suite.origin
     )?;
     Ok(Exit::AsExpected)
+}
+
+/// Returns `2 node(s) (2+2 ranks)`.
+fn on_nodes(placement: &Placement) -> String {
+    let nodes = placement.nodes();
+    let ranks: Vec<String> = (0..nodes)
+        .map(|node| placement.ranks_on(node).to_string())
+        .collect();
+    format!("{nodes} node(s) ({} ranks)", ranks.join("+"))
 }
 
 /// One line of JSON for each scenario: `{"scenario", "env", "ranks"}`, the latter two with an entry for each rank;

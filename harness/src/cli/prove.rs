@@ -80,6 +80,7 @@ pub fn prove(
         absent: Vec::new(),
         origin: None,
         recorded: Arc::default(),
+        nodes: None,
         notices: None,
     };
     let session = {

@@ -10,7 +10,7 @@ use indicatif::ProgressDrawTarget;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::args::{DriverChoice, RunArguments};
+use super::args::{DriverChoice, LauncherChoice, RunArguments};
 use super::command_line::without_secrets;
 use super::files_of_run::FilesOfRun;
 use super::planning::{self, Asked, Planned};
@@ -27,6 +27,7 @@ use allranks_report::jsonl::Writer;
 use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
 use allranks_runner::run::{Capacity, Interrupt, Settings};
+use allranks_runner::world::node::{ANYWHERE, NodesSettings};
 use allranks_runner::world::{Driver, Imported, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Plan;
@@ -120,12 +121,32 @@ pub(super) fn execute_in(
         absent: planned.absences(),
         origin: Some(origin),
         recorded: Arc::new(reused.recorded.clone()),
+        nodes: nodes(arguments, &folder)?,
         notices: None,
         out: folder.clone(),
     };
     files.keep();
     let (results, troubles) = execute(&runtime, planned, settings, arguments, reused, err)?;
     finish(results, &troubles, out)
+}
+
+/// The nodes that the arguments ask for; none: this machine.
+fn nodes(arguments: &RunArguments, folder: &Path) -> Result<Option<NodesSettings>, Failure> {
+    let Some(engine) = arguments.select.launcher.and_then(LauncherChoice::engine) else {
+        return Ok(None);
+    };
+    let listening = &arguments.listening;
+    let credentials = listening.credentials.clone();
+    Ok(Some(NodesSettings {
+        engine,
+        command: planning::engine_command(&arguments.select)?,
+        engine_log: folder.join("engine.log"),
+        count: arguments.select.nodes.unwrap_or(1) as usize,
+        listen: listening.listen.unwrap_or(ANYWHERE),
+        credentials: credentials.unwrap_or_else(|| folder.join("credentials.json")),
+        join_patience: Duration::from_secs(listening.join_patience),
+        lost_after: Duration::from_secs(listening.lost_after),
+    }))
 }
 
 fn driver(
@@ -184,6 +205,10 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
     required
         .iter()
         .filter(|capability| {
+            if let Some(nodes) = nodes_of(capability) {
+                let mut placed = planned.plan.scenarios.iter();
+                return !placed.any(|scenario| scenario.placement.nodes() >= nodes);
+            }
             let (platform, backend) = parts(capability);
             !planned.plan.scenarios.iter().any(|scenario| {
                 scenario.platform.name == platform
@@ -191,6 +216,12 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
             })
         })
         .map(|capability| {
+            if nodes_of(capability).is_some() {
+                let why = "give --launcher attached and --nodes";
+                return format!(
+                    "`{capability}` is required, and no world was on so many nodes: {why}"
+                );
+            }
             let (platform, _) = parts(capability);
             let is_known = |suite: &crate::suite::Suite| {
                 suite.platforms.iter().any(|one| one.name == platform)
@@ -207,6 +238,11 @@ fn unmet(required: &[String], planned: &Planned) -> Vec<String> {
             format!("`{capability}` is required and was not run: {reason}")
         })
         .collect()
+}
+
+/// The number of nodes that `nodes=N` requires; none if something else is required.
+fn nodes_of(capability: &str) -> Option<usize> {
+    capability.strip_prefix("nodes=")?.parse().ok()
 }
 
 /// `platform/backend`, or a platform with any backend.

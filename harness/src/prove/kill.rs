@@ -256,6 +256,7 @@ mod tests {
                 platform: "cpu".into(),
                 backend: "gloo".into(),
                 world_size: WorldSize(2),
+                nodes: 1,
                 driver: "python".into(),
                 launcher: "local".into(),
                 evidence: Evidence::Host,

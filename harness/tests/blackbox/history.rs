@@ -175,6 +175,7 @@ fn check(night: usize, case: &str, size: u32, index: usize) -> CheckRecord {
             platform: "cpu".into(),
             backend: "gloo".into(),
             world_size: WorldSize(size),
+            nodes: 1,
             driver: "python".into(),
             launcher: "local".into(),
             evidence: Evidence::Host,

@@ -15,6 +15,7 @@ mod history;
 mod imports;
 mod launcher;
 mod misbehaving_drivers;
+mod nodes;
 mod platforms;
 mod programs;
 mod prove;
@@ -27,7 +28,7 @@ mod usage;
 mod watch;
 
 use allranks_runner::probe;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use environments::Environment;
 use libtest_mimic::{Arguments, Trial};
@@ -41,6 +42,8 @@ struct Test {
     needs_libtorch: bool,
     /// The environment that it needs besides.
     environment: Option<Environment>,
+    /// Needs network namespaces, which stand for hosts.
+    needs_hosts: bool,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -53,6 +56,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
         needs_torch: false,
         needs_libtorch: false,
         environment: None,
+        needs_hosts: false,
         is_slow: false,
         body: Box::new(body),
     }
@@ -62,6 +66,14 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
 fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
     Test {
         needs_torch: true,
+        ..plain(name, body)
+    }
+}
+
+/// A trial that needs two network namespaces as hosts.
+fn on_two_hosts(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        needs_hosts: true,
         ..plain(name, body)
     }
 }
@@ -96,6 +108,10 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_libtorch {
         tell("the libtorch driver", reason);
     }
+    let no_hosts = why_no_hosts();
+    if let Some(reason) = &no_hosts {
+        tell("network namespaces", reason);
+    }
     let is_lacking = |one: &Environment| one.python().is_none();
     let lacking: Vec<Environment> = [Environment::Xla, Environment::Layouts]
         .into_iter()
@@ -104,6 +120,7 @@ fn main() -> ExitCode {
     tell_of_environments(&lacking);
     let tests = [
         launcher::tests(),
+        nodes::tests(),
         programs::tests(),
         prove::tests(),
         misbehaving_drivers::tests(),
@@ -129,6 +146,7 @@ fn main() -> ExitCode {
         .flatten()
         .map(|test| {
             let ignored = test.needs_torch && no_torch.is_some();
+            let has_no_hosts = test.needs_hosts && no_hosts.is_some();
             let has_no_driver = test.needs_libtorch && no_libtorch.is_some();
             let body = test.body;
             let trial = Trial::test(test.name, move || {
@@ -142,6 +160,10 @@ fn main() -> ExitCode {
                 trial.with_kind(kind).with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
+            } else if has_no_hosts {
+                trial
+                    .with_kind("no network namespaces")
+                    .with_ignored_flag(true)
             } else if has_no_driver {
                 trial
                     .with_kind("no libtorch driver")
@@ -152,6 +174,19 @@ fn main() -> ExitCode {
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Why there can be no hosts besides this one; none if there can be.
+fn why_no_hosts() -> Option<String> {
+    let link = "ip link add one type veth peer name two";
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-c", link])
+        .output();
+    match tried {
+        Ok(ran) if ran.status.success() => None,
+        Ok(ran) => Some(String::from_utf8_lossy(&ran.stderr).trim().to_owned()),
+        Err(error) => Some(format!("unshare: {error}")),
+    }
 }
 
 /// What `allranks plan` says if there is nothing to run on.

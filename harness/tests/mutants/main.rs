@@ -204,6 +204,7 @@ fn begin() -> Result<Live, String> {
         supervisor: Some(env!("CARGO_BIN_EXE_allranks").into()),
         import_patience: IMPORT_PATIENCE,
         shrinking: SHRINKING,
+        nodes: None,
         notices: None,
         profile: None,
         arguments: Vec::new(),

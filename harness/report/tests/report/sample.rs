@@ -209,6 +209,7 @@ pub fn column(platform: &str, backend: &str, evidence: Evidence, size: u32) -> C
         platform: platform.into(),
         backend: backend.into(),
         world_size: WorldSize(size),
+        nodes: 1,
         driver: "python".into(),
         launcher: "local".into(),
         evidence,

@@ -6,7 +6,7 @@ use super::Shared;
 use super::logs::absolute;
 use super::setup::{Endpoint, OpeningSteps, SPARE_PORTS, device, environment, lease};
 use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
-use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec, lease_port};
+use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec};
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Scenario;
 
@@ -25,21 +25,21 @@ pub(super) async fn world(
     let Some(devices) = lease(shared, scenario, wanted).await? else {
         return Ok(None);
     };
-    let port = lease_port()?;
-    let scratch = tempfile::Builder::new()
-        .prefix("allranks-")
-        .tempdir_in(&shared.settings.out)?;
     let spare = match scenario.case.world.starts {
-        Starts::Initialised => Vec::new(),
-        Starts::Bare => (0..SPARE_PORTS)
-            .map(|_| lease_port())
-            .collect::<Result<Vec<_>, _>>()?,
+        Starts::Initialised => 0,
+        Starts::Bare => SPARE_PORTS,
     };
-    let at = Endpoint {
-        port: port.port,
-        file: scratch.path().join("store").to_string_lossy().into_owned(),
-        spare: spare.iter().map(|lease| lease.port).collect(),
+    let reserved = {
+        let reserving =
+            shared
+                .launcher
+                .reserve(&scenario.placement, 1 + spare, &shared.settings.out);
+        let Some(reserved) = shared.unless_interrupted(reserving).await.transpose()? else {
+            return Ok(None);
+        };
+        reserved
     };
+    let at = Endpoint::reserved(&reserved);
     if let Some(folder) = logs.first().and_then(|log| log.parent()) {
         std::fs::create_dir_all(shared.settings.out.join(folder))?;
     }
@@ -52,6 +52,7 @@ pub(super) async fn world(
         ranks: size
             .ranks()
             .map(|rank| RankLaunchSpec {
+                rank,
                 env: environment(
                     scenario,
                     &at,
@@ -70,7 +71,9 @@ pub(super) async fn world(
             OpeningSteps::new(scenario, &at, &device, rank)
         })
         .collect();
-    let launched = shared.launcher.launch(order);
+    let launched = shared
+        .launcher
+        .launch(order, &scenario.placement, &reserved);
     let Some(world) = shared.unless_interrupted(launched).await.transpose()? else {
         return Ok(None);
     };

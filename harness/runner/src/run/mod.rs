@@ -44,7 +44,8 @@ use queue::queues;
 use recording::Recorder;
 pub use recording::in_round;
 
-use crate::world::{Driver, LocalLauncher};
+use crate::world::node::{Nodes, NodesSettings};
+use crate::world::{Driver, Launcher, LocalLauncher, base_environment};
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::record::{Absent, Counts, FORMAT, Origin, Record, RunRecord};
 use allranks_suite::expectation::Expectations;
@@ -88,6 +89,8 @@ pub struct Settings {
     pub origin: Option<Origin>,
     /// Checks, those of init and teardown among them, that are recorded already and not made again.
     pub recorded: Arc<BTreeSet<CheckId>>,
+    /// The nodes on which worlds are started; none: this machine.
+    pub nodes: Option<NodesSettings>,
     /// Where it is told what the run waits for, a line each; none: nowhere.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }
@@ -132,7 +135,7 @@ pub const WORLDS: u32 = 24;
 struct Shared {
     settings: Settings,
     expectations: Arc<Expectations>,
-    launcher: Arc<LocalLauncher>,
+    launcher: Arc<Launcher>,
     worlds: u32,
     budget: Arc<Budget>,
     interrupt: watch::Receiver<bool>,
@@ -209,24 +212,35 @@ impl Session {
     ) -> std::io::Result<Self> {
         let logs = settings.out.join("logs");
         std::fs::create_dir_all(&logs)?;
-        let launcher = match &settings.launcher {
-            Some(launcher) => Arc::clone(launcher),
-            None => Arc::new(LocalLauncher::new(
+        let launcher = match (&settings.nodes, &settings.launcher) {
+            (Some(nodes), _) => Launcher::Nodes(Box::new(Nodes::listen(
+                nodes.clone(),
+                &settings.driver,
+                settings.import_patience,
+                settings.notices.clone(),
+            )?)),
+            (None, Some(launcher)) => Launcher::Local(Arc::clone(launcher)),
+            (None, None) => Launcher::Local(Arc::new(LocalLauncher::new(
                 settings.driver.clone(),
                 settings.supervisor.clone(),
                 logs.join(ZYGOTE_LOG),
                 settings.import_patience,
-            )?),
+            )?)),
+        };
+        // Each agent adds what is below to its own environment.
+        let base_environment = match &launcher {
+            Launcher::Local(_) => base_environment(),
+            Launcher::Nodes(_) => BTreeMap::new(),
         };
         Ok(Self(Arc::new(Shared {
             budget: Arc::new(Budget::new(settings.ranks_at_once)),
             interrupt: interrupt.0.subscribe(),
             started: Instant::now(),
-            base_environment: setup::base_environment(),
+            base_environment,
             torch: Arc::default(),
             settings,
             expectations,
-            launcher,
+            launcher: Arc::new(launcher),
             worlds: WORLDS,
         })))
     }
@@ -372,6 +386,10 @@ pub async fn run(
     };
     // The receiver may be gone; the run goes on to its end all the same.
     let _ = records.send(Record::Run(session.opening(planned)));
+    if let Launcher::Nodes(nodes) = &*session.0.launcher {
+        // If not all come, every scenario says so.
+        let _ = session.0.unless_interrupted(nodes.gather()).await;
+    }
     let mut running = tokio::task::JoinSet::new();
     for queue in queues(&plan) {
         running.spawn(run_queue(session.clone(), queue, rounds, records.clone()));
@@ -379,6 +397,9 @@ pub async fn run(
     let mut issues = Vec::new();
     while let Some(ended) = running.join_next().await {
         issues.extend(issues_of(ended));
+    }
+    if let Launcher::Nodes(nodes) = &*session.0.launcher {
+        nodes.finish().await;
     }
     Ok(issues)
 }

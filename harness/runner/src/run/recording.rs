@@ -239,8 +239,12 @@ impl Recorder {
             platform: scenario.platform.name.clone(),
             backend: scenario.backend.clone(),
             world_size: scenario.world_size,
+            nodes: scenario.placement.nodes() as u32,
             driver: driver.to_owned(),
-            launcher: scenario.launcher.name().to_owned(),
+            launcher: match &self.shared.settings.nodes {
+                Some(nodes) => nodes.engine.name().to_owned(),
+                None => scenario.launcher.name().to_owned(),
+            },
             evidence: scenario.platform.evidence,
             torch: self.torch(),
         }

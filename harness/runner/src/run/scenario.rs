@@ -15,7 +15,7 @@ use super::scenario_run::{ScenarioRun, give_up};
 use super::shrink::shrink;
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
-use crate::world::names_exhaustion;
+use crate::world::{LaunchError, names_exhaustion};
 use allranks_model::outcome::Outcome;
 use allranks_model::record::INTERRUPTED;
 use allranks_suite::expectation::NO_WORLD;
@@ -46,6 +46,10 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         let mut result = match world(shared, scenario, todo, &run.logs, &mut decided).await {
             Ok(Some(result)) => result,
             Ok(None) => continue,
+            Err(LaunchError::NoNode(why)) => {
+                give_up(&mut run, &mut findings, &why);
+                break;
+            }
             Err(error) => {
                 let finding = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
                 if initialised {

@@ -9,7 +9,9 @@ use tokio::time::timeout;
 
 use super::Shared;
 use crate::script::{Endpoints, is_match, raised_in};
-use crate::world::{Device, DeviceLease, devices, held_devices, lease_devices};
+use crate::world::{
+    Device, DeviceLease, LOOPBACK, Reservation, devices, held_devices, lease_devices,
+};
 use allranks_model::group::Group;
 use allranks_model::names::Rank;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
@@ -21,7 +23,9 @@ use allranks_suite::platform::{OF_THE_RANK, Platform};
 /// The addresses and files at which the ranks of one world meet.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Rendezvous port on the loopback interface.
+    /// The host at which they meet.
+    pub host: String,
+    /// Rendezvous port on that host.
     pub port: u16,
     /// Path of a file that does not exist yet, for `file://`.
     pub file: String,
@@ -34,9 +38,22 @@ impl Endpoint {
     #[must_use]
     pub fn nowhere() -> Self {
         Self {
+            host: LOOPBACK.to_owned(),
             port: 0,
             file: String::new(),
             spare: vec![0; SPARE_PORTS],
+        }
+    }
+
+    /// Returns the endpoint that a launcher has reserved: the first port is for rendezvous, the others are spare.
+    #[must_use]
+    pub fn reserved(at: &Reservation) -> Self {
+        let mut ports = at.ports.iter().copied();
+        Self {
+            host: at.host.clone(),
+            port: ports.next().unwrap_or_default(),
+            file: at.folder.join("store").to_string_lossy().into_owned(),
+            spare: ports.collect(),
         }
     }
 
@@ -49,7 +66,7 @@ impl Endpoint {
         });
         let ports = std::iter::once(self.port).chain(self.spare.iter().copied());
         Endpoints {
-            host: HOST.to_owned(),
+            host: self.host.clone(),
             all: ports.zip(files).collect(),
         }
     }
@@ -59,9 +76,6 @@ impl Endpoint {
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// Number of spare ports of a world whose scripts initialise.
 pub const SPARE_PORTS: usize = 2;
-
-/// The host at which the ranks of a world meet.
-pub const HOST: &str = "127.0.0.1";
 
 /// Returns the name of a rank's device, such as `cuda:1`. Where a world sees only its own devices, as under every
 /// launcher that hands out devices, the index is the rank's place among these: some libraries use the rank as the index
@@ -174,7 +188,7 @@ fn prepare(scenario: &Scenario, device: &str, sets_device: bool) -> Call {
 
 fn opening(scenario: &Scenario, at: &Endpoint, device: &str, rank: Rank) -> Step {
     let world = &scenario.case.world;
-    let url = scenario.init.method.url(HOST, at.port, &at.file);
+    let url = scenario.init.method.url(&at.host, at.port, &at.file);
     let device_id = match scenario.init.device_id {
         DeviceId::Absent => None,
         DeviceId::Index => {
@@ -380,13 +394,15 @@ pub fn environment(
         env.insert(name.clone(), names.join(","));
     }
     let size = scenario.world_size.to_string();
+    let placement = &scenario.placement;
+    let (node, local_rank) = placement.place_of(rank).unwrap_or((0, rank.0));
     env.extend(
         [
             ("RANK", rank.to_string()),
-            ("LOCAL_RANK", rank.to_string()),
-            ("WORLD_SIZE", size.clone()),
-            ("LOCAL_WORLD_SIZE", size),
-            ("MASTER_ADDR", HOST.to_owned()),
+            ("LOCAL_RANK", local_rank.to_string()),
+            ("WORLD_SIZE", size),
+            ("LOCAL_WORLD_SIZE", placement.ranks_on(node).to_string()),
+            ("MASTER_ADDR", at.host.clone()),
             ("MASTER_PORT", at.port.to_string()),
             // One thread for each rank: worlds are many and machines are small.
             ("OMP_NUM_THREADS", "1".to_owned()),
@@ -406,24 +422,6 @@ pub fn environment(
     }));
     env.extend(scenario.case.world.env.clone());
     env
-}
-
-/// Returns the harness's own environment without the variables that describe another world.
-#[must_use]
-pub fn base_environment() -> BTreeMap<String, String> {
-    std::env::vars()
-        .filter(|(name, _)| {
-            !(name.starts_with("TORCHELASTIC_")
-                || name.starts_with("ALLRANKS_")
-                || [
-                    "GROUP_RANK",
-                    "ROLE_RANK",
-                    "ROLE_WORLD_SIZE",
-                    "TORCH_DISTRIBUTED_DEBUG",
-                ]
-                .contains(&name.as_str()))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::path::Path;
 use tokio::sync::mpsc;
 
 use super::launch_spec::RankLaunchSpec;
+use super::local_world::Processes;
 use super::orphans::{Orphan, end_remains};
 use super::spawned::{self, SpawnedProcesses};
-use super::{EVENTS, Event, Processes, RankExit, SIGKILL, TOKEN};
+use super::{EVENTS, Event, RankExit, SIGKILL, TOKEN};
 use allranks_host as host;
 use allranks_host::TaggedProcess;
 use allranks_model::names::Rank;
@@ -57,7 +58,11 @@ impl Commands {
                     return Some((which.index(), end));
                 }
                 // Commands have no connection.
-                Event::Hello(..) | Event::Refused(..) | Event::Frame(..) | Event::Broken(..) => {}
+                Event::Hello(..)
+                | Event::Refused(..)
+                | Event::Frame(..)
+                | Event::Broken(..)
+                | Event::NodeLost(..) => {}
             }
         }
         None

@@ -11,8 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::Arrival;
 use super::frame::{Frame, read_frame_within};
+use super::local_world::Arrival;
 use allranks_model::names::Rank;
 use allranks_protocol::{FromRank, FromZygote};
 
@@ -245,7 +245,7 @@ fn listen(name: &str) -> io::Result<(UnixListener, String)> {
 }
 
 /// Returns 128 random bits in hexadecimal.
-fn token() -> io::Result<String> {
+pub(super) fn token() -> io::Result<String> {
     use std::fmt::Write;
     use std::io::Read;
 

@@ -38,6 +38,9 @@ pub enum FrameError {
     /// The peer closed the socket inside a frame, or the socket failed.
     #[error("connection broke: {0}")]
     Io(#[from] io::Error),
+    /// The connection was a rank's to its node agent, which says why it ended.
+    #[error("{0}")]
+    AtNode(String),
     /// A length is over its limit.
     #[error("not a frame: it claims a header of {header} and a payload of {payload} bytes")]
     TooLong {

@@ -1,4 +1,4 @@
-//! The local launcher: starts the ranks of a world on this machine, forked from a zygote where that is safe.
+//! Launchers: what starts the ranks of a world. The local one does on this machine, forked from a zygote where that is safe.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,9 +10,12 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::control_server::{ControlServer, HELLO_PATIENCE};
 use super::launch_spec::{LaunchSpec, prepend_path};
+use super::local_world::{LocalWorld, Processes};
+use super::node::{NodeHold, Nodes};
+use super::port::{PortLease, lease_port};
 use super::zygote::{Zygote, ZygoteError};
-use super::{Driver, EVENTS, Processes, TOKEN, World, spawned};
-use allranks_model::names::Rank;
+use super::{Driver, EVENTS, TOKEN, World, spawned};
+use allranks_model::placement::Placement;
 use allranks_suite::platform::Start;
 
 /// Why a world could not be started.
@@ -24,6 +27,104 @@ pub enum LaunchError {
     /// The zygote does not work.
     #[error(transparent)]
     Zygote(#[from] ZygoteError),
+    /// A node refuses or cannot start ranks; the text names it and says why.
+    #[error("{0}")]
+    AtNode(String),
+    /// A node that the world needs is not there, or not any more; the text names it and says why.
+    #[error("{0}")]
+    NoNode(String),
+}
+
+/// Starts worlds.
+#[derive(Debug)]
+pub enum Launcher {
+    /// On this machine.
+    Local(Arc<LocalLauncher>),
+    /// On the hosts of node agents.
+    Nodes(Box<Nodes>),
+}
+
+/// What a world has for itself while it lives: where its ranks meet. Dropping it gives everything back.
+#[derive(Debug)]
+pub struct Reservation {
+    /// The host at which its ranks meet, which all of them reach: that of its first node.
+    pub host: String,
+    /// The ports that were asked for, leased on that host.
+    pub ports: Vec<u16>,
+    /// An empty folder of that host.
+    pub folder: PathBuf,
+    pub(super) held: Held,
+}
+
+/// What keeps a reservation.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// Those of this process.
+    Here {
+        _leases: Vec<PortLease>,
+        _folder: tempfile::TempDir,
+    },
+    /// Those of a node agent.
+    AtNode(NodeHold),
+}
+
+/// The host at which ranks meet that are all on one host.
+pub const LOOPBACK: &str = "127.0.0.1";
+
+impl Launcher {
+    /// Reserves what a world with this placement needs: `ports` ports, and a folder. On this machine the folder is in `out`.
+    ///
+    /// # Errors
+    /// Fails if no ports are free, the folder cannot be made, or a node that the world needs is not there.
+    pub async fn reserve(
+        &self,
+        placement: &Placement,
+        ports: usize,
+        out: &Path,
+    ) -> Result<Reservation, LaunchError> {
+        match self {
+            Self::Local(_) => {
+                let folder = tempfile::Builder::new()
+                    .prefix("allranks-")
+                    .tempdir_in(out)?;
+                let leases: Vec<PortLease> = (0..ports)
+                    .map(|_| lease_port())
+                    .collect::<io::Result<_>>()?;
+                Ok(Reservation {
+                    host: LOOPBACK.to_owned(),
+                    ports: leases.iter().map(|lease| lease.port).collect(),
+                    folder: folder.path().to_owned(),
+                    held: Held::Here {
+                        _leases: leases,
+                        _folder: folder,
+                    },
+                })
+            }
+            Self::Nodes(nodes) => nodes.reserve(placement, ports).await,
+        }
+    }
+
+    /// Starts the ranks of a world with this placement and reservation; they connect afterwards.
+    ///
+    /// # Errors
+    /// Fails if the system or a node refuses something. No rank is left then.
+    pub async fn launch(
+        &self,
+        order: LaunchSpec,
+        placement: &Placement,
+        at: &Reservation,
+    ) -> Result<World, LaunchError> {
+        match (self, &at.held) {
+            (Self::Nodes(nodes), Held::AtNode(hold)) => {
+                let world = nodes.launch(order, placement, hold).await?;
+                Ok(World::Nodes(world))
+            }
+            (Self::Local(local), _) => Ok(World::Local(local.launch(order).await?)),
+            (Self::Nodes(_), Held::Here { .. }) => {
+                unreachable!("a reservation is used with the launcher that made it")
+            }
+        }
+    }
 }
 
 /// Starts worlds on this machine.
@@ -73,16 +174,16 @@ impl LocalLauncher {
     ///
     /// # Errors
     /// Fails if the system refuses something, before any rank has been started.
-    pub async fn launch(&self, mut order: LaunchSpec) -> Result<World, LaunchError> {
+    pub async fn launch(&self, mut order: LaunchSpec) -> Result<LocalWorld, LaunchError> {
         let (place, arrivals) = self.control_server.expect_world()?;
         let (sender, events) = mpsc::channel(EVENTS);
-        for (index, rank) in order.ranks.iter_mut().enumerate() {
-            let token = place.rank_token(Rank(index as u32));
+        for rank in &mut order.ranks {
+            let token = place.rank_token(rank.rank);
             let control = self.control_server.address().to_owned();
             rank.env.insert("ALLRANKS_CONTROL".into(), control);
             rank.env.insert(TOKEN.into(), token);
         }
-        let size = order.ranks.len();
+        let started: Vec<_> = order.ranks.iter().map(|rank| rank.rank).collect();
         let zygote = match order.start {
             Start::Fork => self.driver.zygote(order.modules),
             Start::Fresh => None,
@@ -107,15 +208,13 @@ impl LocalLauncher {
                 &sender,
             ))
         };
-        Ok(World {
-            events,
-            writers: vec![None; size],
+        Ok(LocalWorld::new(
+            started,
             arrivals,
-            sender,
+            (sender, events),
             processes,
             place,
-            is_deaf: false,
-        })
+        ))
     }
 
     /// Starts the zygote of ranks that ask for no other modules, if the driver has one: the worlds that come then find torch

@@ -4,6 +4,9 @@
 //! connections, exits. It knows nothing of checks, and has no deadlines: those are [`crate::run`]'s. The asynchronous
 //! code (tokio) of the library is here, in `run` and in `watch`.
 //!
+//! A world is started by a [`Launcher`]: on this machine, or by the node agents of [`node`], each of which is a local launcher
+//! behind a connection.
+//!
 //! The ranks of a user's program speak no protocol: they are [`Commands`], and a [`rank_wrapper`] beside each rank
 //! records how it began and ended.
 //!
@@ -16,9 +19,12 @@ mod devices;
 mod driver;
 mod exhaustion;
 mod frame;
+mod host_facts;
 mod imported;
 mod launch_spec;
 mod launcher;
+mod local_world;
+pub mod node;
 mod orphans;
 mod port;
 mod rank_exit;
@@ -31,10 +37,13 @@ pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
 pub use driver::{Driver, python_files};
 pub use exhaustion::{is_exhaustion, names_exhaustion};
+pub(crate) use host_facts::{HostFacts, HostQuery, MeetingHost};
 pub use imported::Imported;
+pub use launch_spec::base_environment;
 pub(crate) use launch_spec::prepend_path;
 pub use launch_spec::{LaunchSpec, RankLaunchSpec};
-pub use launcher::{LaunchError, LocalLauncher};
+pub use launcher::{LOOPBACK, LaunchError, Launcher, LocalLauncher, Reservation};
+pub use local_world::LocalWorld;
 pub use orphans::{Orphan, TOKEN, adopt, end_children, end_remains, unkilled, until_gone};
 pub use port::{PortLease, lease_port};
 pub use rank_exit::RankExit;
@@ -42,14 +51,12 @@ pub use rank_wrapper::{ExitRecord, run_wrapped};
 pub use supervise::supervise;
 pub(crate) use supervise::{ORPHANED, end_as, kill_all};
 
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::mpsc;
+use tokio::task::block_in_place;
 
 use allranks_model::names::Rank;
-use allranks_protocol::{FromRank, Hello, ToRank, VERSION};
+use allranks_protocol::{FromRank, Hello, ToRank};
 pub use frame::{Frame, FrameError, read_frame, write_frame};
+use host_facts::{facts, memory_available};
 
 /// An event of one rank.
 #[derive(Debug)]
@@ -64,44 +71,17 @@ pub enum Event {
     Broken(Rank, FrameError),
     /// The rank's process has ended.
     Ended(Rank, RankExit),
+    /// A node with ranks of this world is lost; the text names it and says why. Nothing more comes from these ranks.
+    NodeLost(String),
 }
 
 /// Ranks that were started together. Dropping it kills them.
 #[derive(Debug)]
-pub struct World {
-    events: mpsc::Receiver<Event>,
-    /// For each rank, the queue of frames to it; none before its hello.
-    writers: Vec<Option<Orders>>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
-    sender: mpsc::Sender<Event>,
-    processes: Box<dyn Processes>,
-    /// Keeps the token known to the control server.
-    place: control_server::WorldSlot,
-    /// Whether it has been said that no connection can be accepted.
-    is_deaf: bool,
-}
-
-/// A frame for a rank: header and payload.
-type Message = (ToRank, Vec<u8>);
-
-/// The queue of frames to one rank.
-type Orders = mpsc::UnboundedSender<Message>;
-
-/// A connection that said hello with the token of a rank of this world.
-#[derive(Debug)]
-struct Arrival {
-    /// The rank that the token names.
-    rank: Rank,
-    hello: Hello,
-    stream: UnixStream,
-}
-
-/// The processes of a world, forked or spawned.
-trait Processes: std::fmt::Debug + Send + Sync {
-    /// Sends a signal to a rank and everything that it started, if the rank still runs.
-    fn signal(&self, rank: Rank, signal: i32);
-    /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
-    fn sweep(&self) -> Vec<Orphan>;
+pub enum World {
+    /// Those of this process.
+    Local(LocalWorld),
+    /// Those of node agents.
+    Nodes(node::NodesWorld),
 }
 
 const EVENTS: usize = 1024;
@@ -111,109 +91,70 @@ const SIGCONT: i32 = 18;
 impl World {
     /// Returns the next event, in the order of arrival. Cancel-safe.
     pub async fn next(&mut self) -> Event {
-        loop {
-            tokio::select! {
-                biased;
-                Some(arrival) = self.arrivals.recv() => {
-                    if let Some(event) = self.admit(arrival) {
-                        return event;
-                    }
-                }
-                Some(event) = self.events.recv() => return event,
-                why = self.place.deaf(), if !self.is_deaf => {
-                    self.is_deaf = true;
-                    // Those that are connected need no other connection.
-                    if let Some(rank) = self.writers.iter().position(Option::is_none) {
-                        let why = format!("its connection cannot be accepted: {why}");
-                        return Event::Ended(Rank(rank as u32), RankExit::MachineFault(why));
-                    }
-                }
-            }
+        match self {
+            Self::Local(world) => world.next().await,
+            Self::Nodes(world) => world.next().await,
         }
-    }
-
-    fn admit(&mut self, arrival: Arrival) -> Option<Event> {
-        let Arrival {
-            rank,
-            hello,
-            stream,
-        } = arrival;
-        // Tokens are made only for ranks that exist; a connection with an invented one is dropped.
-        let writer = self.writers.get_mut(rank.index())?;
-        let refusal = if hello.version != VERSION {
-            let version = hello.version;
-            Some(format!(
-                "it speaks protocol version {version}, not {VERSION}"
-            ))
-        } else if hello.rank != rank {
-            Some(format!("it claims to be rank {}", hello.rank))
-        } else {
-            writer.as_ref().map(|_| "it connected twice".to_owned())
-        };
-        if let Some(refusal) = refusal {
-            return Some(Event::Refused(rank, refusal));
-        }
-        let (to_writer, orders) = mpsc::unbounded_channel();
-        *writer = Some(to_writer);
-        let (reader, to) = stream.into_split();
-        // Most frames are small: one read brings several.
-        let mut reader = BufReader::new(reader);
-        tokio::spawn(write_all(to, orders));
-        let events = self.sender.clone();
-        tokio::spawn(async move {
-            loop {
-                let event = match read_frame(&mut reader).await {
-                    Ok(frame) => Event::Frame(rank, frame),
-                    Err(error) => Event::Broken(rank, error),
-                };
-                let last = matches!(event, Event::Broken(..));
-                if events.send(event).await.is_err() || last {
-                    return;
-                }
-            }
-        });
-        Some(Event::Hello(rank, hello))
     }
 
     /// Queues a frame for a rank. A rank that has ended is reported by [`Event::Broken`], not here.
     pub fn send(&self, rank: Rank, header: ToRank, payload: Vec<u8>) {
-        if let Some(writer) = &self.writers[rank.index()] {
-            // The writer is gone only if the connection is; the reader reports that.
-            let _ = writer.send((header, payload));
+        match self {
+            Self::Local(world) => world.send(rank, header, payload),
+            Self::Nodes(world) => world.send(rank, header, payload),
         }
     }
 
     /// Kills a rank and everything that it started.
     pub fn kill(&self, rank: Rank) {
-        self.processes.signal(rank, SIGKILL);
+        self.signal(rank, SIGKILL);
     }
 
     /// Lets a stopped rank go on.
     pub fn resume(&self, rank: Rank) {
-        self.processes.signal(rank, SIGCONT);
+        self.signal(rank, SIGCONT);
+    }
+
+    fn signal(&self, rank: Rank, signal: i32) {
+        match self {
+            Self::Local(world) => world.signal(rank, signal),
+            Self::Nodes(world) => world.signal(rank, signal),
+        }
     }
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
-    #[must_use]
-    pub fn sweep(&self) -> Vec<Orphan> {
-        self.processes.sweep()
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for rank in 0..self.writers.len() {
-            self.kill(Rank(rank as u32));
-        }
-        let _ = self.processes.sweep();
-    }
-}
-
-async fn write_all(mut to: OwnedWriteHalf, mut orders: mpsc::UnboundedReceiver<Message>) {
-    while let Some((header, payload)) = orders.recv().await {
-        if write_frame(&mut to, &header, &[&payload]).await.is_err() {
-            return;
+    pub async fn sweep(&self) -> Vec<Orphan> {
+        match self {
+            Self::Local(world) => world.sweep(),
+            Self::Nodes(world) => world.sweep().await,
         }
     }
-    let _ = to.shutdown().await;
+
+    /// Asks the host of each rank what it sees. May take seconds.
+    pub(crate) async fn facts(&self, query: &HostQuery) -> HostFacts {
+        match self {
+            Self::Local(_) => block_in_place(|| facts(query)),
+            Self::Nodes(world) => world.facts(query).await,
+        }
+    }
+
+    /// Waits until every node of this world has shown that it is alive. Whatever fails in a world may be the loss of a node that
+    /// is not noticed yet.
+    ///
+    /// # Errors
+    /// Names a node that is lost, and says why.
+    pub(crate) async fn confirm(&self) -> Result<(), String> {
+        match self {
+            Self::Local(_) => Ok(()),
+            Self::Nodes(world) => world.confirm().await,
+        }
+    }
+
+    /// Returns the bytes available to programs, on the host that has fewest; none if a host does not report it.
+    pub(crate) async fn memory(&self) -> Option<u64> {
+        match self {
+            Self::Local(_) => memory_available(),
+            Self::Nodes(world) => world.memory().await,
+        }
+    }
 }

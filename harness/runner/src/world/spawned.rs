@@ -18,9 +18,10 @@ use tokio::sync::mpsc;
 
 use super::exhaustion::is_exhaustion;
 use super::launch_spec::RankLaunchSpec;
+use super::local_world::Processes;
 use super::orphans::{Orphan, TOKEN, kill_remains};
 use super::supervise::{LastWord, SUPERVISED};
-use super::{Event, Processes, RankExit};
+use super::{Event, RankExit};
 use allranks_model::names::Rank;
 
 /// Why a rank could not be started that the system had no room for.
@@ -29,7 +30,7 @@ const EXHAUSTED: &str = "no more processes or open files are to be had";
 /// The processes of a world, one for each rank.
 #[derive(Debug)]
 pub struct SpawnedProcesses {
-    running: Vec<Running>,
+    running: BTreeMap<Rank, Running>,
     token: String,
 }
 
@@ -86,8 +87,10 @@ impl Running {
 
 impl Processes for SpawnedProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        if let Some(signal) = Signal::from_named_raw(signal) {
-            self.running[rank.index()].signal(signal);
+        if let (Some(running), Some(signal)) =
+            (self.running.get(&rank), Signal::from_named_raw(signal))
+        {
+            running.signal(signal);
         }
     }
 
@@ -107,16 +110,16 @@ pub fn start(
     ranks: &[RankLaunchSpec],
     events: &mpsc::Sender<Event>,
 ) -> SpawnedProcesses {
-    let mut running = Vec::new();
-    for (index, order) in ranks.iter().enumerate() {
-        let rank = Rank(index as u32);
+    let mut running = BTreeMap::new();
+    for order in ranks {
+        let rank = order.rank;
         let events = events.clone();
         match spawn(argv, supervisor, &order.env, &order.log) {
             Ok((mut child, line)) => {
                 let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
                 let this = Running::new(pid, line);
                 let token = order.env.get(TOKEN).cloned();
-                running.push(this.clone());
+                running.insert(rank, this.clone());
                 tokio::spawn(async move {
                     let status = this.wait(&mut child).await;
                     let end = match (status, this.line.as_deref().map(LastWord::read)) {
@@ -138,7 +141,7 @@ pub fn start(
                 });
             }
             Err(error) => {
-                running.push(Running::new(None, None));
+                running.insert(rank, Running::new(None, None));
                 let end = match is_exhaustion(&error) {
                     true => RankExit::MachineFault(EXHAUSTED.to_owned()),
                     false => RankExit::NotStarted(format!("{}: {error}", argv[0])),
@@ -219,20 +222,21 @@ mod tests {
     async fn a_process_that_was_waited_for_is_not_signalled() {
         let folder = tempfile::tempdir().unwrap();
         let order = RankLaunchSpec {
+            rank: Rank(0),
             env: BTreeMap::new(),
             log: folder.path().join("log"),
         };
         let (sender, mut events) = mpsc::channel(1);
         let sleeper = ["/bin/sleep".to_owned(), "60".to_owned()];
         let processes = start(&sleeper, None, "nothing", &[order], &sender);
-        assert!(processes.running[0].pid().is_some());
+        assert!(processes.running[&Rank(0)].pid().is_some());
         processes.signal(Rank(0), 9);
         let ended = events.recv().await.unwrap();
         assert!(
             matches!(ended, Event::Ended(Rank(0), RankExit::Signalled(9))),
             "{ended:?}"
         );
-        assert_eq!(*processes.running[0].pid(), None);
+        assert_eq!(*processes.running[&Rank(0)].pid(), None);
     }
 
     /// Two supervisors of one world kill what carries its token at the same time: neither may find the other.

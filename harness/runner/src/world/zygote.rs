@@ -19,7 +19,9 @@ use super::control_server::ControlServer;
 use super::exhaustion::names_exhaustion;
 use super::frame::{read_frame, write_frame};
 use super::launch_spec::{RankLaunchSpec, prepend_path};
-use super::{Event, Orphan, Processes, RankExit, TOKEN};
+use super::local_world::Processes;
+use super::node::CREDENTIALS;
+use super::{Event, Orphan, RankExit, TOKEN};
 use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, Script, ToZygote, VERSION};
@@ -108,6 +110,7 @@ impl Zygote {
             .envs(env)
             .env("ALLRANKS_CONTROL", control_server.address())
             .env(TOKEN, &place.token)
+            .env_remove(CREDENTIALS)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("OMP_NUM_THREADS", "1")
             .env("OPENBLAS_NUM_THREADS", "1")
@@ -223,15 +226,15 @@ impl Zygote {
         ranks: Vec<RankLaunchSpec>,
         events: &mpsc::Sender<Event>,
     ) -> ForkedProcesses {
-        let mut ids = Vec::new();
-        for (index, order) in ranks.into_iter().enumerate() {
+        let mut ids = BTreeMap::new();
+        for order in ranks {
             let id = zygote.shared.next.fetch_add(1, Ordering::Relaxed);
             let forked = Forked {
-                rank: Rank(index as u32),
+                rank: order.rank,
                 events: events.clone(),
             };
             zygote.shared.ranks().insert(id, forked);
-            ids.push(id);
+            ids.insert(order.rank, id);
             let fork = ToZygote::Fork(Fork {
                 id,
                 env: order.env,
@@ -351,15 +354,15 @@ async fn converse(
 #[derive(Debug)]
 pub struct ForkedProcesses {
     zygote: Arc<Zygote>,
-    ids: Vec<u64>,
+    /// The zygote's number for each rank.
+    ids: BTreeMap<Rank, u64>,
 }
 
 impl Processes for ForkedProcesses {
     fn signal(&self, rank: Rank, signal: i32) {
-        let _ = self.zygote.to.send(ToZygote::Kill {
-            id: self.ids[rank.index()],
-            signal,
-        });
+        if let Some(id) = self.ids.get(&rank) {
+            let _ = self.zygote.to.send(ToZygote::Kill { id: *id, signal });
+        }
     }
 
     /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.

@@ -13,7 +13,9 @@ use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, Wh
 use crate::platform::Platform;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
+use allranks_model::placement::Placement;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
+use allranks_model::store::StoreMethod;
 
 /// A backend that is to be tested, on a platform that was found.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub struct Selection {
     pub launcher: Option<Launcher>,
     /// Whether the plan is for another machine: that has what cases need.
     pub is_elsewhere: bool,
+    /// `--nodes`: number of nodes of each world, if a launcher has node agents. `None`: worlds are on this machine.
+    pub nodes: Option<u32>,
     /// `--driver`: `Some(true)` plans only cases with a program, `Some(false)` only the others. `None`: both.
     pub programs: Option<bool>,
 }
@@ -281,8 +285,10 @@ fn add(
         .iter()
         .map(|(axis, value)| format!(".{axis}-{value}"))
         .collect();
+    let nodes = selection.nodes.filter(|nodes| *nodes > 1);
+    let nodes = nodes.map_or_else(String::new, |nodes| format!(".nodes-{nodes}"));
     let id = ScenarioId(format!(
-        "{}@{}.{}.ws{world_size}{recipe}",
+        "{}@{}.{}.ws{world_size}{nodes}{recipe}",
         case.id, target.platform.name, target.backend
     ));
     if selection.shard.is_some_and(|shard| !shard.owns(&id)) {
@@ -307,6 +313,16 @@ fn add(
         plan.too_large.push((id, lack));
         return;
     }
+    let placement = match selection.nodes {
+        None => Placement::one_node(world_size),
+        Some(nodes) => match placed(case, target, world_size, init.method, nodes) {
+            Ok(placement) => placement,
+            Err(lack) => {
+                plan.too_large.push((id, lack));
+                return;
+            }
+        },
+    };
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
     // A group that is never created has no checks.
@@ -347,6 +363,7 @@ fn add(
         backend: target.backend.clone(),
         devices: target.devices,
         world_size,
+        placement,
         init,
         launcher,
         groups,
@@ -367,6 +384,30 @@ fn add(
     }
     plan.left_out.extend(left_out);
     plan.scenarios.push(scenario);
+}
+
+/// Places a world on nodes of its own.
+///
+/// # Errors
+/// Says why it cannot be.
+fn placed(
+    case: &Case,
+    target: &Target,
+    size: WorldSize,
+    method: StoreMethod,
+    nodes: u32,
+) -> Result<Placement, String> {
+    if case.program.is_some() {
+        return Err("node agents start no programs".to_owned());
+    }
+    if target.devices.is_some() {
+        return Err("node agents lease no devices".to_owned());
+    }
+    if nodes > 1 && method == StoreMethod::File {
+        return Err("ranks on several nodes have no file of their own to meet at".to_owned());
+    }
+    let lack = || format!("needs {nodes} ranks or more, one for each node");
+    Placement::even(size, nodes).ok_or_else(lack)
 }
 
 /// Keeps the checks that every filter matches. Returns `None` if neither a check nor the scenario itself matches.

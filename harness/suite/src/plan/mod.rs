@@ -36,6 +36,7 @@ use crate::platform::Platform;
 use allranks_model::group::Group;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{CheckId, RequirementId, ScenarioId, WorldSize};
+use allranks_model::placement::Placement;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
 
@@ -63,6 +64,8 @@ pub struct Scenario {
     pub devices: Option<u32>,
     /// Number of ranks that are started together.
     pub world_size: WorldSize,
+    /// How many of its ranks run on each node.
+    pub placement: Placement,
     /// The init recipe: how the ranks initialise.
     pub init: Init,
     /// What starts the ranks.

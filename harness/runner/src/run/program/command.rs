@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::run::setup::{Endpoint, HOST, environment};
+use crate::run::setup::{Endpoint, environment};
 use crate::watch;
+use crate::world::LOOPBACK;
 use crate::world::{Device, prepend_path};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
@@ -71,11 +72,11 @@ pub fn torchrun(
         "--nproc-per-node",
         &size,
         "--master-addr",
-        HOST,
+        LOOPBACK,
         "--master-port",
         port,
         "--local-addr",
-        HOST,
+        LOOPBACK,
         "--max-restarts",
         "0",
         "--log-dir",

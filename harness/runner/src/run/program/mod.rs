@@ -36,7 +36,7 @@ use crate::check_result::CheckResult;
 use crate::watch;
 use crate::watch::{Event, Monitor};
 use crate::world::{
-    Commands, Device, Driver, ExitRecord, RankExit, RankLaunchSpec, lease_port, unkilled,
+    Commands, Device, Driver, ExitRecord, LOOPBACK, RankExit, RankLaunchSpec, lease_port, unkilled,
 };
 use allranks_host::{TaggedProcess, describe};
 use allranks_model::diagnosis::Diagnosis;
@@ -140,6 +140,7 @@ async fn run_program(
         absolute(shared, logs.unwrap_or(Path::new("logs"))),
     )?;
     let at = Endpoint {
+        host: LOOPBACK.to_owned(),
         port: port.port,
         file: String::new(),
         spare: Vec::new(),
@@ -248,6 +249,7 @@ fn start(
         }
     };
     let orders = (0..count).map(|number| RankLaunchSpec {
+        rank: Rank(number),
         env: environment_under(launcher, environment(Rank(number))),
         log: folders.logs.join(match launcher {
             // For output that comes before the rank wrapper has opened its own log.

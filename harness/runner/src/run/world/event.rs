@@ -1,9 +1,9 @@
 //! The events that go into the state machine of a world, and the actions that come out of it.
 
-use super::evidence::HostFacts;
-use super::evidence::HostQuery;
 use super::result::WorldResult;
 use crate::world::Event as RankEvent;
+use crate::world::HostFacts;
+use crate::world::HostQuery;
 use crate::world::Orphan;
 use allranks_model::names::Rank;
 use allranks_protocol::ToRank;

@@ -13,9 +13,9 @@ use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::script::Answer;
 use crate::script::raised_in;
+use crate::world::{HostFacts, HostQuery, MeetingHost};
 use allranks_diagnose::Collective;
 use allranks_diagnose::EventKind;
-use allranks_diagnose::ForeignListener;
 use allranks_diagnose::HangEvidence;
 use allranks_diagnose::Process;
 use allranks_diagnose::RankState;
@@ -27,44 +27,6 @@ use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::Rank;
 use allranks_protocol::CallResult;
 use allranks_protocol::CallStatus;
-
-/// What the host is asked about a world in which nothing moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostQuery {
-    /// For each rank, the process to look at; none if its state is known already (it has ended, or a script has stopped
-    /// it), or it has said no hello.
-    pub processes: Vec<Option<u32>>,
-    /// The processes of all ranks that have said hello.
-    pub ranks: Vec<u32>,
-    /// Ports at which ranks want to meet.
-    pub ports: Vec<u16>,
-    /// One entry for each rank 0 that is in init.
-    pub hosts: Vec<MeetingHost>,
-}
-
-/// A rank 0 that is in init, where the other ranks are to connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeetingHost {
-    /// Its process id.
-    pub pid: u32,
-    /// The endpoint, `host:port`.
-    pub place: String,
-    /// The endpoint's host.
-    pub host: String,
-    /// The endpoint's port.
-    pub port: u16,
-}
-
-/// The host's answer to a [`HostQuery`].
-#[derive(Clone, Debug, Default)]
-pub struct HostFacts {
-    /// What each process of the query does; none if it was not asked for, or the host does not tell.
-    pub processes: Vec<Option<Activity>>,
-    /// Processes that are no ranks of this world and listen at its endpoints.
-    pub strangers: Vec<ForeignListener>,
-    /// Endpoints at which no rank can be reached, each with the reason.
-    pub endpoints_without_listener: Vec<(String, String)>,
-}
 
 impl WorldState<'_> {
     /// Returns what is known of each rank in this step, without what the host knows.
@@ -97,6 +59,7 @@ impl WorldState<'_> {
             {
                 let (host, port) = rendezvous.address()?;
                 Some(MeetingHost {
+                    rank: state.rank,
                     pid: pid_of(state.rank)?,
                     place: rendezvous.place.clone(),
                     host: host.to_owned(),
@@ -297,6 +260,7 @@ mod tests {
     use crate::run::world::fixture::planned;
     use crate::run::world::simulation::Simulation;
     use allranks_model::diagnosis::HangKind;
+    use allranks_model::names::Rank;
     use allranks_model::outcome::Outcome;
     use allranks_suite::expectation::Expectations;
 
@@ -313,6 +277,7 @@ mod tests {
         let query = &world.queries[0];
         assert_eq!(query.ports, [0, 0], "rank 2 is not there yet");
         let host = MeetingHost {
+            rank: Rank(0),
             pid: 1000,
             place: "127.0.0.1:0".to_owned(),
             host: "127.0.0.1".to_owned(),

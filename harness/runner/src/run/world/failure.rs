@@ -23,6 +23,8 @@ pub enum WorldFailure {
     Machine(Rank, String),
     /// The run is being interrupted.
     Interrupted,
+    /// A node with ranks of the world is lost; the text names it and says why. Nothing is said of what the ranks were doing.
+    NodeLost(String),
 }
 
 impl WorldState<'_> {
@@ -55,6 +57,10 @@ impl WorldState<'_> {
                 self.result.lost = Some("interrupted".to_owned());
                 return;
             }
+            WorldFailure::NodeLost(why) => {
+                self.result.lost = Some(why.clone());
+                return;
+            }
         };
         let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
@@ -69,9 +75,10 @@ impl WorldState<'_> {
         }
         let diagnosis = match failure {
             WorldFailure::Hang(diagnosis) => Some((**diagnosis).clone()),
-            WorldFailure::Crash(..) | WorldFailure::Machine(..) | WorldFailure::Interrupted => {
-                diagnosis
-            }
+            WorldFailure::Crash(..)
+            | WorldFailure::Machine(..)
+            | WorldFailure::Interrupted
+            | WorldFailure::NodeLost(_) => diagnosis,
         };
         if let Some(Purpose::Script(index, compiled)) =
             self.pending.front().map(|pending| &pending.purpose)
@@ -124,7 +131,9 @@ impl WorldState<'_> {
                 .pending
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),
-            WorldFailure::Hang(_) | WorldFailure::Interrupted => self.pending.front(),
+            WorldFailure::Hang(_) | WorldFailure::Interrupted | WorldFailure::NodeLost(_) => {
+                self.pending.front()
+            }
         }
     }
 

@@ -374,9 +374,7 @@ mod tests {
         let mut world = Simulation::opened(&scenario, &known);
         world.tell(Event::Swept(Vec::new()));
         world.tell(Event::Memory(Some(0)));
-        world.tell(Event::Host(
-            crate::run::world::evidence::HostFacts::default(),
-        ));
+        world.tell(Event::Host(crate::world::HostFacts::default()));
         world.answer_all();
         world.answer_all();
         world.shut_down();

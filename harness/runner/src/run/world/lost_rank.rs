@@ -66,6 +66,10 @@ impl WorldState<'_> {
                 Ok(())
             }
             RankEvent::Hello(..) | RankEvent::Refused(..) => Ok(()),
+            RankEvent::NodeLost(why) => {
+                self.wait = None;
+                Err(Stop::Failed(WorldFailure::NodeLost(why)))
+            }
         }
     }
 
@@ -110,6 +114,11 @@ impl WorldState<'_> {
             // The step waits for this rank, which is lost as well.
             RankEvent::Broken(rank, _) if !self.has_answered_first(rank) => self.fail_for_crash(),
             RankEvent::Broken(..) | RankEvent::Hello(..) | RankEvent::Refused(..) => {}
+            // What the late answers were to explain is explained.
+            RankEvent::NodeLost(why) => {
+                self.note_failure(&WorldFailure::NodeLost(why), None);
+                self.reap();
+            }
         }
     }
 
@@ -244,6 +253,36 @@ mod tests {
         assert_eq!(world.take_done(), ["kill 0", "kill 1"]);
         let result = world.reaped();
         assert_eq!(result.lost.as_deref(), Some("rank 1: connection closed"));
+    }
+
+    #[test]
+    fn the_loss_of_a_node_is_no_result_of_any_check_whatever_is_under_way() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let why = "node b was lost: connection closed";
+        for preparation in [
+            "none",
+            "a rank is in a call",
+            "a rank's end is waited for",
+            "late answers",
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            match preparation {
+                "a rank is in a call" => world.enter(0),
+                "a rank's end is waited for" => world.close(1),
+                "late answers" => {
+                    world.enter(0);
+                    world.close(1);
+                    world.end(1, RankExit::Signalled(9));
+                }
+                _ => {}
+            }
+            world.tell(Event::Rank(RankEvent::NodeLost(why.to_owned())));
+            assert!(world.is_killed(), "{preparation}");
+            let result = world.reaped();
+            assert_eq!(result.lost.as_deref(), Some(why), "{preparation}");
+            assert_eq!(outcomes(&result), [], "{preparation}");
+            assert!(result.end.is_none(), "{preparation}");
+        }
     }
 
     #[test]

@@ -27,7 +27,6 @@
 //! | `lost_rank` | a rank whose connection breaks, and the answers that still count then |
 //! | `failure` | a failed world → findings |
 //! | `shutdown` | every rank's `bye` and exit, or its death |
-//! | `host` | asks the host: processes, listeners, memory |
 //! | `runner` | [`WorldRunner`] |
 //!
 //! # Phases
@@ -74,7 +73,6 @@ mod failure;
 pub(super) mod fixture;
 mod frame;
 mod hang_check;
-mod host;
 mod lost_rank;
 mod opening;
 mod phase;

@@ -10,8 +10,6 @@ use tokio::time::timeout_at;
 
 use super::event::Action;
 use super::event::Event;
-use super::host::facts;
-use super::host::memory_available;
 use super::plan::WorldPlan;
 use super::result::WorldResult;
 use super::state::WorldState;
@@ -19,6 +17,7 @@ use crate::check_result::CheckResult;
 use crate::run::interruption;
 use crate::run::rank_run::RankRun;
 use crate::world::World;
+use allranks_model::outcome::Outcome;
 
 /// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
 pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
@@ -54,7 +53,10 @@ impl<'a> WorldRunner<'a> {
             while let Some(event) = events.pop_front() {
                 let actions = self.tell(event);
                 for (index, finding) in self.state.take_settled() {
-                    decided(self.state.ranks(), index, finding);
+                    // Without a result the check is made again in the next world, or is not run.
+                    if self.stands(&finding).await {
+                        decided(self.state.ranks(), index, finding);
+                    }
                 }
                 for action in actions {
                     match action {
@@ -64,15 +66,28 @@ impl<'a> WorldRunner<'a> {
                         Action::Resume(rank) => self.world.resume(rank),
                         Action::Kill(rank) => self.world.kill(rank),
                         Action::AskHost(query) => {
-                            events.push_back(Event::Host(block_in_place(|| facts(&query))));
+                            events.push_back(Event::Host(self.world.facts(&query).await));
                         }
-                        Action::AskMemory => events.push_back(Event::Memory(memory_available())),
-                        Action::Sweep => events.push_back(Event::Swept(self.world.sweep())),
+                        Action::AskMemory => {
+                            events.push_back(Event::Memory(self.world.memory().await));
+                        }
+                        Action::Sweep => {
+                            events.push_back(Event::Swept(self.world.sweep().await));
+                        }
                         Action::Finish(mut result) => {
-                            let _ = self.world.sweep();
+                            let _ = self.world.sweep().await;
                             while let Some((index, finding)) = result.checks.pop_first() {
-                                result.note_decided(index, &finding);
-                                decided(&result.ranks, index, finding);
+                                if self.stands(&finding).await {
+                                    result.note_decided(index, &finding);
+                                    decided(&result.ranks, index, finding);
+                                }
+                            }
+                            for frame in [&mut result.init, &mut result.end] {
+                                if let Some(finding) = frame
+                                    && !self.stands(finding).await
+                                {
+                                    *frame = None;
+                                }
                             }
                             return *result;
                         }
@@ -80,6 +95,12 @@ impl<'a> WorldRunner<'a> {
                 }
             }
         }
+    }
+
+    /// Returns true if a finding stands: it passed, or failed while all nodes of the world were alive. When a node is lost, the
+    /// ranks on the others fail for it, which can be known before the loss is.
+    async fn stands(&self, finding: &CheckResult) -> bool {
+        finding.outcome == Outcome::Pass || self.world.confirm().await.is_ok()
     }
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.

@@ -9,8 +9,6 @@ use serde_json::json;
 
 use super::event::Action;
 use super::event::Event;
-use super::evidence::HostFacts;
-use super::evidence::HostQuery;
 use super::fixture::CALLS;
 use super::fixture::exit;
 use super::fixture::ms;
@@ -23,6 +21,8 @@ use crate::run::setup::OpeningSteps;
 use crate::world::Event as RankEvent;
 use crate::world::Frame;
 use crate::world::FrameError;
+use crate::world::HostFacts;
+use crate::world::HostQuery;
 use crate::world::RankExit;
 use allranks_host::Activity;
 use allranks_model::names::Rank;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::alarm::Alarm;
 use super::event::Action;
 use super::event::Event;
-use super::evidence::HostFacts;
 use super::failure::WorldFailure;
 use super::hang_check::HangChecks;
 use super::phase::Phase;
@@ -24,6 +23,7 @@ use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
 use crate::run::rank_run::RankRun;
 use crate::world::Event as RankEvent;
+use crate::world::HostFacts;
 use crate::world::RankExit;
 use allranks_diagnose::RankState;
 use allranks_model::diagnosis::Diagnosis;
@@ -314,6 +314,7 @@ impl<'a> WorldState<'a> {
                 self.rank_run(rank).end = Some(RankExit::MachineFault(why.clone()));
                 Err(Stop::Failed(WorldFailure::Machine(rank, why)))
             }
+            RankEvent::NodeLost(why) => Err(Stop::Failed(WorldFailure::NodeLost(why))),
             RankEvent::Ended(rank, end) => {
                 let rank_run = self.rank_run(rank);
                 let why = format!("its process ended: {end}");

@@ -3,17 +3,57 @@
 //!
 //! In: a [`HostQuery`]. Out: [`HostFacts`]. Reads `/proc`, and connects to ports on loopback.
 
-use super::evidence::HostFacts;
-use super::evidence::HostQuery;
-use super::evidence::MeetingHost;
 use crate::foreign_listeners::foreign_listeners;
+use allranks_diagnose::ForeignListener;
+use allranks_host::Activity;
 use allranks_host::activity;
 use allranks_host::is_asleep;
 use allranks_host::is_heard;
 use allranks_host::resolves;
+use allranks_model::names::Rank;
 
 /// Names by which this machine reaches itself.
 const LOCAL: &[&str] = &["127.0.0.1", "localhost", "[::1]"];
+
+/// What the host is asked about a world in which nothing moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostQuery {
+    /// For each rank, the process to look at; none if its state is known already (it has ended, or a script has stopped
+    /// it), or it has said no hello.
+    pub processes: Vec<Option<u32>>,
+    /// The processes of all ranks that have said hello.
+    pub ranks: Vec<u32>,
+    /// Ports at which ranks want to meet.
+    pub ports: Vec<u16>,
+    /// One entry for each rank 0 that is in init.
+    pub hosts: Vec<MeetingHost>,
+}
+
+/// A rank 0 that is in init, where the other ranks are to connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeetingHost {
+    /// The rank in the world, which may be another than 0 where a script numbers its ranks.
+    pub rank: Rank,
+    /// Its process id.
+    pub pid: u32,
+    /// The endpoint, `host:port`.
+    pub place: String,
+    /// The endpoint's host.
+    pub host: String,
+    /// The endpoint's port.
+    pub port: u16,
+}
+
+/// The host's answer to a [`HostQuery`].
+#[derive(Clone, Debug, Default)]
+pub struct HostFacts {
+    /// What each process of the query does; none if it was not asked for, or the host does not tell.
+    pub processes: Vec<Option<Activity>>,
+    /// Processes that are no ranks of this world and listen at its endpoints.
+    pub strangers: Vec<ForeignListener>,
+    /// Endpoints at which no rank can be reached, each with the reason.
+    pub endpoints_without_listener: Vec<(String, String)>,
+}
 
 /// Answers a query. May take seconds, because names are resolved and listeners are given time to send something.
 pub fn facts(query: &HostQuery) -> HostFacts {

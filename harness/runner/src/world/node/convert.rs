@@ -1,0 +1,179 @@
+//! The runner's types as the frames of a node have them, and back.
+
+use crate::world::host_facts::{HostFacts, HostQuery, MeetingHost};
+use crate::world::{Orphan, RankExit};
+use allranks_diagnose::ForeignListener;
+use allranks_host::Activity;
+use allranks_model::names::Rank;
+use allranks_protocol::{NodeEnd, NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeSight};
+use rustix::process::Pid;
+
+pub(super) fn end_to_frame(end: RankExit) -> NodeEnd {
+    match end {
+        RankExit::Exited { code, left_behind } => NodeEnd::Exited { code, left_behind },
+        RankExit::Signalled(signal) => NodeEnd::Signalled(signal),
+        RankExit::NotStarted(why) => NodeEnd::NotStarted(why),
+        RankExit::MachineFault(why) => NodeEnd::MachineFault(why),
+        RankExit::Unknown(why) => NodeEnd::Unknown(why),
+    }
+}
+
+pub(super) fn end_from_frame(end: NodeEnd) -> RankExit {
+    match end {
+        NodeEnd::Exited { code, left_behind } => RankExit::Exited { code, left_behind },
+        NodeEnd::Signalled(signal) => RankExit::Signalled(signal),
+        NodeEnd::NotStarted(why) => RankExit::NotStarted(why),
+        NodeEnd::MachineFault(why) => RankExit::MachineFault(why),
+        NodeEnd::Unknown(why) => RankExit::Unknown(why),
+    }
+}
+
+/// Returns the processes that ranks left behind, without those whose ids cannot be one.
+pub(super) fn remnants(left: Vec<(i32, Option<Rank>)>) -> impl Iterator<Item = Orphan> {
+    left.into_iter().filter_map(|(pid, rank)| {
+        let pid = Pid::from_raw(pid)?;
+        Some(Orphan { pid, rank })
+    })
+}
+
+/// Returns the part of a query that concerns one node: `is_here` tells which ranks are on it, and `meets` whether ranks meet on it.
+pub(super) fn query_to_frame(
+    query: &HostQuery,
+    is_here: impl Fn(Rank) -> bool,
+    meets: bool,
+) -> NodeQuery {
+    let processes = query.processes.iter().enumerate();
+    let meetings = query.hosts.iter().filter(|meeting| is_here(meeting.rank));
+    NodeQuery {
+        processes: processes
+            .map(|(rank, pid)| pid.filter(|_| is_here(Rank(rank as u32))))
+            .collect(),
+        ports: match meets {
+            true => query.ports.clone(),
+            false => Vec::new(),
+        },
+        meetings: meetings
+            .map(|meeting| NodeMeeting {
+                pid: meeting.pid,
+                place: meeting.place.clone(),
+                host: meeting.host.clone(),
+                port: meeting.port,
+            })
+            .collect(),
+    }
+}
+
+/// Returns the query that an agent puts to its host; `ranks` are the processes of the world's ranks on it.
+pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
+    HostQuery {
+        processes: query.processes,
+        ranks,
+        ports: query.ports,
+        hosts: query
+            .meetings
+            .into_iter()
+            .map(|meeting| MeetingHost {
+                rank: Rank(0),
+                pid: meeting.pid,
+                place: meeting.place,
+                host: meeting.host,
+                port: meeting.port,
+            })
+            .collect(),
+    }
+}
+
+pub(super) fn facts_to_frame(facts: HostFacts, memory: Option<u64>) -> NodeSight {
+    let process = |activity: Activity| match activity {
+        Activity::Alive { ticks } => NodeProcess::Alive(ticks),
+        Activity::Stopped => NodeProcess::Stopped,
+        Activity::Gone => NodeProcess::Gone,
+    };
+    NodeSight {
+        processes: facts
+            .processes
+            .into_iter()
+            .map(|activity| activity.map(process))
+            .collect(),
+        strangers: facts
+            .strangers
+            .into_iter()
+            .map(|one| NodeListener {
+                port: one.port,
+                owner: one.owner,
+                is_silent: one.is_silent,
+            })
+            .collect(),
+        endpoints_without_listener: facts.endpoints_without_listener,
+        memory,
+    }
+}
+
+/// Adds what one node sees to what others have seen; `node` is its name.
+pub(super) fn add_sight(facts: &mut HostFacts, sight: NodeSight, node: &str) {
+    let activity = |process: NodeProcess| match process {
+        NodeProcess::Alive(ticks) => Activity::Alive { ticks },
+        NodeProcess::Stopped => Activity::Stopped,
+        NodeProcess::Gone => Activity::Gone,
+    };
+    for (known, seen) in facts.processes.iter_mut().zip(sight.processes) {
+        *known = known.or(seen.map(activity));
+    }
+    facts
+        .strangers
+        .extend(sight.strangers.into_iter().map(|one| ForeignListener {
+            port: one.port,
+            owner: format!("{} on {node}", one.owner),
+            is_silent: one.is_silent,
+        }));
+    facts
+        .endpoints_without_listener
+        .extend(sight.endpoints_without_listener);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_node_is_asked_of_its_own_ranks_and_one_of_the_ports() {
+        let query = HostQuery {
+            processes: vec![Some(10), None, Some(10), Some(11)],
+            ranks: vec![10, 20, 10, 11],
+            ports: vec![29_500],
+            hosts: vec![MeetingHost {
+                rank: Rank(0),
+                pid: 10,
+                place: "h:29500".to_owned(),
+                host: "h".to_owned(),
+                port: 29_500,
+            }],
+        };
+        let first = query_to_frame(&query, |rank| rank.0 < 2, true);
+        let second = query_to_frame(&query, |rank| rank.0 >= 2, false);
+        assert_eq!(first.processes, [Some(10), None, None, None]);
+        assert_eq!(second.processes, [None, None, Some(10), Some(11)]);
+        assert_eq!((first.ports.len(), first.meetings.len()), (1, 1));
+        assert_eq!((second.ports.len(), second.meetings.len()), (0, 0));
+        // The same process id on two nodes is two processes.
+        let mut facts = HostFacts {
+            processes: vec![None; 4],
+            ..HostFacts::default()
+        };
+        let sight = |processes| NodeSight {
+            processes,
+            ..NodeSight::default()
+        };
+        let stopped = sight(vec![None, None, Some(NodeProcess::Stopped), None]);
+        add_sight(&mut facts, stopped, "b");
+        let alive = sight(vec![Some(NodeProcess::Alive(3)), None, None, None]);
+        add_sight(&mut facts, alive, "a");
+        let expected = [
+            Some(Activity::Alive { ticks: 3 }),
+            None,
+            Some(Activity::Stopped),
+            None,
+        ];
+        assert_eq!(facts.processes, expected);
+    }
+}

@@ -1,0 +1,374 @@
+//! Engines: programs that start one node agent on each host of a run. An engine provides hosts, places and an end; what became of
+//! a rank is never taken from it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde::{Deserialize, Serialize};
+use tokio::process::{Child, Command};
+
+use super::credentials::{CREDENTIALS, Credentials};
+
+/// What starts node agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// People, with the command that the run prints.
+    Attached,
+    /// Slurm's `srun`, inside an allocation.
+    Slurm,
+    /// `mpirun` of Open MPI, or of MPICH and those derived from it.
+    Mpi,
+}
+
+impl Engine {
+    /// Returns the name on the command line and in columns.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Attached => "attached",
+            Self::Slurm => "slurm",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
+/// A command that starts agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineCommand {
+    /// The program and its arguments; the agent's command comes last.
+    pub argv: Vec<String>,
+    /// What was found, and what that means, for people.
+    pub why: String,
+}
+
+/// Returns the command with which an engine starts `count` agents, one on each host; none if people start them. `options` are words
+/// for the engine, `agent` is the allranks binary.
+///
+/// # Errors
+/// Says what the engine lacks here, with a hint.
+pub fn command(
+    engine: Engine,
+    count: usize,
+    options: &[String],
+    agent: &Path,
+) -> Result<Option<EngineCommand>, String> {
+    let var = |name: &str| std::env::var(name).ok();
+    match engine {
+        Engine::Attached => Ok(None),
+        Engine::Slurm => slurm(count, options, agent, var).map(Some),
+        Engine::Mpi => {
+            let said = std::process::Command::new("mpirun")
+                .arg("--version")
+                .stdin(Stdio::null())
+                .output();
+            let said = said.map_err(|error| {
+                format!("mpirun cannot be run ({error}); hint: load the module of your MPI")
+            })?;
+            let version = String::from_utf8_lossy(&said.stdout).into_owned();
+            mpi(count, options, agent, &version).map(Some)
+        }
+    }
+}
+
+fn slurm(
+    count: usize,
+    options: &[String],
+    agent: &Path,
+    var: impl Fn(&str) -> Option<String>,
+) -> Result<EngineCommand, String> {
+    let hint = format!(
+        "salloc --nodes={count} allranks run ..., or a script for sbatch, as in the guide `Several hosts`"
+    );
+    let Some(job) = var("SLURM_JOB_ID") else {
+        return Err(format!(
+            "--launcher slurm runs inside an allocation, and SLURM_JOB_ID is not set; hint: {hint}"
+        ));
+    };
+    let nodes = var("SLURM_JOB_NUM_NODES").or_else(|| var("SLURM_NNODES"));
+    let nodes: Option<usize> = nodes.and_then(|nodes| nodes.parse().ok());
+    // Slurm would wait for ever, or place two tasks on a host.
+    if let Some(nodes) = nodes.filter(|nodes| *nodes < count) {
+        return Err(format!(
+            "the allocation has {nodes} node(s), and --nodes asks for {count}; hint: {hint}"
+        ));
+    }
+    let mut argv = vec![
+        "srun".to_owned(),
+        format!("--nodes={count}"),
+        format!("--ntasks={count}"),
+        "--ntasks-per-node=1".to_owned(),
+        // The agents of other hosts go on: the run decides what a lost node means.
+        "--kill-on-bad-exit=0".to_owned(),
+        "--export=ALL".to_owned(),
+        "--input=none".to_owned(),
+    ];
+    argv.extend(options.iter().cloned());
+    argv.extend([agent.display().to_string(), "node".to_owned()]);
+    Ok(EngineCommand {
+        argv,
+        why: format!("SLURM_JOB_ID={job}: one task for each of {count} node(s)"),
+    })
+}
+
+fn mpi(
+    count: usize,
+    options: &[String],
+    agent: &Path,
+    version: &str,
+) -> Result<EngineCommand, String> {
+    let first = version.lines().find(|line| !line.trim().is_empty());
+    let first = first.unwrap_or_default().trim().to_owned();
+    let mut argv: Vec<String> = ["mpirun", "-n", &count.to_string()]
+        .map(str::to_owned)
+        .to_vec();
+    let words: &[&str] = if version.contains("Open MPI") || version.contains("OpenRTE") {
+        // It does not pass the environment on by itself.
+        &["-x", CREDENTIALS]
+    } else if version.contains("HYDRA") || version.contains("Intel(R) MPI") {
+        &["-ppn", "1"]
+    } else {
+        return Err(format!(
+            "`mpirun --version` says `{first}`, which is neither Open MPI nor of MPICH's family"
+        ));
+    };
+    argv.extend(words.iter().map(|&word| word.to_owned()));
+    // Options about hosts say where processes go; without any, one goes to each node.
+    if words[0] == "-x" && options.is_empty() {
+        argv.extend(["--map-by", "ppr:1:node"].map(str::to_owned));
+    }
+    argv.extend(options.iter().cloned());
+    argv.extend([agent.display().to_string(), "node".to_owned()]);
+    Ok(EngineCommand {
+        argv,
+        why: format!("`mpirun --version` says `{first}`"),
+    })
+}
+
+/// A running engine. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct RunningEngine {
+    program: String,
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl RunningEngine {
+    /// Starts it; its output, and that of the agents, goes to `log`.
+    ///
+    /// # Errors
+    /// Fails if the program cannot be run, or the log cannot be written.
+    pub(super) fn start(
+        command: &EngineCommand,
+        credentials: &Credentials,
+        log: &Path,
+    ) -> io::Result<Self> {
+        let program = command.argv[0].clone();
+        let out = File::create(log)?;
+        let child = Command::new(&program)
+            .args(&command.argv[1..])
+            .env(CREDENTIALS, serde_json::to_string(credentials)?)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            // Ctrl-C is for the run, which ends the agents in good order.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot run {program}: {error}"))
+            })?;
+        Ok(Self {
+            program,
+            child,
+            log: log.to_owned(),
+        })
+    }
+
+    /// Waits until it has ended. Returns how, with its last words. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> String {
+        let status = match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let last = text.lines().rev().find(|line| !line.trim().is_empty());
+        format!(
+            "{} ended ({status}); its last words: {}",
+            self.program,
+            last.unwrap_or("none")
+        )
+    }
+}
+
+/// The place that an engine gave an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSlot {
+    /// Number of the agent, from 0; one agent is on each node.
+    pub place: usize,
+    /// Number of agents that the engine started.
+    pub count: usize,
+    /// The variables that say so.
+    pub from: [&'static str; 2],
+}
+
+impl fmt::Display for EngineSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [place, count] = self.from;
+        write!(f, "{place}={}, {count}={}", self.place, self.count)
+    }
+}
+
+/// Where engines tell a process its number among those that were started together, and how many these are, most specific first.
+/// `SLURM_NODEID` is no such number: it is the host's.
+const DIALECTS: [(Engine, [&str; 2]); 4] = [
+    (Engine::Slurm, ["SLURM_PROCID", "SLURM_NTASKS"]),
+    (
+        Engine::Mpi,
+        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
+    ),
+    (Engine::Mpi, ["PALS_RANKID", "PALS_SIZE"]),
+    (Engine::Mpi, ["PMI_RANK", "PMI_SIZE"]),
+];
+
+/// Returns the place that the engine gave this process; none of one that people started.
+///
+/// # Errors
+/// Says what the engine should have told and has not.
+pub fn slot(
+    engine: Engine,
+    environment: &BTreeMap<String, String>,
+) -> Result<Option<EngineSlot>, String> {
+    if engine == Engine::Attached {
+        return Ok(None);
+    }
+    let number = |name: &str| environment.get(name)?.parse::<usize>().ok();
+    let dialects = DIALECTS.iter().filter(|(of, _)| *of == engine);
+    for (_, from) in dialects.clone() {
+        if let (Some(place), Some(count)) = (number(from[0]), number(from[1])) {
+            let from = *from;
+            return Ok(Some(EngineSlot { place, count, from }));
+        }
+    }
+    let known: Vec<String> = dialects.map(|(_, from)| from.join(" and ")).collect();
+    Err(format!(
+        "{} did not say which of its processes this is; looked for {}",
+        engine.name(),
+        known.join(", or ")
+    ))
+}
+
+/// Returns true if a variable is the engine's word to the agent, and would tell a rank of another world: some libraries take their
+/// rank and size from them.
+pub(super) fn is_of_engine(name: &str) -> bool {
+    let prefixes = [
+        "OMPI_",
+        "PMIX_",
+        "PMI_",
+        "PALS_",
+        "HYDRA_",
+        "MPI_LOCAL",
+        "SLURM_STEP",
+    ];
+    let names = [
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_NTASKS",
+        "SLURM_NPROCS",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_TASKS_PER_NODE",
+    ];
+    prefixes.iter().any(|prefix| name.starts_with(prefix)) || names.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: &str = "/opt/allranks";
+
+    #[test]
+    fn slurm_needs_an_allocation_that_is_large_enough() {
+        let within = |nodes: Option<&str>| {
+            let var = |name: &str| match name {
+                "SLURM_JOB_ID" => nodes.map(|_| "7".to_owned()),
+                "SLURM_JOB_NUM_NODES" => nodes.map(str::to_owned),
+                _ => None,
+            };
+            slurm(2, &["--mem=1G".to_owned()], Path::new(AGENT), var)
+        };
+        let said = within(None).unwrap_err();
+        assert!(said.contains("SLURM_JOB_ID is not set"), "{said}");
+        let said = within(Some("1")).unwrap_err();
+        assert!(
+            said.contains("has 1 node(s), and --nodes asks for 2"),
+            "{said}"
+        );
+        let argv = within(Some("4")).unwrap().argv;
+        assert_eq!(
+            argv[..4],
+            ["srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
+        );
+        assert_eq!(argv[argv.len() - 3..], ["--mem=1G", AGENT, "node"]);
+    }
+
+    #[test]
+    fn each_mpirun_is_told_in_its_own_words() {
+        let argv = |version: &str| {
+            mpi(2, &[], Path::new(AGENT), version).map(|command| command.argv.join(" "))
+        };
+        assert_eq!(
+            argv("mpirun (Open MPI) 4.1.4\n").unwrap(),
+            "mpirun -n 2 -x ALLRANKS_CREDENTIALS --map-by ppr:1:node /opt/allranks node"
+        );
+        assert_eq!(
+            argv("HYDRA build details:\n").unwrap(),
+            "mpirun -n 2 -ppn 1 /opt/allranks node"
+        );
+        assert!(
+            argv("a script of mine")
+                .unwrap_err()
+                .contains("a script of mine")
+        );
+    }
+
+    #[test]
+    fn an_agent_takes_its_place_from_its_engine_and_no_other() {
+        let all = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let both = all(&[
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "1"),
+            ("SLURM_NODEID", "5"),
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+        ]);
+        // mpirun inside an allocation.
+        let found = slot(Engine::Mpi, &both).unwrap().unwrap();
+        assert_eq!((found.place, found.count), (1, 2));
+        assert_eq!(
+            found.to_string(),
+            "OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2"
+        );
+        let found = slot(Engine::Slurm, &both).unwrap().unwrap();
+        assert_eq!((found.place, found.count), (0, 1));
+        assert_eq!(slot(Engine::Attached, &both), Ok(None));
+        // Plain prterun gives no size; SLURM_NODEID is no place.
+        let said = slot(Engine::Mpi, &all(&[("PMIX_RANK", "1")])).unwrap_err();
+        assert!(
+            said.contains("OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"),
+            "{said}"
+        );
+        assert!(slot(Engine::Slurm, &all(&[("SLURM_NODEID", "1")])).is_err());
+    }
+}

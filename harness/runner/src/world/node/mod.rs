@@ -1,0 +1,43 @@
+//! Node agents: hosts that start ranks for a run elsewhere.
+//!
+//! A run listens ([`Nodes`]) and writes [`Credentials`]; on each host an [`agent`] connects with them, inside TLS. The agent is the
+//! local launcher behind that connection: it starts the ranks of a world that are placed on its host, passes their frames, tells
+//! what its host sees of them, and ends with its connection, and its ranks with it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `credentials` | what an agent must have to be admitted, and the proof that it has it |
+//! | `tls` | the run's key, and what an agent trusts |
+//! | `channel` | a connection that carries frames both ways and notices that the other end is gone |
+//! | `engine` | what starts agents, and the place that it gives each |
+//! | `nodes` | the run's end: admits agents, knows which are there |
+//! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
+//! | `nodes_world` | a world whose ranks are on nodes |
+//! | `agent` | the agent: its connection, and what it does for the run |
+//! | `agent_world` | the ranks of one world on the agent's host |
+//! | `reach` | finds an address at which another node is reached |
+//! | `facts` | what an agent says of its host |
+//! | `convert` | the runner's types as frames have them |
+
+mod agent;
+mod agent_world;
+mod channel;
+mod convert;
+mod credentials;
+mod engine;
+mod facts;
+#[expect(clippy::module_inception, reason = "it holds one node")]
+mod node;
+mod nodes;
+mod nodes_world;
+mod reach;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use agent::{AgentError, AgentOptions, agent};
+pub use credentials::{CREDENTIALS, Credentials};
+pub use engine::{Engine, EngineCommand, EngineSlot, command, slot};
+pub use node::NodeHold;
+pub use nodes::{ANYWHERE, Nodes, NodesSettings};
+pub use nodes_world::NodesWorld;

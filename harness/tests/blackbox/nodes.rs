@@ -1,0 +1,440 @@
+//! Node agents: worlds whose ranks are on several hosts, and what is left of a run that loses one.
+//!
+//! Most trials have all agents on this machine; those named `hosts` have two network namespaces as hosts, where the system permits
+//! them without privileges.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use allranks_model::outcome::{Outcome, Verdict};
+use rustix::process::Signal;
+
+use super::stage::{Ran, Running, Stage, assert_reported, checkout, essence};
+use super::{Test, on_two_hosts, plain, with_torch};
+
+/// A driver without torch.
+const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
+/// More checks than are over before something happens to a node.
+const MANY: &str = "\
+id: many
+title: many sums
+covers: [COLL-001]
+world: {platform: cpu, backend: gloo, size: 2, deadline_s: 120}
+steps:
+  - all_reduce: {dtype: float32, op: sum, numel: 33}
+";
+/// Worlds of each of these sizes, one after the other.
+const SIZES: &str = "\
+id: sizes
+title: sums
+covers: [COLL-001]
+world: {platform: cpu, backend: gloo, size: [1, 2, 3], deadline_s: 120}
+steps:
+  - all_reduce: {dtype: float32, op: sum, numel: 33}
+  - barrier: {}
+";
+
+/// All of them.
+pub fn tests() -> Vec<Test> {
+    vec![
+        plain("nodes::ranks_are_on_two_nodes", two_nodes),
+        plain("nodes::a_node_that_does_not_come_is_named", nobody_comes),
+        plain("nodes::a_stranger_is_refused_and_reported", stranger),
+        plain("nodes::required_nodes_that_are_not_there", required),
+        plain(
+            "nodes::a_killed_agent_ends_the_run_and_rerun_continues",
+            || lost(Signal::KILL),
+        ),
+        plain("nodes::a_silent_agent_is_lost", || lost(Signal::STOP)),
+        plain("nodes::agents_end_with_the_run", run_is_killed),
+        with_torch("nodes::gloo_on_two_nodes", gloo),
+        on_two_hosts("nodes::hosts_sum", hosts_sum),
+        on_two_hosts("nodes::hosts_link_down", hosts_link_down),
+        Test {
+            needs_torch: true,
+            ..on_two_hosts("nodes::hosts_gloo", hosts_gloo)
+        },
+    ]
+}
+
+/// Starts a run on two nodes, and returns it when agents can join.
+fn start(stage: &Stage, arguments: &[&str]) -> Running {
+    let mut all = arguments.to_vec();
+    all.extend(["--launcher", "attached", "--nodes", "2"]);
+    let run = stage.start_run(&all);
+    let credentials = stage.path("out/credentials.json");
+    stage.wait("the run listens", || {
+        credentials.exists() && !fs::read(&credentials).unwrap_or_default().is_empty()
+    });
+    run
+}
+
+/// Starts an agent with these credentials.
+fn join(stage: &Stage, credentials: &Path) -> Running {
+    let path = credentials.display().to_string();
+    let temporary = stage.path("tmp");
+    let mut command = stage.command(&["node", "--credentials", &path]);
+    command.env("TMPDIR", temporary);
+    stage.start(command)
+}
+
+fn agents(stage: &Stage) -> [Running; 2] {
+    let credentials = stage.path("out/credentials.json");
+    [0, 1].map(|_| join(stage, &credentials))
+}
+
+fn checks_in(folder: &Path) -> usize {
+    let text = fs::read_to_string(folder.join("results.jsonl")).unwrap_or_default();
+    text.matches("\"type\":\"check\"").count()
+}
+
+fn two_nodes() {
+    let stage = Stage::new("two-nodes");
+    let case = stage.write("sizes.yaml", SIZES);
+    let run = start(&stage, &[&case, "--driver", DRIVER, "--require", "nodes=2"]);
+    let nodes = agents(&stage);
+    let ran = run.end();
+    ran.assert_code(0)
+        .assert_says("waiting for 2 node(s); on each host run: allranks node --credentials ")
+        .assert_says("node 1 of 2 is here")
+        .assert_says("node 2 of 2 is here");
+    for node in nodes {
+        node.end().assert_code(0).assert_says("the run has ended");
+    }
+    stage.assert_nothing_remains();
+    assert!(
+        !stage.path("out/credentials.json").exists(),
+        "the secret is left"
+    );
+    let left: Vec<_> = fs::read_dir(stage.path("tmp"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert!(
+        left.iter()
+            .all(|name| name.to_string_lossy().starts_with("allranks-locks-")),
+        "{left:?}"
+    );
+    let results = stage.results("out");
+    assert_reported(&results);
+    let ids: Vec<&str> = results
+        .scenarios
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    // One rank cannot be on two nodes.
+    assert_eq!(
+        ids,
+        ["sizes@cpu.gloo.ws2.nodes-2", "sizes@cpu.gloo.ws3.nodes-2"]
+    );
+    assert!(
+        results
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Pass)
+    );
+    let column = &results.scenarios[0].column;
+    assert_eq!((column.nodes, column.launcher.as_str()), (2, "attached"));
+    let summary = fs::read_to_string(stage.path("out/summary.md")).unwrap();
+    assert!(summary.contains("ws2/2n"), "{summary}");
+}
+
+fn nobody_comes() {
+    let stage = Stage::new("nobody-comes");
+    let case = stage.write("sizes.yaml", SIZES);
+    let run = start(&stage, &[&case, "--driver", DRIVER, "--join-patience", "2"]);
+    let ran = run.end();
+    ran.assert_code(4);
+    stage.assert_nothing_remains();
+    let results = stage.results("out");
+    assert_eq!(results.missing(), 0);
+    for check in &results.checks {
+        assert_eq!(check.verdict, Verdict::NotRun);
+        assert!(
+            check
+                .summary
+                .contains("2 of 2 nodes did not come within 2 s"),
+            "{check:?}"
+        );
+    }
+}
+
+fn stranger() {
+    let stage = Stage::new("stranger");
+    let case = stage.write("many.yaml", MANY);
+    let run = start(&stage, &[&case, "--driver", DRIVER]);
+    let genuine = stage.path("out/credentials.json");
+    let text = fs::read_to_string(&genuine).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let forged = text.replace(read["token"].as_str().unwrap(), "0123");
+    let forged = stage.write("forged.json", &forged);
+    // Others can read it.
+    let refused = join(&stage, Path::new(&forged)).end();
+    refused.assert_code(2).assert_says("others can read");
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&forged, fs::Permissions::from_mode(0o600)).unwrap();
+    let refused = join(&stage, Path::new(&forged)).end();
+    refused
+        .assert_code(10)
+        .assert_says("the run refuses this node: it does not have the run's token");
+    let nodes = agents(&stage);
+    run.end()
+        .assert_code(0)
+        .assert_says("refused a connection from")
+        .assert_says("it does not have the run's token");
+    for node in nodes {
+        node.end().assert_code(0);
+    }
+    stage.assert_nothing_remains();
+    // The secret is where it must be, and nowhere else.
+    let secret = read["token"].as_str().unwrap();
+    for name in ["results.jsonl", "environment.json"] {
+        let text = fs::read_to_string(stage.path("out").join(name)).unwrap_or_default();
+        assert!(!text.contains(secret), "it is in {name}");
+    }
+}
+
+fn required() {
+    let stage = Stage::new("required-nodes");
+    let case = stage.write("many.yaml", MANY);
+    stage
+        .run_out(&[&case, "--driver", DRIVER, "--require", "nodes=2"])
+        .assert_code(4);
+    let ran = stage.run(&["plan", &case, "--driver", DRIVER, "--nodes", "2"]);
+    ran.assert_code(2).assert_says("add --launcher attached");
+}
+
+/// A node is lost in the middle of a run. What was decided stays, nothing is blamed, and `rerun` does the rest.
+fn lost(how: Signal) {
+    let stage = Stage::new("lost-node");
+    let case = stage.write("many.yaml", MANY);
+    let arguments = [
+        &case,
+        "--driver",
+        DRIVER,
+        "--repeat",
+        "40",
+        "--lost-after",
+        "5",
+        "--ranks-at-once",
+        "2",
+    ];
+    let run = start(&stage, &arguments);
+    let [first, second] = agents(&stage);
+    stage.wait("some checks are over", || checks_in(&stage.out()) >= 3);
+    second.signal(how);
+    let ran = run.end();
+    ran.assert_code(4);
+    first.end().assert_code(0);
+    if how == Signal::STOP {
+        second.signal(Signal::CONT);
+    }
+    let code = second.end().code;
+    let expected = if how == Signal::STOP { 10 } else { 1009 };
+    assert_eq!(code, expected);
+    stage.assert_nothing_remains();
+    let results = stage.results("out");
+    assert_eq!(results.missing(), 0);
+    let (passed, left): (Vec<_>, Vec<_>) = results
+        .checks
+        .iter()
+        .partition(|check| check.outcome == Outcome::Pass);
+    assert!(
+        passed.len() >= 3 && !left.is_empty(),
+        "{} and {}",
+        passed.len(),
+        left.len()
+    );
+    for check in &left {
+        assert_eq!(check.outcome, Outcome::NotRun, "blamed: {check:?}");
+        assert!(check.summary.contains(" was lost: "), "{check:?}");
+    }
+    if how == Signal::KILL {
+        let decided = passed.len();
+        rerun(&stage, decided);
+    }
+}
+
+fn rerun(stage: &Stage, decided: usize) {
+    let (from, to) = (stage.out().display().to_string(), stage.path("again"));
+    let mut command = stage.command(&[
+        "rerun",
+        &from,
+        "--driver",
+        DRIVER,
+        "--out",
+        &to.display().to_string(),
+    ]);
+    command.env("TMPDIR", stage.path("tmp"));
+    let run = stage.start(command);
+    let credentials = to.join("credentials.json");
+    stage.wait("the run listens again", || {
+        credentials.exists() && !fs::read(&credentials).unwrap_or_default().is_empty()
+    });
+    let nodes = [0, 1].map(|_| join(stage, &credentials));
+    let ran = run.end();
+    ran.assert_code(0).assert_says(&format!(
+        "{decided} checks stand as the earlier run recorded them"
+    ));
+    for node in nodes {
+        node.end().assert_code(0);
+    }
+    stage.assert_nothing_remains();
+    let results = stage.results("again");
+    assert_reported(&results);
+    let ids = essence(&results);
+    assert_eq!(
+        ids.len(),
+        120,
+        "a sum, an init and a teardown in each round"
+    );
+}
+
+fn run_is_killed() {
+    let stage = Stage::new("run-is-killed");
+    let case = stage.write("many.yaml", MANY);
+    let run = start(&stage, &[&case, "--driver", DRIVER, "--repeat", "40"]);
+    let nodes = agents(&stage);
+    stage.wait("some checks are over", || checks_in(&stage.out()) >= 3);
+    run.signal(Signal::KILL);
+    run.end().assert_code(1009);
+    for node in nodes {
+        node.end().assert_code(10).assert_says("the run is gone");
+    }
+    stage.assert_nothing_remains();
+}
+
+fn gloo() {
+    let stage = Stage::new("nodes-gloo");
+    let arguments = [
+        "cases/collectives/smoke.yaml",
+        "--platform",
+        "cpu",
+        "--world-size",
+        "2,4",
+        "--require",
+        "nodes=2",
+    ];
+    let run = start(&stage, &arguments);
+    let nodes = agents(&stage);
+    let ran = run.end();
+    ran.assert_code(0);
+    for node in nodes {
+        node.end().assert_code(0);
+    }
+    stage.assert_nothing_remains();
+    let results = stage.results("out");
+    assert_reported(&results);
+    // One zygote on each node: two pids differ although the ranks are alike.
+    let on_four = results
+        .scenarios
+        .iter()
+        .find(|one| one.column.world_size.0 == 4)
+        .unwrap();
+    assert_eq!(on_four.column.nodes, 2);
+    assert!(
+        results
+            .checks
+            .iter()
+            .all(|check| check.verdict == Verdict::Expected)
+    );
+}
+
+/// Runs on two hosts; returns how the run went, and the exit codes of run, node 1 and node 2.
+fn on_hosts(stage: &Stage, fault: &str, arguments: &[&str]) -> (String, Ran) {
+    let temporary = stage.path("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh"]);
+    command.arg(checkout().join("harness/tests/blackbox/hosts/two.sh"));
+    command
+        .arg(env!("CARGO_BIN_EXE_allranks"))
+        .arg(stage.out())
+        .arg(fault);
+    command.args(arguments).env("TMPDIR", temporary);
+    let python = allranks_runner::probe::python(None).path;
+    if python.is_file() {
+        command.env("ALLRANKS_PYTHON", std::path::absolute(python).unwrap());
+    }
+    let ran = stage.start(stage.marked(command)).end();
+    stage.assert_nothing_remains();
+    let files = ["out.stderr", "out.node1", "out.node2"]
+        .map(|name| fs::read_to_string(stage.path(name)).unwrap_or_default());
+    (files.join("\n"), ran)
+}
+
+fn hosts_sum() {
+    let stage = Stage::new("hosts-sum");
+    let case = stage.write("sizes.yaml", SIZES);
+    let (said, ran) = on_hosts(
+        &stage,
+        "none",
+        &[&case, "--driver", DRIVER, "--require", "nodes=2"],
+    );
+    ran.assert_code(0);
+    assert_eq!(ran.stdout, "codes 0 0 0\n", "{said}");
+    assert!(said.contains("at 10.77.0.2"), "{said}");
+    let results = stage.results("out");
+    assert_reported(&results);
+    assert!(
+        results
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Pass)
+    );
+}
+
+/// Ranks on both hosts wait for each other when the link goes down. No check is blamed for it.
+fn hosts_link_down() {
+    let stage = Stage::new("hosts-link");
+    let case = stage.write("many.yaml", MANY);
+    let arguments = [
+        &case,
+        "--driver",
+        DRIVER,
+        "--repeat",
+        "40",
+        "--ranks-at-once",
+        "2",
+    ];
+    let (said, ran) = on_hosts(&stage, "link", &arguments);
+    ran.assert_code(0);
+    assert_eq!(ran.stdout, "codes 4 0 10\n", "{said}");
+    assert!(
+        said.contains("the run is gone (nothing came for 4 s)"),
+        "{said}"
+    );
+    let results = stage.results("out");
+    let left: Vec<_> = results
+        .checks
+        .iter()
+        .filter(|check| check.outcome != Outcome::Pass)
+        .collect();
+    assert!(!left.is_empty() && left.len() < results.checks.len());
+    for check in left {
+        assert_eq!(check.outcome, Outcome::NotRun, "blamed: {check:?}");
+        assert!(
+            check.summary.contains("was lost: nothing came for 4 s"),
+            "{check:?}"
+        );
+    }
+}
+
+fn hosts_gloo() {
+    let stage = Stage::new("hosts-gloo");
+    let arguments = [
+        "cases/collectives/smoke.yaml",
+        "--platform",
+        "cpu",
+        "--world-size",
+        "2,4",
+        "--require",
+        "nodes=2",
+    ];
+    let (said, ran) = on_hosts(&stage, "none", &arguments);
+    ran.assert_code(0);
+    assert_eq!(ran.stdout, "codes 0 0 0\n", "{said}");
+    assert_reported(&stage.results("out"));
+}
