@@ -3,6 +3,7 @@
 //!
 //! Functions take process ids and ports, and return facts, or `None` where these cannot be read. Nothing here knows ranks or worlds.
 
+mod charged_time;
 mod command;
 mod listener;
 mod process;
@@ -11,6 +12,7 @@ mod script;
 mod tagged_processes;
 mod thread;
 
+pub use charged_time::{ChargedTime, processor_time};
 pub use command::run_with_timeout;
 pub use listener::{Listener, StoreReply, addresses, is_heard, listeners, probe_store, resolves};
 pub use process::{Activity, activity, describe, is_asleep, locking, state};

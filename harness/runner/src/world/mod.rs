@@ -98,6 +98,8 @@ struct Arrival {
 trait Processes: std::fmt::Debug + Send + Sync {
     /// Sends a signal to a rank and everything that it started, if the rank still runs.
     fn signal(&self, rank: Rank, signal: i32);
+    /// Returns the processes that each rank is in or below; none where that is not known.
+    fn roots(&self) -> Vec<u32>;
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     fn sweep(&self) -> Vec<Remnant>;
 }
@@ -184,6 +186,12 @@ impl World {
     /// Kills a rank and everything that it started.
     pub fn kill(&self, rank: Rank) {
         self.processes.signal(rank, SIGKILL);
+    }
+
+    /// Returns the processes that each rank is in or below; none where that is not known.
+    #[must_use]
+    pub fn roots(&self) -> Vec<u32> {
+        self.processes.roots()
     }
 
     /// Lets a stopped rank go on.

@@ -91,6 +91,12 @@ impl Processes for SpawnedProcesses {
         }
     }
 
+    fn roots(&self) -> Vec<u32> {
+        let pids = self.running.iter().filter_map(|one| *one.pid());
+        pids.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+            .collect()
+    }
+
     fn sweep(&self) -> Vec<Remnant> {
         kill_remains(&self.token)
     }
