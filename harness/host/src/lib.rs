@@ -3,6 +3,7 @@
 //!
 //! Functions take process ids and ports, and return facts, or `None` where these cannot be read. Nothing here knows ranks or worlds.
 
+mod charged_time;
 mod command;
 mod listener;
 mod process;
@@ -12,6 +13,7 @@ mod script;
 mod tagged_processes;
 mod thread;
 
+pub use charged_time::{ChargedTime, processor_time};
 pub use command::run_with_timeout;
 pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,

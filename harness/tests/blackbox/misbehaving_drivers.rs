@@ -212,6 +212,7 @@ pub fn tests() -> Vec<Test> {
         plain("virtue::imports_slowly", || {
             drop(try_virtue("imports_slowly", SHORT, "2"));
         }),
+        plain("virtue::is_seldom_let_run", seldom_let_run),
         plain("virtue::floods", floods),
         plain("rank::one_of_two_exits_1", || {
             one_of_two("code=1", "exit 1")
@@ -300,6 +301,24 @@ fn try_virtue(name: &str, deadline: f64, sizes: &str) -> Stage {
     ran.assert_code(0);
     assert_reported(&stage.results("out"));
     stage
+}
+
+/// A rank that a busy machine lets run for a fifth of the time is no hang, however long its imports take for it.
+fn seldom_let_run() {
+    let stage = Stage::new("seldom");
+    let case = case(&stage, 2.0);
+    let driver = own_driver("is_seldom_let_run.py");
+    let arguments = [
+        &*case,
+        "--driver",
+        &driver,
+        "--world-size",
+        "2",
+        "--import-patience",
+        "4",
+    ];
+    stage.run_out(&arguments).assert_code(0);
+    assert_reported(&stage.results("out"));
 }
 
 fn floods() {

@@ -48,6 +48,8 @@ pub(super) struct Arrival {
 pub(super) trait Processes: std::fmt::Debug + Send + Sync {
     /// Sends a signal to a rank and everything that it started, if the rank still runs.
     fn signal(&self, rank: Rank, signal: i32);
+    /// Returns the processes that each rank is in or below; none where that is not known.
+    fn roots(&self) -> Vec<u32>;
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.
     fn sweep(&self) -> Vec<Orphan>;
 }
@@ -149,6 +151,12 @@ impl LocalWorld {
     /// Sends a signal to a rank and everything that it started, if the rank still runs.
     pub fn signal(&self, rank: Rank, signal: i32) {
         self.processes.signal(rank, signal);
+    }
+
+    /// Returns the processes that each rank is in or below; none where that is not known.
+    #[must_use]
+    pub fn roots(&self) -> Vec<u32> {
+        self.processes.roots()
     }
 
     /// Kills what ranks left behind, when all of them have ended. Returns the processes found.

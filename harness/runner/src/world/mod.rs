@@ -110,6 +110,15 @@ impl World {
         self.signal(rank, SIGKILL);
     }
 
+    /// Returns the processes that each rank is in or below, empty where that is not known; `None` if the ranks are on other hosts.
+    #[must_use]
+    pub fn roots(&self) -> Option<Vec<u32>> {
+        match self {
+            Self::Local(world) => Some(world.roots()),
+            Self::Nodes(_) => None,
+        }
+    }
+
     /// Lets a stopped rank go on.
     pub fn resume(&self, rank: Rank) {
         self.signal(rank, SIGCONT);

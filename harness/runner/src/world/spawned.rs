@@ -94,6 +94,12 @@ impl Processes for SpawnedProcesses {
         }
     }
 
+    fn roots(&self) -> Vec<u32> {
+        let pids = self.running.values().filter_map(|one| *one.pid());
+        pids.map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+            .collect()
+    }
+
     fn sweep(&self) -> Vec<Orphan> {
         kill_remains(&self.token)
     }

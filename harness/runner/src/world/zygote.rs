@@ -22,6 +22,7 @@ use super::launch_spec::{RankLaunchSpec, prepend_path};
 use super::local_world::Processes;
 use super::node::CREDENTIALS;
 use super::{Event, Orphan, RankExit, TOKEN};
+use allranks_host as host;
 use allranks_model::excerpt::{LONGEST, excerpt};
 use allranks_model::names::Rank;
 use allranks_protocol::{Fork, FromZygote, Script, ToZygote, VERSION};
@@ -30,6 +31,9 @@ use allranks_protocol::{Fork, FromZygote, Script, ToZygote, VERSION};
 const SIGKILL: i32 = 9;
 /// How long a script that was killed may take to go.
 const UNKILLED: Duration = Duration::from_secs(5);
+
+/// Time from one look at whether a process that imports torch gets on to the next.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Why there is no zygote.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +133,7 @@ impl Zygote {
             what,
             tail: last_line(log),
         };
+        let child_id = child.id();
         let (frame, stream) = tokio::select! {
             Some(hello) = hello.recv() => hello,
             status = child.wait() => return Err(died(match status {
@@ -136,7 +141,7 @@ impl Zygote {
                 Err(error) => format!("is lost ({error})"),
             })),
             why = control_server.deaf() => return Err(died(format!("cannot be heard: {why}"))),
-            () = tokio::time::sleep(patience) => {
+            () = used_up(child_id, patience) => {
                 return Err(died(format!("said nothing for {} s", patience.as_secs())));
             }
         };
@@ -298,6 +303,14 @@ async fn spawn(mut command: Command) -> io::Result<(Child, std::sync::mpsc::Send
     Ok((child, keep))
 }
 
+/// Returns when the time that is charged to a process has come to a limit.
+async fn used_up(pid: Option<u32>, limit: Duration) {
+    let mut time = host::ChargedTime::of(pid.unwrap_or(0));
+    while !time.is_over(limit) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Carries frames both ways until either side ends; then every rank that has not ended is lost.
 async fn converse(
     stream: UnixStream,
@@ -363,6 +376,11 @@ impl Processes for ForkedProcesses {
         if let Some(id) = self.ids.get(&rank) {
             let _ = self.zygote.to.send(ToZygote::Kill { id: *id, signal });
         }
+    }
+
+    /// Knows none: a forked rank says hello at once, and with it its process id.
+    fn roots(&self) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Finds nothing: the zygote adopts and kills what its ranks leave, and reports it with their exits.

@@ -58,6 +58,13 @@ impl WorldState<'_> {
         }
     }
 
+    /// Returns how long nothing may move while ranks import; none if they do not, or this has not passed.
+    pub(super) fn import_limit(&self) -> Option<Duration> {
+        let is_importing = matches!(self.phase, Phase::Connecting | Phase::Importing);
+        let (_, alarm) = self.next_alarm();
+        (is_importing && alarm == Alarm::Limit && self.wait.is_none()).then(|| self.patience())
+    }
+
     /// Returns how long nothing may move. Imports take longer than communication, and much longer from a network file
     /// system in a world of many ranks.
     fn patience(&self) -> Duration {

@@ -2,6 +2,7 @@
 //! actions.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::block_in_place;
@@ -22,12 +23,25 @@ use allranks_model::outcome::Outcome;
 /// What takes the findings of a world: what is known of its ranks, the check's place, and what happened in it.
 pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
+/// How many times ranks that import are given the time again that they may take.
+const EXTENSIONS: u32 = 9;
+/// The share of the time, as its denominator, for which a rank must have been let run to be given more.
+const LEAST_SHARE: u32 = 50;
+
 /// Runs one world.
 pub struct WorldRunner<'a> {
     world: World,
     state: WorldState<'a>,
     /// The origin of the state machine's time.
     began: Instant,
+    /// How far the state machine's time is behind: on a busy machine, time in which ranks that import were hardly let run.
+    behind: Duration,
+    /// The state machine's time when it was told of something last.
+    told: Duration,
+    /// Processor time that the ranks had used when more time was given for their imports.
+    used: Duration,
+    /// How many times more time was given.
+    extensions: u32,
     interrupt: watch::Receiver<bool>,
     /// True if the state machine has been told of the interrupt.
     is_interrupted: bool,
@@ -40,6 +54,10 @@ impl<'a> WorldRunner<'a> {
             world,
             state: WorldState::new(plan),
             began: Instant::now(),
+            behind: Duration::ZERO,
+            told: Duration::ZERO,
+            used: Duration::ZERO,
+            extensions: 0,
             interrupt,
             is_interrupted: false,
         }
@@ -49,7 +67,11 @@ impl<'a> WorldRunner<'a> {
     /// this world can change it, and the result has none.
     pub async fn run(mut self, decided: &mut Decided<'_>) -> WorldResult {
         loop {
-            let mut events = VecDeque::from([self.next().await]);
+            let next = self.next().await;
+            if matches!(next, Event::Deadline) && self.extend() {
+                continue;
+            }
+            let mut events = VecDeque::from([next]);
             while let Some(event) = events.pop_front() {
                 let actions = self.tell(event);
                 for (index, finding) in self.state.take_settled() {
@@ -105,7 +127,10 @@ impl<'a> WorldRunner<'a> {
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.
     async fn next(&mut self) -> Event {
-        let deadline = self.state.deadline().map(|time| self.began + time);
+        let deadline = self
+            .state
+            .deadline()
+            .map(|time| self.began + self.behind + time);
         let rank_event = async {
             match deadline {
                 Some(deadline) => {
@@ -124,11 +149,42 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
+    /// Gives ranks that are importing more time, if the processor time that they have used since shows that they get on. Returns
+    /// false when they have had ten times as much as a quiet machine would need, or the processor time for it.
+    fn extend(&mut self) -> bool {
+        let Some(limit) = self.state.import_limit() else {
+            return false;
+        };
+        let used = block_in_place(|| self.processor_time());
+        let more = used.saturating_sub(self.used);
+        if more * LEAST_SHARE < limit || used >= limit || self.extensions >= EXTENSIONS {
+            return false;
+        }
+        self.used = used;
+        self.extensions += 1;
+        self.behind = self.began.elapsed().saturating_sub(self.told);
+        true
+    }
+
+    /// Returns the processor time of the rank that has used most of it; zero for ranks on other hosts.
+    fn processor_time(&self) -> Duration {
+        let Some(mut roots) = self.world.roots() else {
+            return Duration::ZERO;
+        };
+        if roots.is_empty() {
+            let pids = self.state.ranks().iter().map(RankRun::pid);
+            roots = pids.filter(|pid| *pid > 0).collect();
+        }
+        let times = roots.into_iter().map(allranks_host::processor_time);
+        times.max().unwrap_or_default()
+    }
+
     /// Passes an event to the state machine. Comparing large tensors and diagnosing a hang take long; other worlds go
     /// on meanwhile.
     fn tell(&mut self, event: Event) -> Vec<Action> {
         let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
-        let now = self.began.elapsed();
+        let now = self.began.elapsed().saturating_sub(self.behind);
+        self.told = now;
         match takes_long {
             true => block_in_place(|| self.state.on(event, now)),
             false => self.state.on(event, now),

@@ -1,0 +1,132 @@
+//! The time that is charged to a process: on a busy machine it passes more slowly than time on a clock.
+//!
+//! A limit on how long a process may take is to find one that is stuck, not one that the machine does not let run. So of a period in
+//! which the process, or one below it, used processor time or was ready to use it, only that processor time is charged. A period in
+//! which all of them slept is charged in full. What is charged is never more than what has passed.
+
+use std::time::{Duration, Instant};
+
+/// The time from one look to the next. A clock tick of the kernel is a hundredth of it.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How many times the limit may pass on the clock, whatever is charged: a process that neither ends nor gets on.
+const MOST: u32 = 10;
+
+/// Measures the time that is charged to a process and to those below it.
+#[derive(Debug)]
+pub struct ChargedTime {
+    pid: u32,
+    began: Instant,
+    looked: Instant,
+    used: Duration,
+    charged: Duration,
+}
+
+impl ChargedTime {
+    /// Begins to measure.
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        let now = Instant::now();
+        Self {
+            pid,
+            began: now,
+            looked: now,
+            used: Duration::ZERO,
+            charged: Duration::ZERO,
+        }
+    }
+
+    /// Returns true if the time that was charged has come to `limit`, or if ten times as much has passed. Looks at the processes at
+    /// most once a second, so it can be called at any time.
+    pub fn is_over(&mut self, limit: Duration) -> bool {
+        let passed = self.looked.elapsed();
+        // Before so much has passed, nothing can be over. Ticks are too coarse for shorter periods.
+        let is_near = self.charged + passed >= limit && passed >= limit.min(PERIOD / 10);
+        if passed >= PERIOD || is_near {
+            let (used, is_ready) = usage(self.pid);
+            // A process that has ended takes its times with it.
+            let more = used.saturating_sub(self.used);
+            self.charged += charge(passed, more, is_ready);
+            (self.used, self.looked) = (used, Instant::now());
+        }
+        self.charged >= limit || self.began.elapsed() >= limit * MOST
+    }
+}
+
+/// Returns what is charged of a period, by the processor time used in it, and whether some thread was ready to run at its end.
+fn charge(passed: Duration, used: Duration, is_ready: bool) -> Duration {
+    match used.is_zero() && !is_ready {
+        true => passed,
+        false => passed.min(used),
+    }
+}
+
+/// Returns the processor time that a process and those below it have used. Linux only; elsewhere zero.
+#[must_use]
+pub fn processor_time(pid: u32) -> Duration {
+    usage(pid).0
+}
+
+/// Returns the processor time that a process and those below it have used, and whether a thread of theirs is running or ready to.
+#[cfg(target_os = "linux")]
+fn usage(pid: u32) -> (Duration, bool) {
+    use procfs::process::Process;
+
+    let (mut ticks, mut is_ready) = (0, false);
+    let mut open = vec![pid];
+    while let Some(pid) = open.pop() {
+        let Ok(process) = Process::new(pid.cast_signed()) else {
+            continue;
+        };
+        let Ok(stat) = process.stat() else {
+            continue;
+        };
+        let of_ended = stat.cutime.max(0).cast_unsigned() + stat.cstime.max(0).cast_unsigned();
+        ticks += stat.utime + stat.stime + of_ended;
+        for task in process.tasks().into_iter().flatten().flatten() {
+            // `D` waits for a disk, which a busy machine lets wait.
+            is_ready |= task
+                .stat()
+                .is_ok_and(|stat| matches!(stat.state, 'R' | 'D'));
+            open.extend(task.children().unwrap_or_default());
+        }
+    }
+    let seconds = ticks as f64 / procfs::ticks_per_second() as f64;
+    (Duration::from_secs_f64(seconds), is_ready)
+}
+
+/// Knows nothing elsewhere than on Linux: all time is charged.
+#[cfg(not(target_os = "linux"))]
+fn usage(_pid: u32) -> (Duration, bool) {
+    (Duration::ZERO, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_charged_is_time_asleep_and_processor_time() {
+        let ms = Duration::from_millis;
+        assert_eq!(charge(ms(1000), ms(0), false), ms(1000), "asleep");
+        assert_eq!(charge(ms(1000), ms(0), true), ms(0), "not let run");
+        assert_eq!(charge(ms(1000), ms(60), true), ms(60), "let run a little");
+        assert_eq!(charge(ms(1000), ms(60), false), ms(60));
+        assert_eq!(charge(ms(1000), ms(4000), true), ms(1000), "four threads");
+    }
+
+    #[test]
+    fn a_process_that_sleeps_is_over_when_the_limit_is() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let (began, limit) = (Instant::now(), Duration::from_millis(300));
+        let mut time = ChargedTime::of(child.id());
+        while !time.is_over(limit) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(began.elapsed() >= limit);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
