@@ -40,7 +40,8 @@ pub enum Event {
 pub const IN_A_WAIT: u32 = 3;
 pub const IDLE: u32 = 5;
 const AT_WORK: u32 = 10;
-/// The processor time, in clock ticks of 10 ms, that a rank that wants the processor has had before it is reported as behind.
+/// The processor time, in clock ticks of 10 ms, that a rank, or what it waits for below it, has had before it is reported as behind,
+/// if it wants the processor.
 const WORKED: u64 = 1000;
 /// The shortest time after which a rank is reported as behind, however small the patience.
 pub const LEAST: Duration = Duration::from_secs(20);
@@ -416,12 +417,16 @@ impl WorldDetector {
             return None;
         }
         // On a machine that is too busy, minutes are seconds to a rank.
-        let below = &mut self.below;
+        let (below, patience) = (&mut self.below, self.patience);
         let is_starved = |process: &&RankProcess| match process.activity {
             Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
                 below.own(process.pid, ticks) < WORKED
             }
-            _ => false,
+            // It waits for processes that want the processor.
+            _ => {
+                below.has_worked_within(process.pid, patience)
+                    && below.used_below(process.pid) < WORKED
+            }
         };
         if blamed.iter().any(is_starved) {
             return None;
