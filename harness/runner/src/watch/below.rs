@@ -24,6 +24,10 @@ struct Mark {
     ticks: BTreeMap<u32, u64>,
     /// When that was; none if none was seen yet.
     worked: Option<Instant>,
+    /// Processor times at the last look.
+    last: BTreeMap<u32, u64>,
+    /// What has been used of the processor since the first look, in clock ticks.
+    used: u64,
 }
 
 impl Below {
@@ -40,23 +44,27 @@ impl Below {
     fn take(&mut self, times: BTreeMap<u32, BTreeMap<u32, u64>>, now: Instant) {
         self.marks.retain(|pid, _| times.contains_key(pid));
         for (pid, ticks) in times {
-            match self.marks.get_mut(&pid) {
-                Some(mark) if has_worked(&mark.ticks, &ticks) => {
-                    *mark = Mark {
-                        ticks,
-                        worked: Some(now),
-                    };
-                }
-                Some(_) => {}
-                None => {
-                    let mark = Mark {
-                        ticks,
-                        worked: None,
-                    };
-                    self.marks.insert(pid, mark);
-                }
+            let mark = self.marks.entry(pid).or_insert_with(|| Mark {
+                ticks: ticks.clone(),
+                worked: None,
+                last: ticks.clone(),
+                used: 0,
+            });
+            let gained = ticks.iter().map(|(child, now)| {
+                now.saturating_sub(mark.last.get(child).copied().unwrap_or_default())
+            });
+            mark.used += gained.sum::<u64>();
+            mark.last.clone_from(&ticks);
+            if has_worked(&mark.ticks, &ticks) {
+                mark.ticks = ticks;
+                mark.worked = Some(now);
             }
         }
+    }
+
+    /// Returns what the processes below this one have used of the processor since the first look, in clock ticks.
+    pub fn used_below(&self, pid: u32) -> u64 {
+        self.marks.get(&pid).map_or(0, |mark| mark.used)
     }
 
     /// Notes the processor time, in clock ticks, that a rank itself has used; returns what of it is since the first note.
@@ -101,6 +109,7 @@ mod tests {
         assert!(!take(2, 100));
         assert!(!take(2, 101));
         assert!(take(2, 115));
+        assert_eq!(below.used_below(1), 15);
         // Another child is work, too.
         let mut below = Below::default();
         below.take([(1, BTreeMap::from([(2, 100)]))].into(), now);

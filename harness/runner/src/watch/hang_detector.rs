@@ -40,7 +40,8 @@ pub enum Event {
 pub const WAITING_PATIENCES: u32 = 3;
 pub const IDLE_PATIENCES: u32 = 5;
 const WORKING_PATIENCES: u32 = 10;
-/// The processor time, in clock ticks of 10 ms, that a rank that wants the processor has had before it is reported as behind.
+/// The processor time, in clock ticks of 10 ms, that a rank, or what it waits for below it, has had before it is reported as behind,
+/// if it wants the processor.
 const BEHIND_TICKS: u64 = 1000;
 /// The shortest time after which a rank is reported as behind, however small the patience.
 pub const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
@@ -419,12 +420,16 @@ impl WorldDetector {
             return None;
         }
         // On a machine that is too busy, minutes are seconds to a rank.
-        let below = &mut self.below;
+        let (below, patience) = (&mut self.below, self.patience);
         let is_starved = |process: &&RankProcess| match process.activity {
             Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
                 below.own(process.pid, ticks) < BEHIND_TICKS
             }
-            _ => false,
+            // It waits for processes that want the processor.
+            _ => {
+                below.has_worked_within(process.pid, patience)
+                    && below.used_below(process.pid) < BEHIND_TICKS
+            }
         };
         if blamed.iter().any(is_starved) {
             return None;

@@ -16,6 +16,8 @@
 //! | `hosts` | decides which addresses name the same host |
 //! | `evidence` | builds the hang evidence of each rank |
 //! | `hang_detector` | decides when hang evidence is reported |
+//! | `below` | what the processes below ranks have used of the processor |
+//! | `reach` | whether an endpoint that ranks dial can be reached |
 //! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
 //! | `attach` | looks at a job that was not started by this program |
 //!
