@@ -6,6 +6,7 @@
 
 mod attach;
 mod both_drivers;
+mod ci_files;
 mod disk;
 mod doctor;
 mod environments;
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         usage::tests(),
         signals::tests(),
         both_drivers::tests(),
+        ci_files::tests(),
         disk::tests(),
         doctor::tests(),
         environments::tests(),
