@@ -7,4 +7,4 @@ mod schema;
 mod status;
 mod store;
 
-pub use store::{Added, Identity, Store, StoreError};
+pub use store::{Added, Identity, Store, StoreError, Stored};

@@ -86,6 +86,17 @@ impl Identity {
     }
 }
 
+/// What a file knows of one run beside its results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its identity.
+    pub identity: Identity,
+    /// The pipeline that it is stored in.
+    pub pipeline: String,
+    /// Its environment.
+    pub facts: Facts,
+}
+
 /// A file of stored runs. Several processes may add to it at once; each run is there as a whole or not at all.
 #[derive(Debug)]
 pub struct Store {
@@ -224,15 +235,21 @@ impl Store {
         read().map_err(|source| self.failed(source))
     }
 
-    /// Returns the pipeline that a run is stored in; `None` if it is not stored.
+    /// Returns what is stored of a run with these results; `None` if it is not stored. It is found by its results, so also where its
+    /// environment lies elsewhere, as that of a merged run does.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn pipeline_of(&self, identity: &Identity) -> Result<Option<String>, StoreError> {
-        let sql = "select pipeline from run where identity = ?";
-        let row = self
-            .connection
-            .query_row(sql, [&identity.0], |row| row.get(0));
+    pub fn find(&self, results: &Results) -> Result<Option<Stored>, StoreError> {
+        let sql = "select identity, pipeline, facts from run where digest = ?";
+        let row = self.connection.query_row(sql, [digest(results)], |row| {
+            let facts: String = row.get(2)?;
+            Ok(Stored {
+                identity: Identity(row.get(0)?),
+                pipeline: row.get(1)?,
+                facts: serde_json::from_str(&facts).unwrap_or_default(),
+            })
+        });
         row.optional().map_err(|source| self.failed(source))
     }
 

@@ -219,10 +219,13 @@ fn the_store_gives_back_what_the_results_say() {
     };
     assert_eq!(told(&stored), told(&wanted));
     let identity = Identity::of(&results, &facts);
+    let found = store.find(&results).unwrap().unwrap();
     assert_eq!(
-        store.pipeline_of(&identity).unwrap().as_deref(),
-        Some("nightly")
+        (&found.identity, found.pipeline.as_str(), &found.facts),
+        (&identity, "nightly", &facts)
     );
+    let other = run(1, 2, Vec::new(), true);
+    assert_eq!(store.find(&other).unwrap(), None);
     assert!(
         store
             .nights("nightly", 30, Some((&identity, 1)))

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::results::read;
 use super::{Exit, Failure};
-use allranks_history::{Added, Identity, Store, StoreError};
+use allranks_history::{Added, Identity, Store, StoreError, Stored};
 use allranks_report::Results;
 use allranks_report::facts::facts;
 use allranks_report::nights::Facts;
@@ -194,20 +194,23 @@ pub fn trend(arguments: &ReportHistory, results: &Results) -> Result<Option<Tren
         return Ok(None);
     };
     let store = open(file)?;
-    let facts = facts_of(results, None)?;
-    let identity = Identity::of(results, &facts);
-    let pipeline = match &arguments.pipeline {
-        Some(name) => name.clone(),
-        None => store
-            .pipeline_of(&identity)
-            .map_err(failure)?
-            .unwrap_or_else(|| "nightly".to_owned()),
+    let stored = match store.find(results).map_err(failure)? {
+        Some(stored) => stored,
+        None => {
+            let facts = facts_of(results, None)?;
+            Stored {
+                identity: Identity::of(results, &facts),
+                pipeline: "nightly".to_owned(),
+                facts,
+            }
+        }
     };
-    let before = Some((&identity, results.run.started));
+    let pipeline = arguments.pipeline.as_ref().unwrap_or(&stored.pipeline);
+    let before = Some((&stored.identity, results.run.started));
     let mut nights = store
-        .nights(&pipeline, arguments.last.saturating_sub(1), before)
+        .nights(pipeline, arguments.last.saturating_sub(1), before)
         .map_err(failure)?;
-    nights.push(results, facts);
+    nights.push(results, stored.facts);
     let question = Question {
         owners: owners(arguments.owners.as_deref())?,
         ..Question::default()

@@ -60,7 +60,7 @@ fn torch(night: usize) -> &'static str {
 }
 
 /// Writes the folder of a night.
-fn write(stage: &Stage, night: usize) -> String {
+pub fn write(stage: &Stage, night: usize) -> String {
     let name = format!("night{:02}", night + 1);
     let checks: Vec<CheckRecord> = CASES
         .iter()

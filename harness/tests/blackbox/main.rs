@@ -7,6 +7,7 @@
 mod attach;
 mod both_drivers;
 mod claims;
+mod ci_files;
 mod disk;
 mod doctor;
 mod environments;
@@ -128,6 +129,7 @@ fn main() -> ExitCode {
         signals::tests(),
         both_drivers::tests(),
         claims::tests(),
+        ci_files::tests(),
         disk::tests(),
         doctor::tests(),
         environments::tests(),
