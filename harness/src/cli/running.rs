@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::ProgressDrawTarget;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use super::args::{DriverChoice, LauncherChoice, RunArguments};
 use super::command_line::without_secrets;
@@ -76,6 +77,7 @@ pub(super) fn execute_in(
     let launcher = Arc::new(launcher);
     let imported = matches!(driver, Driver::Python { .. })
         .then(|| Imported::new(Arc::clone(&launcher), runtime.handle().clone()));
+    let preparing = incomplete_at_signal(&runtime);
     let machine = environment::look(asked.python.clone(), patience, imported.clone());
     let planned = asked.with_imported(imported).planned(err);
     // Both take as long as an `import torch`, and what the first has started must not outlive an early end.
@@ -126,6 +128,7 @@ pub(super) fn execute_in(
         out: folder.clone(),
     };
     files.keep();
+    preparing.abort();
     let (results, troubles) = execute(&runtime, planned, settings, arguments, reused, err)?;
     finish(results, &troubles, out)
 }
@@ -370,6 +373,18 @@ fn execute(
     }
     results.push(Record::End(end));
     Ok((results, troubles))
+}
+
+/// Ends the process at a signal that comes before anything runs. What it has started sees that, and ends too.
+fn incomplete_at_signal(runtime: &Runtime) -> AbortHandle {
+    let task = runtime.spawn(async {
+        let interrupt = Interrupt::default();
+        tokio::select! {
+            () = listen_for_signals(interrupt.clone()) => {}
+            () = interrupt.wait() => std::process::exit(Exit::Incomplete as i32),
+        }
+    });
+    task.abort_handle()
 }
 
 /// Entries that matched nothing in a run that had everything.

@@ -104,10 +104,11 @@ pub fn probe_all(
     answers.into_iter().map(|(_, observed)| observed).collect()
 }
 
-/// Returns whether a process that has imported torch without the platform's environment is like its ranks, as far as a probe
-/// looks: its ranks are such processes, or it imports nothing else.
+/// Returns whether a process that has imported torch without the platform's folders and environment is like its ranks, as far as
+/// a probe looks: it has no folders, which may hold another torch, and its ranks are such processes or import nothing else.
 fn is_plain(platform: &Platform) -> bool {
-    platform.start == Start::Fork || platform.import.iter().all(|module| module == "torch")
+    let imports_torch_alone = platform.import.iter().all(|module| module == "torch");
+    platform.python_path.is_empty() && (platform.start == Start::Fork || imports_torch_alone)
 }
 
 /// What an interpreter has, as far as that can be known without importing it.
