@@ -266,6 +266,7 @@ mod tests {
         let query = &world.queries[0];
         assert_eq!(query.ports, [0, 0], "rank 2 is not there yet");
         let host = MeetingHost {
+            rank: allranks_model::names::Rank(0),
             pid: 1000,
             place: "127.0.0.1:0".to_owned(),
             host: "127.0.0.1".to_owned(),
