@@ -76,14 +76,10 @@ fn no_hosts() -> Option<Lack> {
 }
 
 fn no_slurm() -> Option<Lack> {
-    let programs = [
-        ("slurmctld", "-V"),
-        ("slurmd", "-V"),
-        ("salloc", "--version"),
-    ];
-    let mut lacks = programs
-        .iter()
-        .map(|(program, word)| lack("Slurm", program, &[word]));
+    // Its clients tell not even their version without a configuration.
+    let programs = ["slurmctld", "slurmd", "salloc", "srun", "sinfo"];
+    let found = |program| lack("Slurm", "sh", &["-c", &format!("command -v {program}")]);
+    let mut lacks = programs.into_iter().map(found);
     lacks.find_map(|lack| lack)
 }
 
@@ -627,7 +623,7 @@ fn no_engine() {
     assert!(
         planned
             .stdout
-            .contains("sizes@cpu.gloo.ws3.nodes-2  4 checks on 2 node(s) (2+1 ranks)"),
+            .contains("sizes@cpu.gloo.ws3.nodes-2  6 checks on 2 node(s) (2+1 ranks)"),
         "{}",
         planned.stdout
     );
