@@ -29,7 +29,8 @@ mod usage;
 mod watch;
 
 use allranks_runner::probe;
-use std::process::{Command, ExitCode};
+use std::collections::BTreeSet;
+use std::process::ExitCode;
 
 use environments::Environment;
 use libtest_mimic::{Arguments, Trial};
@@ -43,8 +44,8 @@ struct Test {
     needs_libtorch: bool,
     /// The environment that it needs besides.
     environment: Option<Environment>,
-    /// Needs network namespaces, which stand for hosts.
-    needs_hosts: bool,
+    /// What else it needs and this machine lacks; none if it lacks nothing.
+    lacks: Option<Lack>,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
     body: Box<dyn FnOnce() + Send>,
@@ -57,7 +58,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
         needs_torch: false,
         needs_libtorch: false,
         environment: None,
-        needs_hosts: false,
+        lacks: None,
         is_slow: false,
         body: Box::new(body),
     }
@@ -71,12 +72,18 @@ fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> 
     }
 }
 
-/// A trial that needs two network namespaces as hosts.
-fn on_two_hosts(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
-    Test {
-        needs_hosts: true,
-        ..plain(name, body)
-    }
+/// A program or right that a trial needs and this machine lacks.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Lack {
+    /// What it is.
+    what: &'static str,
+    /// Why it is not here.
+    why: String,
+}
+
+/// A trial, which is ignored if this machine lacks what it needs.
+fn unless_lacking(lacks: Option<Lack>, test: Test) -> Test {
+    Test { lacks, ..test }
 }
 
 /// A trial that needs an environment of its own.
@@ -109,10 +116,6 @@ fn main() -> ExitCode {
     if let Some(reason) = &no_libtorch {
         tell("the libtorch driver", reason);
     }
-    let no_hosts = why_no_hosts();
-    if let Some(reason) = &no_hosts {
-        tell("network namespaces", reason);
-    }
     let is_lacking = |one: &Environment| one.python().is_none();
     let lacking: Vec<Environment> = [Environment::Xla, Environment::Layouts]
         .into_iter()
@@ -143,12 +146,18 @@ fn main() -> ExitCode {
         watch::tests(),
         attach::tests(),
     ];
+    let tests: Vec<Test> = tests.into_iter().flatten().collect();
+    let lacks: BTreeSet<&Lack> = tests
+        .iter()
+        .filter_map(|test| test.lacks.as_ref())
+        .collect();
+    for lack in lacks {
+        tell(lack.what, &lack.why);
+    }
     let trials = tests
         .into_iter()
-        .flatten()
         .map(|test| {
             let ignored = test.needs_torch && no_torch.is_some();
-            let has_no_hosts = test.needs_hosts && no_hosts.is_some();
             let has_no_driver = test.needs_libtorch && no_libtorch.is_some();
             let body = test.body;
             let trial = Trial::test(test.name, move || {
@@ -162,10 +171,9 @@ fn main() -> ExitCode {
                 trial.with_kind(kind).with_ignored_flag(true)
             } else if ignored {
                 trial.with_kind("no torch").with_ignored_flag(true)
-            } else if has_no_hosts {
-                trial
-                    .with_kind("no network namespaces")
-                    .with_ignored_flag(true)
+            } else if let Some(lack) = test.lacks {
+                let kind = format!("no {}", lack.what);
+                trial.with_kind(kind).with_ignored_flag(true)
             } else if has_no_driver {
                 trial
                     .with_kind("no libtorch driver")
@@ -176,19 +184,6 @@ fn main() -> ExitCode {
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-/// Why there can be no hosts besides this one; none if there can be.
-fn why_no_hosts() -> Option<String> {
-    let link = "ip link add one type veth peer name two";
-    let tried = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "sh", "-c", link])
-        .output();
-    match tried {
-        Ok(ran) if ran.status.success() => None,
-        Ok(ran) => Some(String::from_utf8_lossy(&ran.stderr).trim().to_owned()),
-        Err(error) => Some(format!("unshare: {error}")),
-    }
 }
 
 /// What `allranks plan` says if there is nothing to run on.

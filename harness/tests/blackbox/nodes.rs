@@ -11,7 +11,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use rustix::process::Signal;
 
 use super::stage::{Ran, Running, Stage, assert_reported, checkout, essence};
-use super::{Test, on_two_hosts, plain, with_torch};
+use super::{Lack, Test, plain, unless_lacking, with_torch};
 
 /// A driver without torch.
 const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
@@ -37,25 +37,64 @@ steps:
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
+    let (hosts, slurm, mpi) = (no_hosts(), no_slurm(), no_mpi());
+    let killed = || lost(Signal::KILL);
     vec![
         plain("nodes::ranks_are_on_two_nodes", two_nodes),
         plain("nodes::a_node_that_does_not_come_is_named", nobody_comes),
         plain("nodes::a_stranger_is_refused_and_reported", stranger),
         plain("nodes::required_nodes_that_are_not_there", required),
-        plain(
-            "nodes::a_killed_agent_ends_the_run_and_rerun_continues",
-            || lost(Signal::KILL),
-        ),
+        plain("nodes::a_killed_agent_and_rerun", killed),
         plain("nodes::a_silent_agent_is_lost", || lost(Signal::STOP)),
         plain("nodes::agents_end_with_the_run", run_is_killed),
+        plain("nodes::an_engine_that_is_not_here", no_engine),
         with_torch("nodes::gloo_on_two_nodes", gloo),
-        on_two_hosts("nodes::hosts_sum", hosts_sum),
-        on_two_hosts("nodes::hosts_link_down", hosts_link_down),
-        Test {
-            needs_torch: true,
-            ..on_two_hosts("nodes::hosts_gloo", hosts_gloo)
-        },
+        unless_lacking(hosts.clone(), plain("nodes::hosts_sum", hosts_sum)),
+        unless_lacking(
+            hosts.clone(),
+            plain("nodes::hosts_link_down", hosts_link_down),
+        ),
+        unless_lacking(hosts, with_torch("nodes::hosts_gloo", hosts_gloo)),
+        unless_lacking(
+            slurm.clone(),
+            plain("nodes::slurm_starts_agents", slurm_runs),
+        ),
+        unless_lacking(
+            slurm,
+            plain("nodes::slurm_with_one_node_of_two", slurm_is_small),
+        ),
+        unless_lacking(mpi.clone(), plain("nodes::mpi_starts_agents", mpi_runs)),
+        unless_lacking(mpi, plain("nodes::mpi_ends_before_its_agents", mpi_fails)),
     ]
+}
+
+/// Network namespaces stand for hosts.
+fn no_hosts() -> Option<Lack> {
+    let link = "ip link add one type veth peer name two";
+    let words = ["--user", "--map-root-user", "--net", "sh", "-c", link];
+    lack("network namespaces", "unshare", &words)
+}
+
+fn no_slurm() -> Option<Lack> {
+    // Its clients tell not even their version without a configuration.
+    let programs = ["slurmctld", "slurmd", "salloc", "srun", "sinfo"];
+    let found = |program| lack("Slurm", "sh", &["-c", &format!("command -v {program}")]);
+    let mut lacks = programs.into_iter().map(found);
+    lacks.find_map(|lack| lack)
+}
+
+fn no_mpi() -> Option<Lack> {
+    lack("MPI", "mpirun", &["--version"])
+}
+
+/// What is lacking if this command does not end with 0.
+fn lack(what: &'static str, program: &str, words: &[&str]) -> Option<Lack> {
+    let why = match Command::new(program).args(words).output() {
+        Ok(ran) if ran.status.success() => return None,
+        Ok(ran) => String::from_utf8_lossy(&ran.stderr).trim().to_owned(),
+        Err(error) => format!("{program}: {error}; `ci/setup --with engines` installs it"),
+    };
+    Some(Lack { what, why })
 }
 
 /// Starts a run on two nodes, and returns it when agents can join.
@@ -437,4 +476,162 @@ fn hosts_gloo() {
     ran.assert_code(0);
     assert_eq!(ran.stdout, "codes 0 0 0\n", "{said}");
     assert_reported(&stage.results("out"));
+}
+
+/// Runs under an engine: its command ends as the run does.
+fn engine_run(stage: &Stage, before: &[&str], arguments: &[&str]) -> Ran {
+    let temporary = stage.path("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    let out = stage.out().display().to_string();
+    let binary = env!("CARGO_BIN_EXE_allranks");
+    let command = [binary, "run"];
+    let words = before.iter().chain(&command).chain(arguments);
+    let words: Vec<&str> = words
+        .copied()
+        .chain(["--nodes", "2", "--out", &out])
+        .collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("TMPDIR", temporary);
+    // Open MPI asks for this where tests run in a container.
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let ran = stage.start(stage.marked(command)).end();
+    stage.assert_nothing_remains();
+    ran
+}
+
+fn assert_column(stage: &Stage, launcher: &str) {
+    let results = stage.results("out");
+    assert_reported(&results);
+    assert!(
+        results
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Pass)
+    );
+    let column = &results.scenarios[0].column;
+    assert_eq!((column.nodes, column.launcher.as_str()), (2, launcher));
+}
+
+fn slurm_runs() {
+    let stage = Stage::new("slurm");
+    let case = stage.write("sizes.yaml", SIZES);
+    let script = checkout()
+        .join("harness/tests/blackbox/hosts/slurm.sh")
+        .display()
+        .to_string();
+    let folder = stage.path("slurm").display().to_string();
+    let before = ["sh", &script, &folder, "2"];
+    let ran = engine_run(
+        &stage,
+        &before,
+        &[&case, "--driver", DRIVER, "--launcher", "slurm"],
+    );
+    ran.assert_code(0)
+        .assert_says("one task for each of 2 node(s); starting: srun --nodes=2");
+    let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
+    assert!(log.contains("SLURM_PROCID=1, SLURM_NTASKS=2"), "{log}");
+    assert_column(&stage, "slurm");
+}
+
+fn slurm_is_small() {
+    let stage = Stage::new("slurm-small");
+    let case = stage.write("sizes.yaml", SIZES);
+    let script = checkout()
+        .join("harness/tests/blackbox/hosts/slurm.sh")
+        .display()
+        .to_string();
+    let folder = stage.path("slurm").display().to_string();
+    let before = ["sh", &script, &folder, "1"];
+    let ran = engine_run(
+        &stage,
+        &before,
+        &[&case, "--driver", DRIVER, "--launcher", "slurm"],
+    );
+    ran.assert_code(2)
+        .assert_says("the allocation has 1 node(s), and --nodes asks for 2");
+}
+
+fn mpi_runs() {
+    let stage = Stage::new("mpi");
+    let case = stage.write("sizes.yaml", SIZES);
+    let arguments = [
+        case.as_str(),
+        "--driver",
+        DRIVER,
+        "--launcher",
+        "mpi",
+        "--launcher-options",
+        "--host localhost:2",
+    ];
+    let ran = engine_run(&stage, &[], &arguments);
+    ran.assert_code(0).assert_says("`mpirun --version` says");
+    let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
+    assert!(log.contains("=1, ") && log.contains("_SIZE=2"), "{log}");
+    assert_column(&stage, "mpi");
+}
+
+/// What mpirun complains of is the reason why nothing was run.
+fn mpi_fails() {
+    let stage = Stage::new("mpi-fails");
+    let case = stage.write("sizes.yaml", SIZES);
+    let arguments = [
+        case.as_str(),
+        "--driver",
+        DRIVER,
+        "--launcher",
+        "mpi",
+        "--launcher-options",
+        "--no-such-option",
+    ];
+    let ran = engine_run(&stage, &[], &arguments);
+    ran.assert_code(4)
+        .assert_says("2 of 2 nodes did not come: mpirun ended (exit status: ");
+}
+
+fn no_engine() {
+    let stage = Stage::new("no-engine");
+    let case = stage.write("sizes.yaml", SIZES);
+    let out = stage.out().display().to_string();
+    let mut command = stage.command(&[
+        "run",
+        &case,
+        "--driver",
+        DRIVER,
+        "--launcher",
+        "slurm",
+        "--out",
+        &out,
+    ]);
+    command.env_remove("SLURM_JOB_ID");
+    let ran = stage.start(command).end();
+    ran.assert_code(2)
+        .assert_says("SLURM_JOB_ID is not set")
+        .assert_says("hint: salloc --nodes=1 allranks run ...");
+    let planned = stage.run(&[
+        "plan",
+        &case,
+        "--driver",
+        DRIVER,
+        "--launcher",
+        "attached",
+        "--nodes",
+        "2",
+    ]);
+    planned.assert_code(0);
+    assert!(
+        planned
+            .stdout
+            .contains("sizes@cpu.gloo.ws3.nodes-2  6 checks on 2 node(s) (2+1 ranks)"),
+        "{}",
+        planned.stdout
+    );
+    assert!(
+        planned
+            .stdout
+            .contains("needs 2 ranks or more, one for each node"),
+        "{}",
+        planned.stdout
+    );
 }

@@ -257,7 +257,10 @@ mod tests {
 
     #[test]
     fn the_loss_of_a_node_is_no_result_of_any_check_whatever_is_under_way() {
-        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let (scenario, known) = (
+            planned(TWO, "  - barrier: {}\n  - barrier: {}\n"),
+            Expectations::default(),
+        );
         let why = "node b was lost: connection closed";
         for preparation in [
             "none",
@@ -270,7 +273,7 @@ mod tests {
                 "a rank is in a call" => world.enter(0),
                 "a rank's end is waited for" => world.close(1),
                 "late answers" => {
-                    world.enter(0);
+                    world.answer(1);
                     world.close(1);
                     world.end(1, RankExit::Signalled(9));
                 }

@@ -3,6 +3,7 @@
 //! An end that has nothing to send sends beats. The other end is taken as lost when no byte came for a number of ticks of this
 //! process's own clock: while this process does not run, or is slow to read, no tick passes unread.
 
+use std::io::ErrorKind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,6 +153,10 @@ async fn listen<R: DeserializeOwned>(
         };
         let (last, incoming) = match frame {
             Ok(frame) => (false, Incoming::Frame(frame)),
+            // A peer that dies ends no TLS session.
+            Err(FrameError::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                (true, Incoming::Over(FrameError::Closed.to_string()))
+            }
             Err(error) => (true, Incoming::Over(error.to_string())),
         };
         if to.send(incoming).is_err() || last {

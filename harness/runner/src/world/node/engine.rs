@@ -104,6 +104,8 @@ fn slurm(
         "--ntasks-per-node=1".to_owned(),
         // The agents of other hosts go on: the run decides what a lost node means.
         "--kill-on-bad-exit=0".to_owned(),
+        // An agent has all that the job has on its host, for all its ranks.
+        "--cpu-bind=none".to_owned(),
         "--export=ALL".to_owned(),
         "--input=none".to_owned(),
     ];
@@ -127,8 +129,8 @@ fn mpi(
         .map(str::to_owned)
         .to_vec();
     let words: &[&str] = if version.contains("Open MPI") || version.contains("OpenRTE") {
-        // It does not pass the environment on by itself.
-        &["-x", CREDENTIALS]
+        // It does not pass the environment on by itself, and would bind an agent, and so all its ranks, to one core.
+        &["-x", CREDENTIALS, "--bind-to", "none"]
     } else if version.contains("HYDRA") || version.contains("Intel(R) MPI") {
         &["-ppn", "1"]
     } else {
@@ -325,7 +327,7 @@ mod tests {
         };
         assert_eq!(
             argv("mpirun (Open MPI) 4.1.4\n").unwrap(),
-            "mpirun -n 2 -x ALLRANKS_CREDENTIALS --map-by ppr:1:node /opt/allranks node"
+            "mpirun -n 2 -x ALLRANKS_CREDENTIALS --bind-to none --map-by ppr:1:node /opt/allranks node"
         );
         assert_eq!(
             argv("HYDRA build details:\n").unwrap(),
