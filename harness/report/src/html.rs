@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("assets/report.html");
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 
-/// Renders the page.
+/// Renders the HTML report of a run.
 #[must_use]
 pub fn render(results: &Results) -> String {
     let data = serde_json::to_string(&data::Data::of(results))

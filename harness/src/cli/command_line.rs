@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-/// What stands in the place of a word that may be secret.
+/// The text that replaces a word which may be secret.
 pub const REDACTED: &str = "(redacted)";
 
-/// A command line as it is recorded, without what it says to a driver but the names of files: that may be secret.
+/// Returns a command line as it is recorded. Arguments of a driver's command that are not names of files are
+/// redacted, because they may be secrets.
 #[must_use]
 pub fn without_secrets(words: Vec<String>) -> Vec<String> {
     let mut is_driver = false;

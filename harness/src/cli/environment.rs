@@ -15,13 +15,14 @@ use allranks_runner::probe::Interpreter;
 use crate::doctor;
 use crate::doctor::{Depth, Facts, Question};
 
-/// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long.
+/// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
+/// `patience`.
 #[must_use]
 pub fn look(python: Option<Interpreter>, patience: Duration) -> JoinHandle<Facts> {
     thread::spawn(move || doctor::collect(&Question::here(python, Depth::Record, patience)))
 }
 
-/// Writes the file.
+/// Writes `environment.json` into a run's folder.
 ///
 /// # Errors
 /// It cannot be written.

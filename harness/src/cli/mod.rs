@@ -5,6 +5,7 @@ mod args;
 mod command_line;
 mod diagnose;
 mod doctor;
+mod earlier;
 mod environment;
 mod explain;
 mod judging;
@@ -56,7 +57,7 @@ pub enum Exit {
     RunIssue = 10,
 }
 
-/// Why a command ended without doing what it is for.
+/// Why a command failed, and a hint.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Cases or platforms are wrong.

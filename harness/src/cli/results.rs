@@ -73,7 +73,7 @@ pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
     render(&results.folder, results, out)
 }
 
-/// Writes the reports and says where they are; if they cannot be written, says at least how the run went.
+/// Writes the reports and prints their paths; if they cannot be written, prints the summary of the run at least.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
     match report::write_all(folder, results) {
         Ok(paths) => report::console::summarise(out, results, &paths.all())?,
