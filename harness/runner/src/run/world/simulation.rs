@@ -195,7 +195,7 @@ impl<'a> Simulation<'a> {
 
     /// Sends a rank's hello.
     pub fn hello(&mut self, rank: u32) {
-        self.hello_of(rank, "python", &CALLS);
+        self.hello_of(rank, "python", CALLS);
     }
 
     /// Sends the hello of a rank with this driver and these calls.

@@ -236,7 +236,7 @@ fn what(frames: &[Frame], text: &str) -> What {
         Own::Loader
     } else if text.contains(".acquire(") {
         Own::Lock
-    } else if any(&INPUT) || INPUT_CALLS.iter().any(|word| text.contains(word)) {
+    } else if any(INPUT) || INPUT_CALLS.iter().any(|word| text.contains(word)) {
         Own::Input
     } else if inner.is_empty() {
         Own::Line
