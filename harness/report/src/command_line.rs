@@ -2,7 +2,7 @@
 
 use shlex::Quoter;
 
-/// The words with blanks between them, each quoted if a shell would take it for something else.
+/// Joins the words of a command with spaces, each quoted if a shell would take it for something else.
 ///
 /// No word of a command holds a NUL character, for none can be given one; where a damaged file claims it, it stays in the line.
 ///

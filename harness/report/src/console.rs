@@ -24,7 +24,8 @@ use allranks_model::status::Status;
 
 pub use summary::summarise;
 
-/// Failures told in full; later ones get a line each, and the summary and the files have them all.
+/// The number of failures that are printed in full; later ones get a line each, and the summary and the files have
+/// them all.
 const FULL_DETAILS: u64 = 50;
 /// Time between two lines of progress where there is no bar.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -49,7 +50,7 @@ impl fmt::Debug for Progress<'_> {
     }
 }
 
-/// Shows a run while it goes on.
+/// Prints the records of a run as they occur, and its progress.
 #[derive(Debug)]
 pub struct Console<'a, W: Write> {
     out: W,
@@ -88,14 +89,14 @@ impl<'a, W: Write> Console<'a, W> {
         }
     }
 
-    /// Titles of cases, so that a failure can name its case before the scenario's record is there.
+    /// Sets the titles of cases, so that a failure can name its case before the scenario's record is there.
     #[must_use]
     pub fn titles(mut self, titles: impl IntoIterator<Item = (CaseId, String)>) -> Self {
         self.titles.extend(titles);
         self
     }
 
-    /// Shows a record as it occurs.
+    /// Prints a record.
     ///
     /// # Errors
     /// A stream could not be written to.
@@ -103,7 +104,7 @@ impl<'a, W: Write> Console<'a, W> {
         self.record_at(Instant::now(), record)
     }
 
-    /// Updates the progress; to be called from time to time, also when no record comes.
+    /// Updates the progress. Call it from time to time, also when no record comes.
     ///
     /// # Errors
     /// A stream could not be written to.

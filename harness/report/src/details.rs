@@ -1,5 +1,5 @@
-//! The story of one check that did not simply pass: labelled lines in the order a person asks for them. The console,
-//! JUnit and the page tell the same story.
+//! The details of one check that did not simply pass: labelled lines in the order in which a person needs them. The console,
+//! JUnit and the page show the same details.
 
 use super::observed::pairs;
 use super::repeat::{repeat_command, repro_command};
@@ -14,16 +14,16 @@ const LINE_LIMIT: usize = 2_000;
 /// The most different texts of ranks that are shown.
 const RANK_LIMIT: usize = 16;
 
-/// One line: what it is about, and what there is to say. Both are clean: no control characters, no line breaks.
+/// One line of details: a label and a text, both without control characters and line breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailLine {
     /// What the line is about: `expected`, `rank 3`, `repeat`.
     pub label: String,
-    /// What there is to say.
+    /// The text of the line.
     pub text: String,
 }
 
-/// The one line for people: the check's own summary, or what its difference says, or its outcome.
+/// Returns the summary line of a check: its own summary, else the text of its difference, else its outcome.
 #[must_use]
 pub fn summary_line(check: &CheckRecord) -> String {
     if !check.summary.trim().is_empty() {
@@ -148,8 +148,8 @@ fn column_line(check: &CheckRecord) -> String {
     )
 }
 
-/// The ranks whose logs matter for a check: those that are wrong or have something to say; all of them if none is
-/// named. At most a handful.
+/// Returns the ranks whose logs matter for a check: those that failed or reported something, or all if none did; at
+/// most a few.
 #[must_use]
 pub fn failing_ranks<'a>(
     scenario: Option<&'a ScenarioRecord>,

@@ -1,4 +1,4 @@
-//! What changed between two runs: checks with another outcome or verdict, new ones, and ones that are gone.
+//! Compares two runs: checks with another outcome or verdict, new ones, and ones that are gone.
 //!
 //! Only what ran and is as it must be is an improvement. A failure that was not run the next time, is refused as
 //! declared, known or waived stands in a list of its own, and a run that is not whole never compares well.
@@ -56,37 +56,37 @@ pub struct Change {
     pub new: Side,
 }
 
-/// What changed; each list in the order of ids.
+/// The differences between two runs; each list is in the order of ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// Failing now, and not before.
+    /// Checks that fail now, and did not before.
     pub broken: Vec<Change>,
-    /// Not run now, whatever it was before: neither better nor known to be worse.
+    /// Checks that were not run now, whatever they were before: neither better nor known to be worse.
     pub lost: Vec<Change>,
-    /// Refused as declared now, and not before: a skip, and no pass.
+    /// Checks that are refused as declared now, and were not before: a skip is no pass.
     pub skipped: Vec<Change>,
-    /// Failing now as an expectation or a waiver says, and not known to before.
+    /// Checks that fail now as an expectation or a waiver says, and were not known to before.
     pub excused: Vec<Change>,
-    /// Failing before in another way.
+    /// Checks that fail now, and failed in another way before.
     pub changed: Vec<Change>,
-    /// Failing, known to fail or waived before; ran now, and is as it must be.
+    /// Checks that are right now, and failed, were known to fail or were waived before.
     pub mended: Vec<Change>,
-    /// Not run or refused before; ran now, and is as it must be.
+    /// Checks that are right now, and were not run or were refused before.
     pub ran: Vec<Change>,
     /// Checks that only the new run has.
     pub added: Vec<(CheckId, Side)>,
     /// Checks that only the old run has.
     pub gone: Vec<(CheckId, Side)>,
-    /// How many checks have the same outcome and verdict in both, and were run.
+    /// The number of checks that were run and have the same outcome and verdict in both.
     pub same: u64,
-    /// How many checks were run in neither.
+    /// The number of checks that were run in neither.
     pub never_run: u64,
-    /// Why one of the runs is not whole, one line each, beginning with which: `new run: ...`.
+    /// Why a run is not whole, one line each, which begins with the run: `new run: ...`.
     pub incomplete: Vec<String>,
 }
 
 impl Diff {
-    /// Whether something got worse: a check broke or is gone, or a failing one was added.
+    /// Returns true if something got worse: a check broke or is gone, or a failing one was added.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         let fails = |(_, side): &(CheckId, Side)| side.status().is_failing();

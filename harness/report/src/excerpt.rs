@@ -8,8 +8,8 @@ use std::path::Path;
 use super::results::Results;
 use super::text::clean;
 
-/// The last lines of a log, clean, in at most `limit` bytes; none if it cannot be read or lies outside the folders the
-/// results were read from.
+/// Returns the last lines of a log, [clean](crate::text::clean), in at most `limit` bytes; `None` if it cannot be
+/// read, or lies outside the folders that the results were read from.
 pub(crate) fn log_tail(results: &Results, log: &str, limit: usize) -> Option<String> {
     let path = results.folder.join(log).canonicalize().ok()?;
     let is_inside = |folder: &Path| {

@@ -11,7 +11,7 @@ use allranks_model::names::{CheckId, ScenarioId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::FORMAT;
 
-/// The content of one file.
+/// The content of one file below `hangs/`: the hang verdicts of one scenario.
 #[derive(Debug, Serialize)]
 pub struct Hangs<'a> {
     format: u32,

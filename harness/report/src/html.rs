@@ -24,7 +24,7 @@ const PAGE: &str = include_str!("assets/report.html");
 const STYLE: &str = include_str!("assets/report.css");
 const SCRIPT: &str = include_str!("assets/report.js");
 
-/// Renders the page.
+/// Renders the HTML report of a run.
 #[must_use]
 pub fn render(results: &Results) -> String {
     render_with(results, None)

@@ -11,11 +11,11 @@ use thiserror::Error;
 use super::results::Results;
 use allranks_model::record::{FORMAT, Record};
 
-/// The file's name in a run's folder.
+/// The name of the file in a run's folder.
 pub const FILE_NAME: &str = "results.jsonl";
 
-/// Appends records. Every line reaches the operating system before [`append`](Self::append) returns, so a killed
-/// harness loses at most the line it was writing.
+/// Appends records to `results.jsonl`. Every line reaches the operating system before [`append`](Self::append)
+/// returns, so a killed harness loses at most the line that it was writing.
 #[derive(Debug)]
 pub struct Writer {
     file: File,

@@ -41,17 +41,17 @@ pub enum Dialect {
     Extended,
 }
 
-/// Longest `message`, in bytes before escaping: it is one line in a list.
+/// The largest `message`, in bytes before escaping: it is one line in a list.
 pub const MESSAGE_LIMIT: usize = 1_000;
-/// Longest `system-out` of a case, in bytes before escaping.
+/// The largest `system-out` of a case, in bytes before escaping.
 pub const SYSTEM_OUT_LIMIT: usize = 64 * 1024;
-/// Longest text of a failure, in bytes before escaping; `dorny/test-reporter` fails above 65,535 for all.
+/// The largest text of a failure, in bytes before escaping; `dorny/test-reporter` fails above 65,535 for all.
 pub const TEXT_LIMIT: usize = 16 * 1024;
-/// Bytes of log excerpts in a file, all cases together: GitLab refuses files above 30 MB. Failing cases past it keep
-/// the path of their log.
+/// The largest size of all log excerpts in a file, in bytes: GitLab refuses files above 30 MB. Failing cases past it
+/// keep the path of their log.
 pub const EXCERPTS_LIMIT: usize = 12 * 1024 * 1024;
 
-/// The file's bytes. Reads the ends of failing ranks' logs; a log that is missing is left out.
+/// Renders a JUnit file. Reads the ends of failing ranks' logs; a log that is missing is left out.
 ///
 /// # Errors
 /// Those of the XML writer, which has none for text that goes to memory.

@@ -23,7 +23,7 @@ const LIST_LIMIT: usize = 50;
 /// Bytes of one cell. GitHub takes 1 MiB of step summary in all.
 const CELL_LIMIT: usize = 400;
 
-/// Renders the page.
+/// Renders the Markdown summary of a run.
 #[must_use]
 pub fn render(results: &Results) -> String {
     render_with(results, None)

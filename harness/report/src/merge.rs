@@ -1,4 +1,4 @@
-//! One result set from several: the shards of a run, the one-scenario runs of nextest, or the platforms of different
+//! Merges several result sets into one: the shards of a run, the one-scenario runs of nextest, or the platforms of different
 //! machines.
 //!
 //! The rules, so that a merge can hide nothing:
@@ -130,7 +130,8 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
     Ok(merged)
 }
 
-/// Results as they are for a reader in another folder, named after it: paths of logs lead from there. No file is moved.
+/// Returns the results as if they belonged to the folder `into`, named after it: paths of logs lead from there. No
+/// file is moved.
 #[must_use]
 pub fn moved(mut set: Results, into: &Path) -> Results {
     let logs = set.scenarios.iter_mut().flat_map(|one| &mut one.ranks);

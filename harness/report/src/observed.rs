@@ -1,4 +1,4 @@
-//! What was seen of backends that no check judges by itself: how they accumulate, whether they repeat themselves.
+//! Observed behaviour of backends that no check judges by itself: how they accumulate, whether they repeat themselves.
 //!
 //! In: checks with observations. Out: for each backend, dtype and name, the values that were seen, and in how many checks.
 
@@ -10,21 +10,21 @@ use allranks_model::record::CheckRecord;
 /// Longest name or value that is shown.
 const LIMIT: usize = 60;
 
-/// What is observed, and of what.
+/// A backend's behaviour that is observed: the name of the observation, for one element type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
-    /// `cpu/gloo`.
+    /// The platform and the backend: `cpu/gloo`.
     pub backend: String,
-    /// Name of the observation, `accumulates`.
+    /// The name of the observation: `accumulates`.
     pub name: String,
-    /// Element type; empty if the check has none.
+    /// The element type; empty if the check has none.
     pub dtype: String,
 }
 
-/// How often each value was seen.
+/// The values that were observed, each with the number of checks.
 pub(super) type Seen = BTreeMap<String, u64>;
 
-/// Everything that was observed.
+/// Collects the observations of these checks.
 pub(super) fn observed(checks: &[CheckRecord]) -> BTreeMap<Subject, Seen> {
     let mut all = BTreeMap::<Subject, Seen>::new();
     for check in checks {
@@ -42,14 +42,14 @@ pub(super) fn observed(checks: &[CheckRecord]) -> BTreeMap<Subject, Seen> {
     all
 }
 
-/// A check's observations, fit to be shown.
+/// Returns the observations of a check as pairs of name and value, without control characters.
 pub(super) fn pairs(check: &CheckRecord) -> impl Iterator<Item = (String, String)> {
     let short = |text: &str| clip(&one_line(text), LIMIT);
     let observations = check.observations.iter();
     observations.map(move |(name, value)| (short(name), short(value)))
 }
 
-/// `dtype (12 checks)`, or the same of each of several values.
+/// Returns the values with their counts as text: `dtype (12 checks)`.
 pub(super) fn values_with_counts(seen: &Seen) -> String {
     let values = seen.iter().map(|(value, count)| {
         let noun = if *count == 1 { "check" } else { "checks" };

@@ -27,33 +27,33 @@ const LIMIT: usize = 160;
 /// One way to initialise: the place of its value on each axis.
 type Way = [usize; AXES.len()];
 
-/// What a run says of one backend.
+/// The init recipe that a run recommends for one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// `xpu/xccl`.
+    /// The platform and the backend: `xpu/xccl`.
     pub backend: String,
     /// The evidence of its checks.
     pub evidence: Evidence,
     /// The version of torch.
     pub torch: String,
-    /// How many ways were tried.
+    /// The number of ways to initialise that were tried.
     pub tried: usize,
-    /// How many ways worked in every check.
+    /// The number of ways that worked in every check.
     pub working: usize,
-    /// The recommended one, as a sentence; none if no way works.
+    /// The recommended way, as a sentence; `None` if no way works.
     pub recipe: Option<String>,
-    /// Which ways do not work, and why.
+    /// The ways that do not work, each with the reason.
     pub failing: Vec<(String, String)>,
 }
 
 impl Advice {
-    /// `simxpu/simxccl (simulated)`.
+    /// Returns the backend and its evidence: `simxpu/simxccl (simulated)`.
     #[must_use]
     pub fn subject(&self) -> String {
         format!("{} ({})", self.backend, evidence_word(self.evidence))
     }
 
-    /// The recommendation, and how many ways it was chosen from.
+    /// Returns the recommendation, and the number of ways that it was chosen from.
     #[must_use]
     pub fn summary_line(&self) -> String {
         let tried = counted(self.tried as u64, "way");
@@ -64,7 +64,7 @@ impl Advice {
     }
 }
 
-/// What the checks say, by backend and torch. A backend of which one way only was tried gets no advice.
+/// Returns the advice for each backend and torch. A backend of which only one way was tried gets none.
 #[must_use]
 pub fn advise(checks: &[CheckRecord]) -> Vec<Advice> {
     let mut backends = BTreeMap::<Subject, BTreeMap<Way, Option<String>>>::new();

@@ -9,7 +9,7 @@ use crate::command_line::command_line;
 /// Options that say which part of the run to do, or where to write; a repetition has its own.
 const REPLACED: &[&str] = &["--filter", "--out", "--shard", "--repeat", "--seed"];
 
-/// The command that repeats one check of a run: the run's own arguments, its seed, and a filter.
+/// Returns the command that repeats one check of a run: the run's own arguments, its seed, and a filter.
 ///
 /// The arguments are kept only if they are those of `allranks run`; a run that came from elsewhere (the `cargo test`
 /// target) is repeated with the defaults.

@@ -13,24 +13,24 @@ use allranks_model::version::torch_version;
 /// All records of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
-    /// The run's folder, which the paths of logs are relative to.
+    /// The folder of the run; paths of logs are relative to it.
     pub folder: PathBuf,
-    /// What was asked for.
+    /// The record of the run's beginning: what was asked for.
     pub run: RunRecord,
-    /// Scenarios, in the order they ended.
+    /// The records of scenarios, in the order in which they ended.
     pub scenarios: Vec<ScenarioRecord>,
-    /// Checks, in the order they were decided; see [`arrange`](Self::arrange).
+    /// The records of checks, in the order in which they were decided; see [`arrange`](Self::arrange).
     pub checks: Vec<CheckRecord>,
-    /// How it ended; none if it was cut off.
+    /// The record of the run's end; `None` if it was cut off.
     pub end: Option<EndRecord>,
-    /// What reading or merging had to say about the records themselves.
+    /// Remarks on the records themselves, from reading or merging them.
     pub remarks: Vec<String>,
     /// The folders whose files reports may quote from: [`folder`](Self::folder), and those that were merged into it.
     pub sources: Vec<PathBuf>,
 }
 
 impl Results {
-    /// The lines of the file these results came from, or could come from: the run, checks, scenarios, the end.
+    /// Returns the records in the order of a results file: the run, checks, scenarios, the end.
     pub fn into_records(self) -> impl Iterator<Item = Record> {
         let checks = self
             .checks
@@ -46,7 +46,7 @@ impl Results {
             .chain(self.end.map(Record::End))
     }
 
-    /// A run that has just begun.
+    /// Makes the results of a run that has just begun.
     #[must_use]
     pub fn new(folder: PathBuf, run: RunRecord) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Results {
         }
     }
 
-    /// Takes one more record; a run record replaces the one before.
+    /// Adds a record; a run record replaces the one before.
     pub fn push(&mut self, record: Record) {
         match record {
             Record::Run(run) => self.run = run,
@@ -102,7 +102,8 @@ impl Results {
         self.checks = checks.into_iter().map(|(_, check)| check).collect();
     }
 
-    /// How many scenarios ran, in words: `104 scenarios`, or `87 of 104 scenarios` if a world was started for no more than these.
+    /// Returns how many scenarios ran: `104 scenarios`, or `87 of 104 scenarios` if a world was started for only so
+    /// many.
     #[must_use]
     pub fn scenarios_run(&self) -> String {
         let started = self.scenarios.iter().filter(|one| one.worlds > 0).count() as u64;
@@ -114,15 +115,15 @@ impl Results {
         }
     }
 
-    /// Checks that were planned and left no record.
+    /// Returns the number of checks that were planned and have no record.
     #[must_use]
     pub fn missing(&self) -> u64 {
         let recorded = self.checks.len() as u64;
         self.run.planned.checks.saturating_sub(recorded)
     }
 
-    /// The columns of the matrix, each once: the world sizes of one backend with one torch stand side by side, and
-    /// versions of torch in their own order.
+    /// Returns the columns of the matrix, each once: the world sizes of one backend with one torch are side by side,
+    /// and versions of torch are in their own order.
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
         let checks = self.checks.iter().map(|check| &check.column);
@@ -144,7 +145,7 @@ impl Results {
         columns
     }
 
-    /// The versions of torch that the ranks reported, each once, the oldest first.
+    /// Returns the versions of torch that the ranks reported, each once, the oldest first.
     #[must_use]
     pub fn torch_versions(&self) -> Vec<&str> {
         let known = |column: &&Column| !column.torch.is_empty();
@@ -157,8 +158,8 @@ impl Results {
         versions
     }
 
-    /// Scenarios, to be found by their checks. A scenario that was cut off is not among them, though some of its checks
-    /// may be recorded.
+    /// Returns an index of scenarios by their checks. A scenario that was cut off is not in it, though some of its
+    /// checks may be recorded.
     #[must_use]
     pub fn scenarios_by_check(&self) -> ScenariosByCheck<'_> {
         let scenarios = self.scenarios.iter().enumerate();
@@ -166,7 +167,7 @@ impl Results {
         ScenariosByCheck(keyed.collect())
     }
 
-    /// One line for each platform that was looked for and is not here.
+    /// Returns one line for each platform that was probed and not found.
     #[must_use]
     pub fn absences(&self) -> Vec<String> {
         let absent = self.run.absent.iter();
@@ -178,13 +179,14 @@ impl Results {
             .collect()
     }
 
-    /// Whether nothing is known to be lacking: the run came to its end, and every line of its file is a record.
+    /// Returns true if nothing is known to be missing: the run came to its end, and every line of its file is a
+    /// record.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.end.is_some() && self.remarks.is_empty()
     }
 
-    /// Remarks on the records, then what the run itself reported as trouble.
+    /// Returns the remarks on the records, then the issues that the run itself reported.
     #[must_use]
     pub fn troubles(&self) -> Vec<&str> {
         let of_run = self.end.iter().flat_map(|end| &end.troubles);
@@ -218,8 +220,8 @@ impl Frame {
     }
 }
 
-/// See [`Results::scenarios_by_check`]. An id alone is not enough where runs with several versions of torch, or several
-/// drivers, were merged.
+/// An index of scenarios by their checks: see [`Results::scenarios_by_check`]. An id alone is not enough if runs with
+/// several versions of torch, or several drivers, were merged.
 #[derive(Debug)]
 pub struct ScenariosByCheck<'a>(
     BTreeMap<(&'a ScenarioId, [&'a str; 3]), (usize, &'a ScenarioRecord)>,
@@ -231,14 +233,14 @@ fn ran(column: &Column) -> [&str; 3] {
 }
 
 impl<'a> ScenariosByCheck<'a> {
-    /// The check's scenario.
+    /// Returns the scenario of a check; `None` if it has no record.
     #[must_use]
     pub fn get(&self, check: &CheckRecord) -> Option<&'a ScenarioRecord> {
         let key = (&check.scenario, ran(&check.column));
         self.0.get(&key).map(|(_, scenario)| *scenario)
     }
 
-    /// Its place among the results' scenarios.
+    /// Returns the index of a check's scenario among the scenarios of the results; `None` if it has no record.
     #[must_use]
     pub fn place(&self, check: &CheckRecord) -> Option<usize> {
         let key = (&check.scenario, ran(&check.column));
@@ -292,7 +294,7 @@ pub(crate) fn short_name(column: &Column) -> String {
     name
 }
 
-/// What a result on a platform proves, in one word; shown wherever a column is.
+/// Returns the word for what a result on a platform proves; it is shown with every column.
 pub(crate) fn evidence_word(evidence: Evidence) -> &'static str {
     match evidence {
         Evidence::Hardware => "hardware",

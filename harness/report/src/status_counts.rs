@@ -1,4 +1,4 @@
-//! Where a check stands, for people: outcome and verdict put together, worst first, with a word and a symbol. A
+//! The status of a check, for people: outcome and verdict in one, worst first, with a word and a symbol. A
 //! verified refusal, a known failure and a check that did not run each stand apart from a pass: none of them is one.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::text::{counted, grouped};
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// Checks by status.
+/// The number of checks by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts {
     counts: BTreeMap<Status, u64>,
@@ -62,7 +62,7 @@ impl StatusCounts {
             .sum()
     }
 
-    /// `2 regression, 1 known failure, 97 passed`: worst first, zeros left out.
+    /// Returns the counts as a line, worst first and without zeros: `2 regression, 1 known failure, 97 passed`.
     #[must_use]
     pub fn line(&self) -> String {
         let parts: Vec<String> = Status::ALL
@@ -79,10 +79,10 @@ impl StatusCounts {
     }
 }
 
-/// What a whole run came to: the first line of every report.
+/// The result of a whole run, which is the first line of every report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headline {
-    /// Whether the run may be called good: it ended, nothing is failing, something passed.
+    /// True if the run ended, no check fails, and some check passed.
     pub good: bool,
     /// The headline as one sentence.
     pub sentence: String,
@@ -134,7 +134,7 @@ impl Headline {
     }
 }
 
-/// What an exit code of `allranks run` says.
+/// Returns the meaning of an exit code of `allranks run`.
 #[must_use]
 pub fn exit_meaning(code: u8) -> &'static str {
     match code {

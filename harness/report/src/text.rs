@@ -1,4 +1,4 @@
-//! Text made fit to be shown. Whatever comes from a rank, a log or a backend is untrusted: it may hold escape
+//! Makes text safe to show. Whatever comes from a rank, a log or a backend is untrusted: it may hold escape
 //! sequences, control characters or megabytes. Goes in: any text. Comes out: text that a terminal, an XML parser and
 //! a person can take.
 
@@ -25,7 +25,7 @@ pub fn clean(text: &str) -> String {
     clean
 }
 
-/// [`clean`], with runs of white space as one space.
+/// Returns the text [`clean`] and on one line: each run of white space becomes one space.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in clean(text).split_whitespace() {
@@ -37,7 +37,7 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// At most `limit` bytes; what is cut off shows as `…`.
+/// Cuts a text to at most `limit` bytes; a text that was cut ends with `…`.
 pub fn clip(text: &str, limit: usize) -> String {
     const MARK: char = '…';
     if text.len() <= limit {
@@ -52,7 +52,7 @@ pub fn clip(text: &str, limit: usize) -> String {
     clipped
 }
 
-/// A count with thousands separators, `12,345`.
+/// Returns a count with thousands separators: `12,345`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -65,13 +65,13 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// `1 check`, `2 checks`.
+/// Returns a count with its noun: `1 check`, `2 checks`.
 pub fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(count))
 }
 
-/// `850 ms`, `12.3 s`, `3 min 20 s`.
+/// Returns a duration as text: `850 ms`, `12.3 s`, `3 min 20 s`.
 pub fn lasting(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds} ms"),

@@ -1,4 +1,4 @@
-//! What differs between versions of torch, where runs with several of them were merged.
+//! Compares versions of torch, where runs with several of them were merged.
 //!
 //! In: results. Out: for each kind of check (its case and its call) whose status is not the same with every version,
 //! a row with a cell for each version. Checks that stand alike everywhere are counted. Backends that ran with one
@@ -12,32 +12,32 @@ use allranks_model::names::CheckId;
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
-/// The results with several versions of torch, side by side.
+/// The results with several versions of torch, compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// The versions, the oldest first.
+    /// The versions of torch, the oldest first.
     pub torch: Vec<String>,
-    /// Checks that stand alike with all of them.
+    /// The number of checks that have the same status with all versions.
     pub alike: u64,
-    /// The others, by kind.
+    /// The checks whose status differs, by kind.
     pub rows: Vec<Row>,
 }
 
-/// Checks of one case and one call that stand alike in this respect.
+/// Checks of one case and one call whose statuses differ in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The case and the call.
     pub what: String,
-    /// How many checks.
+    /// The number of checks.
     pub checks: u64,
-    /// Where they stand with each version; none if that version has no such check.
+    /// The status with each version; `None` if that version has no such check.
     pub cells: Vec<Option<Status>>,
-    /// What is said of the first of them where it stands worst; empty if nothing is.
+    /// The summary of the first of these checks with its worst status; empty if it has none.
     pub why: String,
 }
 
 impl Versions {
-    /// The versions of some results; none if nothing ran with more than one.
+    /// Compares the versions of torch in some results; `None` if nothing ran with more than one.
     #[must_use]
     pub fn of(results: &Results) -> Option<Self> {
         let mut ran = BTreeMap::<[&str; 3], BTreeSet<&str>>::new();

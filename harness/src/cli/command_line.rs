@@ -13,7 +13,8 @@ pub fn is_redacted(word: &str) -> bool {
     [REDACTED, REDACTED_BEFORE].contains(&word)
 }
 
-/// A command line as it is recorded, without what it says to a driver but the names of files: that may be secret.
+/// Returns a command line as it is recorded. Arguments of a driver's command that are not names of files are
+/// redacted, because they may be secrets.
 #[must_use]
 pub fn without_secrets(words: Vec<String>) -> Vec<String> {
     let mut is_driver = false;

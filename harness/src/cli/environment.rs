@@ -16,8 +16,8 @@ use allranks_runner::world::Imported;
 use crate::doctor;
 use crate::doctor::{Depth, Facts, Question};
 
-/// Looks at the machine in the background: it takes as long as an `import torch`, and at most that long. `imported` is a process
-/// that has imported it, or is about to.
+/// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
+/// `patience`. `imported` is a process that has imported torch, or is about to.
 #[must_use]
 pub fn look(
     python: Option<Interpreter>,
@@ -32,7 +32,7 @@ pub fn look(
     })
 }
 
-/// Writes the file.
+/// Writes `environment.json` into a run's folder.
 ///
 /// # Errors
 /// It cannot be written.

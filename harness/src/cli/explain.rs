@@ -19,7 +19,7 @@ use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, ProgramCheck, Scenario, hang};
 use allranks_suite::platform::Start;
 
-/// Explains. Needs no torch: the id may be of any platform that has a file, found or not.
+/// Prints what a check or scenario does. Needs no torch: the id may be of any platform that has a file, found or not.
 pub fn explain(arguments: &ExplainArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.select.suite.request(), scratch.path())?;

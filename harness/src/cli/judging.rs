@@ -13,7 +13,8 @@ use allranks_report::{Results, merge};
 use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, Scenario};
 
-/// Judges, writes and reports. Checks that keep their verdicts are counted in a remark.
+/// Judges the results of a run again, writes them, and prints the reports. Checks that keep their verdicts are only
+/// counted.
 pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let run = results::read(&arguments.run)?;
     let folder = planning::make_out(Some(&arguments.out))?;

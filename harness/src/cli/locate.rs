@@ -1,4 +1,4 @@
-//! From an id to what it names, without torch: on *every* platform that has a file, found or not.
+//! Finds the scenario or check that an id names, without torch: on *every* platform that has a file, found or not.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use crate::suite::Suite;
 use allranks_suite::case::Case;
 use allranks_suite::plan::{Plan, Scenario, Selection, Target, plan};
 
-/// Every scenario of the suite on every platform that has a file, with this version of torch, if it is known.
+/// Plans every scenario of the suite on every platform that has a file. `torch` is the version of torch, if it is
+/// known.
 pub fn everything(suite: &Suite, torch: Option<&str>) -> Plan {
     planned(suite, torch, &suite.cases, |_, _| true)
 }
@@ -22,7 +23,8 @@ pub fn named(suite: &Suite, torch: Option<&str>, id: &str) -> Plan {
     })
 }
 
-/// The scenarios of these cases on those platforms and backends, with this version of torch, if it is known.
+/// Plans the scenarios of these cases on those platforms and backends. `torch` is the version of torch, if it is
+/// known.
 pub fn planned(
     suite: &Suite,
     torch: Option<&str>,
@@ -48,7 +50,7 @@ fn of_id(suite: &Suite, is_it: impl Fn(&str) -> bool) -> impl Iterator<Item = &A
     cases.filter(move |case| is_it(case.id.as_str()))
 }
 
-/// The scenario of that id, or of the check of that id.
+/// Returns the scenario with this id, or the one that has a check with this id.
 ///
 /// # Errors
 /// There is none.
@@ -63,7 +65,7 @@ pub fn scenario<'a>(suite: &Suite, plan: &'a Plan, id: &str) -> Result<&'a Scena
     found.ok_or_else(|| unknown(suite, id))
 }
 
-/// The failure to find an id, with one that is like it.
+/// Returns the failure to find an id, with a similar id as a hint.
 pub fn unknown(suite: &Suite, id: &str) -> Failure {
     let part = id.split(['@', '#']).next().unwrap_or(id);
     let close = of_id(suite, |known| known.contains(part)).find_map(|case| {

@@ -7,6 +7,7 @@ mod claims;
 mod command_line;
 mod diagnose;
 mod doctor;
+mod earlier;
 mod environment;
 mod explain;
 mod files_of_run;
@@ -65,7 +66,7 @@ pub enum Exit {
     RunIssue = 10,
 }
 
-/// Why a command ended without doing what it is for.
+/// Why a command failed, and a hint.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Cases or platforms are wrong.

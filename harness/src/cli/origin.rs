@@ -1,4 +1,4 @@
-//! What a run is made from, as digests: only a run of the same things can be continued.
+//! Digests of what a run is made from: only a run of the same things can be continued.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -87,7 +87,7 @@ fn digest(value: &impl Debug, scratch: &Path) -> String {
     suite::hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// What differs between a run and what is there now, in words; none if nothing does.
+/// Describes what differs between the origin of a run and the present one; `None` if nothing does.
 #[must_use]
 pub fn difference(then: &Origin, now: &Origin) -> Option<String> {
     if then.suite != now.suite {

@@ -1,4 +1,4 @@
-//! From arguments to a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
+//! Turns arguments into a plan: loads the suite, finds Python and platforms, and says why what is missing is missing.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -35,7 +35,7 @@ const DEFAULT_PROFILE: &str = "core";
 /// The place of a profile where there is none: the whole suite.
 const ALL: &str = "";
 
-/// What will run, on what, and what cannot.
+/// The checks that will run, the backends found for them, and the backends that are missing.
 pub struct Planned {
     /// The suite that was loaded.
     pub suite: Suite,
@@ -43,23 +43,23 @@ pub struct Planned {
     pub plan: Plan,
     /// The selection that the plan was made with, including the profile.
     pub selection: Selection,
-    /// The Python interpreter; none if the driver needs none.
+    /// The Python interpreter; `None` if the driver needs none.
     pub python: Option<Interpreter>,
-    /// Backends that were looked for and not found.
+    /// The backends that were probed and not found.
     pub absent: Vec<Absent>,
-    /// Backends that were found.
+    /// The backends that were found.
     pub targets: Vec<Target>,
 }
 
 impl Planned {
-    /// The profile's name, if one is used.
+    /// Returns the name of the profile; `None` if none is used.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         let profile = self.selection.profile.as_ref();
         profile.map(|profile| profile.name.as_str())
     }
 
-    /// The sentences of the suite's requirements, for the record of a run.
+    /// Returns the sentences of the suite's requirements, for the record of a run.
     #[must_use]
     pub fn sentences(&self) -> BTreeMap<RequirementId, String> {
         let requirements = self.suite.requirements.iter();
@@ -68,7 +68,7 @@ impl Planned {
             .collect()
     }
 
-    /// What is absent, for the record of a run.
+    /// Returns the backends that were not found, for the record of a run.
     #[must_use]
     pub fn absences(&self) -> Vec<allranks_model::record::Absent> {
         let absent = self.absent.iter();
@@ -80,7 +80,7 @@ impl Planned {
             .collect()
     }
 
-    /// What would run on each that is absent if it were there, in the order of [`absent`](Self::absent).
+    /// Plans what would run on each absent backend if it were there, in the order of [`absent`](Self::absent).
     #[must_use]
     pub fn not_run(&self) -> Vec<Plan> {
         self.absent
@@ -101,12 +101,12 @@ impl Planned {
     }
 }
 
-/// Backends of a platform that were looked for and not found.
+/// The backends of one platform that were probed and not found.
 #[derive(Clone, Debug)]
 pub struct Absent {
     /// The platform.
     pub platform: Arc<Platform>,
-    /// Those of its backends that were asked for and are missing.
+    /// The backends that were asked for and are missing.
     pub backends: Vec<String>,
     /// Why they are missing.
     pub reason: String,
@@ -119,7 +119,7 @@ pub struct Asked {
     /// The suite that was loaded.
     pub suite: Suite,
     wanted: Vec<Wanted>,
-    /// The Python interpreter; none if the driver needs none.
+    /// The Python interpreter; `None` if the driver needs none.
     pub python: Option<Interpreter>,
     libtorch: Option<PathBuf>,
     import_patience: Duration,
@@ -161,7 +161,8 @@ impl Asked {
         Self { imported, ..self }
     }
 
-    /// Probes the platforms and plans. On a terminal it says at once what it waits for, elsewhere if that takes long.
+    /// Probes the platforms and makes the plan. On a terminal `err` gets a line at once with what it waits for, elsewhere if that
+    /// takes long.
     pub fn planned(self, err: &mut impl Write) -> Planned {
         if let Some(python) = self.python.as_ref().filter(|_| io::stderr().is_terminal()) {
             // The stream may be closed already.
@@ -473,7 +474,7 @@ fn some_host(wanted: &[Wanted], suite: &Suite) -> Result<(), Failure> {
     ))
 }
 
-/// Where the libtorch driver is.
+/// Returns the path of the libtorch driver.
 ///
 /// # Errors
 /// It is nowhere, with a hint how to build it.
@@ -508,7 +509,7 @@ pub fn prove_inputs(plan: &Plan, seed: u64) -> Result<(), Failure> {
     }
 }
 
-/// Says so if the embedded suite is used, so that it is not taken for a checkout's.
+/// Writes a line if the embedded suite is used, so that it is not taken for a checkout's.
 pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
     if suite.is_embedded {
         let version = env!("CARGO_PKG_VERSION");
@@ -520,7 +521,7 @@ pub fn write_origin(suite: &Suite, err: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// `allranks plan`.
+/// Prints a plan: `allranks plan`.
 pub fn print(
     arguments: &PlanArguments,
     out: &mut impl Write,
@@ -619,7 +620,7 @@ fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Fai
     Ok(Exit::AsExpected)
 }
 
-/// One line for each platform that was not found.
+/// Writes one line for each platform that was not found.
 pub fn write_absent(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
     for absent in &planned.absent {
         writeln!(
@@ -648,7 +649,7 @@ fn case_count(plan: &Plan) -> usize {
     cases.len()
 }
 
-/// Why a plan is empty.
+/// Returns the failure that explains why a plan is empty.
 pub fn nothing(planned: &Planned) -> Failure {
     let (why, hint) = if planned.targets.is_empty() {
         let reasons: Vec<String> = planned

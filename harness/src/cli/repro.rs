@@ -21,16 +21,16 @@ use allranks_suite::expectation::{Entry, Point};
 use allranks_suite::plan::{Check, Plan, Scenario};
 use allranks_yaml::yaml_files;
 
-/// Size in bytes above which a script is too long to read with comfort.
+/// The size of a reproducer, in bytes, above which fewer elements are tried.
 const READABLE_SIZE: usize = 7 << 10;
-/// Bytes that a known failure's script may have; one that would have more has few elements, tried or not.
+/// The largest size of a known failure's reproducer, in bytes; a larger one gets few elements, tried or not.
 const MAX_SIZE: usize = 8 << 10;
-/// The longest name of a script of a run's failure, in characters, without its ending.
+/// The longest name of a reproducer of a run's failure, in characters, without its ending.
 const LONGEST_NAME: usize = 200;
-/// Elements that are enough for a script's data.
+/// The number of elements that is enough for a reproducer's data.
 const FEW_ELEMENTS: u64 = 5;
 
-/// Writes the script, or one for each known failure.
+/// Writes the reproducer of a check, or one for each known failure.
 pub fn repro(
     arguments: &ReproArguments,
     words: Vec<String>,
@@ -476,7 +476,7 @@ fn known(notes: &mut Notes, entry: &Entry) {
     notes.url = entry.url.clone().unwrap_or_default();
 }
 
-/// The version of an interpreter's torch, without importing it; empty if it has none.
+/// Returns the version of an interpreter's torch without importing it; empty if it has none.
 fn torch_of(python: &Path) -> String {
     const VERSION_SCRIPT: &str = "from importlib.metadata import version; print(version('torch'))";
     let asked = Command::new(python).args(["-c", VERSION_SCRIPT]).output();

@@ -75,7 +75,7 @@ pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
     render(&results.folder, results, out)
 }
 
-/// Writes the reports and says where they are; if they cannot be written, says at least how the run went.
+/// Writes the reports and prints their paths; if they cannot be written, prints the summary of the run at least.
 pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
     render_with(folder, results, None, out)
 }

@@ -28,13 +28,13 @@ pub enum RunIssue {
 }
 
 impl RunIssue {
-    /// The results, or one of them, could not be written.
+    /// Makes the issue that results could not be written.
     #[must_use]
     pub fn unwritable(error: &io::Error) -> Self {
         Self::Unwritable(error.to_string())
     }
 
-    /// The waivers that have run out.
+    /// Makes an issue for each waiver that has expired.
     #[must_use]
     pub fn expired(expectations: &Expectations) -> Vec<Self> {
         let told = |entry: &Entry| Self::Expired(format!("{}: {}", entry.at, entry.why()));
@@ -58,7 +58,7 @@ impl RunIssue {
         }
     }
 
-    /// The exit code of a run with nothing worse.
+    /// Returns the exit code of a run with no worse issue.
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {

@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 
 use super::args::{DriverChoice, LauncherChoice, RunArguments};
 use super::command_line::without_secrets;
+use super::earlier::{Earlier, ReusedRecords};
 use super::files_of_run::FilesOfRun;
 use super::planning::{self, Asked, Planned};
-use super::rerunning::{Earlier, ReusedRecords};
 use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
 use super::{Exit, Failure, environment, origin};
@@ -33,7 +33,7 @@ use allranks_runner::world::{Driver, Imported, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Plan;
 
-/// How often the progress line is refreshed while nothing happens.
+/// The period at which the progress line is refreshed while nothing happens.
 const REFRESH_PERIOD: Duration = Duration::from_millis(200);
 
 /// Runs the plan that the arguments select, and writes results and reports.
@@ -47,7 +47,7 @@ pub fn run(
     execute_in(&folder, arguments, words, None, out, err)
 }
 
-/// Runs in a folder; what stands of an earlier run is taken over.
+/// Runs a plan in a folder, and takes over the records of an earlier run.
 pub(super) fn execute_in(
     folder: &Path,
     arguments: &RunArguments,
@@ -402,7 +402,8 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Run
         .collect()
 }
 
-/// The first signal stops the run in good order; the second ends the process at once (ranks die with it).
+/// Listens for signals: the first one stops the run in good order, the second ends the process at once, and its ranks
+/// with it.
 pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -440,7 +441,7 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|set| set & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// The last record of a run: counts, troubles that belong to no check, and the exit code these amount to.
+/// Makes the last record of a run: counts, the issues that belong to no check, and the exit code.
 #[must_use]
 pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
     let mut verdicts = BTreeMap::new();

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 /// How severe a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// Something that is needed does not work. Only this severity makes the exit code 1.
     Fault,
@@ -18,31 +19,27 @@ impl Severity {
     /// Returns the severity as a word.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Fault => "fault",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
+        self.into()
     }
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong, or may be, on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Its stable id, such as `master-port-busy`.
     pub id: &'static str,
-    /// How bad it is.
+    /// How severe it is.
     pub severity: Severity,
     /// The state that was found.
     pub what: String,
     /// Its consequence, or how it is known.
     pub why: String,
-    /// What to do about it.
+    /// The action that repairs it.
     pub fix: String,
 }
 
 impl Finding {
-    /// A finding.
+    /// Makes a finding.
     #[must_use]
     pub fn new(
         severity: Severity,

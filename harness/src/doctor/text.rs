@@ -1,4 +1,4 @@
-//! Facts and findings as lines for people.
+//! Writes facts and findings as lines for people.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ fn port(port: &Port) -> String {
     }
 }
 
-/// What is wrong, three lines for each.
+/// Returns the findings as text: three lines for each.
 #[must_use]
 pub fn findings(findings: &[Finding]) -> Vec<String> {
     findings
@@ -212,7 +212,7 @@ pub fn findings(findings: &[Finding]) -> Vec<String> {
         .collect()
 }
 
-/// `1 fault, 2 warnings, no notes`.
+/// Returns the number of findings by severity: `1 fault, 2 warnings, no notes`.
 #[must_use]
 pub fn summary(findings: &[Finding]) -> String {
     let count = |severity: Severity| {

@@ -1,4 +1,4 @@
-//! What the backend without a bug did.
+//! The result of the backend without a bug.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use super::kill::is_unexpected;
 use allranks_model::outcome::Outcome;
 use allranks_model::record::{CheckRecord, FORMAT};
 
-/// The backend without a bug, in every check that any mutant meets.
+/// The result of the backend without a bug in every check that any mutant meets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Healthy {
-    /// [`FORMAT`].
+    /// The version of this format: [`FORMAT`].
     pub format: u32,
-    /// Checks that ran.
+    /// The number of checks that ran.
     pub checks: u64,
-    /// What did not end as it must, with what was said: false alarms.
+    /// False alarms: the checks that reported a failure, each with its summary.
     pub false_alarms: Vec<String>,
-    /// What did not run, or failed for a reason of the harness or the machine.
+    /// Checks that did not run, and failures of the harness or the machine.
     pub troubles: Vec<String>,
-    /// Version of torch, as the ranks said.
+    /// The version of torch that the ranks reported.
     pub torch: String,
 }
 
 impl Healthy {
-    /// No check raised a false alarm, and all of them ran.
+    /// Returns true if all checks ran and none raised a false alarm.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.false_alarms.is_empty() && self.troubles.is_empty()
     }
 
-    /// What the checks of a run without a bug amount to.
+    /// Sums up the records of a run without a bug.
     pub(super) fn of(checks: &[CheckRecord]) -> Self {
         let seen_text = |test: &dyn Fn(&CheckRecord) -> bool| {
             let seen_text = checks.iter().filter(|check| test(check));

@@ -19,47 +19,47 @@ const INDEX: &str = "index.yaml";
 const SHARED: &str = "shared.yaml";
 /// What the quick panel leaves out.
 const PANEL: &str = "panel.yaml";
-/// The Python package of the mutants' functions.
+/// The name of the Python package that holds the mutants' functions.
 pub const PACKAGE: &str = "allranks_mutants";
 
-/// An entry of `index.yaml`.
+/// A mutant, as an entry of `index.yaml` describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutant {
-    /// Its function in the Python package.
+    /// The name of its function in the Python package.
     pub name: String,
     /// The requirement it breaks.
     pub breaks: RequirementId,
     /// The checks to run, as for `allranks run --filter`.
     pub filter: String,
-    /// World size.
+    /// The world size of its checks.
     #[serde(default = "two")]
     pub size: u32,
-    /// A case file beside the suite's own, relative to the index.
+    /// A case file of its own, relative to the index; `None`: the suite's cases.
     #[serde(default)]
     pub case: Option<PathBuf>,
-    /// The platform it is loaded on, if not the genuine host; a simulated one, so that every machine has it.
+    /// The simulated platform on which it is loaded; `None`: `cpu`.
     #[serde(default)]
     pub platform: Option<String>,
-    /// What must happen.
+    /// The outcome that its checks must have.
     #[serde(default = "mismatch")]
     pub outcome: Outcome,
-    /// What it must look like.
+    /// The class that its checks must report; `None`: any.
     #[serde(default)]
     pub class: Option<String>,
-    /// What it must mean.
+    /// The verdict that its checks must get.
     #[serde(default = "regression")]
     pub verdict: Verdict,
-    /// Units of the shortest failing sequence that is found, if the check is a random sequence.
+    /// The number of units in the shortest failing sequence, if the check is a random sequence.
     #[serde(default)]
     pub shrinks_to: Option<usize>,
-    /// Where such a bug was seen in the field.
+    /// The public report of such a bug; `None` if none is known.
     #[serde(default)]
     pub source: Option<String>,
 }
 
 impl Mutant {
-    /// Whether its worlds are lost, by a hang or by a death, as the index says.
+    /// Returns true if, by the index, its worlds end early: by a hang or by the death of a rank.
     #[must_use]
     pub fn loses_worlds(&self) -> bool {
         matches!(self.outcome, Outcome::Hang | Outcome::Crash)
@@ -94,14 +94,14 @@ struct ExcludedMutant {
     why: String,
 }
 
-/// What the folder says.
+/// The mutants of a folder, and the requirements without a mutant.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// The folder.
+    /// The folder that holds `index.yaml` and the Python package.
     pub folder: PathBuf,
     /// The mutants, in the order of the file.
     pub mutants: Vec<Mutant>,
-    /// Why a requirement has no mutant of its own.
+    /// The requirements that have no mutant of their own, each with the reason.
     pub shared: BTreeMap<RequirementId, String>,
     panel: PanelFile,
 }
@@ -149,7 +149,7 @@ impl Index {
         })
     }
 
-    /// Whether the quick panel does without a case.
+    /// Returns true if the quick panel leaves this case out.
     #[must_use]
     pub fn leaves_out(&self, case: &CaseId) -> bool {
         self.panel
@@ -161,7 +161,8 @@ impl Index {
             })
     }
 
-    /// The functions that the package decorates, each with the first line of its docstring: what the bug is.
+    /// Returns the functions that the package decorates with `mutates`, each with the first line of its docstring,
+    /// which describes the bug.
     ///
     /// # Errors
     /// The package cannot be read.

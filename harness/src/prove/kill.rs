@@ -1,4 +1,4 @@
-//! What the records of one mutant amount to: whether it is killed, by what, and what else saw it.
+//! Judges one mutant by its records: whether it is killed, by what, and what else saw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, FORMAT};
 
-/// The outcome of a mutant.
+/// What became of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MutantOutcome {
@@ -26,7 +26,7 @@ pub enum MutantOutcome {
 }
 
 impl MutantOutcome {
-    /// The word in reports.
+    /// Returns the word for it in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -42,29 +42,29 @@ impl MutantOutcome {
 /// What the checks of one requirement reported of a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Checks that ran and cover it.
+    /// The number of checks that ran and cover it.
     pub checks: u64,
-    /// Those that did not end as they must.
+    /// The number of these checks that failed.
     pub failed: u64,
-    /// What these were called, `mismatch no-op`, each with its count.
+    /// What these checks reported, `mismatch no-op`, each with its count.
     pub findings: BTreeMap<String, u64>,
 }
 
 /// A check that failed on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
-    /// The check.
+    /// The id of the check.
     pub check: CheckId,
-    /// What it called it, `mismatch no-op`.
+    /// The outcome and class that it reported: `mismatch no-op`.
     pub finding: String,
-    /// What it said.
+    /// The summary that it reported.
     pub summary: String,
 }
 
-/// One mutant: a line of `kills.jsonl`.
+/// The result of one mutant: a line of `kills.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
-    /// [`FORMAT`].
+    /// The version of this format: [`FORMAT`].
     pub format: u32,
     /// The mutant's name.
     pub name: String,
@@ -72,36 +72,36 @@ pub struct Kill {
     pub about: String,
     /// The requirement it breaks.
     pub breaks: RequirementId,
-    /// What it must be called, as findings are.
+    /// What its checks must report, written as in [`Witness::finding`].
     pub expected: String,
-    /// Where such a bug was seen in the field.
+    /// The public report of such a bug; `None` if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The mutant's outcome.
+    /// What became of it. In JSON the field is `fate`.
     #[serde(rename = "fate")]
     pub outcome: MutantOutcome,
-    /// Whether every check that failed covers the requirement it breaks, and the panel was not left early.
+    /// True if every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,
-    /// The check that killed it, or, if none did, the first that failed.
+    /// The check that killed it or, if none did, the first that failed; `None` if no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<Witness>,
-    /// Every requirement that a check which ran covers.
+    /// What was reported of each requirement that a check which ran covers.
     pub requirements: BTreeMap<RequirementId, Seen>,
-    /// Checks of its own that ran.
+    /// The number of its own checks that ran.
     pub own_checks: u64,
-    /// Checks of the panel that ran.
+    /// The number of checks of the panel that ran.
     pub panel_checks: u64,
-    /// Why the panel was left early.
+    /// Why the panel was left early; `None` if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     /// Failures of the harness or the machine: the mutant must be tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
-    /// Milliseconds it took.
+    /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Whether a check with this verdict makes a run fail. What did not run says nothing.
+/// Returns true if a check with this verdict makes a run fail. A check that did not run does not.
 #[must_use]
 pub fn is_unexpected(verdict: Verdict) -> bool {
     match verdict {
@@ -125,7 +125,7 @@ fn called_of(check: &CheckRecord) -> String {
 }
 
 impl Kill {
-    /// Judges a mutant by the records of its own checks and of the panel's. `about` is what the bug is.
+    /// Judges a mutant by the records of its own checks and of the panel's. `about` describes the bug.
     #[must_use]
     pub fn of(
         mutant: &Mutant,
@@ -209,7 +209,7 @@ impl Kill {
         }
     }
 
-    /// Requirements other than the one it breaks whose checks saw it too.
+    /// Returns the requirements other than the one it breaks whose checks failed too.
     pub fn elsewhere(&self) -> impl Iterator<Item = &RequirementId> {
         self.requirements
             .iter()

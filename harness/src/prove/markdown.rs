@@ -21,7 +21,7 @@ pub fn render(head: &Head, healthy: Option<&Healthy>, kills: &[Kill]) -> String 
     text
 }
 
-/// `120 of 130 mutants killed: 4 survived, ...`.
+/// Returns the summary of a proof: `120 of 130 mutants killed: 4 survived, ...`.
 #[must_use]
 pub fn summary_line(tally: &MutantCounts, planned: u64) -> String {
     let mut text = format!("{} of {} killed", tally.killed, counted(planned, "mutant"));

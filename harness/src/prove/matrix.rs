@@ -1,4 +1,4 @@
-//! All kills together, and what they prove of each requirement.
+//! The kill matrix: the results of all mutants, and what they prove of each requirement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +21,17 @@ pub enum MatrixStatus {
     Unproven,
 }
 
-/// The kill matrix.
+/// The kill matrix: what is proved of each requirement, and by which mutants.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
-    /// Mutants, in the order of the index.
+    /// The results of the mutants, in the order of the index.
     pub kills: &'a [Kill],
     /// Every requirement that is known, covered or broken, in order, with what is proved of it.
     pub requirements: BTreeMap<RequirementId, MatrixStatus>,
 }
 
 impl<'a> Matrix<'a> {
-    /// The matrix of these kills.
+    /// Builds the matrix of these mutants.
     #[must_use]
     pub fn of(head: &Head, kills: &'a [Kill]) -> Self {
         let known = head.requirements.keys();
@@ -65,7 +65,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Requirements with this standing.
+    /// Returns the requirements whose status passes this test.
     pub fn with(
         &self,
         is_it: impl Fn(&MatrixStatus) -> bool + Copy,
@@ -76,7 +76,8 @@ impl<'a> Matrix<'a> {
             .map(|(id, _)| id)
     }
 
-    /// Reasons for a shared requirement that are out of date: it has a mutant of its own, or is not known at all.
+    /// Returns the shared requirements whose reason is out of date: they have a mutant of their own, or are not
+    /// known.
     #[must_use]
     pub fn stale<'h>(&self, head: &'h Head) -> Vec<&'h RequirementId> {
         let is_stale = |id: &&RequirementId| {
@@ -86,7 +87,7 @@ impl<'a> Matrix<'a> {
         head.shared.keys().filter(is_stale).collect()
     }
 
-    /// Mutants by fate; `planned` is how many there were to be.
+    /// Counts the mutants by outcome; `planned` is the number of mutants that were to be tried.
     #[must_use]
     pub fn tally(&self, planned: u64) -> MutantCounts {
         let count = |outcome| {

@@ -41,6 +41,6 @@ pub use proof::{Event, Plan, Proof};
 pub use record::{FILE_NAME, Head, MatrixRecord, MutantCounts, Tail, Writer};
 pub use shared_checks::SharedChecks;
 
-/// How long a mutant's random sequence may be cut down: what it comes to is compared with the index, and must not depend
-/// on how fast this machine is.
+/// The longest time that shrinking a mutant's random sequence may take: its result is compared with the index, and
+/// must not depend on the speed of this machine.
 pub const SHRINKING: Duration = Duration::from_secs(15 * 60);

@@ -1,4 +1,4 @@
-//! Mutants and the healthy backend, run: worlds of one session, several mutants side by side.
+//! Runs mutants and the backend without a bug: worlds of one session, several mutants side by side.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -29,29 +29,30 @@ use allranks_yaml::Diagnostic;
 
 /// Devices that the suite's simulated platforms have.
 const DEVICES: u32 = 8;
-/// The platform that is given bugs.
+/// The platform on which mutants are loaded unless their entry names another.
 pub const MUTANT_PLATFORM: &str = "cpu";
-/// Names a mutant to the Python package.
+/// The environment variable that names a mutant to the Python package.
 const VARIABLE: &str = "ALLRANKS_MUTANT";
-/// Mutants tried at once; their worlds share the session's budget. More would not help: panels are many worlds each.
+/// The number of mutants tried at once; their worlds share the session's budget. More would not help: panels are many
+/// worlds each.
 const MUTANTS_AT_ONCE: usize = 4;
-/// Worlds a scenario of the panel may use up.
+/// The number of worlds that one scenario of the panel may use up.
 const PANEL_WORLDS: u32 = 4;
-/// Worlds a mutant that is known to lose them may lose in the panel.
+/// The number of worlds that a mutant which is known to lose worlds may lose in the panel.
 const MAX_LOST_WORLDS: usize = 3;
 /// The panel's deadline for mutants that must hang anyway, seconds: so long without any progress is a hang, and the
 /// others are not held up for the half minute that a case allows.
 const SHORT_DEADLINE: f64 = 10.0;
 
-/// A failing check that took so long waited for the library's own timeout.
+/// The duration from which on a failing check is taken to have waited for the library's own timeout.
 const LIBRARY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to try, worked out before anything runs.
+/// The mutants and checks of a proof, worked out before anything runs.
 #[derive(Debug)]
 pub struct Plan {
     /// The mutants.
     pub index: Index,
-    /// What the bugs are, by name.
+    /// The description of each bug, by the mutant's name.
     about: BTreeMap<String, String>,
     unmutated: Target,
     /// Cases of the index that are not the suite's, by their path there.
@@ -123,7 +124,7 @@ impl Plan {
         })
     }
 
-    /// The first line of `kills.jsonl`, of a proof with so many mutants.
+    /// Returns the first line of `kills.jsonl` for a proof with this number of mutants.
     #[must_use]
     pub fn head(&self, seed: u64, mutants: usize) -> Head {
         let requirements = self.suite.requirements.iter();
@@ -165,19 +166,19 @@ impl Plan {
         absent.collect()
     }
 
-    /// The suite.
+    /// Returns the suite whose checks are run.
     #[must_use]
     pub fn suite(&self) -> &Suite {
         &self.suite
     }
 
-    /// The checks of the panel, without a bug.
+    /// Returns the scenarios of the panel, without a bug.
     #[must_use]
     pub fn panel(&self) -> &[Scenario] {
         &self.panel
     }
 
-    /// The functions of the package without an entry, and the entries without a function.
+    /// Returns the functions of the package without an entry, and the entries without a function.
     #[must_use]
     pub fn unmatched(&self) -> (Vec<&str>, Vec<&str>) {
         let entries: BTreeSet<&str> = self.index.mutants.iter().map(|one| &*one.name).collect();
@@ -188,7 +189,7 @@ impl Plan {
         )
     }
 
-    /// The checks that a mutant's entry names, without the bug.
+    /// Returns the scenarios with the checks that a mutant's entry names, without the bug.
     #[must_use]
     pub fn own(&self, mutant: &Mutant) -> Vec<Scenario> {
         let cases = match &mutant.case {
@@ -204,7 +205,7 @@ impl Plan {
         plan::plan(cases, &[self.target(mutant)], &selection).scenarios
     }
 
-    /// Everything that any of the mutants meets, each check once, without a bug.
+    /// Returns the scenarios with every check that any of these mutants meets, each once, without a bug.
     #[must_use]
     pub fn healthy(&self, mutants: &[Mutant]) -> Vec<Scenario> {
         let mut scenarios: BTreeMap<ScenarioId, Scenario> = BTreeMap::new();
@@ -256,7 +257,7 @@ fn target(suite: &Suite, name: &str) -> Option<Target> {
     })
 }
 
-/// Something that happened while a proof runs.
+/// An event of a running proof.
 #[derive(Debug)]
 pub enum Event {
     /// The backend without a bug has been through everything.
@@ -265,7 +266,7 @@ pub enum Event {
     Mutant(Box<Kill>),
 }
 
-/// A plan, and the session its worlds are in.
+/// A proof that runs: a plan, and the session that its worlds share.
 pub struct Proof {
     plan: Plan,
     session: Session,
@@ -274,7 +275,8 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// A proof in a session that has been started for it. Mutants that are not killed leave their logs below `out`.
+    /// Makes a proof in a session that has been started for it. Mutants that are not killed leave their logs below
+    /// `out`.
     #[must_use]
     pub fn new(plan: Plan, session: Session, interrupt: Interrupt, out: PathBuf) -> Self {
         Self {
@@ -285,13 +287,13 @@ impl Proof {
         }
     }
 
-    /// What is tried.
+    /// Returns the plan of the proof.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Runs the backend without a bug, then every mutant; events in the order in which they happen.
+    /// Runs the backend without a bug, then every mutant, and sends events in the order in which they happen.
     ///
     /// # Errors
     /// A folder cannot be made.
@@ -326,7 +328,7 @@ impl Proof {
         Ok(())
     }
 
-    /// Without a bug, nothing may be unexpected in the checks that the mutants meet.
+    /// Runs the checks that these mutants meet without a bug: no check may report anything unexpected.
     ///
     /// # Errors
     /// A folder cannot be made.

@@ -13,7 +13,7 @@ use super::kill::Kill;
 use super::shared_checks::SharedChecks;
 use allranks_model::names::RequirementId;
 
-/// The file's name.
+/// The name of the file in a proof's folder.
 pub const FILE_NAME: &str = "kills.jsonl";
 
 /// One line of `kills.jsonl`.
@@ -30,24 +30,24 @@ pub enum MatrixRecord {
     End(Tail),
 }
 
-/// What was tried, and with what.
+/// The first line of `kills.jsonl`: what was tried, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// [`allranks_model::record::FORMAT`].
+    /// The version of this format: [`allranks_model::record::FORMAT`].
     pub format: u32,
-    /// Version of allranks.
+    /// The version of allranks.
     pub allranks: String,
-    /// Seconds since the epoch.
+    /// When the proof began, in seconds since the Unix epoch.
     pub started: u64,
-    /// The platform that is given bugs.
+    /// The platform on which mutants are loaded.
     pub platform: String,
-    /// Its backend.
+    /// The backend on that platform.
     pub backend: String,
-    /// Seed of all inputs.
+    /// The seed of all inputs.
     pub seed: u64,
-    /// What every mutant meets besides its own checks.
+    /// The checks that every mutant meets besides its own.
     pub panel: SharedChecks,
-    /// Mutants that are tried.
+    /// The number of mutants that are tried.
     pub mutants: u64,
     /// Every requirement of the suite, with its sentence.
     pub requirements: BTreeMap<RequirementId, String>,
@@ -61,7 +61,7 @@ pub struct Head {
 /// What it amounts to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
-    /// [`allranks_model::record::FORMAT`].
+    /// The version of this format: [`allranks_model::record::FORMAT`].
     pub format: u32,
     /// Version of torch, as the ranks said.
     pub torch: String,

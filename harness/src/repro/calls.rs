@@ -12,7 +12,7 @@ use allranks_model::dtype::ReduceOp;
 use allranks_oracle::{Answer, Exhibit};
 use allranks_protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
 
-/// The call that makes a group.
+/// Returns the Python call that makes a group.
 pub(super) fn new_group(
     ranks: &str,
     timeout_s: f64,
@@ -27,31 +27,32 @@ pub(super) fn new_group(
     format!("dist.new_group({ranks}, timeout=timedelta(seconds={timeout_s}){backend}{local})")
 }
 
-/// The code of one rank.
+/// The Python code of one rank, and the objects that it passes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Code {
-    /// Lines, without indentation.
+    /// The lines of code, without indentation.
     pub lines: Vec<String>,
-    /// The object it passes, if it calls a collective of objects; `Some(None)` if it passes none.
+    /// The object that it passes to a collective of objects; `Some(None)` if it passes none, `None` if it calls no
+    /// such collective.
     pub object: Option<Option<Value>>,
-    /// What it must get from that.
+    /// The object that the collective must give it; `None` if it must give none.
     pub answer: Option<Value>,
 }
 
-/// What calls are written of.
+/// The step of a rank that calls are written for.
 #[derive(Clone, Debug)]
 pub(super) struct CallSite<'a> {
     /// The rank's step.
     pub step: &'a Step,
-    /// Its storages.
+    /// The storages of the step, with their expected contents.
     pub exhibits: &'a [Exhibit],
-    /// What its calls must answer.
+    /// The answers that its calls must give, by index of the call.
     pub answers: &'a [(usize, &'a Answer)],
-    /// Members.
+    /// The number of members of the group.
     pub group_size: usize,
-    /// The op's name among several; empty where there is one.
+    /// The op's name, if the script has several ops; otherwise empty.
     pub name: &'a str,
-    /// Whether groups are in a table, `groups["side"]`; else there is one, `group`.
+    /// True if groups are in a table, `groups["side"]`; otherwise there is one variable, `group`.
     pub has_groups: bool,
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Writer<'a> {
     one_work: bool,
     /// What `premul_sum` multiplies by.
     factor: String,
-    /// What has been written.
+    /// The code written so far.
     pub code: Code,
 }
 
@@ -117,7 +118,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a call that stands at this place in its step, or another in place of that one.
+    /// Writes the call at this index of its step, or another call in place of it.
     pub(super) fn one(&mut self, index: usize, call: &Call) {
         let answer = self.answers.iter().find(|(call, _)| *call == index);
         let answer = answer.map(|(_, answer)| *answer);
@@ -144,7 +145,7 @@ impl<'a> Writer<'a> {
         self.code.lines.push(line.into());
     }
 
-    /// The variable of the work that a call made.
+    /// Returns the name of the variable that holds the work of a call.
     pub(super) fn work(&self, index: usize) -> String {
         let name = match self.name {
             "" => "work".to_owned(),

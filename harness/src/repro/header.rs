@@ -1,4 +1,4 @@
-//! What a script says of itself, first of all: which promise it holds the library to, what was seen, how to run it.
+//! Writes the docstring of a reproducer: which promise it holds the library to, what was seen, how to run it.
 
 use super::script_program::{leaves, takes_torchrun};
 use super::{Notes, Subject};
@@ -11,7 +11,7 @@ const WIDTH: usize = 116;
 /// Where what stands behind a word begins.
 const INDENT: usize = 10;
 
-/// The script's docstring.
+/// Returns the script's docstring.
 pub(super) fn header(subject: &Subject<'_>, notes: &Notes) -> String {
     let scenario = subject.scenario;
     let script = subject.check.and_then(|check| check.script());

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use allranks_model::dtype::{DType, DTypeKind};
 
-/// The longest line of a script.
+/// The length of the longest line of a script, in characters.
 pub(super) const WIDTH: usize = 118;
 /// Texts in objects that are longer are written as a formula.
 const LONGEST_TEXT: usize = 200;
@@ -80,12 +80,12 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Whether any text was written as a formula.
+    /// Returns true if any text was written as a formula.
     pub(super) fn has_texts(&self) -> bool {
         !self.texts.is_empty()
     }
 
-    /// A JSON value.
+    /// Returns a JSON value as a Python literal.
     pub(super) fn literal(&mut self, value: &Value) -> String {
         match value {
             Value::Null => "None".to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn text(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// A tuple of numbers, `(2,)`.
+/// Returns a Python tuple of numbers: `(2,)`.
 pub(super) fn tuple(numbers: &[u64]) -> String {
     match numbers {
         [one] => format!("({one},)"),
@@ -132,7 +132,7 @@ pub(super) fn tuple(numbers: &[u64]) -> String {
     }
 }
 
-/// A list of numbers.
+/// Returns a Python list of numbers.
 pub(super) fn list<T: ToString>(numbers: impl IntoIterator<Item = T>) -> String {
     let numbers: Vec<_> = numbers.into_iter().map(|one| one.to_string()).collect();
     format!("[{}]", numbers.join(", "))

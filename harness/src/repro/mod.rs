@@ -63,14 +63,14 @@ const CLOSING: &str = include_str!("template/closing.py");
 /// The largest script, in bytes: what a tracker takes as an attachment, and an editor opens.
 const LARGEST: usize = 1 << 20;
 
-/// What to reproduce.
+/// The check, or the scenario, that a script reproduces.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its world.
+    /// The scenario, which describes the world.
     pub scenario: &'a Scenario,
-    /// The check; none for the scenario's initialisation and teardown alone.
+    /// The check; `None` for the scenario's initialisation and teardown alone.
     pub check: Option<&'a Check>,
-    /// Seed of its data.
+    /// The seed of its data.
     pub seed: u64,
 }
 
@@ -79,13 +79,13 @@ pub struct Subject<'a> {
 pub struct Notes {
     /// Sentences of the requirements it breaks, with their sources.
     pub requirements: Vec<String>,
-    /// What was seen, `mismatch (no-op): no rank's tensor was changed`.
+    /// The failure that was seen: `mismatch (no-op): no rank's tensor was changed`.
     pub observed: String,
-    /// Torch version it was seen with.
+    /// The version of torch that it was seen with.
     pub torch: String,
-    /// The public issue.
+    /// The URL of the public issue.
     pub url: String,
-    /// What was done to make it small.
+    /// How the check was made smaller.
     pub shrunk: String,
     /// The command that wrote it.
     pub command: String,
@@ -114,7 +114,7 @@ pub enum ReproError {
     TooLarge(usize),
 }
 
-/// Writes the script.
+/// Returns the Python script that reproduces the subject.
 ///
 /// # Errors
 /// The check has no expected value, or too much data.

@@ -34,34 +34,34 @@ const GROUP: &str = include_str!("template/script/group.py");
 /// Ports after `MASTER_PORT` that the script itself takes: torchrun's, and that of the store for marks.
 const PORTS: u32 = 2;
 
-/// A script in Python.
+/// A script of moves, written as a Python program.
 pub(super) struct ScriptProgram<'a> {
     scenario: &'a Scenario,
     script: &'a Script,
     ops: Vec<Op<'a>>,
     marks: BTreeMap<&'a str, BTreeSet<Rank>>,
-    /// Functions of `python` moves, by their source.
+    /// The sources of the functions of `python` moves.
     functions: Vec<&'a str>,
-    /// Where the store of marks is: a rank that stays and runs, if there is one.
+    /// The rank that holds the store of marks: one that stays and runs, if there is one.
     host: Rank,
-    /// The moves.
+    /// The code of the moves.
     text: String,
 }
 
-/// An op of the script.
+/// An op that the script issues, and what has been written of it.
 struct Op<'a> {
     check: &'a OpCheck,
     name: String,
     exhibits: Vec<Vec<Exhibit>>,
-    /// One for each rank.
+    /// For each rank, the writer of its calls.
     writers: Vec<Writer<'a>>,
     is_judged: bool,
-    /// Which of its calls each rank has issued in a way that gives works.
+    /// For each rank, the indices of the calls that it has issued and that gave works.
     works: Vec<BTreeSet<usize>>,
     issued: BTreeSet<Rank>,
 }
 
-/// Whether a rank ends or stops for good in the middle of it.
+/// Returns true if a rank ends, or stops for good, in the middle of the script.
 pub(super) fn leaves(script: &Script) -> bool {
     script
         .moves
@@ -69,8 +69,8 @@ pub(super) fn leaves(script: &Script) -> bool {
         .any(|one| matches!(one.act, Act::Die(_) | Act::Exit(_) | Act::Freeze))
 }
 
-/// Whether `torchrun` may start it: not where a rank ends before the others, for then it ends the others too, and not where
-/// ranks initialise more than once, for its own store remembers the first time.
+/// Returns true if `torchrun` may start the script: not if a rank ends before the others, because `torchrun` then
+/// ends the others too, and not if ranks initialise more than once, because its store remembers the first time.
 pub(super) fn takes_torchrun(scenario: &Scenario, script: &Script) -> bool {
     !leaves(script) && scenario.case.world.starts != Starts::Bare
 }
@@ -258,7 +258,7 @@ impl<'a> ScriptProgram<'a> {
         (parts, passed.collect())
     }
 
-    /// Helpers that the moves use, and the store that marks are made in.
+    /// Returns the helper functions that the moves use, and the code that makes the store of marks.
     pub(super) fn before(&self) -> String {
         let mut out = String::new();
         for (word, helper) in [
@@ -286,7 +286,7 @@ impl<'a> ScriptProgram<'a> {
         out
     }
 
-    /// Modules that the helpers need.
+    /// Returns the Python modules that the helper functions need.
     pub(super) fn modules(&self) -> Vec<&'static str> {
         let mut modules = vec!["traceback"];
         let helpers = self.before();
@@ -308,7 +308,7 @@ impl<'a> ScriptProgram<'a> {
         modules
     }
 
-    /// The functions of `python` moves, and the moves.
+    /// Writes the functions of `python` moves, and the moves.
     pub(super) fn body(&self, out: &mut String) {
         let is_used = |word: &str| {
             self.text.contains(word) || self.functions.iter().any(|source| source.contains(word))
@@ -354,7 +354,7 @@ impl<'a> ScriptProgram<'a> {
         out.push_str("except Exception as error:\n    frame = traceback.extract_tb(error.__traceback__)[0]\n    problems.append(f\"raised in line {frame.lineno} ({frame.line}): {type(error).__name__}: {error}\")\n");
     }
 
-    /// The end.
+    /// Writes the end of the program: ranks wait for each other, and say that all went as expected.
     pub(super) fn after(&self, out: &mut String) {
         let staying = list(self.staying());
         if self.text.contains("somewhere=") {

@@ -1,4 +1,4 @@
-//! Smaller checks in place of a large one. Whether they fail like it, only a trial can say.
+//! Makes smaller checks from a large one. Whether they fail like it, only a trial can say.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use allranks_suite::plan::{Check, CheckKind, Script};
 /// Sizes to try, from the smallest. One element hides much: strides, order, the tail.
 const SIZES: &[u64] = &[2, 3, 5, 8, 16, 17, 33, 67];
 
-/// The check with another number of elements; none if it has no such number, or cannot have that one. Of a script, every
-/// op that has more.
+/// Returns the check with this number of elements; `None` if it has no such number, or cannot have this one. In a
+/// script, the number is that of every op that has more.
 #[must_use]
 pub fn with_numel(check: &Check, numel: u64) -> Option<Check> {
     let kind = match &check.kind {
@@ -54,7 +54,7 @@ fn op_with_numel(op: &OpCheck, numel: u64) -> Option<OpCheck> {
     }
 }
 
-/// Smaller checks like this one of an op, the smallest first; none of a script or a program.
+/// Returns smaller checks like this check of an op, the smallest first; nothing for a script or a program.
 pub fn smaller(check: &Check) -> impl Iterator<Item = Check> {
     let numel = check.op().map_or(0, |op| op.extent.numel());
     let sizes = SIZES.iter().copied().filter(move |size| *size < numel);

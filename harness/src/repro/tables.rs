@@ -1,4 +1,4 @@
-//! The tables of a script: for each rank its tensors, what it passes, what it must get.
+//! The tables of a reproducer: for each rank its tensors, the objects that it passes, and those that it must get.
 
 use super::calls::Code;
 use super::literal::{Objects, elements, tuple, wrapped};
@@ -12,33 +12,33 @@ const FUNCTIONS: &str = include_str!("template/tensors.py");
 /// The tensors of one op on every rank.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// What stands before their names: nothing, or the op's name in a script and a dot.
+    /// The prefix of their names: empty, or the op's name in a script and a dot.
     pub prefix: String,
-    /// Element type.
+    /// The element type of the tensors.
     pub dtype: DType,
-    /// An entry for each rank.
+    /// For each rank, its storages.
     pub exhibits: Vec<Vec<Exhibit>>,
-    /// Whether they are compared afterwards.
+    /// True if they are compared after the calls.
     pub is_judged: bool,
 }
 
-/// What collectives of objects are given and must give: the table's suffix, and an entry for each rank.
+/// The objects that collectives of objects are given, and those that they must give.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// Behind `OBJECTS` and `ANSWERS`.
+    /// The suffix of the tables' names, after `OBJECTS` and `ANSWERS`.
     pub suffix: String,
-    /// As in [`Code`].
+    /// For each rank, its code with the objects.
     pub codes: Vec<Code>,
 }
 
-/// Tables as text, and what they need of the rest of the script.
+/// The tables of a script as Python text, and the helper functions that they need.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// Python.
+    /// The Python text.
     pub text: String,
-    /// Whether there is a table of tensors.
+    /// True if there is a table of tensors.
     pub has_tensors: bool,
-    /// Whether objects hold `text(..)`.
+    /// True if objects hold `text(..)`.
     pub has_texts: bool,
     /// Whether some numbers may be a little off.
     has_tolerance: bool,
@@ -51,7 +51,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Writes them.
+    /// Writes the tables of these tensors and objects.
     pub(super) fn new(parts: &[Part], passed: &[Passed]) -> Self {
         let mut tables = Self::default();
         // A bystander's buffer is written only if the table has tensors of other ranks too.
@@ -132,7 +132,7 @@ impl Tables {
         line("}");
     }
 
-    /// The functions that make and compare tensors, with what these tables need and no more.
+    /// Returns the functions that make and compare tensors, as far as these tables need them.
     pub(super) fn functions(&self) -> String {
         let tolerance = if self.has_tolerance {
             " or tolerance and near(t[name], tensor, *tolerance)"

@@ -1,4 +1,4 @@
-//! A script tried out: its ranks started side by side, without a launcher, to see whether and how it fails.
+//! Runs a reproducer to try it: starts its ranks side by side, without a launcher, to see whether and how it fails.
 
 use std::io::{self, Read, Seek};
 use std::path::Path;
@@ -30,7 +30,7 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
 /// What a script needs besides its own deadline.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// Runs a script on this host. `port` must be free; ranks meet there.
+/// Runs a script on this host. The ranks meet at `port`, which must be free.
 ///
 /// # Errors
 /// The script could not be written or started.

@@ -6,8 +6,8 @@
 
 mod attach;
 mod both_drivers;
-mod claims;
 mod ci_files;
+mod claims;
 mod disk;
 mod doctor;
 mod environments;

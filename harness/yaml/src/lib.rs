@@ -27,13 +27,15 @@ mod diagnostic;
 mod document;
 mod folder;
 mod hint;
+mod node;
 mod parse;
 
 pub use decode::{decode, load};
 pub use diagnostic::Diagnostic;
-pub use document::{Document, Focus, Path, Segment};
+pub use document::{Document, Focus};
 pub use folder::yaml_files;
 pub use hint::{did_you_mean, one_of};
+pub use node::{Path, Segment};
 
 use std::fs;
 use std::io::{self, Read};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::document::{Children, Entry, Node};
+use super::node::{Children, Entry, Node};
 use super::{Diagnostic, Source};
 
 /// Builds the tree of places of one text.

@@ -1,4 +1,4 @@
-//! What the page knows of a run, as compact as it can be: names are stored once and referred to by index, passing
+//! The data of the page, as compact as it can be: names are stored once and referred to by index, passing
 //! checks are counted, and only what is not simply right is told in full. Field names are those of `report.js`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ fn recipes(results: &Results) -> Vec<Recipe> {
     advise(&results.checks).into_iter().map(detailed).collect()
 }
 
-/// All data of the page.
+/// The data that the page's script reads.
 #[derive(Debug, Serialize)]
 pub(super) struct Data {
     run: Run,

@@ -1,4 +1,4 @@
-//! What the page draws of scenarios: the spans of their ranks.
+//! The data that the page draws of scenarios: the spans of their ranks.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use allranks_model::record::ScenarioRecord;
 /// Spans drawn, all scenarios together; scenarios with findings come first.
 const SPANS_LIMIT: usize = 60_000;
 
-/// A scenario and what its ranks did.
+/// A scenario, with the spans of its ranks.
 #[derive(Debug, Serialize)]
 pub(super) struct Scenario {
     id: String,
@@ -39,7 +39,7 @@ struct RankInfo {
 }
 
 impl Scenario {
-    /// Case and column are indices; without `drawn` its spans stay away.
+    /// Makes the entry of a scenario. `case` and `column` are indices; the spans are left out unless `drawn`.
     pub(super) fn of(
         scenario: &ScenarioRecord,
         id: String,
@@ -89,7 +89,7 @@ impl Scenario {
     }
 }
 
-/// The places of the scenarios there is room to draw, those with findings first.
+/// Returns the indices of the scenarios that there is room to draw, those with findings first.
 pub(super) fn drawn(
     scenarios: &[ScenarioRecord],
     with_findings: &BTreeSet<usize>,

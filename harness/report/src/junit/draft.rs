@@ -365,7 +365,7 @@ fn timestamp(run: &RunRecord, later_ms: u64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-/// The time in UTC, to the second, as `xs:dateTime`.
+/// Returns the time in UTC, to the second, as `xs:dateTime`.
 pub(super) fn timestamp_text(timestamp: OffsetDateTime) -> String {
     let (date, time) = (timestamp.date(), timestamp.time());
     format!(

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::rank_run::RankRun;
 use super::scenario_run::ScenarioRun;
-use super::shrink::is_shrinkable;
+use super::shrink::failed_sequence;
 use crate::check_result::CheckResult;
 use allranks_model::excerpt::excerpt;
 use allranks_model::names::{CheckId, RequirementId};
@@ -104,23 +104,27 @@ impl Recorder {
         self.shared.expectations.find(&point)
     }
 
-    /// Whether an expectation says of a failure that it comes and goes.
+    /// Returns true if an expectation says that this failure is flaky.
     pub fn is_flaky(&self, index: usize, finding: &CheckResult) -> bool {
         let class = finding.class.as_deref();
         self.known(Some(&self.scenario.checks[index]))
             .is_some_and(|entry| entry.wants_another_try(finding.outcome, class, &finding.summary))
     }
 
-    /// Whether a failure is of a sequence that can be cut down, and no expectation is about it.
+    /// Returns true if a failure is of a sequence that can be cut down, and no expectation is about it.
     pub fn can_be_shrunk(&self, index: usize, finding: &CheckResult) -> bool {
         let check = &self.scenario.checks[index];
-        is_shrinkable(check, finding) && self.known(Some(check)).is_none()
+        failed_sequence(check, finding).is_some() && self.known(Some(check)).is_none()
     }
 
-    /// Whether an expectation says that the check at this place may end so.
+    /// Returns true if an expectation allows this outcome for the check at this index.
     pub fn is_expected(&self, index: usize, outcome: Outcome) -> bool {
-        let entry = self.known(Some(&self.scenario.checks[index]));
-        entry.is_some_and(|entry| may_end_so(entry, outcome))
+        let check = &self.scenario.checks[index];
+        is_expected(
+            &self.shared.expectations,
+            &Point::of(&self.scenario, &self.torch(), Some(check)),
+            outcome,
+        )
     }
 
     /// Writes the record of the check at that place, whose finding nothing changes any more.
@@ -274,30 +278,10 @@ struct Identity<'a> {
     check: Option<&'a Check>,
 }
 
-/// The version of torch that the ranks reported, or that was found before; empty if neither is known.
-fn torch_of<'a>(scenario: &'a Scenario, ranks: &'a [RankRun]) -> &'a str {
-    let reported = ranks.iter().find_map(RankRun::torch);
-    let found = scenario.platform.torch.as_deref();
-    reported.or(found).unwrap_or_default()
-}
-
-/// Returns true if an expectation that has not expired allows this outcome for the check at this index; without an
-/// index, for the world as a whole.
-pub fn is_expected(
-    expectations: &Expectations,
-    scenario: &Scenario,
-    ranks: &[RankRun],
-    index: Option<usize>,
-    outcome: Outcome,
-) -> bool {
-    let check = index.map(|index| &scenario.checks[index]);
-    let point = Point::of(scenario, torch_of(scenario, ranks), check);
-    let entry = expectations.find(&point);
-    entry.is_some_and(|entry| may_end_so(entry, outcome))
-}
-
-fn may_end_so(entry: &Entry, outcome: Outcome) -> bool {
-    !entry.is_expired() && entry.outcomes.contains(&outcome)
+/// Returns true if an expectation that has not expired allows this outcome at this point.
+pub fn is_expected(expectations: &Expectations, point: &Point<'_>, outcome: Outcome) -> bool {
+    let entry = expectations.find(point);
+    entry.is_some_and(|entry| !entry.is_expired() && entry.outcomes.contains(&outcome))
 }
 
 /// Builds the records of the ranks. Times become relative to the earliest span of the world: ranks of one host share a

@@ -13,10 +13,10 @@ use allranks_host as host;
 const PATIENCE: Duration = Duration::from_secs(10);
 const TOOL: &str = "nvidia-smi";
 
-/// A device.
+/// One device of this machine, as its vendor's tool lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Device {
-    /// Its index on this machine, without any mask.
+    /// Its index on this machine, from 0, before any mask such as `CUDA_VISIBLE_DEVICES`.
     pub index: u32,
     /// Its unique id, as the vendor's tool prints it.
     pub uuid: String,
@@ -24,9 +24,9 @@ pub struct Device {
     pub name: String,
     /// The version of its driver.
     pub driver: String,
-    /// Its memory, in MiB.
+    /// The size of its memory, in MiB.
     pub total_mib: u64,
-    /// Its free memory, in MiB.
+    /// The part of its memory that no process uses, in MiB.
     pub free_mib: u64,
     /// The processes that use it.
     pub users: Vec<Use>,
@@ -35,17 +35,17 @@ pub struct Device {
     pub links: Vec<String>,
 }
 
-/// A process that uses a device.
+/// A process that uses a device, and how much of the device's memory it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Use {
-    /// `python train.py (pid 4711)`.
+    /// The process as reports show it: `python train.py (pid 4711)`. In JSON the field is `who`.
     #[serde(rename = "who")]
     pub process: String,
-    /// Memory that it uses on the device, in MiB; none if the tool does not tell.
+    /// Memory that it uses on the device, in MiB; `None` if the tool does not say.
     pub used_mib: Option<u64>,
 }
 
-/// The devices, and what the tool complained of.
+/// Lists the devices with the vendor's tool. The text is the tool's error; `None` if it works, or is not installed.
 pub(super) fn collect(question: &Question) -> (Vec<Device>, Option<String>) {
     let Some(tool) = question.program(TOOL) else {
         return (Vec::new(), None);

@@ -3,25 +3,25 @@
 
 use serde::Serialize;
 
-/// A rank that runs here.
+/// A process on this machine that has a rank in its environment and may be left over from a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leftover {
-    /// `python train.py (pid 4711)`.
+    /// The process as reports show it: `python train.py (pid 4711)`. In JSON the field is `who`.
     #[serde(rename = "who")]
     pub process: String,
     /// Its process id.
     pub pid: u32,
-    /// Its rank and the size of its world, as its environment has them.
+    /// Its rank and world size by its environment: `rank 3 of 8`.
     pub place: String,
-    /// Its `MASTER_PORT`; none if its environment has none.
+    /// Its `MASTER_PORT`; `None` if its environment has none.
     pub port: Option<String>,
     /// True if the process that started it has ended.
     pub is_orphan: bool,
-    /// Its age in seconds, if known.
+    /// Seconds since it started; `None` if that is not known.
     pub seconds: Option<u64>,
 }
 
-/// All of them but this process and those it comes from.
+/// Lists the ranks that run here, except this process and its ancestors.
 #[cfg(target_os = "linux")]
 pub(super) fn collect() -> Vec<Leftover> {
     use std::collections::{HashMap, HashSet};
@@ -81,7 +81,7 @@ pub(super) fn collect() -> Vec<Leftover> {
     found
 }
 
-/// All of them but this process and those it comes from.
+/// Lists the ranks that run here, except this process and its ancestors.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn collect() -> Vec<Leftover> {
     Vec::new()

@@ -3,16 +3,16 @@
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-/// Soft limits; absent: unlimited.
+/// The soft limits of this process; `None` where there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// `ulimit -n`: files and sockets of a process.
+    /// `ulimit -n`: the number of files and sockets that a process may have open.
     pub open_files: Option<u64>,
-    /// `ulimit -u`: processes and threads of this user.
+    /// `ulimit -u`: the number of processes and threads that this user may have.
     pub processes: Option<u64>,
-    /// `ulimit -l`: memory that stays in place, in KiB.
+    /// `ulimit -l`: memory that a process may lock, as RDMA does, in KiB.
     pub locked_kib: Option<u64>,
-    /// `ulimit -v`: address space, in MiB.
+    /// `ulimit -v`: the address space of a process, in MiB.
     pub address_space_mib: Option<u64>,
 }
 

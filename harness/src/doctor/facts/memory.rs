@@ -1,30 +1,31 @@
-//! Memory and disks.
+//! The memory of this machine, and the file systems that ranks use.
 
 use std::path::Path;
 
 use serde::Serialize;
 
-/// Memory and disks.
+/// Memory and file systems that ranks use.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
-    /// Memory of the machine, or of the control group this process is in, if that is less, in MiB.
+    /// The memory of the machine, or the limit of this process's control group if that is less, in MiB; `None` if
+    /// unknown.
     pub total_mib: Option<u64>,
-    /// What of it is to be had, in MiB.
+    /// The part of it that processes can still get, in MiB; `None` if unknown.
     pub available_mib: Option<u64>,
-    /// Memory that processes share through files.
+    /// The file system for shared memory, `/dev/shm`; `None` if there is none.
     pub shm: Option<Space>,
-    /// Temporary files.
+    /// The file system for temporary files; `None` if it cannot be examined.
     pub temporary: Option<Space>,
 }
 
-/// A file system.
+/// The size of a file system and its free space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Space {
-    /// Where it is mounted, or a folder on it.
+    /// Its mount point, or a folder on it.
     pub path: String,
-    /// Its size.
+    /// Its size, in MiB.
     pub total_mib: u64,
-    /// What of it this user may fill.
+    /// The space that this user may still fill, in MiB.
     pub free_mib: u64,
 }
 

@@ -30,35 +30,35 @@ use allranks_host::describe;
 use allranks_runner::probe::Interpreter;
 use allranks_runner::world::Imported;
 
-/// Everything that is known of a machine. Serialised, it is a part of `environment.json`.
+/// The facts of a machine, without a conclusion. As JSON they are a part of `environment.json`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
-    /// Cores this process may use.
+    /// The number of CPU cores that this process may use.
     pub cores: usize,
-    /// The interpreter and its torch; none if no interpreter is used.
+    /// The Python interpreter and its torch; `None` if no interpreter is used.
     pub torch: Option<TorchFacts>,
-    /// Every platform that was looked for; empty in the record of a run, which says it in its own words.
+    /// Every platform that was probed; empty in the record of a run, which holds its platforms elsewhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<PlatformFacts>,
     /// Variables that change how collectives behave, by an allow-list, secrets redacted.
     pub variables: BTreeMap<String, String>,
-    /// Names and interfaces.
+    /// Names that must resolve, and network interfaces.
     pub network: Network,
-    /// Ports at which jobs meet.
+    /// The ports at which the ranks of jobs meet.
     pub ports: Vec<Port>,
     /// Memory and disks.
     pub memory: Memory,
-    /// What the system lets one process have.
+    /// The soft limits of a process.
     pub limits: Limits,
     /// Devices, as their vendor's tool lists them.
     pub devices: Vec<Device>,
-    /// What the vendor's tool complained of, if it is there and did not work.
+    /// The error of the vendor's tool; `None` if it works, or is not installed.
     pub tool_trouble: Option<String>,
-    /// Ranks that run here now.
+    /// Ranks of other jobs that run here now.
     pub leftovers: Vec<Leftover>,
 }
 
-/// How much is looked at.
+/// How much is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Only what is cheap and affects no other process, for the record of a run.
@@ -67,23 +67,23 @@ pub enum Depth {
     Everything,
 }
 
-/// What to look at.
+/// What to collect facts of, and how.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The interpreter, if one is used.
+    /// The Python interpreter; `None` if none is used.
     pub python: Option<Interpreter>,
     /// The variables of the environment, all of them.
     pub environment: BTreeMap<String, String>,
-    /// How long an `import torch` may take.
+    /// The longest time that one `import torch` may take.
     pub patience: Duration,
-    /// How closely to look.
+    /// How much to examine.
     pub depth: Depth,
     /// A process that has imported torch and may be asked; none: the interpreter is started for every question.
     pub imported: Option<Imported>,
 }
 
 impl Question {
-    /// A question about this process's own environment. Variables that are no text are left out.
+    /// Makes the question for this process's own environment. Variables that are not valid Unicode are left out.
     #[must_use]
     pub fn here(python: Option<Interpreter>, depth: Depth, patience: Duration) -> Self {
         let text = |value: std::ffi::OsString| value.into_string().ok();
@@ -107,7 +107,8 @@ impl Question {
     }
 }
 
-/// A process, for reports that leave this machine: its program and at most its script, for arguments may be secrets.
+/// Describes a process for reports that leave this machine: its program and at most its script, because its other
+/// arguments may be secrets.
 fn describe_process(pid: u32) -> String {
     let whole = describe(pid);
     let Some((command, _)) = whole.rsplit_once(" (pid ") else {
@@ -118,7 +119,7 @@ fn describe_process(pid: u32) -> String {
     format!("{} (pid {pid})", words.join(" "))
 }
 
-/// Looks at everything but platforms, which need their files: see [`platforms`].
+/// Collects all facts but those of platforms, which need the platform files: see [`platforms`].
 #[must_use]
 pub fn collect(question: &Question) -> Facts {
     let (devices, tool_trouble) = devices::collect(question);

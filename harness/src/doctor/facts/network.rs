@@ -1,4 +1,4 @@
-//! Names and interfaces, and which of them backends would choose.
+//! Host names and network interfaces, and the interface that each backend would choose.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpListener};
@@ -17,48 +17,50 @@ const RUN_PATIENCE: Duration = Duration::from_secs(2);
 /// What Gloo's and torch's sockets do with their peers' addresses: torch logs them by name.
 const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0), 0)";
 
-/// Names and interfaces.
+/// Names that must resolve, and network interfaces.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Network {
     /// This machine's name.
     pub hostname: String,
-    /// What it resolves to.
+    /// The result of resolving the host name.
     pub host: Lookup,
-    /// What `MASTER_ADDR` resolves to, if it is set.
+    /// The result of resolving `MASTER_ADDR`; `None` if it is not set.
     pub master: Option<Lookup>,
-    /// Interfaces, in the system's order.
+    /// The network interfaces, in the system's order.
     pub interfaces: Vec<Interface>,
-    /// Interfaces of RDMA devices; empty: there are none.
+    /// The names of RDMA interfaces; empty if there are none.
     pub rdma: Vec<String>,
-    /// The interface or address each backend would choose, by the backend's name; absent: it is not known.
+    /// The interface or address that each backend would choose, by the backend's name; a backend is absent if that is
+    /// not known.
     pub chosen: BTreeMap<String, String>,
-    /// Seconds to find the name of `::ffff:127.0.0.1`, as torch does when it connects to a store on this machine; absent: not tried.
+    /// Seconds that the reverse lookup of `::ffff:127.0.0.1` takes, which torch does when it connects to a store on
+    /// this machine; `None` if it was not tried.
     pub reverse_seconds: Option<f64>,
 }
 
-/// What a name resolves to.
+/// The result of a name lookup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lookup {
-    /// Its addresses.
+    /// The addresses found.
     pub addresses: Vec<IpAddr>,
-    /// Why there are none.
+    /// Why there are no addresses; `None` if there are.
     pub error: Option<String>,
-    /// How long it took.
+    /// How long the lookup took, in seconds.
     pub seconds: f64,
-    /// Whether one of them is this machine's.
+    /// True if an address belongs to this machine.
     pub is_here: bool,
 }
 
-/// A network interface.
+/// A network interface of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// `eth0`.
+    /// Its name: `eth0`.
     pub name: String,
-    /// Whether it is switched on.
+    /// True if it is up.
     pub is_up: bool,
-    /// Whether it reaches this machine only.
+    /// True if it is a loopback interface.
     pub is_loopback: bool,
-    /// Its addresses.
+    /// The addresses found.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! Platforms: found, or why not.
+//! The platforms that were probed, each with why it cannot be used, if so.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use allranks_model::evidence::Evidence;
 use allranks_runner::probe::{AUTOLOAD, Observed, probe_all};
 use allranks_suite::platform::Platform;
 
-/// A platform that was looked for.
+/// A platform that was probed, and what it offers here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlatformFacts {
     /// The platform's name.
     pub name: String,
     /// True if it was named on the command line.
     pub is_wanted: bool,
-    /// True if it has devices of its own, and is not the host.
+    /// True if its tensors lie on devices and not in the host's memory.
     pub has_devices: bool,
-    /// Why it cannot be used; none if it can.
+    /// Why it cannot be used; `None` if it can.
     pub trouble: Option<String>,
-    /// Number of devices, if known.
+    /// The number of its devices; `None` if that is not known.
     pub devices: Option<u64>,
-    /// Its backends, and whether this torch has them; empty if that could not be asked.
+    /// Its backends, each with whether this torch has it; empty if torch could not be asked.
     pub backends: BTreeMap<String, bool>,
-    /// The variable that hides devices from a process.
+    /// The environment variable that hides devices from a process; `None` if there is none.
     pub mask: Option<String>,
-    /// The vendor's tool.
+    /// The name of the vendor's tool; `None` if its file names none.
     pub tool: Option<String>,
-    /// Whether that is installed.
+    /// True if the tool is installed.
     pub has_tool: bool,
 }
 
-/// Looks for platforms, in the interpreter of the question. Where torch can be imported only without the packages that load
-/// themselves, they are looked for without.
+/// Probes platforms with the interpreter of the question. If torch can be imported only without the packages that it
+/// loads by itself, they are probed without those.
 #[must_use]
 pub fn platforms(
     wanted: &[(Arc<Platform>, bool)],

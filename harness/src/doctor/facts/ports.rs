@@ -13,7 +13,7 @@ const DEFAULTS: &[u16] = &[29400, 29500];
 /// First port that every user may listen at, if the system does not tell.
 const PRIVILEGED: u16 = 1024;
 
-/// A port at which jobs meet.
+/// A port at which the ranks of a job meet, and what uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Port {
     /// The port number.
@@ -23,11 +23,11 @@ pub struct Port {
     /// Processes that listen there: `python train.py (pid 4711)`, `a process of another user`. Empty if the port is
     /// free.
     pub owners: Vec<String>,
-    /// Whether a store of PyTorch's answers there.
+    /// True if a TCPStore answers there.
     pub is_store: bool,
-    /// Whether this user may listen there.
+    /// True if this user may listen there.
     pub is_allowed: bool,
-    /// Whether the system gives it to outgoing connections.
+    /// True if the system also gives this port to outgoing connections.
     pub is_ephemeral: bool,
 }
 

@@ -15,31 +15,32 @@ use allranks_runner::probe::{AUTOLOAD, EntryPoint, Interpreter};
 const SCRIPT: &str = include_str!("../../../python/allranks_doctor/torch_facts.py");
 const LINE_PREFIX: &str = "ALLRANKS-DOCTOR ";
 
-/// An interpreter and its torch.
+/// A Python interpreter and its torch.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TorchFacts {
-    /// The interpreter.
+    /// The path of the interpreter.
     pub python: String,
-    /// Why it is that one.
+    /// Why this interpreter was chosen: `--python`, `PATH`.
     pub why: String,
-    /// Versions of the packages that matter, by name.
+    /// The versions of installed packages that change how torch.distributed behaves, by name.
     pub packages: BTreeMap<String, String>,
-    /// Versions of all installed packages, by name.
+    /// The versions of all installed packages, by name.
     pub installed: BTreeMap<String, String>,
-    /// Packages that torch loads when it is imported.
+    /// Entry points that torch loads when it is imported: `torch.backends`.
     pub entry_points: Vec<EntryPoint>,
-    /// Backends that a newer torch loads when a process group of that name is made: `torch.distributed.backends`.
+    /// Entry points that a newer torch loads when a process group of that name is made: `torch.distributed.backends`.
     pub lazy_entry_points: Vec<EntryPoint>,
-    /// What `import torch` comes to.
+    /// The result of `import torch`.
     pub import: Import,
-    /// The same with `TORCH_DEVICE_BACKEND_AUTOLOAD=0`; none if the first was well, or if nothing loads itself.
+    /// The result with `TORCH_DEVICE_BACKEND_AUTOLOAD=0`; `None` if the first import succeeded, or if torch loads no
+    /// entry points.
     pub without_autoload: Option<Import>,
-    /// Of the entry points, those that fail when they are loaded alone, and how.
+    /// The entry points that fail when they are loaded alone, by name, each with its result.
     pub broken: BTreeMap<String, Import>,
 }
 
 impl TorchFacts {
-    /// The torch there is, with or without what loads itself.
+    /// Returns the torch that was imported, with or without entry points; `None` if neither import succeeded.
     #[must_use]
     pub fn build(&self) -> Option<&Build> {
         let without = || self.without_autoload.as_ref()?.build();
@@ -47,7 +48,7 @@ impl TorchFacts {
     }
 }
 
-/// What an `import torch` comes to.
+/// The result of one `import torch`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Import {
@@ -91,7 +92,7 @@ impl Default for Import {
 }
 
 impl Import {
-    /// The torch, if there is one.
+    /// Returns the torch that was imported; `None` if the import failed.
     #[must_use]
     pub fn build(&self) -> Option<&Build> {
         match self {
@@ -105,7 +106,7 @@ impl Import {
     }
 }
 
-/// How an interpreter ended.
+/// How an interpreter's process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Died {
@@ -115,42 +116,42 @@ pub enum Died {
     Code(i32, String),
 }
 
-/// What a torch is.
+/// The version of a torch and what it was built with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Build {
-    /// `2.11.0+cu130`.
+    /// Its version: `2.11.0+cu130`.
     pub version: String,
     /// Paths of the shared libraries that `import torch` has loaded, without those of the system; the home folder is `~`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<String>,
-    /// CUDA it was built for.
+    /// The CUDA version that it was built for; `None` if it was not built for CUDA.
     pub cuda: Option<String>,
-    /// ROCm it was built for.
+    /// The ROCm version that it was built for; `None` if it was not built for ROCm.
     pub hip: Option<String>,
-    /// oneAPI it was built for.
+    /// The oneAPI version that it was built for; `None` if it was not built for XPU.
     pub xpu: Option<String>,
-    /// Whether it has `torch.distributed`.
+    /// True if it has `torch.distributed`.
     pub distributed: bool,
-    /// Backends and whether they are built in.
+    /// The backends of torch itself, each with whether it is built in.
     pub backends: BTreeMap<String, bool>,
-    /// NCCL's version.
+    /// The version of its NCCL; `None` if it has none.
     pub nccl: Option<String>,
-    /// The type of its accelerator, whether there is one or not.
+    /// The device type of its accelerator, whether a device is there or not; `None` if it was built for none.
     pub device_type: Option<String>,
-    /// How many of them it sees.
+    /// The number of accelerator devices that it sees.
     pub devices: u64,
-    /// Their names.
+    /// The names of those devices.
     pub device_names: Vec<String>,
-    /// Whether one says it can reach another's memory, by rows.
+    /// For each device, whether it says that it can reach the memory of each other one; `None` if that was not asked.
     pub peers: Option<Vec<Vec<bool>>>,
-    /// Why it could not be asked for devices.
+    /// Why it could not be asked for devices; `None` if it could.
     pub trouble: Option<String>,
-    /// Backends that were registered from outside of torch.
+    /// The backends that other packages have registered.
     pub plugins: Vec<Plugin>,
-    /// The backend for a device's tensors where none is named, by device type.
+    /// The backend that torch takes where none is named, by device type.
     pub defaults: BTreeMap<String, String>,
-    /// Whether it looks for backends in `torch.distributed.backends`, if that is known.
+    /// True if it loads the entry points `torch.distributed.backends`; `None` if that is not known.
     pub reads_lazily: Option<bool>,
 }
 
@@ -158,15 +159,15 @@ pub struct Build {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Plugin {
-    /// Its name.
+    /// The backend's name.
     pub name: String,
-    /// The shape of its creator: `(DistributedBackendOptions, options)`, and not `(store, rank, size, timeout)`.
+    /// True if its creator takes `(DistributedBackendOptions, options)` and not `(store, rank, size, timeout)`.
     pub extended: bool,
-    /// The devices it says it is for.
+    /// The device types that it was registered for.
     pub devices: Vec<String>,
-    /// Its creator, `module.function`.
+    /// The function that creates it: `module.function`.
     pub creator: String,
-    /// Packages that registered it while torch loaded them by itself, in order; the last one counts.
+    /// The packages that registered it while torch loaded their entry points, in order; the last one counts.
     pub packages: Vec<String>,
 }
 
@@ -199,7 +200,8 @@ struct Answer {
     import: Import,
 }
 
-/// Looks; takes as long as `import torch`, and up to `patience` for each entry point and twice more if that hangs.
+/// Collects the facts of an interpreter's torch. Takes as long as `import torch`, and up to `patience` for each entry
+/// point and twice more if that hangs.
 pub(super) fn collect(python: &Interpreter, question: &Question) -> TorchFacts {
     let first = ask_imported(question).unwrap_or_else(|| ask(python, question, false, None));
     let mut facts = TorchFacts {

@@ -95,7 +95,7 @@ const SECRET_WORDS: &[&str] = &["AUTH", "PASS", "PWD"];
 /// What stands in its place.
 const REDACTED: &str = "<redacted>";
 
-/// Those variables that may be shown, secrets redacted.
+/// Returns the variables of the allow-list, with secrets redacted.
 pub(super) fn shown(environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     environment
         .iter()

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::checker::FileContext;
 use super::file::CaseFile;
 use super::{Case, Requirements, validate};
 use allranks_model::names::CaseId;
@@ -127,7 +128,7 @@ fn load_file(
     let below = root.map(|root| file.strip_prefix(root).unwrap_or(file));
     let source = Source::read(file)?;
     let (raw, document): (CaseFile, _) = yaml::decode(source)?;
-    let place = validate::FileContext {
+    let place = FileContext {
         file,
         below_root: below,
         requirements: requirements.filter(|known| !known.is_empty()),

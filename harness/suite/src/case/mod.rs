@@ -3,8 +3,10 @@
 //! These are the *typed* files. A [`Case`] that exists is valid: loading refuses unknown fields, bad values and
 //! impossible combinations with file, line, column, an excerpt and a hint.
 
+mod checker;
 mod entries;
 mod file;
+mod form;
 mod layout;
 mod load;
 mod params;
@@ -26,6 +28,7 @@ mod validate_step;
 mod values;
 
 pub use allranks_model::written::{Numel, RootSpec, SplitsSpec};
+pub(crate) use form::{filled, is_backend_string, is_env_name, is_name};
 pub use layout::LayoutSpec;
 pub use load::{Library, load, root_of};
 pub use params::StepParams;
@@ -45,7 +48,6 @@ pub use script::{
 pub use stack::{
     DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, StackSpec,
 };
-pub(crate) use validate::{filled, is_backend_string, is_env_name, is_name};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -3,26 +3,24 @@
 //!
 //! A case that passes has at least one check to make in some world, and no value in it is without effect.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use regex::Regex;
 
+use super::checker::{Checker, FileContext, MAX_WORLD};
 use super::file::{CaseFile, Step, Sweep};
+use super::form::{filled, is_backend_string, is_env_name, is_name};
 use super::program::PROGRAM;
 use super::recipe::group_of;
-use super::requirement::is_well_formed;
 use super::validate_program::{ProgramChecker, located};
 use super::validate_random::RandomChecker;
 use super::validate_script::ScriptChecker;
 use super::validate_stack::StackChecker;
 use super::validate_step::StepChecker;
-use super::{Case, GroupSpec, MAX_SECONDS, Members, Requirements, StepSpec, SweepSpec};
-use allranks_model::names::{CaseId, RequirementId, WorldSize};
-use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean, way};
+use super::{Case, GroupSpec, Members, StepSpec, SweepSpec};
+use allranks_model::names::{CaseId, WorldSize};
+use allranks_yaml::{Diagnostic, Document, Segment, way};
 
-/// The largest world a case may ask for.
-const MAX_WORLD: u32 = 4096;
 /// The longest title, in characters: one line of a report.
 const MAX_TITLE: usize = 120;
 /// Variables that the harness itself sets for every rank.
@@ -34,15 +32,6 @@ const HARNESS_ENV: &[&str] = &[
     "MASTER_ADDR",
     "MASTER_PORT",
 ];
-
-/// The place of a case file, and what it may refer to.
-pub(super) struct FileContext<'a> {
-    pub file: &'a Path,
-    /// The file's path below its root. `None` if it has no root.
-    pub below_root: Option<&'a Path>,
-    /// The requirements of its root. `None` if they are unknown; ids are then checked for their form only.
-    pub requirements: Option<&'a Requirements>,
-}
 
 /// Validates a decoded file and turns it into a case.
 ///
@@ -119,55 +108,7 @@ pub(super) fn case(
     })
 }
 
-impl FileContext<'_> {
-    /// Returns the folder of the file.
-    fn folder(&self) -> &Path {
-        self.file.parent().unwrap_or(Path::new(""))
-    }
-}
-
-/// Collects the problems of one case file.
-pub(super) struct Checker<'a> {
-    pub document: &'a Document,
-    place: &'a FileContext<'a>,
-    pub file: &'a CaseFile,
-    problems: Vec<Diagnostic>,
-}
-
 impl Checker<'_> {
-    /// Adds a problem about the value at a path.
-    pub(super) fn report(
-        &mut self,
-        path: &[Segment],
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
-        let problem = self.document.problem(path, Focus::Value, message);
-        self.problems.push(problem.hint(hint));
-    }
-
-    /// Adds a problem about the key at a path.
-    pub(super) fn report_key(
-        &mut self,
-        path: &[Segment],
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
-        let problem = self.document.problem(path, Focus::Key, message);
-        self.problems.push(problem.hint(hint));
-    }
-
-    /// Reports values that a list has twice.
-    pub(super) fn distinct<T: PartialEq>(&mut self, path: &[Segment], values: &[T]) {
-        for (index, value) in values.iter().enumerate() {
-            if values[..index].contains(value) {
-                let mut path = path.to_vec();
-                path.push(index.into());
-                self.report(&path, "a value is given twice", "leave one out");
-            }
-        }
-    }
-
     fn head(&mut self) {
         let id = &self.file.id;
         if !is_case_id(id) {
@@ -220,28 +161,6 @@ impl Checker<'_> {
             );
         }
         self.covers(way!["covers"], &self.file.covers);
-    }
-
-    /// Reports requirement ids that are malformed, unknown or given twice.
-    pub(super) fn covers(&mut self, path: &[Segment], covers: &[RequirementId]) {
-        self.distinct(path, covers);
-        for (index, id) in covers.iter().enumerate() {
-            let mut path = path.to_vec();
-            path.push(index.into());
-            if !is_well_formed(id) {
-                let hint = "capital letters, a hyphen, three digits: `COLL-014`";
-                self.report(&path, format!("`{id}` is not a requirement id"), hint);
-            } else if let Some(known) = self.place.requirements
-                && known.get(id).is_none()
-            {
-                let known: Vec<_> = known.iter().map(|known| known.id.as_str()).collect();
-                let hint = match did_you_mean(id.as_str(), &known) {
-                    Some(meant) => format!("did you mean `{meant}`? requirements.yaml lists them"),
-                    None => "requirements.yaml lists them; add it there first".to_owned(),
-                };
-                self.report(&path, format!("there is no requirement `{id}`"), hint);
-            }
-        }
     }
 
     fn world(&mut self) {
@@ -313,15 +232,6 @@ impl Checker<'_> {
                     hint,
                 );
             }
-        }
-    }
-
-    /// Reports a time that is not more than 0 and at most [`MAX_SECONDS`].
-    pub(super) fn seconds(&mut self, path: &[Segment], field: &str, seconds: f64) {
-        if !(0.0..=MAX_SECONDS).contains(&seconds) || seconds == 0.0 {
-            let message = format!("`{field}` is {seconds:?}");
-            let hint = format!("seconds, more than 0 and at most {MAX_SECONDS}");
-            self.report(path, message, hint);
         }
     }
 
@@ -482,15 +392,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the world sizes of the case that are in range; the others have been reported.
-    pub(super) fn sizes(&self) -> Vec<WorldSize> {
-        let sizes = self.file.world.size.as_slice().iter().copied();
-        sizes
-            .filter(|size| (1..=MAX_WORLD).contains(size))
-            .map(WorldSize)
-            .collect()
-    }
-
     fn steps(&mut self) {
         if let Some(program) = &self.file.program {
             let folder = self.place.folder();
@@ -546,39 +447,7 @@ fn is_case_id(id: &CaseId) -> bool {
     id.as_str().split('/').all(is_name)
 }
 
-/// Returns whether a text is a lower-case word: letters, digits, `_` and `-`, beginning with a letter or a digit.
-pub(crate) fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-        && name
-            .bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
-}
-
-/// Returns whether a text has the form of `backend=`: a name, or `device:name` pairs joined by commas.
-pub(crate) fn is_backend_string(text: &str) -> bool {
-    text.split(',').all(|part| match part.split_once(':') {
-        Some((device, backend)) => is_name(device) && is_name(backend),
-        None => is_name(part),
-    })
-}
-
-/// Does the same for a group of a case, where `{device}` and `{backend}` stand for those of the scenario.
+/// Returns whether a text has the form of `backend=` of a group, where `{device}` and `{backend}` stand for those of the scenario.
 fn is_backend_pattern(text: &str) -> bool {
     is_backend_string(&filled(text, "device", "backend"))
-}
-
-/// Fills in the scenario's device type and backend in a group's backend string.
-pub(crate) fn filled(pattern: &str, device: &str, backend: &str) -> String {
-    pattern
-        .replace("{device}", device)
-        .replace("{backend}", backend)
-}
-
-/// Returns whether a text can be the name of an environment variable: letters, digits and `_`, not beginning with a
-/// digit.
-pub(crate) fn is_env_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

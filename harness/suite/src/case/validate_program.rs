@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
+use super::checker::Checker;
 use super::program::{ARGUMENTS, ExitSpec, LineSpec, PROGRAM, ProgramSpec};
-use super::validate::Checker;
 use super::{ExitCode, InitSpec, Starts, WorldSpec};
 use allranks_model::names::Rank;
 use allranks_yaml::{Segment, way};

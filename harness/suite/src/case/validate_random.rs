@@ -1,7 +1,8 @@
 //! Validates steps `random:`: what a random sequence may not say although its shape is right.
 
+use super::checker::Checker;
+use super::form::is_name;
 use super::random::{RANDOM, RandomSpec};
-use super::validate::{Checker, is_name};
 use allranks_yaml::{did_you_mean, way};
 
 /// The largest number of ops and messages of a sequence; they are numbered within one check.

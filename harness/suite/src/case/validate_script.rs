@@ -2,8 +2,9 @@
 
 use regex::Regex;
 
+use super::checker::Checker;
+use super::form::is_name;
 use super::script::{MoveSpec, SCRIPT, ScriptSpec, Verb};
-use super::validate::{Checker, is_name};
 use allranks_yaml::{Segment, way};
 
 /// The largest number of turns of a loop.

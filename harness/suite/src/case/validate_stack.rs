@@ -1,7 +1,7 @@
 //! Validates steps about a layer: what such a step may not say although its shape is right.
 
+use super::checker::Checker;
 use super::stack::StackSpec;
-use super::validate::Checker;
 use allranks_yaml::way;
 
 /// Checks one step about a layer.

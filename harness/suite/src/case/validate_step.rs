@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::checker::Checker;
 use super::file::Sweep;
-use super::validate::Checker;
 use super::{Numel, OneOrMany, RootSpec, SplitsSpec, StepParams};
 use allranks_model::axes::Pairs;
 use allranks_model::dtype::{DType, ReduceOp};

@@ -43,13 +43,15 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How many units the sentence names; the file has all.
 const NAMED: usize = 5;
 
-/// Whether a finding is of a sequence that failed, so that there is something to cut down.
-pub(super) fn is_shrinkable(check: &Check, finding: &CheckResult) -> bool {
-    let sequence = check.script().and_then(|one| one.sequence.as_ref());
-    sequence.is_some() && can_be_shrunk(finding.outcome)
+/// Returns the random sequence of a check that failed, which replays can cut down; `None` if the check has no sequence,
+/// or has an outcome that a replay cannot show again.
+pub(super) fn failed_sequence<'a>(check: &'a Check, finding: &CheckResult) -> Option<&'a Sequence> {
+    let sequence = check.script().and_then(|one| one.sequence.as_deref());
+    sequence.filter(|_| is_failure(finding.outcome))
 }
 
-/// Cuts a failed sequence down, if that is what the check at this place is; otherwise the finding stays as it is.
+/// Cuts the [failed sequence](failed_sequence) of the check at this index down, and adds to its finding what came of
+/// that. A finding of another check is returned as it is.
 pub(super) async fn shrink(
     shared: &Shared,
     scenario: &Scenario,
@@ -58,24 +60,23 @@ pub(super) async fn shrink(
     logs: &Path,
 ) -> CheckResult {
     let check = &scenario.checks[index];
-    let sequence = check.script().and_then(|one| one.sequence.clone());
-    let Some(sequence) = sequence.filter(|_| can_be_shrunk(finding.outcome)) else {
+    let Some(sequence) = failed_sequence(check, &finding) else {
         return finding;
     };
     let mut shrinking = Shrinking {
         shared,
         scenario,
         check,
-        sequence: &sequence,
+        sequence,
         finding: &finding,
         logs,
         worlds: 0,
     };
     let said = match shrinking.search().await {
         Ok(Shrunk::To(shortest)) => {
-            let text = file(scenario, check, &shortest, &sequence, &finding);
+            let text = file(scenario, check, &shortest, sequence, &finding);
             match write(shared, check, &text) {
-                Ok(path) => sentence(&shortest, &sequence, &path),
+                Ok(path) => sentence(&shortest, sequence, &path),
                 Err(error) => format!("its shortest form cannot be written: {error}"),
             }
         }
@@ -88,8 +89,9 @@ pub(super) async fn shrink(
     }
 }
 
-/// Returns true if a check with this outcome can be shrunk by replays.
-fn can_be_shrunk(outcome: Outcome) -> bool {
+/// Returns true if a replay can show this outcome again, so that it tells a shorter sequence that fails from one that
+/// does not.
+fn is_failure(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Mismatch | Outcome::Error | Outcome::Hang | Outcome::Crash => true,
         Outcome::Pass

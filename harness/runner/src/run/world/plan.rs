@@ -8,7 +8,7 @@ use crate::run::setup::OpeningSteps;
 use crate::script::Endpoints;
 use allranks_model::names::WorldSize;
 use allranks_model::outcome::Outcome;
-use allranks_suite::expectation::Expectations;
+use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::Scenario;
 
 /// The work of one world, and the settings of the run that apply to it.
@@ -43,6 +43,15 @@ impl WorldPlan<'_> {
     /// Returns true if an expectation allows this outcome for the check at this index; without an index, for the world
     /// as a whole.
     pub fn is_expected(&self, ranks: &[RankRun], index: Option<usize>, outcome: Outcome) -> bool {
-        is_expected(self.expectations, self.scenario, ranks, index, outcome)
+        let check = index.map(|index| &self.scenario.checks[index]);
+        let point = Point::of(self.scenario, self.torch(ranks), check);
+        is_expected(self.expectations, &point, outcome)
+    }
+
+    /// Returns the version of torch that a rank reported first, or that was found before; empty if neither is known.
+    fn torch<'a>(&'a self, ranks: &'a [RankRun]) -> &'a str {
+        let reported = ranks.iter().find_map(RankRun::torch);
+        let found = self.scenario.platform.torch.as_deref();
+        reported.or(found).unwrap_or_default()
     }
 }

@@ -1,0 +1,209 @@
+//! The results of an earlier run that is continued: which of its records are taken over, and which checks run again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::planning::Planned;
+use super::{Failure, origin};
+use allranks_model::names::{CheckId, ScenarioId};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::{CheckRecord, Record};
+use allranks_report::Results;
+use allranks_runner::run::in_round;
+use allranks_suite::plan::{Plan, Scenario};
+
+/// The observation of a check that had failed: what it had come to.
+const BEFORE: &str = "before";
+
+/// The results of an earlier run that is continued.
+#[derive(Debug)]
+pub struct Earlier {
+    /// The results of the run, as they are for a reader in the new run's folder.
+    pub results: Results,
+    /// True if checks that failed are run again.
+    pub failed: bool,
+}
+
+/// The records of an earlier run that are taken over.
+#[derive(Debug, Default)]
+pub struct ReusedRecords {
+    /// The records that are taken over.
+    pub records: Vec<Record>,
+    /// The checks among them.
+    pub recorded: BTreeSet<CheckId>,
+    /// The checks that failed and are run again, each with its earlier result: `regression: SUMMARY`.
+    pub failed: BTreeMap<CheckId, String>,
+    /// How long the earlier run took, in milliseconds.
+    pub lasted_ms: u64,
+}
+
+impl Earlier {
+    /// Returns the records that are taken over under the present plan.
+    ///
+    /// # Errors
+    /// The plan is not that of the run.
+    pub fn reused(
+        self,
+        planned: &Planned,
+        rounds: u32,
+        folder: &Path,
+    ) -> Result<ReusedRecords, Failure> {
+        let run = &self.results.run;
+        let now = origin::of(planned, folder);
+        let differs = run
+            .origin
+            .as_ref()
+            .and_then(|then| origin::difference(then, &now));
+        let checks = planned.plan.check_count() as u64 * u64::from(rounds);
+        let differs = differs.or_else(|| {
+            (checks != run.planned.checks).then(|| {
+                format!(
+                    "{checks} checks are planned now, and {} were then",
+                    run.planned.checks
+                )
+            })
+        });
+        match differs {
+            Some(why) => Err(Failure::Usage(
+                format!("the run cannot be continued: {why}"),
+                "continue it in the folder in which it was begun, with the files, the Python and the devices that it had; or begin \
+                 anew with `allranks run`"
+                    .to_owned(),
+            )),
+            None => Ok(self.sort_out(&planned.plan, rounds)),
+        }
+    }
+
+    fn sort_out(self, plan: &Plan, rounds: u32) -> ReusedRecords {
+        let ends = self.results.scenarios.iter();
+        let ends = ends.map(|scenario| scenario.start_ms.saturating_add(scenario.duration_ms));
+        let mut reused = ReusedRecords {
+            lasted_ms: ends.max().unwrap_or(0),
+            ..ReusedRecords::default()
+        };
+        let mut checks: BTreeMap<CheckId, CheckRecord> = BTreeMap::new();
+        for check in self.results.checks {
+            checks.entry(check.id.clone()).or_insert(check);
+        }
+        let mut whole = BTreeSet::<ScenarioId>::new();
+        for scenario in &plan.scenarios {
+            let mut is_whole = true;
+            for round in 0..rounds {
+                let own = Own::of(scenario, round, &mut checks);
+                is_whole &= own.sort_out(scenario, self.failed, &mut reused);
+            }
+            if is_whole {
+                whole.insert(scenario.id.clone());
+            }
+        }
+        // Of a scenario in several rounds, one record each: those of a scenario that runs again come anew.
+        let scenarios = self.results.scenarios.into_iter();
+        let scenarios = scenarios.filter(|scenario| whole.contains(&scenario.id));
+        let scenarios = scenarios.map(|scenario| Record::Scenario(Box::new(scenario)));
+        reused.records.extend(scenarios);
+        reused
+    }
+}
+
+/// The records of one scenario in one round.
+struct Own {
+    frames: Vec<CheckRecord>,
+    checks: Vec<CheckRecord>,
+    planned: usize,
+}
+
+impl Own {
+    fn of(scenario: &Scenario, round: u32, checks: &mut BTreeMap<CheckId, CheckRecord>) -> Self {
+        let mut take = |id: &CheckId| checks.remove(&in_round(id, round));
+        Self {
+            frames: scenario
+                .frame_checks()
+                .iter()
+                .filter_map(&mut take)
+                .collect(),
+            checks: scenario
+                .checks
+                .iter()
+                .filter_map(|check| take(&check.id))
+                .collect(),
+            planned: scenario.check_count(),
+        }
+    }
+
+    /// Puts what stands where it belongs; whether that is the whole scenario.
+    fn sort_out(self, scenario: &Scenario, failed: bool, reused: &mut ReusedRecords) -> bool {
+        let is_recorded = self.frames.len() + self.checks.len() == self.planned;
+        let init = scenario.frame_checks()[0].to_string();
+        let is_init = |check: &CheckRecord| check.id.as_str().starts_with(&init);
+        // What was not run for want of a world was lost with init, and stands or falls with it.
+        let has_failed = self.frames.iter().any(|check| {
+            is_init(check) && !matches!(check.outcome, Outcome::Pass | Outcome::NotRun)
+        });
+        if is_recorded && has_failed && !(failed && self.frames.iter().any(is_failing)) {
+            self.keep_all(reused);
+            return true;
+        }
+        let stands = |check: &CheckRecord| {
+            check.verdict != Verdict::NotRun && !(failed && is_failing(check))
+        };
+        let all = self.frames.iter().chain(&self.checks);
+        if is_recorded && all.clone().all(stands) {
+            self.keep_all(reused);
+            return true;
+        }
+        let is_program = scenario.case.program.is_some();
+        for check in self
+            .frames
+            .iter()
+            .chain(&self.checks)
+            .filter(|check| is_failing(check))
+        {
+            if is_program || failed {
+                let earlier = format!("{}: {}", check.verdict, check.summary);
+                reused.failed.insert(check.id.clone(), earlier);
+            }
+        }
+        // A program is judged by what all of it leaves behind.
+        if !is_program {
+            // Init and teardown come anew with the new worlds; a failure of theirs is not made good by that.
+            let is_bad = |check: &CheckRecord| check.outcome != Outcome::Pass && stands(check);
+            let frames = self.frames.into_iter().filter(is_bad);
+            let kept = frames.chain(self.checks.into_iter().filter(stands));
+            kept.for_each(|check| reused.keep(check));
+        }
+        false
+    }
+
+    fn keep_all(self, reused: &mut ReusedRecords) {
+        let all = self.frames.into_iter().chain(self.checks);
+        all.for_each(|check| reused.keep(check));
+    }
+}
+
+impl ReusedRecords {
+    /// Adapts a record of the later run: its times go on from the end of the earlier run, and a check that had failed
+    /// says so.
+    pub fn amend(&self, record: &mut Record) {
+        match record {
+            Record::Scenario(scenario) => {
+                scenario.start_ms = scenario.start_ms.saturating_add(self.lasted_ms);
+            }
+            Record::Check(check) => {
+                if let Some(earlier) = self.failed.get(&check.id) {
+                    let earlier = earlier.clone();
+                    check.observations.insert(BEFORE.to_owned(), earlier);
+                }
+            }
+            Record::Run(_) | Record::End(_) => {}
+        }
+    }
+
+    fn keep(&mut self, check: CheckRecord) {
+        self.recorded.insert(check.id.clone());
+        self.records.push(Record::Check(Box::new(check)));
+    }
+}
+
+fn is_failing(check: &CheckRecord) -> bool {
+    check.status().is_failing()
+}
