@@ -127,7 +127,7 @@ def installed() -> dict[str, str]:
 
 
 def libraries() -> list[str]:
-    """Returns the paths of the shared libraries that this process has loaded, without those of the system; none if unknown."""
+    """Returns the paths of the shared libraries that this process has loaded, without those of the system."""
     try:
         with open("/proc/self/maps") as file:
             paths = {line.split(maxsplit=5)[5].strip() for line in file if ".so" in line and "/" in line}
