@@ -1,6 +1,5 @@
 """Exceptions as the protocol sends them."""
 
-
 #: Most bytes of a message that are sent: half of its beginning, and half of its end.
 LONGEST = 8 << 10
 
