@@ -161,7 +161,11 @@ mod tests {
                 "a claim about hardware without `devices`",
             ),
             ("version: 1.4.0", "versoin: 1.4.0", "`version` is missing"),
-            ("version: 1.4.0", "version: 1.4.0\ncolour: red", "unknown field"),
+            (
+                "version: 1.4.0",
+                "version: 1.4.0\ncolour: red",
+                "unknown field",
+            ),
             ("evidence: hardware", "evidence: real", "unknown"),
         ];
         for (from, to, message) in cases {
