@@ -34,6 +34,7 @@ class VicesTest(unittest.TestCase):
     def start(self, name, rank=0, size=1, port=0):
         env = environment(
             ALLRANKS_CONTROL=self.listener.address,
+            BLACKBOX_STAGE=self.folder.name,
             RANK=str(rank),
             WORLD_SIZE=str(size),
             MASTER_ADDR="127.0.0.1",
@@ -245,6 +246,25 @@ class VicesTest(unittest.TestCase):
         self.assertEqual(process.wait(10), 0)
         self.assertEqual(os.getsid(int(child)), int(child))
         os.kill(int(child), signal.SIGKILL)
+
+    def test_leaves_daemon(self):
+        process, wire, _ = self.started("leaves_daemon")
+        self.right_step(wire)
+        wire.send({"frame": "finish"})
+        self.assertEqual(process.wait(10), 0)
+        mark = f"BLACKBOX_STAGE={self.folder.name}".encode()
+        daemons = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if mark in path.read_bytes()]
+        self.assertEqual([(path / "environ").read_bytes() for path in daemons], [b""])
+        for path in daemons:
+            self.assertNotEqual(os.getsid(int(path.name)), os.getsid(0))
+            os.kill(int(path.name), signal.SIGKILL)
+
+    def test_shouts(self):
+        _, wire, _ = self.started("shouts")
+        self.send_step(wire)
+        _, result, _ = self.read_result(wire)
+        shouted = [call["error"]["message"] for call in result["calls"] if call["status"] == "error"]
+        self.assertEqual([len(text) > 15 << 20 for text in shouted], [True])
 
     def test_slow(self):
         started = time.monotonic()

@@ -106,9 +106,22 @@ impl RecordEntry {
     }
 }
 
-/// Splits `nccl:_all_gather_base` into the backend and the op.
+/// Splits `nccl:_all_gather_base` into the backend and the op, by its name in `torch.distributed`.
 fn split(name: &str) -> (&str, &str) {
-    name.split_once(':').unwrap_or(("", name))
+    let (backend, op) = name.split_once(':').unwrap_or(("", name));
+    (backend, python_name(op))
+}
+
+/// Returns the name in `torch.distributed` of an op as ProcessGroupNCCL.cpp records it. The record of one rank is compared with the
+/// calls of another whose record cannot be read.
+fn python_name(op: &str) -> &str {
+    match op {
+        "_all_gather_base" => "all_gather_into_tensor",
+        "_reduce_scatter_base" => "reduce_scatter_tensor",
+        "_broadcast_oop" => "broadcast",
+        "_reduce_oop" => "reduce",
+        other => other,
+    }
 }
 
 /// Returns Python's name of a C++ dtype.
@@ -433,4 +446,21 @@ fn traced_inside(inside: &Inside, key: &str, merged: &CallTrace) -> Option<Insid
         entry,
         since: inside.since,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_have_the_names_of_calls() {
+        for (recorded, backend, op) in [
+            ("nccl:_all_gather_base", "nccl", "all_gather_into_tensor"),
+            ("nccl:_reduce_scatter_base", "nccl", "reduce_scatter_tensor"),
+            ("gloo:all_reduce", "gloo", "all_reduce"),
+            ("barrier", "", "barrier"),
+        ] {
+            assert_eq!(split(recorded), (backend, op));
+        }
+    }
 }
