@@ -69,22 +69,31 @@ impl Review {
 pub fn verify(package: &Path, now: SystemTime) -> io::Result<Review> {
     let mut review = Review::default();
     let mut rejections = Rejections::default();
-    examine(package, now, &mut review, &mut rejections)?;
+    let scratch = tempfile::tempdir()?;
+    examine(package, scratch.path(), now, &mut review, &mut rejections)?;
     review.rejections = rejections.into_list();
+    // Files are named as in the package, not as they lie here.
+    let here = format!("{}/", scratch.path().join(UNPACKED).display());
+    for one in &mut review.rejections {
+        one.text = one.text.replace(&here, "");
+    }
     Ok(review)
 }
 
-/// Examines a package as far as each step allows the next.
+/// The folder of the unpacked package in the scratch folder.
+const UNPACKED: &str = "package";
+
+/// Unpacks a package into an empty scratch folder, and examines it as far as each step allows the next.
 fn examine(
     package: &Path,
+    scratch: &Path,
     now: SystemTime,
     review: &mut Review,
     rejections: &mut Rejections,
 ) -> io::Result<()> {
-    let scratch = tempfile::tempdir()?;
-    let folder = scratch.path().join("package");
-    std::fs::create_dir(&folder)?;
-    let found = match archive::unpack(package, &folder, LIMITS) {
+    let folder = &scratch.join(UNPACKED);
+    std::fs::create_dir(folder)?;
+    let found = match archive::unpack(package, folder, LIMITS) {
         Ok(found) => found,
         Err(ReadError::Rejected(reason, text)) => {
             rejections.add(reason, text);
@@ -92,7 +101,7 @@ fn examine(
         }
         Err(ReadError::Io(error)) => return Err(error),
     };
-    let Some(manifest) = check_manifest(&folder, &found, rejections) else {
+    let Some(manifest) = check_manifest(folder, &found, rejections) else {
         return Ok(());
     };
     if !rejections.is_empty() {
@@ -106,7 +115,7 @@ fn examine(
             return Ok(());
         }
     };
-    let runs = [1, 2].map(|number| Run::read(&folder, number, &product, rejections));
+    let runs = [1, 2].map(|number| Run::read(folder, number, &product, rejections));
     let [Some(one), Some(two)] = runs else {
         return Ok(());
     };
@@ -119,8 +128,8 @@ fn examine(
     review.driver = Some(runs[0].driver().to_owned());
     let torch = runs[0].torch().first().copied().unwrap_or_default();
     review.torch = Some(torch.to_owned());
-    let is_pair = agreement::check_pair(&folder, &runs, rejections);
-    check_inputs(&folder, &runs[0].origin.inputs, rejections);
+    let is_pair = agreement::check_pair(folder, &runs, rejections);
+    check_inputs(folder, &runs[0].origin.inputs, rejections);
     let paths = |kind: &str| -> Vec<PathBuf> {
         let inputs = runs[0].origin.inputs.iter();
         let of_kind = inputs.filter(|input| input.path.starts_with(&format!("{kind}/")));
@@ -143,10 +152,10 @@ fn examine(
         waivers: paths("waivers"),
         ..Request::default()
     };
-    let suite = match Suite::load_embedded(&request, scratch.path()) {
+    let suite = match Suite::load_embedded(&request, scratch) {
         Ok(suite) => suite,
         Err(SuiteError::Invalid(problems)) => {
-            rejections.add(Reason::BadInput, inside(&first(&problems), &folder));
+            rejections.add(Reason::BadInput, inside(&first(&problems), folder));
             return Ok(());
         }
         Err(SuiteError::Io(error)) => return Err(error),
@@ -154,7 +163,7 @@ fn examine(
     let Some(plan) = replan(&suite, &product, &runs, rejections) else {
         return Ok(());
     };
-    let own_root = scratch.path().join("suite").display().to_string();
+    let own_root = scratch.join("suite").display().to_string();
     let is_own = |entry: &Entry| entry.at.starts_with(&own_root);
     for (number, run) in (1..).zip(&runs) {
         let own = folder.join(format!("runs/{number}"));
@@ -166,7 +175,7 @@ fn examine(
     review.coverage = Some(Coverage::of(checks, &suite.requirements));
     let ids = plan.left_out.iter().map(|scenario| scenario.id.to_string());
     review.left_out = ids.collect();
-    review.waivers = waivers(&runs, &suite, &folder);
+    review.waivers = waivers(&runs, &suite, folder);
     for waiver in review.waivers.iter().filter(|waiver| waiver.checks == 0) {
         let text = format!(
             "{}: the waiver of {} excuses nothing",

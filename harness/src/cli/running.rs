@@ -59,6 +59,7 @@ pub(super) fn execute_in(
     let folder = folder.to_owned();
     // Dropped after the runtime, whose end is that of the processes that use them.
     let mut files = FilesOfRun::made_in(&folder)?;
+    let most_ranks = ranks_within(open_files())?;
     let asked = Asked::new(&arguments.select, &folder)?;
     planning::write_origin(&asked.suite, err)?;
     let patience = arguments.select.import_patience();
@@ -111,7 +112,7 @@ pub(super) fn execute_in(
         ranks_at_once: arguments
             .ranks_at_once
             .map_or_else(ranks_at_once, |ranks| Capacity::of(ranks as usize))
-            .within(ranks_within(open_files())?),
+            .within(most_ranks),
         worlds_per_device: arguments.worlds_per_device,
         repeat: arguments.repeat,
         supervisor,
@@ -407,23 +408,28 @@ fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<Run
 pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     use tokio::signal::unix::{SignalKind, signal};
 
-    // Under `nohup` the end of a terminal is to change nothing.
-    let hangup = match is_hangup_ignored() {
-        true => SignalKind::terminate(),
-        false => SignalKind::hangup(),
-    };
-    let (Ok(mut int), Ok(mut term), Ok(mut hup)) = (
+    let (Ok(mut int), Ok(mut term)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
-        signal(hangup),
     ) else {
         return;
     };
+    // Under `nohup` the end of a terminal is to change nothing.
+    let mut hup = match is_hangup_ignored() {
+        true => None,
+        false => signal(SignalKind::hangup()).ok(),
+    };
     let mut next = async || {
+        let hung_up = async {
+            match &mut hup {
+                Some(hup) => hup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = int.recv() => {}
             _ = term.recv() => {}
-            _ = hup.recv() => {}
+            _ = hung_up => {}
         }
     };
     next().await;

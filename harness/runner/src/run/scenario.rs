@@ -70,11 +70,13 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         if result.lost.is_some() && !is_known_loss(recorder, &result) {
             run.lost += 1;
         }
+        let lost = result.lost.clone();
         absorb(&mut run, result, &mut initialised);
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
                 _ if interrupted => INTERRUPTED.to_owned(),
-                Outcome::NotRun => run.init.summary.clone(),
+                // A node was lost before the ranks had initialised.
+                Outcome::NotRun => lost.unwrap_or_else(|| run.init.summary.clone()),
                 _ => NO_WORLD.to_owned(),
             };
             give_up(&mut run, &mut findings, &why);

@@ -118,13 +118,17 @@ impl Package {
         self.set_records(run, &records);
     }
 
-    /// Changes the record of the first check for which this is so, in both runs.
+    /// Changes the record of the check with the lowest id for which this is so, in both runs: their records are in different orders.
     pub fn change_check(&mut self, is_it: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
         self.change(|records| {
-            let mut checks = records
+            let checks = records
                 .iter_mut()
-                .filter(|record| record["type"] == "check");
-            change(checks.find(|check| is_it(check)).unwrap());
+                .filter(|record| record["type"] == "check" && is_it(record));
+            change(
+                checks
+                    .min_by_key(|check| check["id"].as_str().unwrap().to_owned())
+                    .unwrap(),
+            );
         });
     }
 
