@@ -279,8 +279,8 @@ fn first_missing(state: &RankState, missed: &str, other: &str) -> Option<HabitEn
 
 /// Returns the ranks of a cycle whose order of collectives is not that of the majority or, if there is none, of the
 /// majority of the ranks with the same collectives; the whole cycle if there is no such rank. Only the groups in which
-/// ranks of the cycle wait are compared, and only ranks that are members of all of them: nobody else must have them in
-/// any order.
+/// ranks of the cycle wait are compared, and only ranks that are members of all of them: the order of a rank outside of
+/// one of them is no evidence.
 #[must_use]
 pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> {
     let groups = groups_waited_for(evidence, circle);

@@ -1,7 +1,7 @@
 //! Stored runs: the verdicts of many nights in one SQLite file, for `allranks history` and `allranks report --history`.
 //!
-//! A [`Store`] takes the results of runs and gives [`Nights`](allranks_report::nights::Nights) back. It judges nothing:
-//! [`trend`](allranks_report::trend) does.
+//! A [`Store`] takes the results of runs and gives [`Nights`](allranks_report::nights::Nights) back. What
+//! they mean, such as broken or flaky, is decided by [`trend`](allranks_report::trend).
 
 mod schema;
 mod status;

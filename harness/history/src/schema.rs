@@ -1,8 +1,8 @@
 //! The tables. `PRAGMA user_version` is the version of this schema, and `application_id` marks the file as ours.
 
-/// `PRAGMA application_id`: the letters `alrk`.
+/// The mark of a history file, stored as `PRAGMA application_id`: the letters `alrk`.
 pub(crate) const APPLICATION: i32 = 0x616c_726b;
-/// `PRAGMA user_version`.
+/// The version of the schema, stored as `PRAGMA user_version`; a file with a higher one is refused.
 pub(crate) const VERSION: i32 = 1;
 
 /// Results of one run lie together, in the order in which runs are read. Names and texts are stored once, for there are tens of
