@@ -283,16 +283,10 @@ fn digest_of(files: BTreeMap<String, Vec<u8>>, is_meant: &dyn Fn(&str) -> bool) 
         if path.contains("__pycache__") {
             continue;
         }
-        let line = format!("{} {path}\n", hex(&Sha256::digest(bytes)));
+        let line = format!("{:x} {path}\n", Sha256::digest(bytes));
         hash.update(line.as_bytes());
     }
-    hex(&hash.finalize())
-}
-
-/// Returns bytes as hexadecimal digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }
 
 fn read_below(folder: &Path, name: &str, files: &mut BTreeMap<String, Vec<u8>>) -> io::Result<()> {

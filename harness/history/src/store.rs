@@ -1,4 +1,4 @@
-//! The file: opened, added to, read.
+//! Opens the SQLite file of stored runs, adds runs to it and reads them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,23 +23,23 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Why the file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// SQLite's own words.
+    /// SQLite failed.
     #[error("{}: {source}", .path.display())]
     Sqlite {
-        /// The file.
+        /// The path of the history file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// It is a database of something else.
+    /// The file is a database of another program, or no database.
     #[error("{} is no history of allranks", .0.display())]
     Foreign(PathBuf),
-    /// A newer allranks made it.
+    /// A newer allranks made the file.
     #[error("{} has version {found} of the format, and this allranks reads version {}", .path.display(), schema::VERSION)]
     Newer {
-        /// The file.
+        /// The path of the history file.
         path: PathBuf,
-        /// The version it has.
+        /// The version of its schema.
         found: i32,
     },
     /// The run is stored already, with other results.
@@ -48,28 +48,28 @@ pub enum StoreError {
         /// Name of the run.
         name: String,
     },
-    /// Something in it is not as this program writes it.
+    /// The file holds something that this program does not write.
     #[error("{}: {what}", .path.display())]
     Broken {
-        /// The file.
+        /// The path of the history file.
         path: PathBuf,
-        /// What is wrong.
+        /// The stored value and what is wrong with it.
         what: String,
     },
 }
 
-/// What [`Store::add`] did.
+/// The result of [`Store::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// The run is new.
     New,
-    /// It was there already, the same.
+    /// The same run was stored already; the file is unchanged.
     Already,
-    /// It was there, cut off; there is more of it now.
+    /// A part of the run was stored, and is replaced by more of it.
     Continued,
 }
 
-/// What tells a run from every other: its record (name, start, seed, arguments) and its machine.
+/// The identity of a run, a SHA-256 in hexadecimal: its record (name, start, seed, arguments) and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(String);
 
@@ -82,18 +82,18 @@ impl Identity {
         if let Some(machine) = facts.get("machine") {
             hash.update(machine);
         }
-        Self(hex(&hash.finalize()))
+        Self(format!("{:x}", hash.finalize()))
     }
 }
 
-/// What a file knows of one run beside its results.
+/// One stored run, without its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Its identity.
+    /// The identity of the run.
     pub identity: Identity,
     /// The pipeline that it is stored in.
     pub pipeline: String,
-    /// Its environment.
+    /// The environment of the run: versions, devices, variables.
     pub facts: Facts,
 }
 
@@ -520,15 +520,11 @@ fn digest(results: &Results) -> String {
         hash.update(line);
         hash.update("\n");
     }
-    hex(&hash.finalize())
+    format!("{:x}", hash.finalize())
 }
 
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("records and facts are JSON")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// SQLite's integers have a sign. What does not fit is as large as can be.

@@ -9,14 +9,16 @@
 
 mod call;
 mod node;
+mod rank_exit;
 mod zygote;
 
 pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
 pub use node::{
-    FromNode, Join, MAX_GREETING, MAX_NODE_HEADER, NODE_VERSION, NodeDriver, NodeEnd, NodeFacts,
+    FromNode, Join, MAX_GREETING, MAX_NODE_HEADER, NODE_VERSION, NodeDriver, NodeFacts,
     NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeRank, NodeSight, NodeWorld, ToNode,
     Welcome,
 };
+pub use rank_exit::RankExit;
 pub use zygote::{Fork, FromZygote, Script, ToZygote};
 
 use serde::{Deserialize, Serialize};

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FromRank, Hello, MAX_HEADER, ToRank};
+use super::{FromRank, Hello, MAX_HEADER, RankExit, ToRank};
 use allranks_model::names::Rank;
 
 /// The version of these frames. Run and agents are the same binary, and an agent of another version is refused.
@@ -335,7 +335,7 @@ pub enum FromNode {
         /// The rank.
         rank: Rank,
         /// How.
-        end: NodeEnd,
+        end: RankExit,
     },
     /// What the host sees.
     Seen {
@@ -396,27 +396,6 @@ pub struct NodeFacts {
     pub place: Option<usize>,
     /// Number of agents that the engine started; none if people did.
     pub count: Option<usize>,
-}
-
-/// How a rank's process on a node ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NodeEnd {
-    /// It exited.
-    Exited {
-        /// The exit code.
-        code: i32,
-        /// Number of processes that it left running; they have been killed.
-        left_behind: u32,
-    },
-    /// This signal ended it.
-    Signalled(i32),
-    /// It could not be started.
-    NotStarted(String),
-    /// The node could not start it, or something on the node ended what runs it; the text says what happened.
-    MachineFault(String),
-    /// How it ended is not known.
-    Unknown(String),
 }
 
 #[cfg(test)]

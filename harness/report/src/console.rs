@@ -283,24 +283,16 @@ fn write_line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample_run::sample_run;
 
     #[test]
     fn a_line_of_progress_comes_every_ten_seconds_and_the_bar_can_be_drawn() {
         let run = RunRecord {
-            format: 1,
-            allranks: "0.1.0".into(),
-            name: "run".into(),
-            started: 0,
-            seed: 7,
-            profile: None,
-            arguments: Vec::new(),
             planned: Counts {
                 scenarios: 4,
                 checks: 1_200,
             },
-            requirements: Default::default(),
-            absent: Vec::new(),
-            origin: None,
+            ..sample_run()
         };
         let mut lines = Vec::new();
         let mut console = Console::new(Vec::new(), Progress::Lines(Box::new(&mut lines)));

@@ -86,23 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use allranks_model::record::Counts;
-
-    fn run() -> RunRecord {
-        RunRecord {
-            format: 1,
-            allranks: "0.1.0".into(),
-            name: "run".into(),
-            started: 0,
-            seed: 7,
-            profile: None,
-            arguments: Vec::new(),
-            planned: Counts::default(),
-            requirements: Default::default(),
-            absent: Vec::new(),
-            origin: None,
-        }
-    }
+    use crate::sample_run::sample_run;
 
     #[test]
     fn what_may_change_a_result_is_a_fact() {
@@ -116,7 +100,7 @@ mod tests {
             },
             "variables": {"NCCL_ALGO": "Ring"},
         });
-        let facts = facts(&run(), Some(&environment));
+        let facts = facts(&sample_run(), Some(&environment));
         let told: Vec<String> = facts
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
@@ -142,8 +126,8 @@ mod tests {
     #[test]
     fn a_made_up_name_and_a_missing_file_give_no_fact() {
         let environment = json!({"system": "Linux", "network": {"hostname": "0123456789ab"}});
-        assert!(!facts(&run(), Some(&environment)).contains_key("machine"));
-        let alone = facts(&run(), None);
+        assert!(!facts(&sample_run(), Some(&environment)).contains_key("machine"));
+        let alone = facts(&sample_run(), None);
         assert!(!alone.contains_key(KERNEL) && alone["seed"] == "7");
     }
 }

@@ -36,6 +36,8 @@ pub mod owners;
 pub mod recipe;
 mod repeat;
 mod results;
+#[cfg(test)]
+mod sample_run;
 pub mod sides;
 mod status_counts;
 pub mod text;

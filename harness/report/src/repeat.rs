@@ -72,21 +72,12 @@ pub fn repro_command(run: &RunRecord, check: &CheckId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allranks_model::record::Counts;
+    use crate::sample_run::sample_run;
 
     fn run(arguments: &[&str]) -> RunRecord {
         RunRecord {
-            format: 1,
-            allranks: "0.1.0".into(),
-            name: "run".into(),
-            started: 0,
-            seed: 7,
-            profile: None,
             arguments: arguments.iter().map(|text| (*text).to_owned()).collect(),
-            planned: Counts::default(),
-            requirements: Default::default(),
-            absent: Vec::new(),
-            origin: None,
+            ..sample_run()
         }
     }
 

@@ -11,12 +11,10 @@ use std::path::{Path, PathBuf};
 
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use sha2::{Digest, Sha256};
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::manifest::FileDigest;
 use super::reason::Reason;
-use crate::suite::hex;
 
 /// Bytes of the archive that go into one frame.
 const FRAME: usize = 8 << 20;
@@ -195,22 +193,11 @@ fn copy(entry: &mut impl Read, target: &Path) -> Result<FileDigest, ReadError> {
         std::fs::create_dir_all(parent).map_err(ReadError::Io)?;
     }
     let mut file = File::create_new(target).map_err(ReadError::Io)?;
-    let mut hash = Sha256::new();
-    let mut size = 0;
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = entry.read(&mut buffer).map_err(|error| blame(&error))?;
-        if count == 0 {
-            break;
-        }
-        hash.update(&buffer[..count]);
-        file.write_all(&buffer[..count]).map_err(ReadError::Io)?;
-        size += count as u64;
-    }
-    Ok(FileDigest {
-        sha256: hex(&hash.finalize()),
-        size,
-    })
+    FileDigest::of(
+        entry,
+        |error| blame(&error),
+        |bytes| file.write_all(bytes).map_err(ReadError::Io),
+    )
 }
 
 /// Returns whether a path names a file below the folder that it is joined to, and reads the same everywhere.

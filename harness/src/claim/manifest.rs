@@ -1,8 +1,10 @@
 //! `manifest.json`: what is in a package, and from which suite it comes.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use allranks_model::record::SuiteIdentity;
 
@@ -26,11 +28,40 @@ pub struct Manifest {
     pub files: BTreeMap<String, FileDigest>,
 }
 
-/// What a file is.
+/// The digest and the size of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileDigest {
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
     /// Number of bytes.
     pub size: u64,
+}
+
+impl FileDigest {
+    /// Reads a file to its end, passes its bytes on in pieces, and returns their digest.
+    ///
+    /// # Errors
+    /// `failed` of an error of reading, and what `pass_on` returns.
+    pub fn of<E>(
+        source: &mut impl Read,
+        failed: impl Fn(io::Error) -> E,
+        mut pass_on: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut hash = Sha256::new();
+        let mut size = 0;
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = source.read(&mut buffer).map_err(&failed)?;
+            if count == 0 {
+                break;
+            }
+            hash.update(&buffer[..count]);
+            pass_on(&buffer[..count])?;
+            size += count as u64;
+        }
+        Ok(Self {
+            sha256: format!("{:x}", hash.finalize()),
+            size,
+        })
+    }
 }

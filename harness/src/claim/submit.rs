@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-
-use sha2::{Digest, Sha256};
 
 use super::archive;
 use super::manifest::{FORMAT, FileDigest, MANIFEST, Manifest};
 use super::product::Product;
 use super::verify::{INPUTS, PRODUCT, Review, verify};
 use super::waivers::first;
-use crate::suite::hex;
 use allranks_report::jsonl;
 use allranks_yaml::Source;
 
@@ -129,27 +126,13 @@ fn collect(path: &Path, name: &str, files: &mut BTreeMap<String, PathBuf>) -> io
     Ok(())
 }
 
-/// Returns what a file is.
+/// Returns the digest of a file.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn digest(file: &Path) -> io::Result<FileDigest> {
+fn digest(file: &Path) -> io::Result<FileDigest> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
     let mut source = File::open(file).map_err(named)?;
-    let mut hash = Sha256::new();
-    let mut size = 0;
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = source.read(&mut buffer).map_err(named)?;
-        if count == 0 {
-            break;
-        }
-        hash.update(&buffer[..count]);
-        size += count as u64;
-    }
-    Ok(FileDigest {
-        sha256: hex(&hash.finalize()),
-        size,
-    })
+    FileDigest::of(&mut source, named, |_| Ok(()))
 }

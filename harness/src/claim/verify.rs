@@ -129,7 +129,7 @@ fn examine(
     let torch = runs[0].torch().first().copied().unwrap_or_default();
     review.torch = Some(torch.to_owned());
     let is_pair = agreement::check_pair(folder, &runs, rejections);
-    check_inputs(folder, &runs[0].origin.inputs, rejections);
+    check_inputs(&found, &runs[0].origin.inputs, rejections);
     let paths = |kind: &str| -> Vec<PathBuf> {
         let inputs = runs[0].origin.inputs.iter();
         let of_kind = inputs.filter(|input| input.path.starts_with(&format!("{kind}/")));
@@ -231,33 +231,34 @@ fn check_manifest(
     Some(manifest)
 }
 
-/// Compares the platform, expectation and waiver files with those that the runs were given.
-fn check_inputs(folder: &Path, inputs: &[InputFile], rejections: &mut Rejections) {
+/// Compares the platform, expectation and waiver files of a package, by the digests of its files, with those that the runs were given.
+fn check_inputs(
+    found: &BTreeMap<String, FileDigest>,
+    inputs: &[InputFile],
+    rejections: &mut Rejections,
+) {
+    let is_input = |path: &str| {
+        INPUTS
+            .iter()
+            .any(|kind| path.starts_with(&format!("{kind}/")))
+    };
     let mut given = BTreeSet::new();
     for input in inputs {
         given.insert(input.path.as_str());
-        let is_known = INPUTS
-            .iter()
-            .any(|kind| input.path.starts_with(&format!("{kind}/")));
-        let digest = super::submit::digest(&folder.join(&input.path));
-        let is_same = digest.is_ok_and(|digest| digest.sha256 == input.sha256);
+        let is_known = is_input(&input.path);
+        let digest = found.get(&input.path);
+        let is_same = digest.is_some_and(|digest| digest.sha256 == input.sha256);
         if !is_known || !is_same {
             let text = format!("{} is not the file that the runs were given", input.path);
             rejections.add(Reason::EditedInput, text);
         }
     }
-    for kind in INPUTS {
-        let Ok(entries) = std::fs::read_dir(folder.join(kind)) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let path = format!("{kind}/{}", entry.file_name().to_string_lossy());
-            if !given.contains(path.as_str()) {
-                rejections.add(
-                    Reason::EditedInput,
-                    format!("{path} was not given to the runs"),
-                );
-            }
+    for path in found.keys().filter(|path| is_input(path)) {
+        if !given.contains(path.as_str()) {
+            rejections.add(
+                Reason::EditedInput,
+                format!("{path} was not given to the runs"),
+            );
         }
     }
 }

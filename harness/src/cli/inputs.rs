@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::suite::{Request, hex};
+use crate::suite::Request;
 use allranks_model::record::InputFile;
 use allranks_yaml::yaml_files;
 
@@ -43,7 +43,7 @@ pub fn keep(request: &Request, run: &Path) -> io::Result<Vec<InputFile>> {
             std::fs::write(&target, &bytes)?;
             kept.push(InputFile {
                 path,
-                sha256: hex(&Sha256::digest(&bytes)),
+                sha256: format!("{:x}", Sha256::digest(&bytes)),
             });
         }
     }

@@ -79,12 +79,12 @@ pub fn driver_digest(files: &[(String, Vec<u8>)]) -> String {
         hash.update(name.as_encoded_bytes());
         hash.update(Sha256::digest(bytes));
     }
-    suite::hex(&hash.finalize())
+    format!("{:x}", hash.finalize())
 }
 
 fn digest(value: &impl Debug, scratch: &Path) -> String {
     let text = format!("{value:?}").replace(&scratch.display().to_string(), "");
-    suite::hex(&Sha256::digest(text.as_bytes()))
+    format!("{:x}", Sha256::digest(text.as_bytes()))
 }
 
 /// Describes what differs between the origin of a run and the present one; `None` if nothing does.

@@ -73,23 +73,31 @@ fn pack(stage: &Stage, arguments: &[&str], product: &str) -> (Ran, String) {
     (ran, out)
 }
 
+/// The arguments of a smoke run of the pretended vendor, whose platform file this is.
+fn smoke(platform: &str) -> [&str; 8] {
+    [
+        "--platforms",
+        platform,
+        "--platform",
+        "pretend",
+        "--profile",
+        "smoke",
+        "--driver",
+        DRIVER,
+    ]
+}
+
 /// The honest package that all dishonest ones are made from, made once.
 pub fn base() -> &'static Package {
     static BASE: OnceLock<Package> = OnceLock::new();
     BASE.get_or_init(|| {
         let stage = Stage::new("claim-base");
         let platform = stage.write("pretend.yaml", PLATFORM);
-        let run = [
-            "--platforms",
-            &platform,
-            "--platform",
-            "pretend",
-            "--profile",
-            "smoke",
-            "--driver",
-            DRIVER,
-        ];
-        let (ran, path) = pack(&stage, &run, &product("pretended", "1.0", CLAIM));
+        let (ran, path) = pack(
+            &stage,
+            &smoke(&platform),
+            &product("pretended", "1.0", CLAIM),
+        );
         ran.assert_code(0);
         Package::read(&PathBuf::from(path))
     })
@@ -175,19 +183,10 @@ fn refuse() {
     let stage = Stage::new("claim-refused");
     let platform = stage.write("pretend.yaml", PLATFORM);
     let out = stage.path("one").display().to_string();
-    let run = [
-        "run",
-        "--platforms",
-        &platform,
-        "--platform",
-        "pretend",
-        "--profile",
-        "smoke",
-        "--driver",
-        DRIVER,
-    ];
     let narrow = ["--filter", "op=sum", "--out", &out];
-    stage.run(&[&run[..], &narrow].concat()).assert_code(0);
+    stage
+        .run(&[&["run"], &smoke(&platform)[..], &narrow].concat())
+        .assert_code(0);
     let good = stage.write("product.yaml", &product("pretended", "1.0", CLAIM));
     let package = stage.path("p.tar.zst").display().to_string();
     let submit = |one: &str, two: &str, product: &str| {

@@ -514,21 +514,26 @@ fn assert_column(stage: &Stage, launcher: &str) {
     assert_eq!((column.nodes, column.launcher.as_str()), (2, launcher));
 }
 
-fn slurm_runs() {
-    let stage = Stage::new("slurm");
+/// Runs under a Slurm of its own, in an allocation of this many nodes.
+fn slurm_run(stage: &Stage, nodes: &str) -> Ran {
     let case = stage.write("sizes.yaml", SIZES);
     let script = checkout()
         .join("harness/tests/blackbox/hosts/slurm.sh")
         .display()
         .to_string();
     let folder = stage.path("slurm").display().to_string();
-    let before = ["sh", &script, &folder, "2"];
-    let ran = engine_run(
-        &stage,
+    let before = ["sh", &script, &folder, nodes];
+    engine_run(
+        stage,
         &before,
         &[&case, "--driver", DRIVER, "--launcher", "slurm"],
-    );
-    ran.assert_code(0)
+    )
+}
+
+fn slurm_runs() {
+    let stage = Stage::new("slurm");
+    slurm_run(&stage, "2")
+        .assert_code(0)
         .assert_says("one task for each of 2 node(s); starting: srun --nodes=2");
     let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
     assert!(log.contains("SLURM_PROCID=1, SLURM_NTASKS=2"), "{log}");
@@ -537,24 +542,13 @@ fn slurm_runs() {
 
 fn slurm_is_small() {
     let stage = Stage::new("slurm-small");
-    let case = stage.write("sizes.yaml", SIZES);
-    let script = checkout()
-        .join("harness/tests/blackbox/hosts/slurm.sh")
-        .display()
-        .to_string();
-    let folder = stage.path("slurm").display().to_string();
-    let before = ["sh", &script, &folder, "1"];
-    let ran = engine_run(
-        &stage,
-        &before,
-        &[&case, "--driver", DRIVER, "--launcher", "slurm"],
-    );
-    ran.assert_code(2)
+    slurm_run(&stage, "1")
+        .assert_code(2)
         .assert_says("the allocation has 1 node(s), and --nodes asks for 2");
 }
 
-fn mpi_runs() {
-    let stage = Stage::new("mpi");
+/// Runs under mpirun, which is given these options.
+fn mpi_run(stage: &Stage, options: &str) -> Ran {
     let case = stage.write("sizes.yaml", SIZES);
     let arguments = [
         case.as_str(),
@@ -563,9 +557,14 @@ fn mpi_runs() {
         "--launcher",
         "mpi",
         "--launcher-options",
-        "--host localhost:2",
+        options,
     ];
-    let ran = engine_run(&stage, &[], &arguments);
+    engine_run(stage, &[], &arguments)
+}
+
+fn mpi_runs() {
+    let stage = Stage::new("mpi");
+    let ran = mpi_run(&stage, "--host localhost:2");
     ran.assert_code(0).assert_says("`mpirun --version` says");
     let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
     assert!(log.contains("=1, ") && log.contains("_SIZE=2"), "{log}");
@@ -575,17 +574,7 @@ fn mpi_runs() {
 /// What mpirun complains of is the reason why nothing was run.
 fn mpi_fails() {
     let stage = Stage::new("mpi-fails");
-    let case = stage.write("sizes.yaml", SIZES);
-    let arguments = [
-        case.as_str(),
-        "--driver",
-        DRIVER,
-        "--launcher",
-        "mpi",
-        "--launcher-options",
-        "--no-such-option",
-    ];
-    let ran = engine_run(&stage, &[], &arguments);
+    let ran = mpi_run(&stage, "--no-such-option");
     ran.assert_code(4)
         .assert_says("2 of 2 nodes did not come: mpirun ended (exit status: ");
 }

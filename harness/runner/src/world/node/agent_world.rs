@@ -201,7 +201,6 @@ impl AgentWorld {
             Event::Ended(rank, end) => {
                 self.alive.remove(&rank);
                 let log = written(&log(&self.logs, rank));
-                let end = convert::end_to_frame(end);
                 (
                     FromNode::Ended { world, rank, end },
                     log.unwrap_or_default(),

@@ -1,32 +1,12 @@
 //! The runner's types as the frames of a node have them, and back.
 
+use crate::world::Orphan;
 use crate::world::host_facts::{HostFacts, HostQuery, MeetingHost};
-use crate::world::{Orphan, RankExit};
 use allranks_diagnose::ForeignListener;
 use allranks_host::Activity;
 use allranks_model::names::Rank;
-use allranks_protocol::{NodeEnd, NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeSight};
+use allranks_protocol::{NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeSight};
 use rustix::process::Pid;
-
-pub(super) fn end_to_frame(end: RankExit) -> NodeEnd {
-    match end {
-        RankExit::Exited { code, left_behind } => NodeEnd::Exited { code, left_behind },
-        RankExit::Signalled(signal) => NodeEnd::Signalled(signal),
-        RankExit::NotStarted(why) => NodeEnd::NotStarted(why),
-        RankExit::MachineFault(why) => NodeEnd::MachineFault(why),
-        RankExit::Unknown(why) => NodeEnd::Unknown(why),
-    }
-}
-
-pub(super) fn end_from_frame(end: NodeEnd) -> RankExit {
-    match end {
-        NodeEnd::Exited { code, left_behind } => RankExit::Exited { code, left_behind },
-        NodeEnd::Signalled(signal) => RankExit::Signalled(signal),
-        NodeEnd::NotStarted(why) => RankExit::NotStarted(why),
-        NodeEnd::MachineFault(why) => RankExit::MachineFault(why),
-        NodeEnd::Unknown(why) => RankExit::Unknown(why),
-    }
-}
 
 /// Returns the processes that ranks left behind, without those whose ids cannot be one.
 pub(super) fn remnants(left: Vec<(i32, Option<Rank>)>) -> impl Iterator<Item = Orphan> {

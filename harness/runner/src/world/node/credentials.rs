@@ -103,8 +103,7 @@ impl Credentials {
 
 /// Returns the proof of having `token` on the connection whose challenge is `nonce`.
 pub(super) fn proof(token: &str, nonce: &str) -> String {
-    let code = code(token, nonce).finalize().into_bytes();
-    hexadecimal(&code)
+    format!("{:x}", code(token, nonce).finalize().into_bytes())
 }
 
 /// Returns true if this is the proof. Takes the same time for every wrong one.
@@ -120,10 +119,6 @@ fn code(token: &str, nonce: &str) -> Hmac<Sha256> {
         .unwrap_or_else(|_| unreachable!("a key of this code may have any length"));
     code.update(nonce.as_bytes());
     code
-}
-
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn bytes(hexadecimal: &str) -> Option<Vec<u8>> {

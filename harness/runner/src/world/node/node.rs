@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::channel::Outbox;
-use super::convert;
 use crate::world::{Event, Frame, FrameError, LaunchError, RankExit};
 use allranks_model::names::Rank;
 use allranks_protocol::{FromNode, NodeFacts, ToNode};
@@ -76,6 +75,16 @@ impl Node {
     /// Sends a frame.
     pub(super) fn push(&self, header: ToNode, payload: Vec<u8>) {
         self.outbox.push(header, payload);
+    }
+
+    /// Returns the error of a node that refuses what it was asked, with its reason.
+    pub(super) fn refusal(&self, why: Option<String>) -> LaunchError {
+        LaunchError::AtNode(format!("node {}: {}", self.name, why.unwrap_or_default()))
+    }
+
+    /// Returns the error of a node whose answer belongs to another question.
+    pub(super) fn unexpected_answer(&self) -> LaunchError {
+        LaunchError::AtNode(format!("node {} answers something else", self.name))
     }
 
     /// Asks, and returns the answer.
@@ -187,7 +196,7 @@ impl Node {
             } => (world, Event::Broken(rank, FrameError::AtNode(reason))),
             FromNode::Ended { world, rank, end } => {
                 self.keep_log(world, rank, &payload);
-                (world, Event::Ended(rank, convert::end_from_frame(end)))
+                (world, Event::Ended(rank, end))
             }
         };
         let state = self.state();

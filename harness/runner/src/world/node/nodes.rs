@@ -270,7 +270,7 @@ impl Nodes {
                             failures,
                             ..
                         } => (address, interface, failures),
-                        _ => return Err(format!("node {} answers something else", node.name)),
+                        _ => return Err(node.unexpected_answer().to_string()),
                     };
                 let found = |address| candidates.iter().position(|one| *one == address);
                 let Some(at) = address.and_then(found) else {
@@ -352,15 +352,8 @@ impl Nodes {
                 folder,
                 held: Held::AtNode(hold),
             }),
-            FromNode::Reserved { error, .. } => Err(LaunchError::AtNode(format!(
-                "node {}: {}",
-                first.name,
-                error.unwrap_or_default()
-            ))),
-            _ => Err(LaunchError::AtNode(format!(
-                "node {} answers something else",
-                first.name
-            ))),
+            FromNode::Reserved { error, .. } => Err(first.refusal(error)),
+            _ => Err(first.unexpected_answer()),
         }
     }
 
@@ -403,15 +396,8 @@ impl Nodes {
             starting.spawn(async move {
                 match node.ask(|ask| ToNode::Launch { ask, launch }).await? {
                     FromNode::Launched { error: None, .. } => Ok(()),
-                    FromNode::Launched { error, .. } => Err(LaunchError::AtNode(format!(
-                        "node {}: {}",
-                        node.name,
-                        error.unwrap_or_default()
-                    ))),
-                    _ => Err(LaunchError::AtNode(format!(
-                        "node {} answers something else",
-                        node.name
-                    ))),
+                    FromNode::Launched { error, .. } => Err(node.refusal(error)),
+                    _ => Err(node.unexpected_answer()),
                 }
             });
         }

@@ -18,8 +18,6 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::credentials::hexadecimal;
-
 /// The name in the certificate; agents compare fingerprints, not names.
 const NAME: &str = "allranks";
 
@@ -91,7 +89,7 @@ pub(super) async fn connect(
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    hexadecimal(&Sha256::digest(certificate))
+    format!("{:x}", Sha256::digest(certificate))
 }
 
 /// Trusts the certificate with one fingerprint.
