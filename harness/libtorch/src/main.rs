@@ -5,6 +5,7 @@
 //! `harness/doc/reference/protocol.md`. To be read in this order: [`wire`], [`rank`], [`storages`], [`library`], [`c10d`], [`zygote`].
 
 mod c10d;
+mod candidates;
 mod census;
 mod clock;
 mod library;

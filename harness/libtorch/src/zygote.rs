@@ -20,6 +20,7 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::c10d;
+use crate::candidates::Candidates;
 use crate::life::die_with_parent;
 use crate::process::{fork, set_variable, threads};
 use crate::rank::{self, Ending};
@@ -49,6 +50,8 @@ struct Zygote {
     ranks: HashMap<Pid, Forked>,
     /// Children that killing did not end, until they are reaped.
     unkilled: HashSet<Pid>,
+    /// Orphans whose rank is not known.
+    candidates: Candidates,
 }
 
 /// The zygote from first to last; in each rank it forks, the rank from first to last.
@@ -74,6 +77,7 @@ pub fn run() -> io::Result<Ending> {
         wire,
         ranks: HashMap::new(),
         unkilled: HashSet::new(),
+        candidates: Candidates::default(),
     };
     match zygote.serve() {
         Ok(order) => {
@@ -210,12 +214,17 @@ impl Zygote {
         Ok(())
     }
 
-    /// Kills the orphans of an ended rank, whatever session they fled to; how many were running.
+    /// Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running.
     ///
-    /// One whose session belongs to a living rank is that rank's business and is left alone. One that does not go is named
-    /// on standard error and left alone from then on.
+    /// One whose session belongs to a living rank is left until that rank ends. One that several ranks may have left is
+    /// killed when the last of them is reaped, and counted for none. One that does not end is named on standard error and
+    /// left alone from then on. None kills the orphans of all ranks.
     fn kill_remains(&mut self, of: Option<Pid>) -> u32 {
         self.unkilled.retain(|pid| !reap(*pid));
+        self.candidates.retain(&own_children());
+        if let Some(ended) = of {
+            self.candidates.end(ended);
+        }
         let mut running = HashSet::new();
         let began = Instant::now();
         let mut left = self.kill_orphans(of, &mut running);
@@ -232,18 +241,24 @@ impl Zygote {
         running.len() as u32
     }
 
-    /// Kills the orphans there are; those found. The ones that were running are added to `running`.
-    fn kill_orphans(&self, of: Option<Pid>, running: &mut HashSet<Pid>) -> Vec<Pid> {
-        let is_theirs = |pid: Pid| {
-            getsid(Some(pid))
-                .is_ok_and(|session| self.ranks.contains_key(&session) && Some(session) != of)
-        };
-        let is_known = |pid: &Pid| self.ranks.contains_key(pid) || self.unkilled.contains(pid);
+    /// Kills the orphans of a rank once; returns them. Those that were running and are surely its own are added to `running`.
+    fn kill_orphans(&mut self, of: Option<Pid>, running: &mut HashSet<Pid>) -> Vec<Pid> {
+        let ranks: HashSet<Pid> = self.ranks.keys().copied().collect();
         let orphans: Vec<Pid> = own_children()
             .into_iter()
-            .filter(|pid| !is_known(pid) && !is_theirs(*pid))
+            .filter(|pid| !ranks.contains(pid) && !self.unkilled.contains(pid))
+            .filter(|pid| {
+                of.is_none_or(|ended| {
+                    let session = getsid(Some(*pid)).ok();
+                    self.candidates.may_kill(*pid, session, ended, &ranks)
+                })
+            })
             .collect();
-        running.extend(orphans.iter().filter(|pid| look(**pid).is_none()));
+        running.extend(
+            orphans
+                .iter()
+                .filter(|pid| look(**pid).is_none() && !self.candidates.has(**pid)),
+        );
         for pid in &orphans {
             send_signal(*pid, Signal::KILL);
         }

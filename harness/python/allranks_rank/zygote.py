@@ -112,6 +112,8 @@ class Zygote:
         self.ranks: dict[int, Forked] = {}
         #: Children that killing did not end, until they are reaped.
         self.unkilled: set[int] = set()
+        #: Orphan whose rank is not known -> the ranks in the table that may have left it and have not ended.
+        self.candidates: dict[int, set[int]] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         for end in self._wake_in, self._wake_out:
             end.setblocking(False)
@@ -222,6 +224,7 @@ class Zygote:
             if pid not in self.ranks:
                 os.waitpid(pid, 0)  # an orphan, already dealt with
                 self.unkilled.discard(pid)
+                self.candidates.pop(pid, None)
                 continue
             left_behind = self.kill_orphans(pid)
             os.waitpid(pid, 0)
@@ -241,8 +244,9 @@ class Zygote:
         """Kills the orphans of an ended rank, whatever session they are in; returns how many of them were running.
 
         Orphans come to this process because it is a subreaper. An orphan that belongs to another rank in the table is
-        left until that rank is reaped. One that does not end within `PATIENCE` is named on standard error and left
-        alone from then on.
+        left until that rank is reaped. If several ranks in the table may have left it, it is killed when the last of
+        them is reaped, and counted for none. One that does not end within `PATIENCE` is named on standard error and
+        left alone from then on.
 
         Args:
             of: the rank's process id; None kills the orphans of all ranks.
@@ -250,13 +254,14 @@ class Zygote:
         seen: set[int] = set()
         limit = time.monotonic() + PATIENCE
         running = 0
+        for candidates in self.candidates.values():
+            candidates.discard(of)
         while True:
             left_alone = self.ranks.keys() | seen | self.unkilled
-            owners = {pid: self.owner(pid) for pid in own_children() if pid not in left_alone}
-            orphans = [pid for pid, owner in owners.items() if of is None or owner in (of, None)]
+            orphans = [pid for pid in own_children() if pid not in left_alone and self.may_kill(pid, of)]
             if not orphans:
                 return running
-            running += sum(not has_ended(pid) for pid in orphans)
+            running += sum(not has_ended(pid) for pid in orphans if pid not in self.candidates)
             for pid in orphans:
                 send_signal(pid, signal.SIGKILL)
             for pid in orphans:
@@ -265,6 +270,22 @@ class Zygote:
                     self.unkilled.add(pid)
                     print(f"allranks: cannot kill pid {pid} (state {state(pid)})", file=sys.stderr, flush=True)
             seen.update(orphans)  # until they are reaped they stay in the list
+
+    def may_kill(self, pid: int, of: int | None) -> bool:
+        """Returns whether no rank in the table but `of`, which has ended, can have left an orphan; None stands for all.
+
+        Notes the candidates of an orphan that several ranks may have left.
+        """
+        if of is None:
+            return True
+        if pid in self.candidates:
+            return not self.candidates[pid]
+        owner = self.owner(pid)
+        others = self.ranks.keys() - {of}
+        if owner is None and others:
+            self.candidates[pid] = set(others)
+            return False
+        return owner in (of, None)
 
     def owner(self, pid: int) -> int | None:
         """Returns the rank in the table that an orphan belongs to; None if that cannot be known.

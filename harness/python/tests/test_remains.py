@@ -1,4 +1,4 @@
-"""What a zygote does with orphans that killing does not end.
+"""Tests of what a zygote does with orphans: those that killing does not end, and those of which no rank is known.
 
 A process that waits for a device cannot be made at will, so the functions that look at processes are replaced.
 """
@@ -11,6 +11,29 @@ from unittest import mock
 from allranks_rank import zygote
 
 
+def zygote_of(*ranks):
+    """Returns a zygote without a connection, with these process ids as its ranks."""
+    made = zygote.Zygote.__new__(zygote.Zygote)
+    made.ranks = {pid: zygote.Forked(number, f"token-{pid}") for number, pid in enumerate(ranks)}
+    made.unkilled, made.candidates = set(), {}
+    return made
+
+
+@contextlib.contextmanager
+def processes(children, sessions):
+    """Replaces what is seen of processes by children and the session of each; yields the set of those killed."""
+    killed = set()
+    with mock.patch.multiple(
+        zygote,
+        own_children=lambda: children,
+        has_ended=lambda pid, within=0.0: pid in killed,
+        send_signal=lambda pid, _: killed.add(pid),
+        session=sessions.get,
+        token_of=lambda _: None,
+    ):
+        yield killed
+
+
 class TestRemains(unittest.TestCase):
     def test_what_cannot_be_killed_is_counted_and_waited_for_once(self):
         waits = []
@@ -19,8 +42,7 @@ class TestRemains(unittest.TestCase):
             waits.append(within)
             return False
 
-        a_zygote = zygote.Zygote.__new__(zygote.Zygote)
-        a_zygote.ranks, a_zygote.unkilled = {}, set()
+        a_zygote = zygote_of()
         said = io.StringIO()
         with (
             mock.patch.multiple(
@@ -33,6 +55,38 @@ class TestRemains(unittest.TestCase):
         named = [f"allranks: cannot kill pid {pid} (state D)" for pid in (4711, 4712)]
         self.assertEqual(said.getvalue().splitlines(), named)
         self.assertLessEqual(max(waits), zygote.PATIENCE)
+
+    def test_an_orphan_of_a_known_rank_is_killed_with_it_and_counted(self):
+        a_zygote = zygote_of(1, 2)
+        with processes([4711], {4711: 2}) as killed:
+            self.assertEqual(a_zygote.kill_orphans(1), 0)
+            self.assertEqual(killed, set())
+            self.assertEqual(a_zygote.kill_orphans(2), 1)
+        self.assertEqual(killed, {4711})
+
+    def test_an_orphan_is_counted_for_the_only_rank_that_there_is(self):
+        a_zygote = zygote_of(1)
+        with processes([4711], {4711: 4711}):
+            self.assertEqual(a_zygote.kill_orphans(1), 1)
+
+    def test_an_orphan_that_several_ranks_may_have_left_is_counted_for_none(self):
+        a_zygote = zygote_of(1, 2)
+        with processes([4711], {4711: 4711}) as killed:
+            self.assertEqual(a_zygote.kill_orphans(1), 0)
+            self.assertEqual(killed, set())
+            del a_zygote.ranks[1]
+            # A rank that started later has not left it, and does not keep it.
+            a_zygote.ranks[3] = zygote.Forked(7, None)
+            self.assertEqual(a_zygote.kill_orphans(3), 0)
+            self.assertEqual(killed, set())
+            self.assertEqual(a_zygote.kill_orphans(2), 0)
+        self.assertEqual(killed, {4711})
+
+    def test_the_end_of_the_zygote_kills_every_orphan(self):
+        a_zygote = zygote_of(1, 2)
+        with processes([4711, 4712], {4711: 4711, 4712: 1}) as killed:
+            a_zygote.kill_orphans()
+        self.assertEqual(killed, {4711, 4712})
 
 
 if __name__ == "__main__":
