@@ -13,19 +13,24 @@
 //! |---|---|
 //! | `plan` | what a world is to do |
 //! | `event` | what comes into the state machine, and what comes out of it |
-//! | `state` | the state machine: its data, and its transitions |
+//! | `state` | the state machine's data |
+//! | `transitions` | takes an event, and makes the transitions that follow |
 //! | `phase` | phases, what is waited for besides, why a world is left early |
 //! | `alarm` | when the world must act although no event comes |
+//! | `step_frame` | a step for one rank |
 //! | `sending` | steps on their way |
 //! | `opening` | imports, `init_process_group` and groups |
 //! | `checks` | decides which check is sent next, and whether it can be |
 //! | `frame` | applies a rank's frame, and detects frames that break the protocol |
 //! | `conclusion` | a step that every rank has answered → a finding |
-//! | `script_events` | what goes on in a script besides calls: marks, pauses, ranks that leave |
-//! | `hang_check` | decides when a world in which nothing moves is looked at, and which verdict counts |
+//! | `script_events` | what goes on in a script besides calls: marks, ranks that hold or are stopped |
+//! | `script_control` | sends a script, does what it demands besides calls, decides what becomes of the world afterwards |
+//! | `hang_checks` | the verdicts since something last moved, and which of them counts |
+//! | `hang_verdict` | decides when a world in which nothing moves is looked at, and judges the verdict that a script demands |
 //! | `evidence` | the hang evidence of each rank, and the query to the host |
 //! | `lost_rank` | a rank whose connection breaks, and the answers that still count then |
-//! | `failure` | a failed world → findings |
+//! | `failure` | why a world fails |
+//! | `failed_world` | a failed world → findings |
 //! | `shutdown` | every rank's `bye` and exit, or its death |
 //! | `runner` | [`WorldRunner`] |
 //!
@@ -68,23 +73,28 @@ mod checks;
 mod conclusion;
 mod event;
 mod evidence;
+mod failed_world;
 mod failure;
 #[cfg(test)]
 pub(super) mod fixture;
 mod frame;
-mod hang_check;
+mod hang_checks;
+mod hang_verdict;
 mod lost_rank;
 mod opening;
 mod phase;
 mod plan;
 mod result;
 mod runner;
+mod script_control;
 mod script_events;
 mod sending;
 mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod state;
+mod step_frame;
+mod transitions;
 
 pub use plan::WorldPlan;
 pub use result::WorldResult;

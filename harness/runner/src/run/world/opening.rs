@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::phase::Phase;
 use super::phase::Stop;
-use super::sending::StepFrame;
-use super::sending::bare;
 use super::state::WorldState;
+use super::step_frame::StepFrame;
+use super::step_frame::bare;
 use crate::check_result::CheckResult;
 use crate::check_result::error_text;
 use crate::run::pending::Purpose;

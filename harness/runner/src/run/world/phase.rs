@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::failure::WorldFailure;
-use super::sending::StepFrame;
+use super::step_frame::StepFrame;
 use crate::run::pending::Pending;
 use allranks_diagnose::RankState;
 use allranks_model::names::Rank;

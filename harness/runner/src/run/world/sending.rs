@@ -2,16 +2,12 @@
 
 use super::event::Action;
 use super::state::WorldState;
+use super::step_frame::StepFrame;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use allranks_model::names::Rank;
 use allranks_oracle::RankStep;
 use allranks_protocol::Call;
-use allranks_protocol::Step;
 use allranks_protocol::ToRank;
-
-/// A step for one rank, and the bytes of its storages.
-pub type StepFrame = (Rank, Step, Vec<u8>);
 
 /// Bytes of a rank's storages above which a comparison takes long.
 const LARGE: usize = 1 << 20;
@@ -69,13 +65,5 @@ impl WorldState<'_> {
     pub(super) fn next_answered(&mut self) -> Option<Pending> {
         let is_answered = self.pending.front()?.is_answered();
         is_answered.then(|| self.pending.pop_front())?
-    }
-}
-
-/// Returns a step without tensors.
-pub const fn bare(step: Step) -> RankStep {
-    RankStep {
-        step,
-        payload: Vec::new(),
     }
 }

@@ -1,5 +1,4 @@
-//! Decides when a world in which nothing moves is looked at, which verdict ends it, and whether that is the verdict a
-//! script demands.
+//! Decides when a world in which nothing moves is looked at, and whether the verdict is the one that a script demands.
 
 use std::time::Duration;
 
@@ -18,39 +17,6 @@ use allranks_suite::plan::Hang;
 
 /// How long nothing moves before the first look.
 pub const QUIET: Duration = Duration::from_millis(600);
-/// Time between two looks.
-pub const LOOK_PERIOD: Duration = Duration::from_millis(400);
-
-/// The looks at a world since something last moved.
-#[derive(Debug, Default)]
-pub struct HangChecks {
-    /// When to look again; none if there was no look since something moved.
-    next: Option<Duration>,
-    last: Option<Diagnosis>,
-    /// The last verdict that said a rank was only late.
-    late: Option<Diagnosis>,
-}
-
-impl HangChecks {
-    /// Forgets earlier verdicts, because something has moved.
-    pub fn reset(&mut self) {
-        self.next = None;
-        self.last = None;
-    }
-
-    /// Takes a verdict. Returns it if it is proved and the verdict before had the same kind and culprits; otherwise
-    /// none.
-    pub fn accept(&mut self, diagnosis: Diagnosis, now: Duration) -> Option<Diagnosis> {
-        self.next = Some(now + LOOK_PERIOD);
-        if diagnosis.kind == HangKind::Slow {
-            self.late = Some(diagnosis.clone());
-        }
-        let last = self.last.replace(diagnosis.clone())?;
-        let same = last.kind == diagnosis.kind && last.culprits == diagnosis.culprits;
-        (same && diagnosis.confidence == Confidence::Proved).then_some(diagnosis)
-    }
-}
-
 impl WorldState<'_> {
     /// Returns when to look next; none if no verdict may end this world before its deadline. In a script that is so
     /// unless the script demands a verdict, because its ranks may be meant to fail in time.
@@ -67,7 +33,7 @@ impl WorldState<'_> {
             None => false,
         };
         let first = self.progress + QUIET;
-        may.then(|| self.hang_checks.next.map_or(first, |next| next.max(first)))
+        may.then(|| self.hang_checks.next_look(first))
     }
 
     /// Asks the host for what a verdict still needs.
@@ -126,7 +92,7 @@ impl WorldState<'_> {
 
     /// Judges a script that demands a late rank: the script must pass, and that rank must have been seen to be late.
     fn judge_slow(&self, hang: &Hang, script: CheckResult) -> CheckResult {
-        let late = self.hang_checks.late.clone();
+        let late = self.hang_checks.late().cloned();
         let seen = late.as_ref().map_or(&[][..], |late| &late.culprits);
         if script.outcome == Outcome::Pass && seen != hang.culprits {
             let text = format!(
@@ -150,6 +116,7 @@ mod tests {
     use crate::run::world::fixture::ms;
     use crate::run::world::fixture::outcomes;
     use crate::run::world::fixture::planned;
+    use crate::run::world::hang_checks::LOOK_PERIOD;
     use crate::run::world::simulation::Simulation;
     use crate::world::RankExit;
     use allranks_suite::expectation::Expectations;
