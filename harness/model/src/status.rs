@@ -34,6 +34,12 @@ impl Status {
     /// Every status, worst first.
     pub const ALL: &[Self] = Self::VARIANTS;
 
+    /// Returns the place in [`ALL`](Self::ALL), from 0.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// Returns the status of an outcome with a verdict. An expected outcome that proves nothing (the harness failed, or the check
     /// never ran) is not a pass.
     #[must_use]

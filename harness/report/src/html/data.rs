@@ -335,7 +335,7 @@ impl<'a> Collector<'a> {
             elements: gathered.elements,
             observed,
             reasons: reasons
-                .map(|((status, text), count)| (status_index(status), self.texts.of(&text), count))
+                .map(|((status, text), count)| (status.index(), self.texts.of(&text), count))
                 .collect(),
         }
     }
@@ -366,7 +366,7 @@ impl<'a> Collector<'a> {
         CheckDetail {
             case: self.cases.of(&one_line(check.case.as_str())),
             column: self.column(&check.column),
-            status: status_index(check.status()),
+            status: check.status().index(),
             covers: self.covers(check),
             scenario: self.scenarios.place(check),
             kind: clip(&kind, 200),
@@ -465,11 +465,6 @@ fn is_detailed(status: Status) -> bool {
     }
 }
 
-pub(super) fn status_index(status: Status) -> usize {
-    let place = Status::ALL.iter().position(|one| *one == status);
-    place.expect("every status is listed")
-}
-
 fn status_info(status: Status) -> StatusInfo {
     StatusInfo {
         key: status,
@@ -523,7 +518,7 @@ fn sides(results: &Results) -> Option<SideTable> {
                 cells: row
                     .cells
                     .iter()
-                    .map(|cell| cell.map(|one| (status_index(one.status), one.count, one.of)))
+                    .map(|cell| cell.map(|one| (one.status.index(), one.count, one.of)))
                     .collect(),
             })
             .collect(),
@@ -538,7 +533,7 @@ fn versions(results: &Results) -> Option<VersionTable> {
         cells: row
             .cells
             .iter()
-            .map(|cell| cell.map(status_index))
+            .map(|cell| cell.map(Status::index))
             .collect(),
         why: clip(&row.why, 500),
     };

@@ -3,7 +3,6 @@
 use allranks_model::status::Status;
 use serde::Serialize;
 
-use super::data::status_index;
 use crate::text::{day, one_line};
 use crate::trend::text::changed;
 use crate::trend::{Course, Group, Trend};
@@ -160,6 +159,6 @@ fn lines(list: &[String]) -> Vec<String> {
 
 /// Indices of statuses; −1 where a run has no record.
 fn places(marks: &[Option<Status>]) -> Vec<i8> {
-    let place = |status: Status| i8::try_from(status_index(status)).unwrap_or(-1);
+    let place = |status: Status| i8::try_from(status.index()).unwrap_or(-1);
     marks.iter().map(|mark| mark.map_or(-1, place)).collect()
 }

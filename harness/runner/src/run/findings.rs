@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::rank_run::RankRun;
 use super::recording::Recorder;
+use super::scenario_run::ScenarioRun;
 use crate::check_result::CheckResult;
 use allranks_model::outcome::Outcome;
 use allranks_suite::expectation::FAILED_TWICE;
@@ -94,8 +95,15 @@ impl Findings {
             .collect()
     }
 
-    /// Writes that no world will make what is open; what failed once stays failed.
-    pub fn give_up(&mut self, why: &str) {
+    /// Writes that no world will make what is open, with the reason `why`; what failed once stays failed. Init and teardown that
+    /// were not made are not run either.
+    pub fn give_up(&mut self, run: &mut ScenarioRun, why: &str) {
+        run.trouble.get_or_insert_with(|| why.to_owned());
+        for finding in [&mut run.init, &mut run.end] {
+            if finding.outcome == Outcome::NotRun {
+                *finding = CheckResult::not_run(why);
+            }
+        }
         for (index, state) in self.states.iter_mut().enumerate() {
             let finding = match std::mem::replace(state, CheckState::Written) {
                 CheckState::Open => CheckResult::not_run(why),

@@ -353,7 +353,7 @@ impl Session {
         // A mistake of the harness in one scenario is that scenario's result, and the others go on.
         let mut run = match task.await {
             Ok(run) => run,
-            Err(error) => scenario_run::broken(&recorder, &error.to_string()),
+            Err(error) => scenario::broken(&recorder, &error.to_string()),
         };
         let issues: Vec<String> = std::mem::take(&mut run.issues);
         run.trouble = run.trouble.or_else(|| issues.first().cloned());

@@ -11,7 +11,7 @@ use super::logs::{cut, end_of, log_folder};
 use super::program;
 use super::rank_run::RankRun;
 use super::recording::Recorder;
-use super::scenario_run::{ScenarioRun, give_up};
+use super::scenario_run::ScenarioRun;
 use super::shrink::shrink;
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
@@ -32,12 +32,12 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
     let mut initialised = false;
     loop {
         if *shared.interrupt.borrow() {
-            give_up(&mut run, &mut findings, INTERRUPTED);
+            findings.give_up(&mut run, INTERRUPTED);
             break;
         }
         if run.lost == shared.worlds {
             let why = format!("gave up after {} worlds were lost", run.lost);
-            give_up(&mut run, &mut findings, &why);
+            findings.give_up(&mut run, &why);
             break;
         }
         run.worlds += 1;
@@ -47,7 +47,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
             Ok(Some(result)) => result,
             Ok(None) => continue,
             Err(LaunchError::NoNode(why)) => {
-                give_up(&mut run, &mut findings, &why);
+                findings.give_up(&mut run, &why);
                 break;
             }
             Err(error) => {
@@ -57,7 +57,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                 } else {
                     run.init = finding;
                 }
-                give_up(&mut run, &mut findings, &error.to_string());
+                findings.give_up(&mut run, &error.to_string());
                 break;
             }
         };
@@ -79,7 +79,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                 Outcome::NotRun => lost.unwrap_or_else(|| run.init.summary.clone()),
                 _ => NO_WORLD.to_owned(),
             };
-            give_up(&mut run, &mut findings, &why);
+            findings.give_up(&mut run, &why);
             break;
         }
         if findings.open().is_empty() && run.end.outcome != Outcome::NotRun {
@@ -149,4 +149,13 @@ fn absorb(run: &mut ScenarioRun, result: WorldResult, initialised: &mut bool) {
         run.trouble = Some(lost);
     }
     run.ranks = result.ranks;
+}
+
+/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, and checks that are not
+/// recorded yet are not run.
+pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
+    let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
+    run.init = CheckResult::bare(Outcome::HarnessError, None, why);
+    Findings::new(Arc::clone(recorder)).give_up(&mut run, why);
+    run
 }

@@ -1,18 +1,14 @@
-//! What came of a scenario so far.
+//! The run of a scenario so far, besides the findings of its checks.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
-use super::findings::Findings;
 use super::logs::log_folder;
 use super::rank_run::RankRun;
-use super::recording::Recorder;
 use crate::check_result::CheckResult;
-use allranks_model::outcome::Outcome;
 use allranks_suite::plan::Scenario;
 
-/// Everything that came of a scenario besides the findings of its checks, which are written as they are decided.
+/// What came of a scenario besides the findings of its checks, which are written as they are decided.
 pub struct ScenarioRun {
     /// Result of the check `init`.
     pub init: CheckResult,
@@ -55,26 +51,6 @@ impl ScenarioRun {
             lost: 0,
             began: Instant::now(),
             ended: Instant::now(),
-        }
-    }
-}
-
-/// Returns the run of a scenario in which the harness itself failed: `init` is a harness error, and checks that are not
-/// recorded yet are not run.
-pub fn broken(recorder: &Arc<Recorder>, why: &str) -> ScenarioRun {
-    let mut run = ScenarioRun::new(recorder.scenario(), recorder.round());
-    run.init = CheckResult::bare(Outcome::HarnessError, None, why);
-    give_up(&mut run, &mut Findings::new(Arc::clone(recorder)), why);
-    run
-}
-
-/// Marks everything without a result as not run, with the reason `why`.
-pub(super) fn give_up(run: &mut ScenarioRun, findings: &mut Findings, why: &str) {
-    run.trouble.get_or_insert_with(|| why.to_owned());
-    findings.give_up(why);
-    for finding in [&mut run.init, &mut run.end] {
-        if finding.outcome == Outcome::NotRun {
-            *finding = CheckResult::not_run(why);
         }
     }
 }

@@ -12,9 +12,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::frame::{Frame, read_frame_within};
-use super::local_world::Arrival;
 use allranks_model::names::Rank;
-use allranks_protocol::{FromRank, FromZygote};
+use allranks_protocol::{FromRank, FromZygote, Hello};
 
 /// The shortest time after which a connection without a hello is dropped: a rank may connect before it imports torch.
 pub const HELLO_PATIENCE: Duration = Duration::from_secs(60);
@@ -42,6 +41,15 @@ const AGAIN: Duration = Duration::from_millis(50);
 enum Waiting {
     World(mpsc::UnboundedSender<Arrival>),
     Zygote(mpsc::UnboundedSender<(FromZygote, UnixStream)>),
+}
+
+/// A connection that said hello with the token of a rank of this world.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    /// The rank that the token names.
+    pub(super) rank: Rank,
+    pub(super) hello: Hello,
+    pub(super) stream: UnixStream,
 }
 
 /// A token that the server expects. Dropping it makes the token unknown again.

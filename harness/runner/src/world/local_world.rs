@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc;
 
-use super::control_server::WorldSlot;
+use super::control_server::{Arrival, WorldSlot};
 use super::frame::{read_frame, write_frame};
 use super::orphans::Orphan;
 use super::{Event, RankExit, SIGKILL};
 use allranks_model::names::Rank;
-use allranks_protocol::{Hello, ToRank, VERSION};
+use allranks_protocol::{ToRank, VERSION};
 
 /// Ranks that were started together. Dropping it kills them.
 #[derive(Debug)]
@@ -34,15 +33,6 @@ type Message = (ToRank, Vec<u8>);
 
 /// The queue of frames to one rank.
 type Orders = mpsc::UnboundedSender<Message>;
-
-/// A connection that said hello with the token of a rank of this world.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    /// The rank that the token names.
-    pub(super) rank: Rank,
-    pub(super) hello: Hello,
-    pub(super) stream: UnixStream,
-}
 
 /// The processes of a world, forked or spawned.
 pub(super) trait Processes: std::fmt::Debug + Send + Sync {

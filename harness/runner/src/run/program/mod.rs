@@ -30,7 +30,7 @@ use super::Shared;
 use super::findings::Findings;
 use super::logs::{absolute, cut};
 use super::rank_run::{Outside, RankRun};
-use super::scenario_run::{ScenarioRun, give_up};
+use super::scenario_run::ScenarioRun;
 use super::setup::{Endpoint, lease};
 use crate::check_result::CheckResult;
 use crate::watch;
@@ -60,16 +60,16 @@ pub async fn run(
     (mut run, mut findings): (ScenarioRun, Findings),
 ) -> ScenarioRun {
     if *shared.interrupt.borrow() {
-        give_up(&mut run, &mut findings, INTERRUPTED);
+        findings.give_up(&mut run, INTERRUPTED);
         return run;
     }
     run.worlds = 1;
     match run_program(shared, scenario, program, (&mut run, &mut findings)).await {
         Ok(true) => {}
-        Ok(false) => give_up(&mut run, &mut findings, INTERRUPTED),
+        Ok(false) => findings.give_up(&mut run, INTERRUPTED),
         Err(error) => {
             run.init = CheckResult::bare(Outcome::HarnessError, None, error.to_string());
-            give_up(&mut run, &mut findings, &error.to_string());
+            findings.give_up(&mut run, &error.to_string());
         }
     }
     run.ended = std::time::Instant::now();
