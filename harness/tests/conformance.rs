@@ -22,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use allranks::cli;
 use allranks::cli::{Asked, Failure, Planned, SelectArguments};
+use allranks::conclusion;
 use allranks_model::outcome::Verdict;
 use allranks_model::record::{Counts, Record};
 use allranks_report as report;
@@ -126,7 +127,7 @@ fn conformance(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     Ok(match closed {
         Ok(()) => conclusion.exit_code(),
-        Err(_) => ExitCode::from(cli::Exit::RunIssue as u8),
+        Err(_) => ExitCode::from(conclusion::Exit::RunIssue as u8),
     })
 }
 
@@ -267,7 +268,7 @@ impl Run {
             return Ok(());
         };
         let mut ledger = live.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = Record::End(cli::end_record(&ledger.results, &[]));
+        let end = Record::End(conclusion::end_record(&ledger.results, &[]));
         ledger.writer.append(&end)?;
         ledger.results.push(end);
         let folder = &self.folder;

@@ -7,7 +7,7 @@ use super::product::{Claim, Product};
 use super::reason::{Reason, Rejections};
 use super::record_review;
 use super::replan::Replan;
-use crate::cli;
+use crate::conclusion::end_record;
 use crate::suite::{self, Suite};
 use allranks_model::evidence::Evidence;
 use allranks_model::record::{Origin, STOPPED, SuiteIdentity};
@@ -121,7 +121,7 @@ impl Run {
             );
             rejections.add(Reason::OtherSuite, text);
         }
-        let driver = cli::driver_digest(&python_files());
+        let driver = suite::driver_digest(&python_files());
         if self.driver() == "python" && self.identity.driver != driver {
             let text = format!("{name}: the Python driver was changed, or is of another version");
             rejections.add(Reason::OtherDriver, text);
@@ -187,7 +187,7 @@ impl Run {
             );
             rejections.add(Reason::RunPartial, text);
         }
-        let again = cli::end_record(results, &[]);
+        let again = end_record(results, &[]);
         if again.verdicts != end.verdicts || again.outcomes != end.outcomes {
             let text = format!("{name}: the totals at its end are not those of its records");
             rejections.add(Reason::EditedTotals, text);

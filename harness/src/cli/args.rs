@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
-use super::history::{HistoryArguments, ReportHistory};
+use super::history_arguments::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;

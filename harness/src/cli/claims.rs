@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use super::claim_arguments::{SubmitArguments, VerifyArguments};
-use super::{Exit, Failure, repro, results};
+use super::read_run::read;
+use super::{Exit, Failure, repro};
 use crate::claim::{
     self, Coverage, Reason, Rejection, Review, SignatureError, Submission, SubmitError,
 };
@@ -17,7 +18,7 @@ const NAMED: usize = 12;
 pub fn submit(arguments: &SubmitArguments, out: &mut impl Write) -> Result<Exit, Failure> {
     let scratch = tempfile::tempdir()?;
     let scripts = scratch.path().join("repro");
-    let count = repro::of_excused(&results::read(&arguments.run1)?, &scripts)?;
+    let count = repro::of_excused(&read(&arguments.run1)?, &scripts)?;
     let submission = Submission {
         runs: [arguments.run1.clone(), arguments.run2.clone()],
         product: arguments.product.clone(),

@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Args, Subcommand};
-
-use super::results::read;
+use super::history_arguments::{AddArguments, HistoryArguments, HistoryCommand, ReportHistory};
+use super::read_run::read;
 use super::{Exit, Failure};
 use allranks_history::{Added, Identity, Store, StoreError, Stored};
 use allranks_report::Results;
@@ -15,80 +14,6 @@ use allranks_report::nights::Facts;
 use allranks_report::owners::Owners;
 use allranks_report::text::counted;
 use allranks_report::trend::{Question, Trend};
-
-/// Where runs are stored if nothing else is said.
-const FILE: &str = "target/allranks/history.sqlite";
-
-/// `history`.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct HistoryArguments {
-    /// What to do instead of showing the runs.
-    #[command(subcommand)]
-    pub command: Option<HistoryCommand>,
-    /// Only checks whose id, column or requirements contain each of these words; each check is then listed with its runs.
-    #[arg(value_name = "FILTER")]
-    pub filter: Vec<String>,
-    /// The file of stored runs.
-    #[arg(long, value_name = "FILE", default_value = FILE)]
-    pub db: PathBuf,
-    /// Look at this many runs, the newest.
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub last: u32,
-    /// Only this pipeline. Default: each of them.
-    #[arg(long, value_name = "NAME")]
-    pub pipeline: Option<String>,
-    /// A file of owners, in the manner of CODEOWNERS: on each line a pattern for cases, requirements or columns, and owners.
-    #[arg(long, value_name = "FILE")]
-    pub owners: Option<PathBuf>,
-    /// Print JSON: with a filter every check that matches, otherwise those that are not steady.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// The commands of `history`.
-#[derive(Debug, Subcommand)]
-pub enum HistoryCommand {
-    /// Store a run, with its environment. A run that is stored already is not stored twice.
-    ///
-    /// A run that was cut off is stored as that: what it has no record of counts as nothing. Added again when there is more of it,
-    /// it takes the place of what was stored. Several processes may add at once. Merge the shards of a night first.
-    Add(AddArguments),
-}
-
-/// `history add`.
-#[derive(Debug, Args)]
-pub struct AddArguments {
-    /// The run's folder.
-    #[arg(required = true, value_name = "RUN")]
-    pub runs: Vec<PathBuf>,
-    /// The file of stored runs; made if there is none.
-    #[arg(long, value_name = "FILE", default_value = FILE)]
-    pub db: PathBuf,
-    /// What the run is one of. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
-    #[arg(long, value_name = "NAME", default_value = "nightly")]
-    pub pipeline: String,
-    /// The environment, where the run's folder has no environment.json, such as that of a merged run.
-    #[arg(long, value_name = "FILE")]
-    pub environment: Option<PathBuf>,
-}
-
-/// The options of `report` that look at stored runs.
-#[derive(Debug, Args)]
-pub struct ReportHistory {
-    /// A file of stored runs: report.html and summary.md then show what changed since the runs before, and when.
-    #[arg(long, value_name = "FILE")]
-    pub history: Option<PathBuf>,
-    /// Look at this many runs, the newest and this one.
-    #[arg(long, value_name = "N", default_value_t = 30, requires = "history", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub last: u32,
-    /// The pipeline to compare with. Default: that in which the run is stored, otherwise `nightly`.
-    #[arg(long, value_name = "NAME", requires = "history")]
-    pub pipeline: Option<String>,
-    /// A file of owners, as for `allranks history`.
-    #[arg(long, value_name = "FILE", requires = "history")]
-    pub owners: Option<PathBuf>,
-}
 
 /// Shows the stored runs, or stores some.
 pub fn history(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use super::args::JudgeArguments;
-use super::run_issue::RunIssue;
-use super::running::{end_record, exit};
-use super::{Exit, Failure, locate, planning, results};
+use super::read_run::read;
+use super::{Failure, locate, planning, results};
+use crate::conclusion::{Exit, RunIssue, end_record, exit};
 use crate::suite::Suite;
 use allranks_model::record::{CheckRecord, Record};
 use allranks_report::{Results, merge};
@@ -16,7 +16,7 @@ use allranks_suite::plan::{Check, Scenario};
 /// Judges the results of a run again, writes them, and prints the reports. Checks that keep their verdicts are only
 /// counted.
 pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let run = results::read(&arguments.run)?;
+    let run = read(&arguments.run)?;
     let folder = planning::make_out(Some(&arguments.out))?;
     let scratch = tempfile::tempdir()?;
     let suite = Suite::load(&arguments.suite.request(), scratch.path())?;

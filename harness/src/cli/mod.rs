@@ -12,6 +12,7 @@ mod environment;
 mod explain;
 mod files_of_run;
 mod history;
+mod history_arguments;
 mod inputs;
 mod judging;
 mod list;
@@ -22,10 +23,10 @@ mod orphans;
 mod planning;
 mod prove;
 mod prove_arguments;
+mod read_run;
 mod repro;
 mod rerunning;
 mod results;
-mod run_issue;
 mod running;
 mod until_closed;
 mod watch;
@@ -37,34 +38,15 @@ use clap::Parser;
 
 pub use args::{Arguments, DriverChoice, SelectArguments};
 use args::{Command, SchemaArguments};
-pub use origin::driver_digest;
 pub use planning::{Absent, Asked, Planned, prove_inputs};
-pub use run_issue::RunIssue;
-pub use running::{end_record, ranks_at_once};
+pub use running::ranks_at_once;
 use until_closed::UntilClosed;
 
 use crate::claim::product_schema;
+use crate::conclusion::Exit;
 use crate::suite::SuiteError;
 use allranks_runner::world;
 use allranks_suite::{case, platform};
-
-/// Exit codes of the process. The numbers are a contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    /// Everything is as expected.
-    AsExpected = 0,
-    /// At least one result is unexpected.
-    Unexpected = 1,
-    /// The command line or a file is wrong.
-    Usage = 2,
-    /// Nothing was selected.
-    Nothing = 3,
-    /// A required check was not run.
-    Incomplete = 4,
-    /// The harness or the machine failed.
-    RunIssue = 10,
-}
 
 /// Why a command failed, and a hint.
 #[derive(Debug, thiserror::Error)]

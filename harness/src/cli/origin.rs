@@ -59,27 +59,12 @@ pub fn complete(
 ) -> io::Result<Origin> {
     Ok(Origin {
         identity: Some(SuiteIdentity {
-            driver: driver_digest(&driver.files()),
+            driver: suite::driver_digest(&driver.files()),
             ..suite::identity()?
         }),
         inputs: inputs::keep(request, run)?,
         ..origin
     })
-}
-
-/// Returns the digest of a driver's files; an empty text if there are none.
-#[must_use]
-pub fn driver_digest(files: &[(String, Vec<u8>)]) -> String {
-    if files.is_empty() {
-        return String::new();
-    }
-    let mut hash = Sha256::new();
-    for (name, bytes) in files {
-        let name = Path::new(name).file_name().unwrap_or_default();
-        hash.update(name.as_encoded_bytes());
-        hash.update(Sha256::digest(bytes));
-    }
-    format!("{:x}", hash.finalize())
 }
 
 fn digest(value: &impl Debug, scratch: &Path) -> String {

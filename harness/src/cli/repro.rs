@@ -7,7 +7,8 @@ use std::process::Command;
 
 use super::args::ReproArguments;
 use super::command_line::without_secrets;
-use super::{Exit, Failure, inputs, locate, results};
+use super::read_run::read;
+use super::{Exit, Failure, inputs, locate};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
 use crate::suite::{Request, Suite};
 use allranks_model::evidence::Evidence;
@@ -147,7 +148,7 @@ impl ReproContext {
                 ),
             ));
         }
-        let run = arguments.run.as_deref().map(results::read).transpose()?;
+        let run = arguments.run.as_deref().map(read).transpose()?;
         let record = run
             .as_ref()
             .and_then(|run| run.checks.iter().find(|check| check.id.as_str() == id));

@@ -9,7 +9,9 @@ use clap::Parser;
 use super::args::{Arguments, Command, DriverChoice, RerunArguments, RunArguments};
 use super::command_line::{REDACTED, is_redacted, without_secrets};
 use super::earlier::Earlier;
-use super::{Exit, Failure, planning, results, running};
+use super::read_run::read;
+use super::{Failure, planning, running};
+use crate::conclusion::{Exit, exit};
 use allranks_model::outcome::Verdict;
 use allranks_model::record::CheckRecord;
 use allranks_report::{Results, merge};
@@ -20,7 +22,7 @@ pub fn rerun(
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let earlier = results::read(&arguments.run)?;
+    let earlier = read(&arguments.run)?;
     let run = recorded(&earlier, &arguments.run, arguments.driver.as_deref())?;
     if let Some(exit) = nothing_to_do(&earlier, arguments.failed) {
         writeln!(
@@ -131,7 +133,7 @@ fn nothing_to_do(earlier: &Results, failed: bool) -> Option<Exit> {
         _ => failed && check.status().is_failing(),
     };
     let is_done = earlier.is_whole() && earlier.missing() == 0;
-    (is_done && !earlier.checks.iter().any(is_left)).then(|| running::exit(earlier, &[]))
+    (is_done && !earlier.checks.iter().any(is_left)).then(|| exit(earlier, &[]))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
+use super::read_run::read;
 use super::{Exit, Failure, history, planning};
 use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
@@ -54,15 +55,6 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
         (true, _) => Exit::Unexpected,
         (false, false) => Exit::Incomplete,
         (false, true) => Exit::AsExpected,
-    })
-}
-
-pub fn read(run: &Path) -> Result<Results, Failure> {
-    report::jsonl::read(run).map_err(|error| {
-        Failure::Usage(
-            error.to_string(),
-            "name the folder that `allranks run` printed".to_owned(),
-        )
     })
 }
 

@@ -1,6 +1,6 @@
 //! `allranks run`: prepares, runs, shows progress, writes results and reports, and decides the exit code.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +16,10 @@ use super::command_line::without_secrets;
 use super::earlier::{Earlier, ReusedRecords};
 use super::files_of_run::FilesOfRun;
 use super::planning::{self, Asked, Planned};
-use super::run_issue::RunIssue;
 use super::until_closed::UntilClosed;
-use super::{Exit, Failure, environment, origin};
-use allranks_model::outcome::{Outcome, Verdict};
-use allranks_model::record::CheckRecord;
-use allranks_model::record::{EndRecord, FORMAT, Record};
+use super::{Failure, environment, origin};
+use crate::conclusion::{Exit, RunIssue, end_record, exit};
+use allranks_model::record::Record;
 use allranks_report::Results;
 use allranks_report::console::{Console, Progress};
 use allranks_report::jsonl::Writer;
@@ -445,52 +443,6 @@ fn is_hangup_ignored() -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
     ignored.is_some_and(|set| set & (1 << (SIGHUP - 1)) != 0)
-}
-
-/// Makes the last record of a run: counts, the issues that belong to no check, and the exit code.
-#[must_use]
-pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
-    let mut verdicts = BTreeMap::new();
-    let mut outcomes = BTreeMap::new();
-    for check in &results.checks {
-        *verdicts.entry(check.verdict.name().to_owned()).or_default() += 1;
-        *outcomes.entry(check.outcome.name().to_owned()).or_default() += 1;
-    }
-    EndRecord {
-        format: FORMAT,
-        duration_ms: results
-            .scenarios
-            .iter()
-            .map(|scenario| scenario.start_ms + scenario.duration_ms)
-            .max()
-            .unwrap_or(0),
-        verdicts,
-        outcomes,
-        troubles: troubles.iter().map(RunIssue::text).collect(),
-        exit_code: exit(results, troubles) as u8,
-    }
-}
-
-/// The exit code: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
-/// makes results untrustworthy; an unexpected result outranks a missing one.
-pub(super) fn exit(results: &Results, troubles: &[RunIssue]) -> Exit {
-    let any = |test: fn(&CheckRecord) -> bool| results.checks.iter().any(test);
-    let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
-    if amounts_to(Exit::RunIssue) || any(|check| check.outcome == Outcome::HarnessError) {
-        return Exit::RunIssue;
-    }
-    let unexpected = any(|check| match check.verdict {
-        Verdict::Regression | Verdict::UnexpectedPass => true,
-        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
-    });
-    if unexpected || amounts_to(Exit::Unexpected) {
-        return Exit::Unexpected;
-    }
-    let missing = results.missing() > 0 || any(|check| check.verdict == Verdict::NotRun);
-    if missing || amounts_to(Exit::Incomplete) {
-        return Exit::Incomplete;
-    }
-    Exit::AsExpected
 }
 
 /// Writes the reports and the summary.

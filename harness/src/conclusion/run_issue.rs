@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Exit;
+use super::exit::Exit;
 use allranks_model::record::STOPPED;
 use allranks_suite::expectation::{Entry, Expectations};
 

@@ -1,0 +1,55 @@
+//! The last record of a run, and the exit code.
+
+use std::collections::BTreeMap;
+
+use super::{Exit, RunIssue};
+use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::record::{CheckRecord, EndRecord, FORMAT};
+use allranks_report::Results;
+
+/// Makes the last record of a run: counts, the issues that belong to no check, and the exit code.
+#[must_use]
+pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
+    let mut verdicts = BTreeMap::new();
+    let mut outcomes = BTreeMap::new();
+    for check in &results.checks {
+        *verdicts.entry(check.verdict.name().to_owned()).or_default() += 1;
+        *outcomes.entry(check.outcome.name().to_owned()).or_default() += 1;
+    }
+    EndRecord {
+        format: FORMAT,
+        duration_ms: results
+            .scenarios
+            .iter()
+            .map(|scenario| scenario.start_ms + scenario.duration_ms)
+            .max()
+            .unwrap_or(0),
+        verdicts,
+        outcomes,
+        troubles: troubles.iter().map(RunIssue::text).collect(),
+        exit_code: exit(results, troubles) as u8,
+    }
+}
+
+/// Returns the exit code of a run: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
+/// makes results untrustworthy; an unexpected result outranks a missing one.
+#[must_use]
+pub fn exit(results: &Results, troubles: &[RunIssue]) -> Exit {
+    let any = |test: fn(&CheckRecord) -> bool| results.checks.iter().any(test);
+    let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
+    if amounts_to(Exit::RunIssue) || any(|check| check.outcome == Outcome::HarnessError) {
+        return Exit::RunIssue;
+    }
+    let unexpected = any(|check| match check.verdict {
+        Verdict::Regression | Verdict::UnexpectedPass => true,
+        Verdict::Expected | Verdict::KnownFailure | Verdict::Waived | Verdict::NotRun => false,
+    });
+    if unexpected || amounts_to(Exit::Unexpected) {
+        return Exit::Unexpected;
+    }
+    let missing = results.missing() > 0 || any(|check| check.verdict == Verdict::NotRun);
+    if missing || amounts_to(Exit::Incomplete) {
+        return Exit::Incomplete;
+    }
+    Exit::AsExpected
+}
