@@ -8,23 +8,39 @@ use crate::record::CheckRecord;
 
 /// Outcome and verdict of a check in one word; the order is from worst to best.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::VariantArray,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Status {
     /// The outcome is not as required, and no expectation covers it.
     Regression,
     /// The harness or the machine failed.
+    #[strum(serialize = "harness error")]
     Trouble,
     /// Expected to fail, but passed.
+    #[strum(serialize = "unexpected pass")]
     UnexpectedPass,
     /// The check did not run.
+    #[strum(serialize = "not run")]
     NotRun,
     /// The check failed, and a waiver excuses it.
     Waived,
     /// The check failed as an expectation says.
+    #[strum(serialize = "known failure")]
     KnownFailure,
     /// The call was refused with a clear error on every rank, as the platform file declares.
+    #[strum(serialize = "refused as declared")]
     Refused,
     /// The check passed, or failed in the way that its case requires.
     Passed,
@@ -89,16 +105,7 @@ impl Status {
     /// Returns the word for the status in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Regression => "regression",
-            Self::Trouble => "harness error",
-            Self::UnexpectedPass => "unexpected pass",
-            Self::NotRun => "not run",
-            Self::Waived => "waived",
-            Self::KnownFailure => "known failure",
-            Self::Refused => "refused as declared",
-            Self::Passed => "passed",
-        }
+        self.into()
     }
 
     /// Returns one character for the status, so that reports do not depend on colour alone.

@@ -1,6 +1,7 @@
 //! Elements as numbers, for tolerances, and as text, for messages.
 
 use half::{bf16, f16};
+use strum::VariantArray;
 
 use super::float8::{E4m3fn, E5m2};
 use super::number::{Complex, Number, Real};
@@ -81,7 +82,8 @@ pub(super) fn precision(dtype: DType) -> Option<u32> {
 }
 
 /// A type that values are rounded to in order to save bandwidth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Narrow {
     Float32,
     Float16,
@@ -89,14 +91,10 @@ pub(super) enum Narrow {
 }
 
 impl Narrow {
-    pub(super) const ALL: &[Self] = &[Self::Float32, Self::Float16, Self::Bfloat16];
+    pub(super) const ALL: &[Self] = Self::VARIANTS;
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Float32 => "float32",
-            Self::Float16 => "float16",
-            Self::Bfloat16 => "bfloat16",
-        }
+        self.into()
     }
 
     /// A wider element rounded to it; none if the element is no wider.

@@ -344,7 +344,7 @@ fn add(groups: &mut BTreeMap<GroupKey, Group>, check: &CheckTrend, series: &Seri
 #[must_use]
 pub fn differences(old: &Facts, new: &Facts) -> Vec<Change> {
     /// Facts named first; a prefix stands for all that begin with it.
-    const FIRST: [&str; 6] = [
+    const FIRST: &[&str] = &[
         "torch", "driver", "backend", "platform", "kernel", "devices",
     ];
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();

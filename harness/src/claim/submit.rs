@@ -17,7 +17,7 @@ use allranks_yaml::Source;
 
 /// Folders of a run that are not evidence: the suite and the driver, which digests stand for, and the files that it was given,
 /// which a package has once.
-const LEFT_OUT: [&str; 3] = ["suite", "driver", "inputs"];
+const LEFT_OUT: &[&str] = &["suite", "driver", "inputs"];
 
 /// What a package is made from.
 #[derive(Clone, Debug)]

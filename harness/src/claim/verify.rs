@@ -28,7 +28,7 @@ use allranks_yaml::Source;
 /// Path of the product file in a package.
 pub const PRODUCT: &str = "product.yaml";
 /// Folders of the files that the runs were given.
-pub const INPUTS: [&str; 3] = ["platforms", "expectations", "waivers"];
+pub const INPUTS: &[&str] = &["platforms", "expectations", "waivers"];
 
 /// What is known of a package.
 #[derive(Clone, Debug, Default, Serialize)]

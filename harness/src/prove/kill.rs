@@ -10,18 +10,33 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, FORMAT};
 
 /// What became of a mutant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum MutantOutcome {
     /// A check of the requirement it breaks failed, just as the index says.
     Killed,
     /// A check of that requirement failed, but was called something else.
     Misnamed,
     /// Only checks of other requirements failed.
+    #[strum(serialize = "killed incidentally only")]
     Incidental,
     /// No check failed.
     Survived,
     /// Its checks were not run, or there are none.
+    #[strum(serialize = "not tried")]
     Untried,
 }
 
@@ -29,13 +44,7 @@ impl MutantOutcome {
     /// Returns the word for it in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
-        match self {
-            Self::Killed => "killed",
-            Self::Misnamed => "misnamed",
-            Self::Incidental => "killed incidentally only",
-            Self::Survived => "survived",
-            Self::Untried => "not tried",
-        }
+        self.into()
     }
 }
 

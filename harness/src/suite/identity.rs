@@ -44,10 +44,10 @@ pub fn identity() -> io::Result<SuiteIdentity> {
     };
     Ok(SuiteIdentity {
         commit: commit_of_checkout(),
-        cases: digest(&CASE_FOLDERS, &is_case)?,
-        requirements: digest(&CASE_FOLDERS, &is_requirements)?,
-        platforms: digest(&PLATFORM_FOLDERS, &|path| !is_expectation(path))?,
-        expectations: digest(&EXPECTATION_FOLDERS, &is_expectation)?,
+        cases: digest(CASE_FOLDERS, &is_case)?,
+        requirements: digest(CASE_FOLDERS, &is_requirements)?,
+        platforms: digest(PLATFORM_FOLDERS, &|path| !is_expectation(path))?,
+        expectations: digest(EXPECTATION_FOLDERS, &is_expectation)?,
         driver: String::new(),
     })
 }
@@ -71,17 +71,17 @@ pub fn own_identity() -> SuiteIdentity {
     };
     SuiteIdentity {
         commit: option_env!("ALLRANKS_COMMIT").map(str::to_owned),
-        cases: digest(&CASE_FOLDERS, &is_case),
-        requirements: digest(&CASE_FOLDERS, &is_requirements),
-        platforms: digest(&PLATFORM_FOLDERS, &|path| !is_expectation(path)),
-        expectations: digest(&EXPECTATION_FOLDERS, &is_expectation),
+        cases: digest(CASE_FOLDERS, &is_case),
+        requirements: digest(CASE_FOLDERS, &is_requirements),
+        platforms: digest(PLATFORM_FOLDERS, &|path| !is_expectation(path)),
+        expectations: digest(EXPECTATION_FOLDERS, &is_expectation),
         driver: String::new(),
     }
 }
 
-const CASE_FOLDERS: [&str; 2] = ["cases", "fixtures/programs"];
-const PLATFORM_FOLDERS: [&str; 2] = ["fixtures/platforms", "fixtures/sim"];
-const EXPECTATION_FOLDERS: [&str; 2] = ["fixtures/expectations", "fixtures/sim"];
+const CASE_FOLDERS: &[&str] = &["cases", "fixtures/programs"];
+const PLATFORM_FOLDERS: &[&str] = &["fixtures/platforms", "fixtures/sim"];
+const EXPECTATION_FOLDERS: &[&str] = &["fixtures/expectations", "fixtures/sim"];
 
 fn is_requirements(path: &str) -> bool {
     path == "cases/requirements.yaml"

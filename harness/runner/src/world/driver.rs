@@ -8,7 +8,8 @@ use include_dir::{Dir, include_dir};
 static PACKAGE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python/allranks_rank");
 
 /// The driver that a rank runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Driver {
     /// The Python driver that the binary contains.
     Python {
@@ -82,11 +83,7 @@ impl Driver {
     /// Returns `python`, `libtorch` or `command`.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Python { .. } => "python",
-            Self::Libtorch(_) => "libtorch",
-            Self::Command(_) => "command",
-        }
+        self.into()
     }
 }
 

@@ -405,8 +405,11 @@ pub struct SweepSpec {
 
 /// The only profile that a case or a step belongs to, because it takes too long for the others. A run that names cases
 /// and no profile runs it as well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Only {
     /// Profile `full`: everything.
     Full,
@@ -416,9 +419,7 @@ impl Only {
     /// Returns the profile's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-        }
+        self.into()
     }
 }
 

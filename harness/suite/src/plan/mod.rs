@@ -41,13 +41,13 @@ use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 use allranks_model::store::StoreMethod;
 
 /// Requirements that the checks `init` and `teardown` of a program cover.
-const PROGRAM_COVERS: [&str; 1] = ["PROG-001"];
+const PROGRAM_COVERS: &[&str] = &["PROG-001"];
 /// Requirements that the check `init` of every other scenario covers.
-const OPENING_COVERS: [&str; 2] = ["INIT-001", "INIT-002"];
+const OPENING_COVERS: &[&str] = &["INIT-001", "INIT-002"];
 /// Requirement that `init` covers as well if a group has a timeout of its own: every rank reports the timeouts.
 const GROUP_TIMEOUT_COVERS: &str = "GRP-013";
 /// Requirement that the check `teardown` of every other scenario covers.
-const CLOSING_COVERS: [&str; 1] = ["DOWN-001"];
+const CLOSING_COVERS: &[&str] = &["DOWN-001"];
 
 /// A case at one point of its world matrix: one world, and one libtest trial.
 #[derive(Clone, Debug)]
@@ -91,8 +91,8 @@ impl Scenario {
     #[must_use]
     pub fn frame_covers(&self) -> [Vec<RequirementId>; 2] {
         let (opening, closing): (&[&str], &[&str]) = match self.case.world.starts {
-            _ if self.case.program.is_some() => (&PROGRAM_COVERS, &PROGRAM_COVERS),
-            Starts::Initialised => (&OPENING_COVERS, &CLOSING_COVERS),
+            _ if self.case.program.is_some() => (PROGRAM_COVERS, PROGRAM_COVERS),
+            Starts::Initialised => (OPENING_COVERS, CLOSING_COVERS),
             // Its scripts initialise and destroy, and say themselves what that covers.
             Starts::Bare => (&[], &[]),
         };

@@ -61,7 +61,7 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
 
 /// The variables by which launchers other than torch's say which rank a process is: rank, world size, and what tells one run of
 /// the launcher from another.
-const LAUNCHERS: [[&str; 3]; 5] = [
+const LAUNCHERS: &[[&str; 3]] = &[
     ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"],
     ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"],
     [
