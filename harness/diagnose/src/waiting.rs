@@ -460,7 +460,10 @@ impl Ends {
                 Process::Running | Process::Unknown,
                 Some(EventKind::Destroy(_) | EventKind::Leave),
             ) => self.leaving.insert(state.rank),
-            (Process::Running | Process::Unknown, Some(EventKind::Own(_))) => {
+            // With ops under way on its device it may wait for the device, whatever its host does.
+            (Process::Running | Process::Unknown, Some(EventKind::Own(_)))
+                if state.recorded.is_empty() =>
+            {
                 self.busy.insert(state.rank)
             }
             (Process::Running | Process::Unknown, _) => false,

@@ -104,7 +104,10 @@ class Recorder:
         if not self.is_known:
             # NCCL keeps a recorder of its own; the other backends share one.
             names = ["_dump_fr_trace_json"]
-            if any("nccl" in str(kind).lower() for kind, _ in c10d._world.pg_map.values()):
+            # A world made without naming a backend is `undefined` in `pg_map`; what it consists of, the other table tells.
+            kinds = [kind for kind, _ in c10d._world.pg_map.values()]
+            kinds += getattr(c10d._world, "pg_backend_config", {}).values()
+            if any("nccl" in str(kind).lower() for kind in kinds):
                 names.insert(0, "_dump_nccl_trace_json")
             functions = [getattr(library, name, None) for name in names]
             for function in functions:

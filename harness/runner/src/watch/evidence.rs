@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call_trace::{Call, CallTrace, Entry, Inside};
+use super::device_messages;
 use super::hosts::Hosts;
 use super::job::RankProcess;
 use super::reach::Reach;
@@ -229,6 +230,7 @@ impl Frame {
             return Some(state);
         };
         state.errors.clone_from(&call_trace.errors);
+        state.recorded = device_messages::under_way(call_trace);
         let inside = call_trace.inside.as_ref();
         let inside = inside.filter(|inside| inside.entry.epoch == self.epoch);
         for entry in call_trace

@@ -12,6 +12,7 @@
 //! | `call_trace` | reads what a Python process writes of its calls |
 //! | `record` | reads what torch's flight recorder writes |
 //! | `recorder` | puts the recorded collectives into the call trace |
+//! | `device_messages` | finds the messages that a rank's device has not carried out |
 //! | `job` | finds the ranks among the processes |
 //! | `hosts` | decides which addresses name the same host |
 //! | `evidence` | builds the hang evidence of each rank |
@@ -28,6 +29,7 @@
 mod attach;
 mod below;
 mod call_trace;
+mod device_messages;
 mod evidence;
 mod guard;
 mod hang_detector;

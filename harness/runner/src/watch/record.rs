@@ -28,6 +28,11 @@ pub(super) struct RecordEntry {
     pub(super) retired: bool,
     #[serde(default)]
     pub(super) is_p2p: bool,
+    /// Its number among the messages of the group, from 1; messages of one batch, and the entry for their end, share it.
+    #[serde(default)]
+    pub(super) p2p_seq_id: u64,
+    #[serde(default)]
+    pub(super) state: String,
     #[serde(default)]
     pub(super) thread_name: Option<String>,
     /// When it was issued: nanoseconds since 1970.

@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::call_trace::{Call, CallTrace, Entry, Group, Inside};
+use super::device_messages;
 use super::record::{Record, RecordEntry};
 
 /// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
-const CLOCK: f64 = 0.000_01;
+pub(super) const CLOCK: f64 = 0.000_01;
 /// Collectives that no recorder keeps, although they count in their group.
 const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 /// Collectives whose input may have another size, or another dtype, on each member.
@@ -396,7 +397,9 @@ fn inside(
     }
     let own = call_trace.own.as_ref();
     let kind = own.map_or("", |own| own.kind.as_str());
-    let (one, entry) = first(None, 0.0)?;
+    let Some((one, entry)) = first(None, 0.0) else {
+        return device_messages::awaited(call_trace);
+    };
     // A device's collective is under way whatever the host does; a collective on the host is waited for in torch's own
     // code.
     if one.on_host && !matches!(kind, "torch" | "backward") {

@@ -1,0 +1,182 @@
+//! The messages that a rank has issued to its device and that the device has not carried out, by torch's flight recorder.
+//!
+//! On a stream the wait for a message returns at once. Whatever makes the host wait for the device later, such as
+//! `torch.cuda.synchronize()`, then waits for the message.
+
+use std::collections::BTreeSet;
+
+use super::call_trace::{Call, CallTrace, Entry, Inside};
+use super::record::{Record, RecordEntry};
+use super::recorder::CLOCK;
+use allranks_model::flight_recorder::RecordedOp;
+
+/// The record's name for the entry that ends with the last op of a batch. Those of the batch's ops never end.
+const BATCH: &str = "coalesced";
+
+impl Record {
+    /// Returns the messages under way, in the order in which they were issued. Empty as well if no message has ended:
+    /// then it is unknown whether this backend records ends at all.
+    fn messages_under_way(&self) -> Vec<&RecordEntry> {
+        let batch = |entry: &RecordEntry| {
+            let group = entry.process_group.first().cloned().unwrap_or_default();
+            (group, entry.p2p_seq_id)
+        };
+        let ended: BTreeSet<(String, u64)> = (self.entries.iter())
+            .filter(|entry| entry.retired && entry.op().starts_with(BATCH))
+            .map(batch)
+            .collect();
+        let has_ended = |entry: &RecordEntry| entry.retired || ended.contains(&batch(entry));
+        let messages = || self.entries.iter().filter(|entry| entry.is_p2p);
+        match messages().any(has_ended) {
+            true => messages().filter(|entry| !has_ended(entry)).collect(),
+            false => Vec::new(),
+        }
+    }
+}
+
+impl RecordEntry {
+    /// The op without the backend: `recv 1<-0`.
+    fn op(&self) -> &str {
+        let name = &self.profiling_name;
+        name.split_once(':').map_or(name, |(_, op)| op)
+    }
+}
+
+/// Returns the messages under way on a rank's device while its host is in no call of torch.distributed other than the
+/// wait for a message; empty otherwise. Of those between the same ranks in the same direction it has the first.
+#[must_use]
+pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
+    let is_elsewhere = call_trace.inside.as_ref().is_some_and(|inside| {
+        !inside.entry.waits || !matches!(inside.entry.call, Call::Message { .. })
+    });
+    let Some(record) = call_trace.record.as_ref().filter(|_| !is_elsewhere) else {
+        return Vec::new();
+    };
+    let mut seen = BTreeSet::new();
+    let is_first = |entry: &&RecordEntry| seen.insert((&entry.process_group, entry.op()));
+    let messages = record.messages_under_way().into_iter().filter(is_first);
+    let recorded = messages.map(|entry| RecordedOp {
+        op: entry.op().to_owned(),
+        group: entry.process_group.join(" "),
+        number: entry.p2p_seq_id,
+        inputs: Vec::new(),
+        state: entry.state.clone(),
+    });
+    recorded.map(RecordedOp::cut).collect()
+}
+
+/// Returns the message that the host waits for: the first one under way, if the host is in torch's own code. None if
+/// the call trace does not have the call that issued it.
+#[must_use]
+pub fn awaited(call_trace: &CallTrace) -> Option<Inside> {
+    let own = call_trace.own.as_ref().filter(|own| own.kind == "torch")?;
+    let first = *call_trace.record.as_ref()?.messages_under_way().first()?;
+    let time = first.time_created_ns as f64 / 1e9;
+    let issued_it = |entry: &&Entry| {
+        let is_message = matches!(&entry.call, Call::Message { group, .. }
+            if group.split_once('.').map(|(_, name)| name) == first.process_group.first().map(String::as_str));
+        let began = entry.t.is_some_and(|t| t <= time + CLOCK);
+        is_message && began && entry.end.is_none_or(|end| end >= time - CLOCK)
+    };
+    let call = call_trace.entries.iter().rev().find(issued_it)?;
+    Some(Inside {
+        entry: Entry {
+            at: own.at.clone(),
+            waits: true,
+            ..call.clone()
+        },
+        since: time,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    /// Builds an entry of the record, as NCCL makes them.
+    fn recorded(name: &str, number: u64, retired: bool) -> Value {
+        json!({
+            "collective_seq_id": 0, "p2p_seq_id": number, "retired": retired,
+            "profiling_name": format!("nccl:{name}"), "process_group": ["0", "default_pg"],
+            "is_p2p": name != BATCH, "state": "scheduled", "time_created_ns": number * 1_000_000_000 + 500_000_000,
+        })
+    }
+
+    /// Builds the trace of rank 1, which has issued a batch of one message in each second, and is in its own code.
+    fn trace(messages: &[(&str, bool)], kind: &str) -> CallTrace {
+        let numbered = || (1..).zip(messages);
+        let entries: Vec<Value> = numbered()
+            .map(|(number, (name, _))| {
+                json!({
+                    "what": "message", "group": "1.0", "sends": name.starts_with("send"), "peer": 0, "tag": 0,
+                    "at": "train.py:33", "t": number, "end": number + 1, "epoch": 1, "id": number,
+                })
+            })
+            .collect();
+        let record: Vec<Value> = numbered()
+            .flat_map(|(number, (name, ended))| {
+                [
+                    recorded(name, number, false),
+                    recorded(BATCH, number, *ended),
+                ]
+            })
+            .collect();
+        let mut call_trace: CallTrace = serde_json::from_value(json!({
+            "moves": 1, "epoch": 1, "inside": null, "entries": entries,
+            "own": {"text": "torch.cuda.synchronize()", "at": "train.py:34", "in": kind},
+        }))
+        .unwrap();
+        let record = serde_json::from_value(json!({"entries": record})).unwrap();
+        call_trace.record = Some(Arc::new(record));
+        call_trace
+    }
+
+    #[test]
+    fn a_host_in_torch_waits_for_the_first_message_whose_batch_has_not_ended() {
+        let messages = [
+            ("recv 1<-0", true),
+            ("recv 1<-0", false),
+            ("send 1->0", false),
+        ];
+        let call_trace = trace(&messages, "torch");
+        let inside = awaited(&call_trace).unwrap();
+        assert_eq!((inside.entry.id, inside.entry.waits), (2, true));
+        assert_eq!(inside.entry.at, "train.py:34");
+        let ops: Vec<String> = under_way(&call_trace)
+            .into_iter()
+            .map(|one| one.op)
+            .collect();
+        assert_eq!(ops, ["recv 1<-0", "send 1->0"]);
+    }
+
+    #[test]
+    fn a_host_elsewhere_is_not_placed_and_its_messages_are_told() {
+        let call_trace = trace(&[("recv 1<-0", true), ("recv 1<-0", false)], "");
+        assert!(awaited(&call_trace).is_none());
+        assert_eq!(under_way(&call_trace).len(), 1);
+    }
+
+    #[test]
+    fn a_batch_of_several_messages_ends_as_one() {
+        let entries = [
+            recorded("recv 1<-0", 1, false),
+            recorded("send 1->2", 1, false),
+            recorded(BATCH, 1, true),
+            recorded("send 1->2", 2, false),
+        ];
+        let record: Record = serde_json::from_value(json!({"entries": entries})).unwrap();
+        let numbers: Vec<u64> = (record.messages_under_way().iter())
+            .map(|entry| entry.p2p_seq_id)
+            .collect();
+        assert_eq!(numbers, [2]);
+    }
+
+    #[test]
+    fn a_record_in_which_no_message_ends_says_nothing() {
+        let call_trace = trace(&[("recv 1<-0", false), ("recv 1<-0", false)], "torch");
+        assert!(awaited(&call_trace).is_none());
+        assert!(under_way(&call_trace).is_empty());
+    }
+}
