@@ -19,7 +19,7 @@ pub const ORPHANED: i32 = 70;
 /// The time between two looks of the watching thread.
 const PERIOD: Duration = Duration::from_millis(300);
 
-/// Has the kernel kill this process when its parent dies; `parent` is the process id of the parent as read before.
+/// Asks the kernel to kill this process when its parent dies; `parent` is the process id of the parent as read before.
 pub fn die_with_parent(parent: Pid) {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if getppid() != Some(parent) {

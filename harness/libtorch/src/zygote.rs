@@ -148,7 +148,7 @@ impl Zygote {
             Some(pid) => match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(end) => Ok(Some((pid, end))),
                 Err(error) => {
-                    // A rank whose end nobody would see.
+                    // A rank whose end would not be seen.
                     send_signal(pid, Signal::KILL);
                     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
                     Err(error.into())

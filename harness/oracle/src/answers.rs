@@ -71,7 +71,7 @@ impl Answer {
         }
     }
 
-    /// How many things it is.
+    /// Returns the number of values in the answer.
     pub(super) fn count(&self) -> u64 {
         match self {
             Self::Objects(Value::Array(list)) => list.len() as u64,

@@ -66,7 +66,7 @@ impl<const M: u32, const FINITE: bool> Float8<M, FINITE> {
         }
     }
 
-    /// Whether the bits are an infinity or a NaN.
+    /// Returns true if the bits are an infinity or a NaN.
     pub(super) fn is_not_finite(bits: u8) -> bool {
         if FINITE {
             bits & 0x7f == 0x7f

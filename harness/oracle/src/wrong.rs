@@ -25,7 +25,7 @@ pub(super) struct Wrong<'a> {
 }
 
 impl Wrong<'_> {
-    /// Whether nothing is.
+    /// Returns true if nothing is wrong.
     pub(super) fn is_empty(&self) -> bool {
         self.spots.is_empty() && self.damage.first.is_none()
     }

@@ -58,7 +58,7 @@ pub fn write_all(folder: &Path, results: &Results) -> io::Result<Paths> {
     write_with(folder, results, None)
 }
 
-/// Like [`write_all`], with what the runs before say: the page and the summary show it.
+/// Renders every report, as [`write_all`] does; page and summary also show what changed since earlier runs.
 ///
 /// # Errors
 /// Those of [`write_all`].

@@ -161,7 +161,7 @@ impl Nights {
 }
 
 impl Night {
-    /// What is to be kept of a run itself.
+    /// Returns what is stored of a run itself.
     #[must_use]
     pub fn of(results: &Results, facts: Facts) -> Self {
         Self {
@@ -198,7 +198,7 @@ pub fn series_of(results: &Results) -> impl Iterator<Item = (Column, &CheckRecor
     })
 }
 
-/// What checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
+/// Returns what checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
 #[must_use]
 pub fn kind_of(check: &CheckRecord) -> String {
     let kind = match (&check.class, check.status()) {

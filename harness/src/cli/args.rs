@@ -283,13 +283,13 @@ pub struct SelectArguments {
 }
 
 impl SelectArguments {
-    /// How long importing torch, and what a platform imports besides, may take.
+    /// Returns how long importing torch, and what a platform imports besides, may take.
     #[must_use]
     pub const fn import_patience(&self) -> Duration {
         Duration::from_secs(self.import_patience)
     }
 
-    /// What to load.
+    /// Returns what to load of a suite.
     #[must_use]
     pub fn request(&self) -> Request {
         Request {
@@ -317,7 +317,7 @@ pub enum LauncherChoice {
 }
 
 impl LauncherChoice {
-    /// What starts node agents; none if there are none.
+    /// Returns what starts node agents; `None` if the launcher has none.
     #[must_use]
     pub const fn engine(self) -> Option<Engine> {
         match self {
@@ -493,7 +493,7 @@ pub struct SuiteArguments {
 }
 
 impl SuiteArguments {
-    /// What to load.
+    /// Returns what to load of a suite.
     #[must_use]
     pub fn request(&self) -> Request {
         Request {

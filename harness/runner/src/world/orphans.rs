@@ -88,7 +88,7 @@ pub fn end_remains(token: &str) -> Vec<Orphan> {
     until_gone(PATIENCE, || kill_remains(token))
 }
 
-/// Has the kernel give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
+/// Asks the kernel to give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
 /// than on Linux.
 ///
 /// # Errors

@@ -101,7 +101,7 @@ pub(super) fn collect(question: &Question) -> Network {
     }
 }
 
-/// Which interface backends would choose: by their variables, else as their sources say. Gloo takes the address that
+/// Returns the interface that each backend would choose: by their variables, else as their sources say. Gloo takes the address that
 /// the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
 /// `ib*`, then anything but `docker*` and `lo`, then `docker*`, then `lo` (`ncclFindInterfaces`).
 fn choose(

@@ -80,7 +80,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What a launcher says and what the environment says.
+/// Reports contradictions between a launcher's variables and torch's own.
 pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (launcher, rank, size) in LAUNCHERS.iter().copied() {
