@@ -1,9 +1,9 @@
 //! The table that traces one check from its YAML line to its JUnit line, held against the sources: each file is there and
 //! names its types, each type is defined in the row's crate or below it, and each row takes what an earlier row gives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -27,6 +27,8 @@ pub struct Row {
 }
 
 static CODE: LazyLock<Regex> = LazyLock::new(|| Regex::new("`([^`]+)`").unwrap());
+static DEFINITION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?m)^\s*pub(?:\(\w+\))? (?:struct|enum|type) (\w+)").unwrap());
 static TYPE: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[A-Z][A-Za-z]+$").unwrap());
 
 /// The rows of the table in a page's text; none if it has no such table.
@@ -62,6 +64,7 @@ fn row(line: &str) -> Row {
 pub fn wrong(root: &Path, rows: &[Row]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut given: BTreeSet<&str> = BTreeSet::new();
+    let mut defined: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (number, row) in rows.iter().enumerate() {
         let Row { name, file, .. } = row;
         if let Err(problem) = is_there(root, row) {
@@ -75,8 +78,15 @@ pub fn wrong(root: &Path, rows: &[Row]) -> Vec<String> {
         }
         given.extend(row.gives.iter().map(String::as_str));
         let below = below(root, name);
+        for name in &below {
+            defined.entry(name.clone()).or_insert_with(|| {
+                let mut found = BTreeSet::new();
+                add_definitions(&root.join(folder(name)).join("src"), &mut found);
+                found
+            });
+        }
         for named in row.takes.iter().chain(&row.gives) {
-            if !below.iter().any(|folder| defines(folder, named)) {
+            if !below.iter().any(|name| defined[name].contains(named)) {
                 problems.push(format!("{file}: `{named}` is defined above {name}"));
             }
         }
@@ -112,8 +122,8 @@ fn folder(name: &str) -> String {
     }
 }
 
-/// The source folders of a crate and of all that it uses, directly or through others.
-fn below(root: &Path, name: &str) -> Vec<PathBuf> {
+/// A crate and all that it uses, directly or through others.
+fn below(root: &Path, name: &str) -> Vec<String> {
     let first = if name == DRIVER.0 { DRIVER.2 } else { name };
     let mut found = vec![first.to_owned()];
     let mut place = 0;
@@ -134,26 +144,21 @@ fn below(root: &Path, name: &str) -> Vec<PathBuf> {
         found.extend(new);
         place += 1;
     }
-    let folders = found.iter();
-    folders
-        .map(|name| root.join(folder(name)).join("src"))
-        .collect()
+    found
 }
 
-/// Whether a source below a folder defines a type.
-fn defines(folder: &Path, name: &str) -> bool {
-    let definition = Regex::new(&format!(
-        r"(?m)^\s*pub(\(\w+\))? (struct|enum|type) {name}\b"
-    ))
-    .unwrap();
-    let mut entries = fs::read_dir(folder).unwrap().flatten();
-    entries.any(|entry| {
+/// Adds the types that the sources below a folder define.
+fn add_definitions(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
-        match path.is_dir() {
-            true => defines(&path, name),
-            false => fs::read_to_string(path).is_ok_and(|text| definition.is_match(&text)),
+        if path.is_dir() {
+            add_definitions(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(path).unwrap();
+            let names = DEFINITION.captures_iter(&text);
+            found.extend(names.map(|name| name[1].to_owned()));
         }
-    })
+    }
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -204,7 +209,7 @@ fn a_table_that_is_not_true_is_found() {
         ["harness/yaml/src/gone.rs: No such file or directory (os error 2)"]
     );
     assert_eq!(
-        problems(&[row("host", yaml, "Process", "Process")]),
+        problems(&[row("host", yaml, "TaggedProcess", "TaggedProcess")]),
         [format!("{yaml} is not in harness/host/src")]
     );
     assert_eq!(
