@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A process, as it was at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEntry {
-    /// Its id.
+    /// The id of the process.
     pub pid: u32,
-    /// Its parent's id.
+    /// The id of its parent.
     pub parent: u32,
     /// When it was started, in clock ticks since the machine was: two processes with the same id differ in it.
     pub started: u64,

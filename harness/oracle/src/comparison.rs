@@ -10,9 +10,9 @@ use allranks_model::dtype::{DTypeKind, ReduceOp};
 /// An element of a rank's buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ElementRef<'a> {
-    /// Global rank.
+    /// The global rank that holds it.
     pub rank: u32,
-    /// Its buffer.
+    /// The buffer that it lies in.
     pub buffer: &'a Buffer,
     /// The piece of it.
     pub piece: &'a Segment,
@@ -238,7 +238,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Bytes per element.
+    /// Returns the size of an element in bytes.
     pub(super) fn size(self) -> usize {
         self.prepared.facts.purpose.dtype.size()
     }

@@ -53,7 +53,7 @@ impl Form {
 pub(super) struct TensorGeometry {
     /// First byte of the storage in the payload.
     pub storage: usize,
-    /// Bytes per element.
+    /// The size of an element in bytes.
     pub size: usize,
     /// Element of the storage at which element 0 lies.
     pub offset: usize,

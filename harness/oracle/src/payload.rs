@@ -20,7 +20,7 @@ pub(super) struct Home {
     pub buffer: TensorGeometry,
     /// The block's first element in the buffer.
     pub start: usize,
-    /// Elements.
+    /// The number of elements.
     pub len: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) type Results = Vec<Vec<u8>>;
 pub(super) struct Image {
     /// What each rank is sent.
     pub payloads: Vec<Vec<u8>>,
-    /// Where blocks lie.
+    /// Where each rank holds its blocks.
     pub homes: Homes,
     /// The blocks of each slot combined, where some rank must hold that.
     pub results: Results,

@@ -171,7 +171,7 @@ impl Prepared {
         }
     }
 
-    /// Returns where the bytes are that a piece must hold in the end.
+    /// Where the bytes are that a piece must hold in the end.
     pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Segment) -> Source<'_> {
         let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
         source(payload, &self.homes, &self.results, rank, buffer, piece)

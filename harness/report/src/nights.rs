@@ -17,7 +17,7 @@ const KIND_LIMIT: usize = 200;
 /// What is known of the environment of a run: `torch` → `2.11.0`, `kernel` → `Linux 6.1.0`. Empty if nothing is.
 pub type Facts = BTreeMap<String, String>;
 
-/// One stored run.
+/// One stored run, with the facts of its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Night {
     /// Name of the run.
@@ -28,7 +28,7 @@ pub struct Night {
     pub is_whole: bool,
     /// Number of planned checks that left no record.
     pub missing: u64,
-    /// Its environment.
+    /// The facts of the run's environment.
     pub facts: Facts,
 }
 

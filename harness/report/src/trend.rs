@@ -90,7 +90,7 @@ pub struct Group {
     pub turn: Option<Turn>,
     /// What goes or went wrong, of the last failure.
     pub kind: String,
-    /// How many checks.
+    /// The number of checks.
     pub checks: u64,
     /// The columns they are in.
     pub columns: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Group {
     pub cases: Vec<String>,
     /// The owners of the checks, by the owners file.
     pub owners: Vec<String>,
-    /// One of them.
+    /// The id of one of the checks.
     pub example: CheckId,
     /// How the example stood in each run.
     pub marks: Vec<Option<Status>>,

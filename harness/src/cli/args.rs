@@ -289,7 +289,7 @@ impl SelectArguments {
         Duration::from_secs(self.import_patience)
     }
 
-    /// Returns what to load of a suite.
+    /// What to load.
     #[must_use]
     pub fn request(&self) -> Request {
         Request {
@@ -317,7 +317,7 @@ pub enum LauncherChoice {
 }
 
 impl LauncherChoice {
-    /// Returns what starts node agents; `None` if the launcher has none.
+    /// What starts node agents; none if there are none.
     #[must_use]
     pub const fn engine(self) -> Option<Engine> {
         match self {

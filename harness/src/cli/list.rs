@@ -165,7 +165,7 @@ fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::
     }
 }
 
-/// Returns how many checks of a case on these targets cover each requirement.
+/// How many checks of a case on these targets cover each requirement.
 fn covered(case: &Arc<Case>, targets: &[Target]) -> BTreeMap<RequirementId, usize> {
     let mut counts = BTreeMap::new();
     for target in targets {

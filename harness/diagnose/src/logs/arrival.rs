@@ -15,7 +15,7 @@ use super::phase::{Edge, Mark, Nature};
 pub(super) struct Arrival {
     /// The rank that the line is about, which wrote it.
     pub(super) rank: u32,
-    /// Its phase.
+    /// The phase that the line is a mark of.
     pub(super) mark: Mark,
     /// Ranks in the world, if it says so.
     pub(super) world_size: Option<u32>,

@@ -27,7 +27,7 @@ pub(super) struct Dump {
 /// Collectives of one group on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// Its description: `default_pg`.
+    /// The description of the group: `default_pg`.
     pub(super) about: String,
     /// Its members, by their ranks in the world; empty if they are not known.
     pub(super) members: BTreeSet<u32>,
@@ -42,7 +42,7 @@ pub(super) struct Recorded {
 /// A collective as one rank issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `all_reduce`.
+    /// The name of the op: `all_reduce`.
     pub(super) op: String,
     /// `Float[18696]`, one for each input.
     pub(super) inputs: Vec<String>,

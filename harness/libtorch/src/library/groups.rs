@@ -46,7 +46,7 @@ pub struct Member {
 /// A group that a name stands for on this rank; `None` if the rank is not a member.
 pub type Place = Option<Arc<Member>>;
 
-/// Arguments of `init_process_group`.
+/// The arguments of `init_process_group`, as the call of the protocol has them.
 #[derive(Debug)]
 pub struct InitArguments<'a> {
     pub backend: &'a str,
@@ -59,7 +59,7 @@ pub struct InitArguments<'a> {
     pub device_id: Option<&'a DeviceArgument>,
 }
 
-/// Arguments of `new_group`.
+/// The arguments of `new_group`, as the call of the protocol has them.
 #[derive(Debug)]
 pub struct NewGroupArguments<'a> {
     pub name: &'a str,

@@ -136,7 +136,7 @@ impl Trend {
 }
 
 impl Group {
-    /// `newly broken`, `flaky`.
+    /// Returns what happened to the checks, in words: `newly broken`, `flaky`.
     pub(crate) fn words(&self) -> String {
         match (self.is_new, self.course) {
             (true, Course::Broken | Course::Fixed) => format!("newly {}", self.course.words()),

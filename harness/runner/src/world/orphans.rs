@@ -27,7 +27,7 @@ const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// A process that was running and carried a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Its process id.
+    /// The id of the process.
     pub pid: Pid,
     /// The rank that its token names; none if the token names no rank.
     pub rank: Option<Rank>,

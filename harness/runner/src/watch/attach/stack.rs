@@ -71,7 +71,7 @@ const ATTEMPTS: usize = 3;
 /// What a Python process is in, by the stack of its main thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What.
+    /// What the main thread is in.
     pub what: What,
     /// The program's own line: `train.py:41`.
     pub at: String,

@@ -46,7 +46,7 @@ pub struct NodesSettings {
     pub command: Option<EngineCommand>,
     /// File for the output of engine and agents.
     pub engine_log: PathBuf,
-    /// Number of nodes.
+    /// The number of nodes that the run waits for.
     pub count: usize,
     /// Where to listen; port 0 is any.
     pub listen: SocketAddr,
