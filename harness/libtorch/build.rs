@@ -88,7 +88,7 @@ fn compile(root: &Path, with_nccl: bool) {
     shim.compile("allranks_shim");
 }
 
-/// Of a libtorch: PyTorch's wheels say it in `version.py`, libtorch's own archives in `build-version`.
+/// Returns the version of a libtorch: PyTorch's wheels have it in `version.py`, libtorch's own archives in `build-version`.
 fn version(root: &Path) -> String {
     let python = fs::read_to_string(root.join("version.py")).unwrap_or_default();
     let said = python.lines().find_map(|line| {

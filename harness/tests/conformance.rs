@@ -276,7 +276,7 @@ impl Run {
         ledger.results.arrange();
         if nextest_run().is_none() {
             let paths = report::write_all(folder, &ledger.results)?;
-            tell(&format!("report: {}", paths.html.display()));
+            tell(&format!("report: {}", paths[0].display()));
         }
         Ok(())
     }

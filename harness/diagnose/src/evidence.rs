@@ -204,7 +204,7 @@ pub enum EventKind {
 /// A call with other ranks that a rank's stack shows: which number of its group it is, is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenCall {
-    /// `all_reduce`.
+    /// The name of the call: `all_reduce`.
     pub name: String,
     /// Whether it is a collective, which every member of its group must make; a message is none.
     pub is_collective: bool,

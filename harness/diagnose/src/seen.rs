@@ -9,7 +9,7 @@ use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
-/// What can be said of ranks that sleep in calls, and of those that the others may wait for; `None` if no rank is in a call that
+/// Returns the verdict on ranks that sleep in calls, and of those that the others may wait for; `None` if no rank is in a call that
 /// only its stack shows, or if nothing is known of where some rank is.
 #[must_use]
 pub fn verdict(evidence: &HangEvidence) -> Option<Diagnosis> {

@@ -22,7 +22,7 @@ pub struct ChargedTime {
 }
 
 impl ChargedTime {
-    /// Begins to measure.
+    /// Begins to measure the charged time of a process.
     #[must_use]
     pub fn of(pid: u32) -> Self {
         let now = Instant::now();

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A process, as it was at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessEntry {
-    /// Its id.
+    /// The id of the process.
     pub pid: u32,
-    /// Its parent's id.
+    /// The id of its parent.
     pub parent: u32,
     /// When it was started, in clock ticks since the machine was: two processes with the same id differ in it.
     pub started: u64,
@@ -93,7 +93,7 @@ pub fn age(_started: u64) -> Option<std::time::Duration> {
     None
 }
 
-/// What a process has open as its network: two processes with the same one see the same `localhost`. `None` if it may not be
+/// Returns the network namespace of a process: two processes with the same one see the same `localhost`. `None` if it may not be
 /// read, or elsewhere than on Linux.
 #[must_use]
 pub fn network(pid: u32) -> Option<String> {
@@ -101,7 +101,7 @@ pub fn network(pid: u32) -> Option<String> {
     Some(link.to_string_lossy().into_owned())
 }
 
-/// Whether a process has mapped a file whose name holds one of these words, as a program has its libraries. `None` if it may
+/// Returns true if a process has mapped a file whose name holds one of these words, as a program has its libraries. `None` if it may
 /// not be read, or elsewhere than on Linux.
 #[must_use]
 pub fn has_mapped(pid: u32, words: &[&str]) -> Option<bool> {

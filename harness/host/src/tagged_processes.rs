@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A process whose environment holds the variable that was looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaggedProcess {
-    /// Process id.
+    /// The id of the process.
     pub pid: u32,
     /// Process id of the parent.
     pub parent: u32,

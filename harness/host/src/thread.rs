@@ -22,7 +22,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Whether it has not run between `before` and now: what it was in then, it is in now.
+    /// Returns true if it has not run between `before` and now: what it was in then, it is in now.
     #[must_use]
     pub fn has_slept_since(&self, before: &Self) -> bool {
         let counts = |thread: &Self| {
@@ -80,7 +80,7 @@ pub fn threads(_pid: u32) -> Vec<Thread> {
     Vec::new()
 }
 
-/// When a thread was on the processor last, in milliseconds of the scheduler's own clock.
+/// Returns when a thread was last on the processor, in milliseconds of the scheduler's own clock.
 #[cfg(target_os = "linux")]
 fn last_run(path: &str) -> Option<f64> {
     let text = std::fs::read_to_string(path).ok()?;

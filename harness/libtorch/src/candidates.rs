@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use rustix::process::Pid;
 
-/// For each orphan that several ranks may have left: those of them that have not ended.
+/// The orphans that several ranks may have left, each with those of the ranks that have not ended.
 ///
 /// Such an orphan is left running as long as one of them runs, for it may be that rank's, and is counted for none.
 #[derive(Debug, Default)]

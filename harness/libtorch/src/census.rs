@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-/// Counts; an empty object where there is no /proc.
+/// Counts what this process holds; an empty object where there is no /proc.
 #[must_use]
 pub fn take_census() -> Value {
     count().unwrap_or_else(|| json!({}))

@@ -16,10 +16,10 @@ use crate::process::leave_at_once;
 /// Exit code of a rank whose control connection closed.
 pub const ORPHANED: i32 = 70;
 
-/// From one look of the watching thread to the next.
+/// The time between two looks of the watching thread.
 const PERIOD: Duration = Duration::from_millis(300);
 
-/// Has the kernel kill this process when its parent dies; `parent` is the process id of the parent as read before.
+/// Asks the kernel to kill this process when its parent dies; `parent` is the process id of the parent as read before.
 pub fn die_with_parent(parent: Pid) {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if getppid() != Some(parent) {
@@ -27,7 +27,7 @@ pub fn die_with_parent(parent: Pid) {
     }
 }
 
-/// The same, if the harness says that the thread which started this process lives as long as it does.
+/// Calls [`die_with_parent`] if the harness says that the thread which started this process lives as long as the harness.
 pub fn die_with_parent_if_asked() {
     if env::var_os("ALLRANKS_DIE_WITH_PARENT").is_some_and(|value| value == "1") {
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -67,7 +67,7 @@ impl Watch {
         Ok(Self(over))
     }
 
-    /// From here on a closed connection is what the rank expects.
+    /// Stops the watch: from here on a closed connection is expected.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Release);
     }

@@ -58,7 +58,7 @@ fn finish(ended: io::Result<Ending>) -> ! {
     process::leave_at_once(code)
 }
 
-/// What this build offers: `{"torch", "count": {"cuda": n}, "backends": {name: bool}}`.
+/// Prints what this build offers: `{"torch", "count": {"cuda": n}, "backends": {name: bool}}`.
 fn probe() -> io::Result<Ending> {
     let found = serde_json::json!({
         "torch": c10d::torch_version(),

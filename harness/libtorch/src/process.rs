@@ -27,7 +27,7 @@ pub fn set_variable(name: &OsStr, value: Option<&OsStr>) {
     }
 }
 
-/// Forks: the child's pid in the parent, none in the child.
+/// Forks this process. Returns the child's pid in the parent, `None` in the child.
 ///
 /// # Errors
 /// The system's; or this process has several threads, whose locks the child would find locked for ever.
@@ -46,7 +46,7 @@ pub fn fork() -> std::io::Result<Option<Pid>> {
     }
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 ///
 /// # Errors
 /// There is no /proc.

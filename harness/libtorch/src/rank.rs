@@ -29,7 +29,7 @@ pub enum Ending {
     Shutdown(i32),
 }
 
-/// One rank from first to last. The environment names harness, token and rank.
+/// Runs one rank from its connection to its `bye`. The environment names harness, token and rank.
 ///
 /// # Errors
 /// The connection is closed, or the harness breaks the protocol.
@@ -98,7 +98,7 @@ fn send(wire: &mut Wire, frame: &impl Serialize) -> io::Result<()> {
     wire.send(&serde_json::to_vec(frame)?, std::iter::empty())
 }
 
-/// Reads the payload, makes the calls, returns how they went and every byte of every storage.
+/// Reads a step's payload, makes its calls, and sends how they went and every byte of every storage.
 fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) -> io::Result<()> {
     let mut storages = Storages::new(&step.storages).map_err(io::Error::other)?;
     for index in 0..storages.count() {
@@ -174,12 +174,12 @@ fn play(wire: &mut Wire, library: &mut Library, current: &Current, step: &Step) 
     Ok(())
 }
 
-/// What a call may ask of the rank in the middle of a step.
+/// The rank as a call in the middle of a step sees it.
 struct Playing<'a> {
     wire: &'a mut Wire,
     storages: &'a mut Storages,
     step: &'a Step,
-    /// Why the conversation cannot go on.
+    /// The error after which the conversation cannot go on; `None` if there was none.
     broken: Option<io::Error>,
 }
 

@@ -10,11 +10,11 @@ use crate::c10d;
 use crate::clock;
 use crate::wire::Sender;
 
-/// A call that takes longer is looked into. Communicators of devices take their time, and must not be asked meanwhile.
+/// The time after which a call counts as slow. Communicators of devices take longer to set up, and must not be asked meanwhile.
 const SLOW: Duration = Duration::from_millis(300);
 const SLOW_ON_A_DEVICE: Duration = Duration::from_secs(3);
 
-/// The call that a rank is in, if it is in one.
+/// The call that a rank is in; shared with the watching thread.
 #[derive(Clone, Debug, Default)]
 pub struct Current(Arc<Mutex<Option<Call>>>);
 
@@ -22,12 +22,12 @@ pub struct Current(Arc<Mutex<Option<Call>>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     step: u32,
-    /// When it becomes one that takes long, by [`clock::now`].
+    /// The time at which it becomes slow, by [`clock::now`].
     slow_at: u64,
 }
 
 impl Current {
-    /// It enters a call of a step, at a moment by [`clock::now`], its tensors on that device.
+    /// Notes that the rank enters a call of a step, at the time `since` by [`clock::now`], with tensors on that device.
     pub fn enter(&self, step: u32, since: u64, device: Device) {
         let slow = match device {
             Device::Cpu => SLOW,
@@ -37,7 +37,7 @@ impl Current {
         self.set(Some(Call { step, slow_at }));
     }
 
-    /// It is in no call.
+    /// Notes that the rank is in no call.
     pub fn leave(&self) {
         self.set(None);
     }

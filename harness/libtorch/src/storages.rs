@@ -14,15 +14,15 @@ use crate::c10d::{self, Error, Kind, Result};
 pub struct Storages {
     bytes: Vec<Tensor>,
     lengths: Vec<usize>,
-    /// Where the tensors see a storage, by its index, if that is elsewhere.
+    /// The copy of a storage that the tensors are views of, by index; `None` if they are views of `bytes`.
     copies: Vec<Option<Tensor>>,
 }
 
 impl Storages {
-    /// Memory for storages of these lengths.
+    /// Allocates storages of these lengths in bytes.
     ///
     /// # Errors
-    /// There is not so much.
+    /// There is not enough memory.
     pub fn new(lengths: &[u64]) -> Result<Self> {
         let bytes = lengths
             .iter()
@@ -35,12 +35,12 @@ impl Storages {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of storages.
     pub fn count(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes of one, as they are now.
+    /// Returns the bytes of one storage, as they are now.
     ///
     /// # Errors
     /// None of a storage made by [`Self::new`].
@@ -48,7 +48,7 @@ impl Storages {
         c10d::bytes(&self.bytes[index])
     }
 
-    /// The bytes of one, to be filled, before any tensor sees them.
+    /// Returns the bytes of one storage, to be filled before any tensor is a view of them.
     ///
     /// # Errors
     /// None of a storage made by [`Self::new`].
@@ -56,7 +56,7 @@ impl Storages {
         c10d::bytes_mut(&mut self.bytes[index])
     }
 
-    /// The step's tensors on a device, or in page-locked memory of the host.
+    /// Makes the step's tensors on a device, or in page-locked memory of the host.
     ///
     /// # Errors
     /// torch's.
@@ -86,7 +86,7 @@ impl Storages {
             .collect()
     }
 
-    /// A whole storage where its tensors are.
+    /// Returns a whole storage on the device of its tensors.
     fn base(&mut self, index: usize, place: Device, is_pinned: bool) -> Result<Tensor> {
         let Some(bytes) = self.bytes.get(index) else {
             return Err(Error::new(
@@ -108,7 +108,7 @@ impl Storages {
         Ok(copy)
     }
 
-    /// Brings the bytes of tensors that were elsewhere back.
+    /// Copies the bytes of tensors on another device back.
     ///
     /// # Errors
     /// torch's.

@@ -17,14 +17,14 @@ use rustix::net::sockopt;
 /// Frames up to this size are joined and sent in one piece.
 const JOIN: usize = 64 << 10;
 
-/// One side of a connection.
+/// One end of a connection to the harness.
 #[derive(Debug)]
 pub struct Wire {
     sender: Sender,
     reader: BufReader<File>,
 }
 
-/// The end of a connection that frames go into, each as a whole.
+/// The sending half of a connection, shared by threads; each frame is sent whole.
 #[derive(Clone, Debug)]
 pub struct Sender(Arc<Mutex<File>>);
 
@@ -96,7 +96,7 @@ impl Wire {
         self.reader.read_exact(part)
     }
 
-    /// Whether a frame may be waiting that has been read from the socket already.
+    /// Returns true if a frame may be waiting that has been read from the socket already.
     #[must_use]
     pub fn has_buffered(&self) -> bool {
         !self.reader.buffer().is_empty()
@@ -114,13 +114,13 @@ impl Wire {
         self.sender.send(header, payload)
     }
 
-    /// The same end once more, for another thread to send by.
+    /// Returns the sending half, for another thread.
     #[must_use]
     pub fn sender(&self) -> Sender {
         self.sender.clone()
     }
 
-    /// Another handle of the same connection, to watch it with.
+    /// Returns another handle of the same connection, to watch it with.
     ///
     /// # Errors
     /// The process is out of descriptors.
@@ -165,7 +165,7 @@ impl AsFd for Wire {
     }
 }
 
-/// An error for what is not in the protocol.
+/// Makes the error for input that breaks the protocol.
 pub fn garbage(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }

@@ -26,35 +26,35 @@ use crate::process::{fork, set_variable, threads};
 use crate::rank::{self, Ending};
 use crate::wire::{Wire, garbage};
 
-/// From one look at a dying process to the next.
+/// The time between two looks at a dying process.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How long killed processes may take to go. What waits for a device and cannot be interrupted may never go.
+/// The time that killed processes may take to end. One that waits uninterruptibly for a device may never end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the orphans that are killed together are waited for, before it is looked for others.
+/// The time that orphans killed together may take to end, before others are looked for.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// A rank that has not been reaped.
 #[derive(Debug)]
 struct Forked {
-    /// The harness's name for it.
+    /// The number that the harness gave it.
     id: u64,
-    /// Readable when it has ended.
+    /// A pidfd: readable when the process has ended.
     end: OwnedFd,
 }
 
-/// One connection, and a table of living ranks.
+/// The connection to the harness, and the ranks that have been forked.
 #[derive(Debug)]
 struct Zygote {
     wire: Wire,
-    /// By pid, which is not reused as long as it is in here.
+    /// The ranks by pid. A pid is not reused as long as it is in here, because its process is not reaped.
     ranks: HashMap<Pid, Forked>,
-    /// Children that killing did not end, until they are reaped.
+    /// Children that did not end when they were killed, until they are reaped.
     unkilled: HashSet<Pid>,
     /// Orphans whose rank is not known.
     candidates: Candidates,
 }
 
-/// The zygote from first to last; in each rank it forks, the rank from first to last.
+/// Runs the zygote until its connection closes; in each rank that it forks, runs the rank.
 ///
 /// # Errors
 /// The harness cannot be reached, or breaks the protocol.
@@ -97,7 +97,7 @@ pub fn run() -> io::Result<Ending> {
 }
 
 impl Zygote {
-    /// Answers frames until the connection closes. Returns in the ranks it forks, with what they are to be.
+    /// Answers frames until the connection closes. Returns in forked ranks only, with the order to carry out.
     fn serve(&mut self) -> io::Result<ForkOrder> {
         loop {
             let mut polled = vec![PollFd::new(&self.wire, PollFlags::IN)];
@@ -139,7 +139,7 @@ impl Zygote {
             .send(&serde_json::to_vec(frame)?, std::iter::empty())
     }
 
-    /// Forks one rank: nothing here, and in the rank what it is to be.
+    /// Forks one rank. Returns `None` in the zygote, and in the rank the order to carry out.
     fn fork(&mut self, fork_order: Fork) -> io::Result<Option<ForkOrder>> {
         let parent = getpid();
         let id = fork_order.id;
@@ -148,7 +148,7 @@ impl Zygote {
             Some(pid) => match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(end) => Ok(Some((pid, end))),
                 Err(error) => {
-                    // A rank whose end nobody would see.
+                    // A rank whose end would not be seen.
                     send_signal(pid, Signal::KILL);
                     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
                     Err(error.into())
@@ -270,7 +270,7 @@ impl Zygote {
         orphans
     }
 
-    /// Leaves no process behind.
+    /// Kills every rank and every orphan.
     fn kill_everything(&mut self) {
         let ranks: Vec<Pid> = self.ranks.keys().copied().collect();
         for pid in &ranks {
@@ -281,13 +281,13 @@ impl Zygote {
     }
 }
 
-/// What a forked process is to be.
+/// The order that a forked process carries out: the rank to run, and the zygote's pid.
 struct ForkOrder {
     fork: Fork,
     parent: Pid,
 }
 
-/// In the forked process: takes on session, output and environment of its own, then runs one rank.
+/// Runs one rank in the forked process, after giving it a session, output and environment of its own.
 fn become_rank(order: ForkOrder) -> io::Result<Ending> {
     let ForkOrder { fork, parent } = order;
     setsid()?;
@@ -311,7 +311,7 @@ fn become_rank(order: ForkOrder) -> io::Result<Ending> {
     rank::run()
 }
 
-/// Processes whose parent is this one: ranks, and orphans of ranks that have ended.
+/// Returns the children of this process: ranks, and orphans of ranks that have ended.
 fn own_children() -> Vec<Pid> {
     let pid = std::process::id();
     let text = fs::read_to_string(format!("/proc/self/task/{pid}/children")).unwrap_or_default();
@@ -327,19 +327,19 @@ fn send_signal(pid: Pid, signal: Signal) {
     }
 }
 
-/// How a child has ended, if it has; it stays to be reaped.
+/// Returns how a child has ended, without reaping it; `None` if it runs.
 fn look(pid: Pid) -> Option<WaitIdStatus> {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     waitid(WaitId::Pid(pid), how).ok().flatten()
 }
 
-/// Reaps a child if it has ended; whether it is a child no more.
+/// Reaps a child if it has ended. Returns true if it is no longer a child.
 fn reap(pid: Pid) -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     !matches!(waitid(WaitId::Pid(pid), how), Ok(None))
 }
 
-/// Waits, no longer than that, until children have ended.
+/// Waits until children have ended, for at most `limit`.
 fn wait_for(children: &[Pid], limit: Duration) {
     let until = Instant::now() + limit;
     while children.iter().any(|pid| look(*pid).is_none()) && Instant::now() < until {

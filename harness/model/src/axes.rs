@@ -334,7 +334,7 @@ impl Splits {
         }
     }
 
-    /// What ids and records show of it: `matrix` for what is explicit.
+    /// Returns the word for it in ids and records: `matrix` for what is explicit.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

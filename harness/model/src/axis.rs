@@ -242,7 +242,7 @@ fn word(value: impl Into<&'static str>) -> &'static str {
 }
 
 impl Axis {
-    /// Whether ids and records show it of a check; `is_given`: whether its step gives it.
+    /// Returns true if ids and records show it of a check; `is_given`: whether its step gives it.
     #[must_use]
     pub fn is_shown(&self, op: Op, is_given: bool) -> bool {
         match self.shown {
@@ -264,7 +264,7 @@ impl Axis {
 const EVERY: &[&str] = &["group", "sweep", "covers", "profile"];
 
 impl Op {
-    /// Whether a key of a step means something to it.
+    /// Returns true if a key of a step means something to it.
     #[must_use]
     pub fn takes(self, key: &str) -> bool {
         let mut axes = AXES.iter();

@@ -168,13 +168,13 @@ impl Op {
         !self.has_objects() && !self.is_barrier()
     }
 
-    /// Whether it moves tensors, and dense ones.
+    /// Returns true if it moves tensors, and dense ones.
     #[must_use]
     pub fn has_dense_tensors(self) -> bool {
         self.has_tensors() && self != Self::AllReduceSparse
     }
 
-    /// Whether its input and its output are tensors of their own, which may share memory.
+    /// Returns true if its input and its output are tensors of their own, which may share memory.
     #[must_use]
     pub fn has_input_and_output(self) -> bool {
         matches!(
@@ -191,7 +191,7 @@ impl Op {
         )
     }
 
-    /// Whether it handles a slice for each rank, and the slices may differ in size.
+    /// Returns true if it handles a slice for each rank, and the slices may differ in size.
     #[must_use]
     pub fn has_slices(self) -> bool {
         matches!(

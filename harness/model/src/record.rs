@@ -97,15 +97,15 @@ pub struct SuiteIdentity {
     /// The commit of the checkout, with `-dirty` behind it if files of it were changed. `None`: it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Of cases, profiles and the programs that cases run.
+    /// The digest of cases, profiles and the programs that cases run.
     pub cases: String,
-    /// Of the requirements.
+    /// The digest of the file of requirements.
     pub requirements: String,
-    /// Of the suite's own platform files.
+    /// The digest of the suite's own platform files.
     pub platforms: String,
-    /// Of the suite's own expectation files.
+    /// The digest of the suite's own expectation files.
     pub expectations: String,
-    /// Of the driver: of the Python driver that the binary contains, or of the file of the program. Empty if it is not known.
+    /// The digest of the driver: of the Python driver that the binary contains, or of the file of the program. Empty if it is not known.
     pub driver: String,
 }
 

@@ -9,7 +9,7 @@ use allranks_model::record::Difference;
 use allranks_protocol::{Call, CallResult};
 
 impl Prepared {
-    /// Senders and objects.
+    /// Compares what calls answered: the senders of messages, and objects.
     pub(super) fn compare_answers(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
         for (rank, (work, reply)) in (0_u32..).zip(self.works.iter().zip(replies)) {
             for (call, answer) in &work.answers {
@@ -71,7 +71,7 @@ impl Answer {
         }
     }
 
-    /// How many things it is.
+    /// Returns the number of values in the answer.
     pub(super) fn count(&self) -> u64 {
         match self {
             Self::Objects(Value::Array(list)) => list.len() as u64,

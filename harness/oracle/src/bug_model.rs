@@ -145,7 +145,7 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
 }
 
 impl Facts {
-    /// Whether a slot identifies the destination of a block: `slot = item * ranks + destination`.
+    /// Returns true if a slot identifies the destination of a block: `slot = item * ranks + destination`.
     pub(super) fn slots_are_destinations(&self) -> bool {
         matches!(
             self.op,
@@ -173,7 +173,7 @@ impl Facts {
         found.map(|position| position as u32)
     }
 
-    /// Whether blocks of several ranks arrive side by side.
+    /// Returns true if blocks of several ranks arrive side by side.
     pub(super) fn gathers(&self) -> bool {
         matches!(
             self.op,

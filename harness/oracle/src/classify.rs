@@ -82,7 +82,7 @@ pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (
     (class, notes)
 }
 
-/// Whether the op may write there, or might be thought to: everything but inputs and bystanders.
+/// Returns true if the op may write there, or might be thought to: everything but inputs and bystanders.
 fn is_target(spot: &ElementRef<'_>) -> bool {
     match spot.buffer.role {
         Role::Output | Role::NonRoot => true,
@@ -172,7 +172,7 @@ impl<'a> Case<'a> {
         found(comparison, &self.spots).unwrap_or_else(|| (Class::Unclassified, self.places(of)))
     }
 
-    /// Whether a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
+    /// Returns true if a hypothesis that predicts all wrong elements also predicts most elements of the blocks that they lie in: a few
     /// that it fits by chance are no proof of it.
     fn is_most(&self, bug: BugModel) -> bool {
         let (mut predicted, mut all) = (0_usize, 0_usize);
@@ -215,7 +215,7 @@ impl<'a> Case<'a> {
         )
     }
 
-    /// Whether an element of a rank that is not the root is a partial result.
+    /// Returns true if an element of a rank that is not the root is a partial result.
     fn is_partial(&self, spot: &ElementRef<'a>) -> bool {
         let op = self.comparison.prepared.facts.purpose.reduce;
         match (spot.piece.before, op) {
@@ -242,12 +242,12 @@ impl<'a> Case<'a> {
             .is_some_and(|value| self.comparison.is(self.comparison.got(spot), value))
     }
 
-    /// Whether a hypothesis predicts every wrong element.
+    /// Returns true if a hypothesis predicts every wrong element.
     fn on_wrong(&self, bug: BugModel) -> bool {
         self.all(|spot| self.predicts(bug, spot))
     }
 
-    /// Whether a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
+    /// Returns true if a hypothesis predicts every element of the wrong ranks, right ones included; and of the rank it takes for
     /// the root of a `reduce`, even where their contents are unspecified.
     fn on_all(&self, bug: BugModel) -> bool {
         let on = |rank: u32| self.targets(rank).all(|spot| self.predicts(bug, &spot));
@@ -272,7 +272,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// From some element on, every piece holds what it held before or what this rank contributed.
+    /// Recognises results in which, from some element on, every piece holds what it held before or what this rank contributed.
     fn tail(&self) -> Option<Class> {
         let comparison = self.comparison;
         let unreduced = |spot: &ElementRef<'a>| match spot.piece.after {
@@ -456,12 +456,12 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether so many bits of significand hold a number.
+/// Returns true if so many bits of significand hold a number.
 fn has_significand(value: f64, bits: u32) -> bool {
     value == 0.0 || (value.is_finite() && value.to_bits().trailing_zeros() >= 53 - bits)
 }
 
-/// Of a single element, being the last says nothing.
+/// Returns true if an element is the last of its buffer, and the buffer has several.
 fn is_last(spot: &ElementRef<'_>) -> bool {
     spot.buffer.len > 1 && spot.piece.start + spot.index + 1 == spot.buffer.len
 }

@@ -30,12 +30,12 @@ trait Combine {
 /// A block to be combined: the payload it lies in, and where.
 pub(super) type Source<'a> = (&'a [u8], TensorGeometry);
 
-/// What to compute.
+/// A reduction to compute: operator, element type, contributions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction<'a> {
-    /// Element type.
+    /// The element type.
     pub dtype: DType,
-    /// Operator.
+    /// The reduce operator.
     pub op: ReduceOp,
     /// What an average is divided by.
     pub divisor: u64,

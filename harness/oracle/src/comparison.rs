@@ -10,9 +10,9 @@ use allranks_model::dtype::{DTypeKind, ReduceOp};
 /// An element of a rank's buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ElementRef<'a> {
-    /// Global rank.
+    /// The global rank that holds it.
     pub rank: u32,
-    /// Its buffer.
+    /// The buffer that it lies in.
     pub buffer: &'a Buffer,
     /// The piece of it.
     pub piece: &'a Segment,
@@ -78,18 +78,18 @@ impl<'a> Comparison<'a> {
         &payload[spot.buffer.place.range(spot.piece.start + spot.index)]
     }
 
-    /// What was there before the calls.
+    /// Returns the bits of an element before the calls.
     pub(super) fn before(self, spot: &ElementRef<'_>) -> u128 {
         word(self.bytes(&self.prepared.steps[spot.rank as usize].payload, spot))
     }
 
-    /// What must be there after them.
+    /// Returns the bits that an element must have after the calls.
     pub(super) fn expected(self, spot: &ElementRef<'_>) -> u128 {
         let (bytes, place) = self.prepared.source(spot.rank, spot.buffer, spot.piece);
         word(&bytes[place.range(spot.index)])
     }
 
-    /// What is there after them.
+    /// Returns the bits that an element has after the calls.
     pub(super) fn got(self, spot: &ElementRef<'_>) -> u128 {
         word(self.bytes(&self.replies[spot.rank as usize].payload, spot))
     }
@@ -164,7 +164,7 @@ impl<'a> Comparison<'a> {
         Some(Value { bits, slack })
     }
 
-    /// How far a result of rounding arithmetic in any order may be from the exact one: with n roundings of unit u,
+    /// Returns how far a result of rounding arithmetic in any order may be from the exact one: with n roundings of unit u,
     /// `nu / (1 - nu)` times the sum of the magnitudes (Higham, Accuracy and Stability, section 4.2), and one rounding
     /// more for the result itself, and one for the expected result. Terms that are 0, and factors that are 1, round nothing.
     pub(super) fn rounding(
@@ -238,12 +238,12 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Bytes per element.
+    /// Returns the size of an element in bytes.
     pub(super) fn size(self) -> usize {
         self.prepared.facts.purpose.dtype.size()
     }
 
-    /// Whether an element is what was predicted.
+    /// Returns true if an element is what was predicted.
     pub(super) fn is(self, got: u128, value: Value) -> bool {
         let special = self.prepared.facts.purpose.lane == CompareMode::Special;
         if got == value.bits || special && self.is_nan(got) && self.is_nan(value.bits) {
@@ -260,7 +260,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Whether an element is right: the expected bits or, in the bounded lane, as near as rounding in any order allows.
+    /// Returns true if an element is right: the expected bits or, in the bounded lane, as near as rounding in any order allows.
     pub(super) fn is_right(self, spot: &ElementRef<'_>, got: u128) -> bool {
         let expected = self.expected(spot);
         if got == expected || spot.buffer.role == Role::Unspecified {
@@ -300,7 +300,7 @@ impl<'a> Comparison<'a> {
 
 /// What IEEE 754 leaves open.
 impl Comparison<'_> {
-    /// Whether one of the values that it allows in place of the expected one; none if it leaves nothing open.
+    /// Returns true if `got` is one of the values allowed in place of the expected one; `None` if no other is allowed.
     fn is_open(
         self,
         op: ReduceOp,
@@ -333,7 +333,7 @@ impl Comparison<'_> {
         )
     }
 
-    /// Whether an element is, or has, a NaN.
+    /// Returns true if an element is, or has, a NaN.
     pub(super) fn is_nan(self, bits: u128) -> bool {
         let (re, im) = self.numbers(bits);
         re.is_nan() || im.is_some_and(f64::is_nan)

@@ -57,7 +57,7 @@ impl Prepared {
             .collect()
     }
 
-    /// What a rank's calls must answer, by the call's index in the step.
+    /// Iterates over what a rank's calls must answer, each with the call's index in the step.
     pub fn answers(&self, rank: Rank) -> impl Iterator<Item = (usize, &Answer)> {
         let answers = self.works[rank.index()].answers.iter();
         answers.map(|(call, answer)| (*call, answer))

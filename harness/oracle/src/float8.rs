@@ -8,9 +8,9 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Float8<const M: u32, const FINITE: bool>(pub u8);
 
-/// `torch.float8_e4m3fn`.
+/// An element of `torch.float8_e4m3fn`.
 pub(super) type E4m3fn = Float8<3, true>;
-/// `torch.float8_e5m2`.
+/// An element of `torch.float8_e5m2`.
 pub(super) type E5m2 = Float8<2, false>;
 
 impl<const M: u32, const FINITE: bool> Float8<M, FINITE> {
@@ -66,7 +66,7 @@ impl<const M: u32, const FINITE: bool> Float8<M, FINITE> {
         }
     }
 
-    /// Whether the bits are an infinity or a NaN.
+    /// Returns true if the bits are an infinity or a NaN.
     pub(super) fn is_not_finite(bits: u8) -> bool {
         if FINITE {
             bits & 0x7f == 0x7f

@@ -53,7 +53,7 @@ impl Form {
 pub(super) struct TensorGeometry {
     /// First byte of the storage in the payload.
     pub storage: usize,
-    /// Bytes per element.
+    /// The size of an element in bytes.
     pub size: usize,
     /// Element of the storage at which element 0 lies.
     pub offset: usize,
@@ -174,7 +174,7 @@ impl TensorGeometry {
         at..at + self.size
     }
 
-    /// Whether elements follow each other without gaps, in order.
+    /// Returns true if elements follow each other without gaps, in order.
     pub(super) fn is_dense(&self) -> bool {
         self.width == 1 && self.step == 1
     }
@@ -190,7 +190,7 @@ impl TensorGeometry {
         self.dense_range(len).map(|range| &mut payload[range])
     }
 
-    /// Whether several elements lie at one place.
+    /// Returns true if several elements lie at one place.
     pub(super) fn overlaps(&self) -> bool {
         self.step == 0
     }
@@ -241,7 +241,7 @@ impl TensorGeometry {
     }
 }
 
-/// How many places between two addresses divisible by 16 a dtype may begin at.
+/// Returns how many places between two addresses divisible by 16 a dtype may begin at.
 fn alignments(size: usize) -> usize {
     (16 / size).saturating_sub(1).max(1)
 }

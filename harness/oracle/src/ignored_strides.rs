@@ -42,7 +42,7 @@ pub(super) fn ignored_strides(comparison: Comparison<'_>, ranks: &[u32]) -> Opti
     })
 }
 
-/// Whether what ranks hold is what comes of writing every element of an output that overlaps itself, with strides or without.
+/// Returns true if what ranks hold is what comes of writing every element of an output that overlaps itself, with strides or without.
 pub(super) fn is_written_in_some_order(comparison: Comparison<'_>) -> bool {
     let ranks = 0..comparison.prepared.steps.len() as u32;
     ranks.clone().all(|rank| {
@@ -54,7 +54,7 @@ pub(super) fn is_written_in_some_order(comparison: Comparison<'_>) -> bool {
     })
 }
 
-/// Whether a rank has no result, and nothing was written beyond where its tensors, if they were dense, would lie.
+/// Returns true if a rank has no result, and nothing was written beyond where its tensors, if they were dense, would lie.
 fn is_leftover(comparison: Comparison<'_>, rank: u32) -> bool {
     let sent = &comparison.prepared.steps[rank as usize].payload;
     let reply = &comparison.replies[rank as usize].payload;
@@ -68,7 +68,7 @@ fn is_leftover(comparison: Comparison<'_>, rank: u32) -> bool {
     })
 }
 
-/// Whether everything written lies where a dense tensor would, gaps included: whatever the values, a write without
+/// Returns true if everything written lies where a dense tensor would, gaps included: whatever the values, a write without
 /// strides.
 fn spilled(comparison: Comparison<'_>, rank: u32) -> bool {
     let sent = &comparison.prepared.steps[rank as usize].payload;
@@ -93,7 +93,7 @@ fn spilled(comparison: Comparison<'_>, rank: u32) -> bool {
     inside && gaps
 }
 
-/// Whether a rank's results are its own contributions combined with the others' in the order in which those lie in
+/// Returns true if a rank's results are its own contributions combined with the others' in the order in which those lie in
 /// memory: what becomes of a copy that minds strides and a reduction that does not. They meet where its own elements lie
 /// in its input, or in the output they were copied to.
 fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool) -> Option<bool> {
@@ -139,7 +139,7 @@ fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool)
     Some(any)
 }
 
-/// Whether a rank's payload is its own contribution, copied to the output with strides, and then the others' combined with
+/// Returns true if a rank's payload is its own contribution, copied to the output with strides, and then the others' combined with
 /// what lies where a dense output would, gaps included; the others may have been read with strides or without.
 fn added_in_memory_order(comparison: Comparison<'_>, rank: u32) -> bool {
     [true, false]
@@ -211,7 +211,7 @@ fn in_memory_order(comparison: Comparison<'_>, rank: u32, slot: u32, index: usiz
     payload.get(place.range(index)).map(word)
 }
 
-/// Whether a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
+/// Returns true if a rank's payload is what comes of calls that ignore strides in reading, or in writing; none if they would
 /// leave the storage.
 fn explains(comparison: Comparison<'_>, rank: u32, reads: bool, writes: bool) -> Option<bool> {
     let prepared = comparison.prepared;

@@ -30,9 +30,9 @@ pub(super) trait Ring: Number {
 
 /// An element with an order.
 pub(super) trait Ordered: Number {
-    /// Whether it is smaller; never with NaN.
+    /// Returns true if it is smaller; never with NaN.
     fn below(self, other: Self) -> bool;
-    /// Whether it is NaN.
+    /// Returns true if it is NaN.
     fn is_unordered(self) -> bool {
         false
     }

@@ -28,8 +28,8 @@ const DETERMINISTIC: &str = "deterministic";
 const STABLE: &str = "stable-across-sizes";
 
 impl Prepared {
-    /// What the answers show, if the check is one that shows anything. They need not be right, but of the form of the
-    /// step.
+    /// Returns what the answers show of the backend's arithmetic; empty if the check shows nothing. They need not be right, but of
+    /// the form of the step.
     #[must_use]
     pub fn observe(&self, replies: &[RankReply]) -> Observations {
         let mut seen = Observations::new();
@@ -80,7 +80,7 @@ fn yes_or_no(yes: bool) -> String {
 }
 
 impl<'a> Comparison<'a> {
-    /// How sums of narrow floats were accumulated: none if the data do not tell. Sums that are as near to the exact one
+    /// Returns how sums of narrow floats were accumulated: `None` if the data do not tell. Sums that are as near to the exact one
     /// as adding in float32 and rounding once explains were accumulated so, if adding in the dtype, in none of the usual
     /// orders, would have come as near.
     fn accumulation(self) -> Option<Accumulation> {
@@ -161,7 +161,7 @@ impl<'a> Comparison<'a> {
         combine_one(reduction, &self.list(elements))
     }
 
-    /// Whether repeated calls gave the same bits on every rank, and whether a call on data that go on gave the same
+    /// Returns whether repeated calls gave the same bits on every rank, and whether a call on data that go on gave the same
     /// beginning; none if nothing was repeated.
     fn repetition(self) -> Option<(bool, bool)> {
         if !self.prepared.facts.purpose.repeated {

@@ -3,7 +3,7 @@
 use super::comparison::{Comparison, Contribution, ElementRef};
 use allranks_model::dtype::ReduceOp;
 
-/// Whether an element combines, with this operator, what some members that follow each other in the group contributed to a
+/// Returns true if an element combines, with this operator, what some members that follow each other in the group contributed to a
 /// slot: one of them, or several, or all.
 pub(super) fn combines_some(
     comparison: Comparison<'_>,

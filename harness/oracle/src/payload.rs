@@ -20,7 +20,7 @@ pub(super) struct Home {
     pub buffer: TensorGeometry,
     /// The block's first element in the buffer.
     pub start: usize,
-    /// Elements.
+    /// The number of elements.
     pub len: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) type Results = Vec<Vec<u8>>;
 pub(super) struct Image {
     /// What each rank is sent.
     pub payloads: Vec<Vec<u8>>,
-    /// Where blocks lie.
+    /// Where each rank holds its blocks.
     pub homes: Homes,
     /// The blocks of each slot combined, where some rank must hold that.
     pub results: Results,
@@ -98,7 +98,7 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u
     }
 }
 
-/// Where the bytes are that a piece must hold in the end. `payload` gives what a rank was sent.
+/// Returns where the bytes are that a piece must hold in the end. `payload` gives what a rank was sent.
 pub(super) fn source<'a>(
     payload: impl Fn(u32) -> &'a [u8],
     homes: &Homes,
@@ -169,8 +169,8 @@ pub(super) fn pattern(words: Key, from: u64, bytes: &mut [u8]) {
     }
 }
 
-/// What outputs begin with: NaN where results are floats that cannot be one, no NaN where they can, neither 0 nor 1 where
-/// they are bools, any pattern otherwise.
+/// Fills outputs with what they hold before the calls: NaN where results are floats that cannot be one, no NaN where they can,
+/// neither 0 nor 1 where they are bools, any pattern otherwise.
 fn sentinels(purpose: Purpose, key: Key, rank: u32, work: &RankPlan, payload: &mut [u8]) {
     let mask = impossible(purpose);
     let finite = finite(purpose);
@@ -213,7 +213,7 @@ fn suit(bytes: &mut [u8], ones: &[u8], finite: Option<usize>) {
     }
 }
 
-/// Where NaN may be the result, sentinels must not be NaN: the size of a number whose exponent is to be kept small.
+/// Returns the size in bytes of an element whose sentinel must not be NaN, because NaN may be the result; `None` if it may be NaN.
 fn finite(purpose: Purpose) -> Option<usize> {
     (purpose.lane == CompareMode::Special).then(|| purpose.dtype.size())
 }

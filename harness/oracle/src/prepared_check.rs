@@ -65,7 +65,7 @@ impl PreparedCheck {
         prepared.named_by_others(mismatch, replies, ops)
     }
 
-    /// What the answers show of the backend's arithmetic.
+    /// Returns what the answers show of the backend's arithmetic.
     #[must_use]
     pub fn observe(&self, replies: &[RankReply]) -> Observations {
         match self {

@@ -91,7 +91,7 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Whether it is the factor of `premul_sum`.
+    /// Returns true if it is the factor of `premul_sum`.
     pub(super) fn holds_a_factor(&self) -> bool {
         self.pieces.iter().any(|piece| piece.before == Fill::Factor)
     }
@@ -361,7 +361,7 @@ impl<'a> PlanBuilder<'a> {
         self.whole(buffer, form)
     }
 
-    /// Whether calls are made with `async_op`.
+    /// Returns true if calls are made with `async_op`.
     pub(super) fn is_async(&self) -> bool {
         self.check.mode == Mode::Async
     }

@@ -224,7 +224,7 @@ fn elsewhere(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<(Cl
     })
 }
 
-/// Whether every wrong element combines what some ranks contributed to this call with what the others contributed to another.
+/// Returns true if every wrong element combines what some ranks contributed to this call with what the others contributed to another.
 pub(super) fn crosses(
     comparison: Comparison<'_>,
     spots: &[ElementRef<'_>],
@@ -266,7 +266,7 @@ pub(super) fn crosses(
             .all(|rank| (1..1 << members.len()).any(|mask| explains(*rank, mask)))
 }
 
-/// Whether every wrong element belongs to another call, by the data of which `other` was made ready: one of its results, or of
+/// Returns true if every wrong element belongs to another call, by the data of which `other` was made ready: one of its results, or of
 /// what ranks contributed to it.
 pub(super) fn holds_data_of(
     comparison: Comparison<'_>,

@@ -63,7 +63,7 @@ pub(super) fn lost(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Opti
     }
 }
 
-/// Whether what came out is one of the numbers that ranks contributed.
+/// Returns true if what came out is one of the numbers that ranks contributed.
 fn is_a_number_of(comparison: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
     let Origin::Reduce { slot } = spot.piece.after else {
         return false;
@@ -86,7 +86,7 @@ fn smallest_normal(dtype: DType) -> f64 {
     }
 }
 
-/// Whether sums of integers stop at the ends of their range: at the end, or at every step.
+/// Returns true if sums of integers stop at the ends of their range: at the end, or at every step.
 fn saturated(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> bool {
     let facts = &comparison.prepared.facts;
     let bits = 8 * facts.purpose.dtype.size() as u32;

@@ -134,7 +134,7 @@ impl Prepared {
             .map(|(_, name, _)| format!("the data do not distinguish {name} from the right result"))
     }
 
-    /// Whether an alternative that has a meaning here leaves the right result, on all ranks or on one.
+    /// Returns true if an alternative that has a meaning here leaves the right result, on all ranks or on one.
     fn cannot_tell(&self, comparison: Comparison<'_>, bug: BugModel, every: bool) -> bool {
         let mut meant = false;
         for rank in &self.facts.members {
@@ -164,7 +164,7 @@ impl Prepared {
         meant && !every
     }
 
-    /// Whether any data could make a difference in an element's piece. Depends on nothing else of the element.
+    /// Returns true if any data could make a difference in an element's piece. Depends on nothing else of the element.
     fn can_differ(&self, bug: BugModel, spot: &ElementRef<'_>) -> bool {
         let own = match spot.piece.after {
             Origin::Keep => return false,
@@ -193,7 +193,7 @@ impl Prepared {
         }
     }
 
-    /// Whether the block that an element comes from lies in a tensor whose rows for all destinations overlap in memory.
+    /// Returns true if the block that an element comes from lies in a tensor whose rows for all destinations overlap in memory.
     fn is_one_for_all(&self, spot: &ElementRef<'_>) -> bool {
         let (rank, slot) = match spot.piece.after {
             Origin::Keep => return false,

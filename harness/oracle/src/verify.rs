@@ -94,7 +94,7 @@ impl Prepared {
         }
     }
 
-    /// What the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
+    /// Returns what the results hold after a refusal, if every element that was written holds the same kind of thing. Nothing is said of
     /// ranks without a result.
     fn what_was_written(&self, comparison: Comparison<'_>, written: &[Wrong<'_>]) -> &'static str {
         let results = || {
@@ -177,7 +177,7 @@ impl Prepared {
         source(payload, &self.homes, &self.results, rank, buffer, piece)
     }
 
-    /// Whether all bytes of an answer are the expected ones.
+    /// Returns true if all bytes of an answer are the expected ones.
     fn agrees(&self, rank: u32, reply: &[u8]) -> bool {
         let sent = &self.steps[rank as usize].payload;
         self.works[rank as usize].buffers.iter().all(|buffer| {
@@ -200,7 +200,7 @@ impl Prepared {
         })
     }
 
-    /// What a whole storage must hold in the end.
+    /// Returns what a whole storage must hold in the end.
     fn storage(&self, rank: u32, buffer: &Buffer) -> Vec<u8> {
         let (start, len) = buffer.storage;
         let mut storage = self.steps[rank as usize].payload[start..start + len].to_vec();
@@ -351,7 +351,7 @@ impl Prepared {
         })
     }
 
-    /// What an element is held against: where ranks disagree, the first rank's; after a refusal, what it was.
+    /// Returns what an element is compared with: where ranks disagree, the first rank's; after a refusal, what it was.
     fn reference(&self, comparison: Comparison<'_>, spot: &ElementRef<'_>, class: Class) -> u128 {
         let first = self.facts.members[0];
         match class {
@@ -434,7 +434,7 @@ fn damage_on(comparison: Comparison<'_>, rank: u32) -> Damage {
     damage
 }
 
-/// In the bounded and in the special lane, the first element that is right everywhere and yet not the same everywhere.
+/// Finds, for the modes `Bounded` and `Special`, the first element that is right everywhere and yet not the same everywhere.
 fn disagreement(comparison: Comparison<'_>) -> Option<ElementRef<'_>> {
     let facts = &comparison.prepared.facts;
     let shared = |spot: &ElementRef<'_>| {

@@ -5,11 +5,11 @@ use super::comparison::ElementRef;
 /// Bytes outside a tensor that are not as they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Damage {
-    /// Before its first element, after its last one, between its elements.
+    /// The number of bytes before the tensor's first element.
     pub before: usize,
-    /// After its last element.
+    /// The number of bytes after its last element.
     pub after: usize,
-    /// Between its elements.
+    /// The number of bytes between its elements.
     pub between: usize,
     /// The first one: its position in the storage, what it must be, what it is.
     pub first: Option<(usize, u8, u8)>,
@@ -18,14 +18,14 @@ pub(super) struct Damage {
 /// What is wrong on a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong<'a> {
-    /// Elements.
+    /// The wrong elements.
     pub spots: Vec<ElementRef<'a>>,
-    /// Bytes outside tensors.
+    /// The wrong bytes outside tensors.
     pub damage: Damage,
 }
 
 impl Wrong<'_> {
-    /// Whether nothing is.
+    /// Returns true if nothing is wrong.
     pub(super) fn is_empty(&self) -> bool {
         self.spots.is_empty() && self.damage.first.is_none()
     }

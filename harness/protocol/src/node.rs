@@ -197,7 +197,7 @@ pub struct NodeQuery {
 /// A rank 0 that is in init, where others are to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMeeting {
-    /// Its process id.
+    /// The id of the process.
     pub pid: u32,
     /// The endpoint, `host:port`.
     pub place: String,
@@ -376,7 +376,7 @@ pub struct Join {
 pub struct NodeFacts {
     /// Name of the host.
     pub host: String,
-    /// Version of allranks.
+    /// The version of allranks.
     pub allranks: String,
     /// Operating system and processor architecture, such as `linux x86_64`.
     pub system: String,

@@ -9,73 +9,68 @@ use super::results::Results;
 use super::trend::Trend;
 use super::{hangs, html, junit, markdown, metrics};
 
-/// The paths of the rendered files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Paths {
-    /// `report.html`, the matrix for people.
-    pub html: PathBuf,
-    /// `junit.xml`, JUnit for strict readers.
-    pub junit: PathBuf,
-    /// `junit-extended.xml`, JUnit with properties, files and lines.
-    pub junit_extended: PathBuf,
-    /// `summary.md`, for the job page of a CI system.
-    pub markdown: PathBuf,
-    /// `metrics.txt`, numbers for GitLab and Prometheus.
-    pub metrics: PathBuf,
+/// A report: its file in a run's folder, and what renders it.
+struct Report {
+    name: &'static str,
+    render: fn(&Results, Option<&Trend>) -> io::Result<Vec<u8>>,
 }
 
-impl Paths {
-    /// Returns the paths of the files in a run's folder.
-    #[must_use]
-    pub fn in_folder(folder: &Path) -> Self {
-        Self {
-            html: folder.join("report.html"),
-            junit: folder.join("junit.xml"),
-            junit_extended: folder.join("junit-extended.xml"),
-            markdown: folder.join("summary.md"),
-            metrics: folder.join("metrics.txt"),
-        }
-    }
+/// Every report, in the order in which their paths are printed; a new one is added here.
+const REPORTS: &[Report] = &[
+    // The matrix, for people.
+    Report {
+        name: "report.html",
+        render: |results, trend| Ok(html::render_with(results, trend).into_bytes()),
+    },
+    // JUnit for strict readers.
+    Report {
+        name: "junit.xml",
+        render: |results, _| junit::render(results, Dialect::Strict),
+    },
+    // JUnit with properties, files and lines.
+    Report {
+        name: "junit-extended.xml",
+        render: |results, _| junit::render(results, Dialect::Extended),
+    },
+    // For the job page of a CI system.
+    Report {
+        name: "summary.md",
+        render: |results, trend| Ok(markdown::render_with(results, trend).into_bytes()),
+    },
+    // Numbers for GitLab and Prometheus.
+    Report {
+        name: "metrics.txt",
+        render: |results, _| Ok(metrics::render(results).into_bytes()),
+    },
+];
 
-    /// Returns all paths, the HTML report first.
-    #[must_use]
-    pub fn all(&self) -> [&Path; 5] {
-        [
-            &self.html,
-            &self.junit,
-            &self.junit_extended,
-            &self.markdown,
-            &self.metrics,
-        ]
-    }
-}
-
-/// Renders every report into a folder, which must exist.
+/// Renders every report into a folder, which must exist. Returns the paths of the reports.
 ///
 /// # Errors
-/// A file could not be written. The others are tried all the same; the first error is returned.
-pub fn write_all(folder: &Path, results: &Results) -> io::Result<Paths> {
+/// A file could not be written. The others are tried all the same; the error of one is returned.
+pub fn write_all(folder: &Path, results: &Results) -> io::Result<Vec<PathBuf>> {
     write_with(folder, results, None)
 }
 
-/// Like [`write_all`], with what the runs before say: the page and the summary show it.
+/// Renders every report, as [`write_all`] does; page and summary also show what changed since earlier runs.
 ///
 /// # Errors
 /// Those of [`write_all`].
-pub fn write_with(folder: &Path, results: &Results, trend: Option<&Trend>) -> io::Result<Paths> {
-    let paths = Paths::in_folder(folder);
-    let junit = |path: &Path, dialect| write(path, &junit::render(results, dialect)?);
-    let written = [
-        junit(&paths.junit, Dialect::Strict),
-        junit(&paths.junit_extended, Dialect::Extended),
-        write(
-            &paths.markdown,
-            markdown::render_with(results, trend).as_bytes(),
-        ),
-        write(&paths.metrics, metrics::render(results).as_bytes()),
-        write(&paths.html, html::render_with(results, trend).as_bytes()),
-    ];
-    written.into_iter().collect::<io::Result<()>>()?;
+pub fn write_with(
+    folder: &Path,
+    results: &Results,
+    trend: Option<&Trend>,
+) -> io::Result<Vec<PathBuf>> {
+    // The page, by far the largest, comes last: on a full disk the others are there.
+    let last_first = REPORTS.iter().rev();
+    let written: Vec<io::Result<PathBuf>> = last_first
+        .map(|report| {
+            let path = folder.join(report.name);
+            write(&path, &(report.render)(results, trend)?)?;
+            Ok(path)
+        })
+        .collect();
+    let paths = written.into_iter().rev().collect::<io::Result<_>>()?;
     for (scenario, hangs) in hangs::all(results) {
         let path = folder.join("hangs").join(format!("{scenario}.json"));
         if let Some(parent) = path.parent() {

@@ -47,7 +47,7 @@ pub mod wilson;
 
 pub use command_line::command_line;
 pub use details::{DetailLine, details, failing_ranks, summary_line};
-pub use files::{Paths, write_all, write_with};
+pub use files::{write_all, write_with};
 pub use repeat::{repeat_command, repro_command};
 pub use results::{Results, ScenariosByCheck, column_names};
 pub use status_counts::{Headline, StatusCounts, exit_meaning};

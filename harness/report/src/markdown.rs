@@ -87,7 +87,7 @@ fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
     }
 }
 
-/// What differs between the backends, versions and drivers of the run.
+/// Writes what differs between the backends, versions and drivers of the run.
 fn write_sides(page: &mut String, results: &Results) -> std::fmt::Result {
     let Some(sides) = Sides::of(results).filter(|sides| !sides.rows.is_empty()) else {
         return Ok(());
@@ -133,7 +133,7 @@ fn write_sides(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page)
 }
 
-/// What broke, is flaky or was fixed over the runs, each with what had changed.
+/// Writes what broke, is flaky or was fixed over the runs, each with what had changed.
 fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
     const GROUPS: usize = 20;
     let runs = counted(trend.nights.len() as u64, "run");
@@ -211,7 +211,7 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page)
 }
 
-/// What differs between versions of torch, where there are several.
+/// Writes what differs between versions of torch, where there are several.
 fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
     let Some(versions) = Versions::of(results) else {
         return Ok(());

@@ -174,7 +174,7 @@ fn check_alike(sets: &[Results]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Where all ranks of a set had the same torch, what never ran would have had it too.
+/// Fills in the version of torch where it is unknown: if all ranks of a set had the same torch, what never ran would have had it.
 fn name_torch(set: &mut Results) {
     let versions = set.torch_versions();
     let [torch] = *versions else {
@@ -214,7 +214,7 @@ impl Ran {
         }
     }
 
-    /// Whether the two may be the same: torch is unknown where nothing ran.
+    /// Returns true if the two may be the same: torch is unknown where nothing ran.
     fn may_be(&self, other: &Self) -> bool {
         let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
         let what = |ran: &Self| (ran.round, ran.driver.clone(), ran.launcher.clone());
@@ -330,7 +330,7 @@ fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
     Some(merged)
 }
 
-/// For how long at least one of them lasted: of runs side by side the whole span, of runs days apart not the days
+/// Returns for how long at least one of the spans lasted: of runs side by side the whole span, of runs days apart not the days
 /// between.
 fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();

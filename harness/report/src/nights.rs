@@ -17,7 +17,7 @@ const KIND_LIMIT: usize = 200;
 /// What is known of the environment of a run: `torch` → `2.11.0`, `kernel` → `Linux 6.1.0`. Empty if nothing is.
 pub type Facts = BTreeMap<String, String>;
 
-/// One stored run.
+/// One stored run, with the facts of its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Night {
     /// Name of the run.
@@ -28,7 +28,7 @@ pub struct Night {
     pub is_whole: bool,
     /// Number of planned checks that left no record.
     pub missing: u64,
-    /// Its environment.
+    /// The facts of the run's environment.
     pub facts: Facts,
 }
 
@@ -161,7 +161,7 @@ impl Nights {
 }
 
 impl Night {
-    /// What is to be kept of a run itself.
+    /// Returns what is stored of a run itself.
     #[must_use]
     pub fn of(results: &Results, facts: Facts) -> Self {
         Self {
@@ -198,7 +198,7 @@ pub fn series_of(results: &Results) -> impl Iterator<Item = (Column, &CheckRecor
     })
 }
 
-/// What checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
+/// Returns what checks that fail alike have in common: the class, or outcome and sentence; empty for a pass.
 #[must_use]
 pub fn kind_of(check: &CheckRecord) -> String {
     let kind = match (&check.class, check.status()) {

@@ -227,7 +227,7 @@ pub struct ScenariosByCheck<'a>(
     BTreeMap<(&'a ScenarioId, [&'a str; 3]), (usize, &'a ScenarioRecord)>,
 );
 
-/// What tells records of one id apart.
+/// Returns what distinguishes records of the same id.
 fn ran(column: &Column) -> [&str; 3] {
     [&column.driver, &column.launcher, &column.torch]
 }

@@ -43,7 +43,7 @@ pub struct Standing {
     pub status: Status,
     /// Number of checks with that status.
     pub count: u64,
-    /// Number of checks.
+    /// The number of checks in all.
     pub of: u64,
 }
 

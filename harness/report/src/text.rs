@@ -4,7 +4,7 @@
 
 use anstream::adapter::strip_str;
 
-/// Without escape sequences and without characters that XML 1.0 forbids or that act on a terminal or on the direction
+/// Returns a text without escape sequences and without characters that XML 1.0 forbids or that act on a terminal or on the direction
 /// of text; each of those becomes U+FFFD. Newlines and tabs stay; `\r\n` and a lone `\r` become newlines.
 ///
 /// Escape sequences end with their line, so an unterminated one cannot swallow the lines after it.

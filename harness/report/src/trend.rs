@@ -90,15 +90,15 @@ pub struct Group {
     pub turn: Option<Turn>,
     /// What goes or went wrong, of the last failure.
     pub kind: String,
-    /// How many checks.
+    /// The number of checks.
     pub checks: u64,
     /// The columns they are in.
     pub columns: Vec<String>,
     /// The cases they are of.
     pub cases: Vec<String>,
-    /// Who answers for them.
+    /// The owners of the checks, by the owners file.
     pub owners: Vec<String>,
-    /// One of them.
+    /// The id of one of the checks.
     pub example: CheckId,
     /// How the example stood in each run.
     pub marks: Vec<Option<Status>>,
@@ -131,7 +131,7 @@ pub struct CheckTrend {
     pub interval: (f64, f64),
     /// What went wrong, of the last failure; empty if nothing did.
     pub kind: String,
-    /// Who answers for it.
+    /// The owners of the check, by the owners file.
     pub owners: Vec<String>,
 }
 
@@ -285,7 +285,7 @@ fn check_trend(
     }
 }
 
-/// How often a check failed, of the runs in which it passed or failed.
+/// Returns how often a check failed, of the runs in which it passed or failed.
 fn rate(marks: &[Option<Mark>]) -> Rate {
     let known = marks.iter().flatten().map(|mark| mark.status);
     let ran = known.filter(|status| course::has_failed(*status) || course::has_passed(*status));
@@ -340,7 +340,7 @@ fn add(groups: &mut BTreeMap<GroupKey, Group>, check: &CheckTrend, series: &Seri
     }
 }
 
-/// What differs between two environments; a fact that only one has differs. Those that matter most to a collective come first.
+/// Returns what differs between two environments; a fact that only one has differs. Those that matter most to a collective come first.
 #[must_use]
 pub fn differences(old: &Facts, new: &Facts) -> Vec<Change> {
     /// Facts named first; a prefix stands for all that begin with it.
@@ -381,7 +381,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// What differs between two runs for a check with these marks in them.
+    /// Returns what differs between two runs for a check with these marks in them.
     fn between(&mut self, old: (usize, Mark), new: (usize, Mark)) -> &[Change] {
         let nights = self.nights;
         let key = (old.0, new.0, old.1.torch, new.1.torch);

@@ -98,7 +98,7 @@ impl Versions {
     }
 }
 
-/// What is the same with every version: platform, backend and driver.
+/// Returns what is the same with every version: platform, backend and driver.
 fn target(column: &Column) -> [&str; 3] {
     [&column.platform, &column.backend, &column.driver].map(String::as_str)
 }

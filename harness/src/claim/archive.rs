@@ -30,7 +30,7 @@ const WINDOW: u64 = 64 << 20;
 pub struct Limits {
     /// Bytes of the archive when it is unpacked.
     pub bytes: u64,
-    /// Number of files.
+    /// The most files that a package may hold.
     pub files: usize,
 }
 

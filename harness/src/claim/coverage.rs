@@ -24,7 +24,7 @@ pub struct Coverage {
     pub unmet: Vec<RequirementId>,
     /// Checks of one run.
     pub checks: usize,
-    /// Checks that passed.
+    /// The number of checks that passed.
     pub passed: usize,
     /// Checks that were refused, as declared.
     pub refused: usize,

@@ -33,7 +33,7 @@ pub struct Manifest {
 pub struct FileDigest {
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
-    /// Number of bytes.
+    /// The size of the file in bytes.
     pub size: u64,
 }
 

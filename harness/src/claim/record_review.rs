@@ -55,7 +55,7 @@ pub fn review(
     judge(&again, entry, suite, is_own, rejections);
 }
 
-/// What a record says of the expectation that matched, without its place, which differs between folders.
+/// Returns what a record says of the expectation that matched, without its place, which differs between folders.
 fn words(record: &CheckRecord) -> Option<(&str, Option<&str>)> {
     let reason = record.expectation.as_ref()?;
     Some((reason.text.as_str(), reason.url.as_deref()))

@@ -109,7 +109,7 @@ impl Replan {
 /// A check that a run must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'a> {
-    /// Its scenario.
+    /// The scenario of the check.
     pub scenario: &'a Scenario,
     /// The check. `None`: one of the frame checks.
     pub check: Option<&'a Check>,

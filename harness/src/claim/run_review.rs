@@ -20,7 +20,7 @@ use allranks_suite::expectation::Entry;
 pub struct Run {
     /// Its name in messages: `run 1`.
     pub name: String,
-    /// Its records.
+    /// The records of the run.
     pub results: Results,
     /// What it was made from.
     pub origin: Box<Origin>,

@@ -24,7 +24,7 @@ pub struct WaiverUse {
     pub expiry: String,
     /// The person or team that answers for it.
     pub approver: String,
-    /// Why.
+    /// The reason that the waiver gives.
     pub reason: String,
     /// The public issue.
     pub url: String,

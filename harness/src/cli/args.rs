@@ -283,7 +283,7 @@ pub struct SelectArguments {
 }
 
 impl SelectArguments {
-    /// How long importing torch, and what a platform imports besides, may take.
+    /// Returns how long importing torch, and what a platform imports besides, may take.
     #[must_use]
     pub const fn import_patience(&self) -> Duration {
         Duration::from_secs(self.import_patience)
@@ -493,7 +493,7 @@ pub struct SuiteArguments {
 }
 
 impl SuiteArguments {
-    /// What to load.
+    /// Returns what to load of a suite.
     #[must_use]
     pub fn request(&self) -> Request {
         Request {

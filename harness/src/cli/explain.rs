@@ -139,7 +139,7 @@ fn write_scenario(
     Ok(())
 }
 
-/// What a run would start: nothing is unpacked, and the libtorch driver goes by its name where it is not built.
+/// Returns the driver that a run would start: nothing is unpacked, and the libtorch driver goes by its name where it is not built.
 fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
     match choice {
         Some(DriverChoice::Libtorch) => {
@@ -153,7 +153,7 @@ fn driver(choice: Option<&DriverChoice>, python: PathBuf) -> Driver {
     }
 }
 
-/// What is asked of each rank.
+/// Writes what a program check asks of each rank.
 fn write_program_check(
     scenario: &Scenario,
     program: &ProgramSpec,

@@ -113,7 +113,7 @@ fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Fail
     }
 }
 
-/// What the runs before a run say of it; none if no file is given.
+/// Returns what the earlier runs say of a run; `None` if no file of stored runs is given.
 pub fn trend(arguments: &ReportHistory, results: &Results) -> Result<Option<Trend>, Failure> {
     let Some(file) = &arguments.history else {
         return Ok(None);

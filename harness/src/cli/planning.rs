@@ -155,7 +155,7 @@ impl Asked {
         })
     }
 
-    /// Has platforms asked in a process that has imported torch, where that says the same as an interpreter started for it.
+    /// Lets platforms be probed in a process that has imported torch, where that says the same as an interpreter started for it.
     #[must_use]
     pub fn with_imported(self, imported: Option<Imported>) -> Self {
         Self { imported, ..self }
@@ -233,7 +233,7 @@ impl Asked {
         (targets, absent)
     }
 
-    /// What the driver finds of each platform.
+    /// Returns what the driver finds of each platform.
     fn probe(&self, platforms: &[&Platform]) -> Vec<Observed> {
         let limit = self.import_patience;
         match (&self.python, &self.libtorch) {
@@ -270,8 +270,8 @@ fn interpreter(arguments: &SelectArguments) -> Option<Interpreter> {
     }
 }
 
-/// What the arguments select without looking at the machine: the cases, those of the profile if one is named, that have a check on
-/// a backend that there is a platform file for, found or not.
+/// Returns the cases that the arguments select without looking at the machine: those of the profile, if one is named, that have a
+/// check on a backend that there is a platform file for, found or not.
 ///
 /// # Errors
 /// The arguments name what does not exist.

@@ -256,7 +256,7 @@ fn exit(healthy: Option<&Healthy>, kills: &[Kill], interrupted: bool) -> Exit {
     }
 }
 
-/// What was not killed, and where to look.
+/// Prints which mutants were not killed, and where their logs are.
 fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), Failure> {
     writeln!(out)?;
     for kill in kills
@@ -276,7 +276,7 @@ fn unkilled(kills: &[Kill], folder: &Path, out: &mut impl Write) -> Result<(), F
     Ok(())
 }
 
-/// What is proved of how many requirements, and which are left.
+/// Prints how many requirements are proved, and which are not.
 fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Result<(), Failure> {
     let list = |test: fn(&MatrixStatus) -> bool| {
         let ids: Vec<&str> = matrix.with(test).map(|id| id.as_str()).collect();
@@ -315,7 +315,7 @@ fn requirements(head: &Head, matrix: &Matrix<'_>, out: &mut impl Write) -> Resul
     Ok(())
 }
 
-/// Where the matrix is, and everything in one line.
+/// Prints where the kill matrix is, and the result in one line.
 fn summarise(
     head: &Head,
     healthy: Option<&Healthy>,

@@ -264,7 +264,7 @@ impl ReproContext {
         Ok(())
     }
 
-    /// By the place of an entry, of its checks the one in the smallest world with the fewest elements, without a device if
+    /// Returns, by the place of an expectation, the one of its checks in the smallest world with the fewest elements, without a device if
     /// there is one.
     fn smallest<'a>(&'a self, plan: &'a Plan) -> HashMap<&'a str, (&'a Scenario, &'a Check)> {
         let size = |(scenario, check): &(&Scenario, &Check)| {
@@ -421,7 +421,7 @@ impl ReproContext {
     }
 }
 
-/// What a check was made smaller from.
+/// Returns how large a check's tensors are, in words.
 fn elements(check: &Check) -> String {
     match check.op() {
         Some(op) => format!("{} elements", op.extent.numel()),
@@ -429,7 +429,7 @@ fn elements(check: &Check) -> String {
     }
 }
 
-/// What a known failure's file is called, but for its ending.
+/// Returns the name of the file for a known failure, without its ending.
 fn file_stem(entry: &Entry, scenario: &Scenario, check: &Check) -> String {
     let class = match entry.outcomes[0] {
         Outcome::Mismatch => entry.classes.first(),

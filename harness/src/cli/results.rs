@@ -1,7 +1,7 @@
 //! Commands that work on result files only: `report`, `merge`, `diff`.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::read_run::read;
@@ -79,7 +79,10 @@ fn render_with(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     match report::write_with(folder, results, trend) {
-        Ok(paths) => report::console::summarise(out, results, &paths.all())?,
+        Ok(paths) => {
+            let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+            report::console::summarise(out, results, &paths)?;
+        }
         Err(error) => {
             let mut failed = results.clone();
             if let Some(end) = &mut failed.end {

@@ -436,7 +436,7 @@ pub(super) async fn listen_for_signals(interrupt: Interrupt) {
     std::process::exit(130);
 }
 
-/// Whether this process was started with SIGHUP ignored, as far as the kernel tells.
+/// Returns true if this process was started with SIGHUP ignored, as far as the kernel tells.
 fn is_hangup_ignored() -> bool {
     const SIGHUP: u32 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -215,7 +215,7 @@ fn record(arguments: &WatchArguments, diagnosis: &Diagnosis) -> io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Whether there is such a program, by its path or in PATH.
+/// Returns true if there is such a program, by its path or in PATH.
 fn is_command(program: &OsStr) -> bool {
     let is_program = |path: PathBuf| path.is_file() && access(&path, Access::EXEC_OK).is_ok();
     if program.as_encoded_bytes().contains(&b'/') {

@@ -7,7 +7,7 @@ use super::{Device, Facts, Finding, Import, Plugin, Port, Severity, TorchFacts};
 /// The column at which facts begin.
 const INDENT: usize = 12;
 
-/// What there is, a line or a few for each noun.
+/// Returns the facts as lines of text.
 #[must_use]
 pub fn facts(facts: &Facts) -> Vec<String> {
     let mut lines = Vec::new();
@@ -231,7 +231,7 @@ pub fn summary(findings: &[Finding]) -> String {
         .join(", ")
 }
 
-/// How devices are connected, the same ways together: `NV18 between 0-1, 2-3; SYS between 0-2, 0-3, 1-2, 1-3`.
+/// Describes how devices are connected, the same ways together: `NV18 between 0-1, 2-3; SYS between 0-2, 0-3, 1-2, 1-3`.
 fn links(devices: &[Device]) -> String {
     let mut pairs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (row, one) in devices.iter().enumerate() {

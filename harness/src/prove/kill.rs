@@ -119,7 +119,7 @@ pub fn is_unexpected(verdict: Verdict) -> bool {
     }
 }
 
-/// What a finding is called: outcome and class, or that a file is stale.
+/// Returns the name of what a check reported: outcome and class, or that a file is stale.
 fn called(verdict: Verdict, outcome: Outcome, class: Option<&str>) -> String {
     match (verdict, class) {
         (Verdict::UnexpectedPass, _) => "unexpected-pass".to_owned(),

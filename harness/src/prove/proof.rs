@@ -225,7 +225,7 @@ impl Plan {
         scenarios.into_values().collect()
     }
 
-    /// What the mutant is loaded on, without the bug.
+    /// Returns the backend that the mutant is loaded on, without the bug.
     fn target(&self, mutant: &Mutant) -> Target {
         let named = mutant.platform.as_ref();
         named
@@ -450,7 +450,7 @@ impl Proof {
     }
 }
 
-/// Whether a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
+/// Returns true if a check hangs, in its steps or in init, that should not, or would have hung but for the library's own timeout.
 /// What this decides is when a panel is left, and nothing else.
 fn hangs(check: &CheckRecord) -> bool {
     let hangs = check.outcome == Outcome::Hang || check.class.as_deref() == Some("hang");

@@ -67,7 +67,7 @@ pub struct Tail {
     pub torch: String,
     /// Number of mutants by outcome.
     pub tally: MutantCounts,
-    /// Milliseconds it took.
+    /// How long the proof took, in milliseconds.
     pub duration_ms: u64,
     /// The exit code.
     pub exit_code: u8,
@@ -77,13 +77,13 @@ pub struct Tail {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MutantCounts {
-    /// [`super::MutantOutcome::Killed`].
+    /// The number of mutants that were [`super::MutantOutcome::Killed`].
     pub killed: u64,
-    /// [`super::MutantOutcome::Misnamed`].
+    /// The number of mutants that were [`super::MutantOutcome::Misnamed`].
     pub misnamed: u64,
-    /// [`super::MutantOutcome::Incidental`].
+    /// The number of mutants that were [`super::MutantOutcome::Incidental`].
     pub incidental: u64,
-    /// [`super::MutantOutcome::Survived`].
+    /// The number of mutants that [`super::MutantOutcome::Survived`].
     pub survived: u64,
     /// [`super::MutantOutcome::Untried`], or never begun.
     pub untried: u64,

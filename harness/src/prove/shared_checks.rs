@@ -76,7 +76,7 @@ fn owned((id, call, refused): &Point<'_>) -> (RequirementId, String, bool) {
     ((*id).clone(), (*call).to_owned(), *refused)
 }
 
-/// Of scenarios, few that together have every requirement that any of them has and that was not seen before: each time
+/// Chooses a few scenarios that together have every requirement that any of them has and that was not seen before: each time
 /// the one that adds most.
 fn cover(mut scenarios: Vec<Scenario>, seen: &mut BTreeSet<RequirementId>) -> Vec<Scenario> {
     let mut chosen = Vec::new();

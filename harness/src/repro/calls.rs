@@ -353,7 +353,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What stands before `group=`: the tensors, root or peer, operator, split sizes, tag.
+    /// Returns the arguments before `group=`: the tensors, root or peer, operator, split sizes, tag.
     fn arguments(&self, call: &Call) -> Vec<String> {
         let one = |tensor: &usize| self.tensor(*tensor);
         let many = |tensors: &[usize]| self.tensors(tensors);
@@ -507,7 +507,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What to write behind a tensor's name to get a part of it; none if it is no simple part.
+/// Returns the expression behind a tensor's name that gives a part of it; `None` if it is no simple part.
 fn part(whole: &Tensor, view: &Tensor) -> Option<String> {
     if whole == view {
         return Some(String::new());

@@ -144,7 +144,7 @@ pub(super) fn script_program<T>(
     Ok(then(&script_program, &parts, &passed))
 }
 
-/// What each op is called: its work's name or its own; nothing where there is one.
+/// Returns the name of each op: its work's name or its own; empty if there is only one op.
 fn names(script: &Script) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     if script.checks.len() < 2 {
@@ -444,7 +444,7 @@ impl<'a> ScriptProgram<'a> {
         self.text = out;
     }
 
-    /// What a rank does in a move.
+    /// Returns the lines of the program for what a rank does in a move.
     fn lines(&mut self, rank: Rank, one: &'a Move, calls: &[Vec<&[Call]>]) -> Vec<String> {
         let expect = one.expect.as_ref();
         let me = rank.index();

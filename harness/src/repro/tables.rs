@@ -34,7 +34,7 @@ pub(super) struct Passed {
 /// The tables of a script as Python text, and the helper functions that they need.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// The Python text.
+    /// The text of the table in Python.
     pub text: String,
     /// True if there is a table of tensors.
     pub has_tensors: bool,

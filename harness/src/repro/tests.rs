@@ -146,12 +146,12 @@ fn every_check_has_a_script_without_allranks_in_its_code() {
     }
 }
 
-/// Whether its data are quickly written. Very large tensors are made while a step runs, and have no script.
+/// Returns true if its data are quickly written. Very large tensors are made while a step runs, and have no script.
 fn is_small(op: &OpCheck) -> bool {
     op.extent.numel() < 5000
 }
 
-/// Whether the oracle can be content: with what must be refused it never is, and of random reals a platform may promise
+/// Returns true if the oracle can be content: with what must be refused it never is, and of random reals a platform may promise
 /// another rounding than the one that exhibits have.
 fn can_pass(check: &Check, op: &OpCheck) -> bool {
     check.declared == Declared::Supported && op.values != Values::Random

@@ -182,7 +182,7 @@ fn case_path(argument: &Path, root: &Path) -> PathBuf {
     existing.next().unwrap_or_else(|| argument.to_path_buf())
 }
 
-/// Whether a folder of Python modules is that of the suite's simulated platforms.
+/// Returns true if a folder of Python modules is that of the suite's simulated platforms.
 fn is_own(path: &Path, root: &Path) -> bool {
     path.starts_with(root.join("fixtures/sim"))
 }

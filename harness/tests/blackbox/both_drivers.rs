@@ -128,7 +128,7 @@ impl Known {
         known
     }
 
-    /// Whether it says that these two come to different things.
+    /// Returns true if it says that these two come to different things.
     fn lists(&self, python: &CheckRecord, libtorch: &CheckRecord) -> bool {
         self.differences.iter().any(|one| {
             let pattern = Regex::new(&one.checks).unwrap();
@@ -195,7 +195,7 @@ fn compare(python: &Results, libtorch: &Results, known: &Known) -> Compared {
     compared
 }
 
-/// Whether an entry says that this fails now and then, and it has with one driver only.
+/// Returns true if an entry says that this fails now and then, and it has with one driver only.
 fn comes_and_goes(one: &CheckRecord, other: &CheckRecord) -> bool {
     let fits =
         |check: &CheckRecord| [Verdict::Expected, Verdict::KnownFailure].contains(&check.verdict);

@@ -51,18 +51,26 @@ pub fn leaving(book: &str, path: &str, page: &Page) -> Vec<String> {
         .collect()
 }
 
-/// Files and folders of the repository that a page names in code and that are not there. Rust sources are left out:
-/// pages name crates and modules.
+/// Files and folders of the repository that a page names in code and that are not there. Of a path with a part such as
+/// `<name>`, the folder before that part must be there. The change log also names files that are gone.
 pub fn missing_files(path: &str, page: &Page, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let named =
-        Regex::new(r"^(cases|fixtures|ci|harness/doc|harness/python)(/[A-Za-z0-9_.-]+)*/?$")
+        Regex::new(r"^(cases|fixtures|ci|harness)(/[A-Za-z0-9_.-]+)*(/[A-Za-z0-9_.-]*<.*)?/?$")
             .unwrap();
     page.code
         .iter()
         .filter(|(_, code)| named.is_match(code) && code.contains('/'))
         .filter(|(_, code)| !MADE_BY_THE_READER.contains(&code.as_str()))
-        // A case may be named without its ending, as ids are.
-        .filter(|(_, code)| !exists(code) && !exists(&format!("{code}.yaml")))
+        .filter(|(_, code)| !(path == "CHANGELOG.md" && code.starts_with("harness/")))
+        .filter(|(_, code)| {
+            let (fixed, _) = code.split_once('<').unwrap_or((code, ""));
+            let folder = match fixed == code {
+                true => fixed,
+                false => fixed.rsplit_once('/').map_or("", |(folder, _)| folder),
+            };
+            // A case may be named without its ending, as ids are.
+            !exists(folder) && !exists(&format!("{folder}.yaml"))
+        })
         .map(|(line, code)| format!("{path}:{line}: there is no {code}"))
         .collect()
 }
@@ -130,7 +138,7 @@ fn small_book() -> BTreeMap<String, Page> {
         ),
         (
             "doc/left-out.md",
-            "# Left out\n`fixtures/there.yaml` `fixtures/gone.yaml` `ci/test` `ci`\n",
+            "# Left out\n`fixtures/there.yaml` `fixtures/gone.yaml` `ci/test` `ci` `harness/src/<x>.rs` `harness/off/<x>/y.rs`\n",
         ),
     ];
     pages
@@ -173,12 +181,13 @@ fn pages_that_are_listed_twice_or_never_are_found() {
 #[test]
 fn files_that_are_named_and_not_there_are_found() {
     let pages = small_book();
-    let exists = |path: &str| path == "fixtures/there.yaml";
+    let exists = |path: &str| ["fixtures/there.yaml", "harness/src"].contains(&path);
     assert_eq!(
         missing_files("doc/left-out.md", &pages["doc/left-out.md"], &exists),
         [
             "doc/left-out.md:2: there is no fixtures/gone.yaml",
-            "doc/left-out.md:2: there is no ci/test"
+            "doc/left-out.md:2: there is no ci/test",
+            "doc/left-out.md:2: there is no harness/off/<x>/y.rs"
         ]
     );
 }

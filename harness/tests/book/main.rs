@@ -13,6 +13,7 @@
 //! | `command` | whether a command exists, and whether it does what the page says |
 //! | `example` | whether a file that a page shows is valid |
 //! | `schema` | a JSON schema as a page |
+//! | `trace` | the table that traces one check through the crates |
 
 mod binary;
 mod command;
@@ -21,6 +22,7 @@ mod link;
 mod page;
 mod schema;
 mod shell;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -102,6 +104,30 @@ fn every_link_leads_to_a_file_and_a_heading() {
     }
     none(&problems);
     assert!(count > 100, "only {count} links were found");
+}
+
+#[test]
+fn one_check_can_be_traced_through_the_crates() {
+    let path = format!("{BOOK}/internals/architecture.md");
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let rows = trace::rows(&text);
+    none(&trace::wrong(&root(), &rows));
+    let crates: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert!(crates.starts_with(&["yaml", "suite"]), "{crates:?}");
+    assert!(
+        crates.ends_with(&["allranks", "report", "report", "report"]),
+        "{crates:?}"
+    );
+}
+
+#[test]
+fn every_page_of_extend_names_its_files() {
+    for (path, page) in &pages() {
+        if path.starts_with("harness/doc/extend/") {
+            let count = page.tables_of_files;
+            assert_eq!(count, 1, "{path}: tables of files");
+        }
+    }
 }
 
 #[test]

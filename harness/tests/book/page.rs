@@ -16,6 +16,8 @@ pub struct Page {
     pub code: Vec<(usize, String)>,
     /// Fenced blocks of code, in order.
     pub blocks: Vec<Block>,
+    /// How many tables it has whose first column is `file` and whose second is `change` or `what`.
+    pub tables_of_files: usize,
 }
 
 /// A link.
@@ -81,6 +83,9 @@ impl Page {
             .captures_iter(line)
             .map(|found| (number, found[1].to_owned()));
         self.code.extend(code);
+        if matches!(line, "| file | change |" | "| file | what |") {
+            self.tables_of_files += 1;
+        }
         let bare = CODE.replace_all(line, "");
         let links = LINK.captures_iter(&bare).map(|found| Link {
             line: number,

@@ -76,7 +76,7 @@ fn checkout() -> PathBuf {
     package.join("..")
 }
 
-/// Whether torch could be imported; importing it would take seconds.
+/// Returns true if torch could be imported; importing it would take seconds.
 fn has_torch(python: &Path) -> bool {
     let look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
     let status = Command::new(python).args(["-c", look]).status();

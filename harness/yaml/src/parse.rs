@@ -234,7 +234,7 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// What the parser's usual complaints come from.
+/// Returns a hint on what usually causes a complaint of the parser.
 fn syntax_hint(complaint: &str) -> Option<&'static str> {
     if complaint.contains("mapping values are not allowed") {
         Some("check the indentation, and quote text that holds `: `")

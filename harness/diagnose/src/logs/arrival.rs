@@ -15,7 +15,7 @@ use super::phase::{Edge, Mark, Nature};
 pub(super) struct Arrival {
     /// The rank that the line is about, which wrote it.
     pub(super) rank: u32,
-    /// Its phase.
+    /// The phase that the line is a mark of.
     pub(super) mark: Mark,
     /// Ranks in the world, if it says so.
     pub(super) world_size: Option<u32>,
@@ -75,7 +75,8 @@ static MONITORED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static JOINED: LazyLock<Option<Regex>> =
     LazyLock::new(|| pattern(r"waiting for clients\. (\d+)/(\d+) clients joined"));
 
-/// What a line says of a rank that comes, if it does. `prefix` is the rank that it begins with.
+/// Returns what a line says of a rank that joins the rendezvous; `None` if it says nothing of one. `prefix` is the rank that the
+/// line begins with.
 pub(super) fn arrival(text: &str, prefix: Option<u32>) -> Option<Arrival> {
     // Most lines are about something else, and a look is cheaper than a pattern.
     const SIGNS: &[&str] = &[

@@ -156,7 +156,7 @@ impl Job {
             && !self.ranks.values().any(says)
     }
 
-    /// How many ranks it has at least.
+    /// Returns the least number of ranks that the job can have.
     pub(super) fn least_size(&self) -> u32 {
         let highest = self.ranks.keys().chain(self.launcher.exits.keys()).max();
         self.size.max(highest.map(|rank| rank + 1)).unwrap_or(0)
@@ -373,7 +373,7 @@ impl Job {
 
 /// What stands in the way of saying that nothing is wrong.
 impl Job {
-    /// What the logs do not show of ranks coming through.
+    /// Returns what the logs leave open about the ranks, one sentence each.
     pub(super) fn not_known(&self) -> Vec<String> {
         let mut open = Vec::new();
         let absent = self.absent();
@@ -554,7 +554,7 @@ impl Logged {
     }
 }
 
-/// What a call of `torch.distributed` is to others.
+/// Returns how a call of `torch.distributed` concerns other ranks.
 fn nature(call: &'static str) -> Nature {
     match call {
         "init_process_group" => Nature::Init,

@@ -227,7 +227,7 @@ pub(super) fn parts(raw: &str) -> impl Iterator<Item = &str> {
         .map(move |to| &raw[std::mem::replace(&mut from, to)..to])
 }
 
-/// Whether a line may begin with a rank or a process; a look that costs less than taking it apart.
+/// Returns true if a line may begin with a rank or a process; a look that costs less than taking it apart.
 pub(super) fn may_name_a_rank(raw: &str) -> bool {
     const SIGNS: &[&str] = &["ank", "ANK", "[default", " pid=", "]<std", " TP", "_TP"];
     SIGNS.iter().any(|sign| raw.contains(sign))
@@ -236,7 +236,7 @@ pub(super) fn may_name_a_rank(raw: &str) -> bool {
 static JOINT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\[rank\d+\]:(?:\[[IWEF]\d* | Traceback)").ok());
 
-/// Without colours.
+/// Returns a line without colour codes.
 fn clean(raw: &str) -> Cow<'_, str> {
     let raw = raw.trim_end();
     match COLOUR.as_ref() {

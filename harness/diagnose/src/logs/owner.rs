@@ -42,7 +42,7 @@ pub(super) fn of_dump(path: &Path) -> Option<u32> {
     named_rank(path).or_else(|| number(path))
 }
 
-/// Whether a name has a number that could be taken for a rank.
+/// Returns true if a name has a number that could be taken for a rank.
 pub(super) fn has_number(path: &Path) -> bool {
     named_rank(path).or_else(|| number(path)).is_some()
 }

@@ -230,12 +230,12 @@ fn members(text: &str) -> Vec<u32> {
 }
 
 impl Mark {
-    /// Whether this one has the name of the phase that was begun.
+    /// Returns true if this one has the name of the phase that was begun.
     pub(super) fn names(&self, begun: &str) -> bool {
         self.name.starts_with(begun) || begun.starts_with(&self.name)
     }
 
-    /// Whether this one is of the kind of the phase that was begun.
+    /// Returns true if this one is of the kind of the phase that was begun.
     pub(super) fn is_like(&self, nature: &Nature) -> bool {
         self.nature == *nature && self.nature != Nature::Own
     }

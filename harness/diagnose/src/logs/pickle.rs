@@ -4,7 +4,7 @@
 //! It reads what `torch::jit::Pickler` and Python's `pickle` write for such data, protocols 2 to 5. Opcodes are those of
 //! Python's `Lib/pickletools.py`.
 
-/// Plain data.
+/// A value of a pickle that is plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Plain {
     None,

@@ -191,7 +191,7 @@ impl RankLog {
             .map(|(text, _)| text.as_str())
     }
 
-    /// Where the traceback of its last words ends, if they say only that it waited or was interrupted.
+    /// Returns where the traceback of the rank's last lines ends, if they say only that it waited or was interrupted.
     pub(super) fn interrupted(&self) -> Option<&Place> {
         let (place, at) = self.place.as_ref()?;
         let is_last = *at >= self.marks.len() && self.last_words().next().is_some();

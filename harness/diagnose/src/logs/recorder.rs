@@ -27,7 +27,7 @@ pub(super) struct Dump {
 /// Collectives of one group on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// Its description: `default_pg`.
+    /// The description of the group: `default_pg`.
     pub(super) about: String,
     /// Its members, by their ranks in the world; empty if they are not known.
     pub(super) members: BTreeSet<u32>,
@@ -42,13 +42,13 @@ pub(super) struct Recorded {
 /// A collective as one rank issued it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `all_reduce`.
+    /// The name of the op: `all_reduce`.
     pub(super) op: String,
     /// `Float[18696]`, one for each input.
     pub(super) inputs: Vec<String>,
 }
 
-/// Whether bytes begin as a dump does.
+/// Returns true if bytes begin as a dump does.
 pub(super) fn is_dump(beginning: &[u8]) -> bool {
     let has = |word: &[u8]| beginning.windows(word.len()).any(|window| window == word);
     let is_json = beginning.trim_ascii_start().first() == Some(&b'{');
@@ -181,7 +181,7 @@ impl Dump {
 }
 
 impl Recorded {
-    /// For people: `default_pg`, else its name.
+    /// Returns the name of the group for reports: `default_pg`, or its own name.
     pub(super) fn title<'a>(&'a self, name: &'a str) -> &'a str {
         if self.about.is_empty() {
             name
@@ -190,14 +190,14 @@ impl Recorded {
         }
     }
 
-    /// Whether something is under way.
+    /// Returns true if something is under way.
     pub(super) fn waits(&self) -> bool {
         self.over < self.issued
     }
 }
 
 impl Call {
-    /// As every member must issue it: inputs only of those collectives to which all bring the same.
+    /// Returns the call as every member must issue it, as text: inputs only of those collectives to which all bring the same.
     pub(super) fn signature(&self) -> String {
         let is_alike = [
             "all_reduce",

@@ -8,7 +8,7 @@ use allranks_model::diagnosis::HangKind;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::names::Rank;
 
-/// What dumps show.
+/// A contradiction between the ranks' dumps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contradiction {
     pub(super) kind: HangKind,

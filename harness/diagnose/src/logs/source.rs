@@ -270,7 +270,7 @@ fn latest_attempts(files: Vec<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a file begins as a dump of a flight recorder does.
+/// Returns true if a file begins as a dump of a flight recorder does.
 fn is_dump(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let file = File::open(path);

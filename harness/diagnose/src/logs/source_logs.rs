@@ -150,7 +150,7 @@ impl Numbers {
     }
 }
 
-/// What the numbers are that lines of a source begin with. Those that rise with every line are numbers of lines.
+/// Decides what the numbers are with which the lines of a source begin. Those that rise with every line are numbers of lines.
 fn numbers(source: &Source) -> io::Result<Numbers> {
     let mut found: Vec<u32> = Vec::new();
     let mut is_all = true;

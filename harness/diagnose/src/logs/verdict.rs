@@ -519,7 +519,7 @@ impl Case<'_> {
         Some(self.diagnosis(kind, confidence, missing, summary, facts))
     }
 
-    /// What flight recorders say.
+    /// Returns the verdict by the dumps of flight recorders; `None` if they show no contradiction.
     fn recorded(&self) -> Option<Diagnosis> {
         let found = records::contradiction(&self.job.dumps)?;
         let found = self.diagnosis(

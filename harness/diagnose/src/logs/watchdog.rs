@@ -99,7 +99,7 @@ impl Watchdog {
 }
 
 impl Work {
-    /// For people.
+    /// Returns the name of the group for reports.
     pub(super) fn title(&self) -> &str {
         self.op.as_deref().unwrap_or("a collective")
     }

@@ -3,7 +3,7 @@
 use super::error::check;
 use super::{Result, c_string, sys};
 
-/// Makes a device the current one of this thread.
+/// Makes a device, such as `cuda:1`, the current one of this thread.
 ///
 /// # Errors
 /// torch's: there is no such device.
@@ -14,7 +14,7 @@ pub fn set_device(device: &str) -> Result<()> {
     check(unsafe { sys::ar_device_set(device.as_ptr()) })
 }
 
-/// Waits for everything a device has been given to do.
+/// Waits until a device has done everything that was queued on it.
 ///
 /// # Errors
 /// torch's, and those of what the device did.
@@ -25,10 +25,10 @@ pub fn synchronize(device: &str) -> Result<()> {
     check(unsafe { sys::ar_device_synchronize(device.as_ptr()) })
 }
 
-/// How many devices of a kind, `cuda`, there are.
+/// Returns the number of devices of a type, such as `cuda`.
 ///
 /// # Errors
-/// torch's: it knows no such kind, or has nothing loaded for it.
+/// torch's: it knows no such type, or has nothing loaded for it.
 #[expect(unsafe_code, reason = "a function of the shim")]
 pub fn count_devices(kind: &str) -> Result<u32> {
     let kind = c_string(kind)?;

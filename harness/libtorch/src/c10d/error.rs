@@ -7,7 +7,7 @@ use tch::TchError;
 
 use super::sys;
 
-/// The class of an error, in the shim's order (`enum ar_kind`).
+/// The class of an error, in the order of `enum ar_kind` in the C++ shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Runtime,
@@ -21,14 +21,14 @@ pub enum Kind {
     DistNetwork,
     DistStore,
     DistQueueEmpty,
-    /// Something that is no `std::exception`.
+    /// Something was thrown that is no `std::exception`.
     Unknown,
-    /// What the driver itself looks up, and does not find.
+    /// The driver itself did not find something, such as a group of that name.
     Lookup,
 }
 
 impl Kind {
-    /// The number is the shim's.
+    /// Returns the class with this number in the shim.
     fn of(number: i32) -> Self {
         match number {
             0 => Self::Runtime,
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The exception's class name in Python.
+    /// Returns the name of the exception that PyTorch's Python layer raises for this class.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -70,14 +70,14 @@ impl Kind {
 /// An error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Its class.
+    /// The class of the error.
     pub kind: Kind,
-    /// Its whole text.
+    /// The full text of the error.
     pub message: String,
 }
 
 impl Error {
-    /// An error of the driver's own part of the library.
+    /// Makes an error that the driver itself reports, not c10d.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// As the protocol says it.
+    /// Returns the error as the rank protocol has it.
     #[must_use]
     pub fn describe(&self) -> CallError {
         CallError {
@@ -104,7 +104,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// tch keeps the text of an exception, with the C++ backtrace, and not its class.
+/// Finds the class by the text: tch keeps the text of an exception, with the C++ backtrace, and not its class.
 impl From<TchError> for Error {
     fn from(error: TchError) -> Self {
         let text = match error {
@@ -116,10 +116,10 @@ impl From<TchError> for Error {
     }
 }
 
-/// A result of the library.
+/// The result of a call of torch or c10d.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Takes what a function of the shim returned.
+/// Turns what a function of the shim returned into a result, and frees it. A null pointer is success.
 #[expect(unsafe_code, reason = "an error of the shim is read and freed here")]
 pub(super) fn check(error: *mut sys::ArError) -> Result<()> {
     if error.is_null() {
@@ -136,7 +136,7 @@ pub(super) fn check(error: *mut sys::ArError) -> Result<()> {
     Err(taken)
 }
 
-/// A C string of the shim, copied. Must point to one.
+/// Copies a C string of the shim. `string` must point to one.
 #[expect(unsafe_code, reason = "C strings are read here")]
 pub(super) unsafe fn text(string: *const c_char) -> String {
     // SAFETY: the caller says that it points to a string.

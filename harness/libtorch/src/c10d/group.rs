@@ -11,7 +11,7 @@ use super::store::millis;
 use super::tensor::pointer;
 use super::{Error, Kind, Result, Store, Work, c_string, sys};
 
-/// A `c10d::ProcessGroup`.
+/// A process group: owns a `c10d::ProcessGroup`.
 #[derive(Debug)]
 pub struct Group(NonNull<sys::ArGroup>);
 
@@ -26,26 +26,26 @@ unsafe impl Send for Group {}
 // SAFETY: as above.
 unsafe impl Sync for Group {}
 
-/// What a backend of a group is made with.
+/// The arguments with which a backend is added to a group.
 #[derive(Debug)]
 pub struct BackendArguments<'a> {
-    /// Device types it serves, `cpu`, `cuda`.
+    /// The device types that the backend serves: `cpu`, `cuda`.
     pub devices: &'a [&'a str],
-    /// Where its ranks meet.
+    /// The store through which the ranks find each other.
     pub store: &'a Store,
-    /// Its timeout.
+    /// The timeout of the backend's calls.
     pub timeout: Duration,
-    /// The group's members, global ranks; none for the world.
+    /// The global ranks of the group's members; empty for the world.
     pub global_ranks: &'a [u64],
-    /// The group's name.
+    /// The name of the group.
     pub name: &'a str,
-    /// Inside the wrapper that checks what ranks call (`TORCH_DISTRIBUTED_DEBUG=DETAIL`).
+    /// Whether the backend is wrapped in one that compares the ranks' calls (`TORCH_DISTRIBUTED_DEBUG=DETAIL`).
     pub wrapped: bool,
-    /// The device the group is bound to.
+    /// The device that the group is bound to; `None` if it is bound to none.
     pub bound: Option<&'a str>,
 }
 
-/// Whether the driver was built with NCCL.
+/// Returns true if the driver was built with NCCL.
 #[must_use]
 #[expect(unsafe_code, reason = "a function of the shim")]
 pub fn has_nccl() -> bool {
@@ -59,7 +59,7 @@ pub fn has_nccl() -> bool {
               outlive their call, and results are written to variables of ours"
 )]
 impl Group {
-    /// A group without backends; `default_backend` is the name of the one it will have.
+    /// Makes a group without backends. `default_backend` is the name of the one that will be added first.
     ///
     /// # Errors
     /// c10d's.
@@ -129,7 +129,7 @@ impl Group {
         })
     }
 
-    /// Gives it, and its backends, name and description.
+    /// Sets the name and the description of the group and of its backends.
     ///
     /// # Errors
     /// c10d's.
@@ -139,7 +139,7 @@ impl Group {
         check(unsafe { sys::ar_group_name(self.as_ptr(), name.as_ptr(), description.as_ptr()) })
     }
 
-    /// Binds it to a device, `cuda:1`.
+    /// Binds the group to a device, such as `cuda:1`.
     ///
     /// # Errors
     /// The device has no index.
@@ -149,7 +149,7 @@ impl Group {
         check(unsafe { sys::ar_group_bind(self.as_ptr(), device.as_ptr()) })
     }
 
-    /// Whether its backend for a tensor's device can make several calls as one.
+    /// Returns true if the backend for a tensor's device can make several calls as one.
     ///
     /// # Errors
     /// It has no backend for that device.
@@ -162,7 +162,7 @@ impl Group {
         Ok(answer != 0)
     }
 
-    /// From here on, calls on that tensor's device are gathered.
+    /// Begins to gather the calls on a tensor's device, instead of making them.
     ///
     /// # Errors
     /// c10d's.
@@ -171,7 +171,7 @@ impl Group {
         check(unsafe { sys::ar_group_start_coalescing(self.as_ptr(), pointer(tensor)) })
     }
 
-    /// Makes the calls gathered.
+    /// Makes the gathered calls as one. Returns its work; `None` if the backend gives none.
     ///
     /// # Errors
     /// c10d's.
@@ -184,7 +184,7 @@ impl Group {
         Ok(Work::own(made))
     }
 
-    /// The timeout of its backend for a device type.
+    /// Returns the timeout of the backend for a device type.
     ///
     /// # Errors
     /// It has no such backend, or that one does not tell.
@@ -227,7 +227,7 @@ impl Drop for Group {
     }
 }
 
-/// Strings for C, and the pointers to them, which are good as long as the strings are kept.
+/// Returns strings for C, and pointers to them, which are valid as long as the strings are kept.
 fn c_strings(texts: &[&str]) -> Result<(Vec<CString>, Vec<*const c_char>)> {
     let kept = texts
         .iter()
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::c10d::ReduceOp;
 
-    /// A world of one over Gloo.
+    /// Makes a Gloo group of one rank.
     fn alone(folder: &std::path::Path) -> Group {
         let store = Store::file(&folder.join("store"), 1).unwrap();
         let group = Group::new(&store, 0, 1, "gloo").unwrap();
@@ -260,7 +260,7 @@ mod tests {
         group
     }
 
-    /// What is gathered comes into the caller's own tensor.
+    /// Asserts that an all_gather writes into the caller's own tensor.
     fn assert_gathers(group: &Group) {
         let input = Tensor::from_slice(&[1.0_f32, 2.0]);
         let output = Tensor::zeros([2], (tch::Kind::Float, tch::Device::Cpu));

@@ -25,18 +25,18 @@ pub use work::Work;
 
 use std::ffi::CString;
 
-/// A string for C.
+/// Converts a string for C. Fails if it has a zero byte.
 fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| Error::new(Kind::Value, "embedded null character"))
 }
 
-/// The version of libtorch this was built with, as its own files say it: `2.11.0+cu130`.
+/// Returns the version of the libtorch that this was built with, as its own files have it: `2.11.0+cu130`.
 #[must_use]
 pub fn torch_version() -> &'static str {
     env!("ALLRANKS_TORCH_VERSION")
 }
 
-/// The version in the headers that the shim was compiled with: `2.11.0`.
+/// Returns the version in the headers that the shim was compiled with: `2.11.0`.
 #[must_use]
 #[expect(unsafe_code, reason = "a function of the shim")]
 pub fn header_version() -> String {
@@ -47,14 +47,14 @@ pub fn header_version() -> String {
 /// Reads `TORCH_DISTRIBUTED_DEBUG` again, in a process that was forked with another environment.
 ///
 /// # Errors
-/// Its value is none.
+/// The variable has a value that torch does not know.
 #[expect(unsafe_code, reason = "a function of the shim")]
 pub fn read_debug_level() -> Result<()> {
     // SAFETY: it takes nothing.
     error::check(unsafe { sys::ar_read_debug_level() })
 }
 
-/// Whether `TORCH_DISTRIBUTED_DEBUG` is `DETAIL`.
+/// Returns true if `TORCH_DISTRIBUTED_DEBUG` is `DETAIL`.
 #[must_use]
 #[expect(unsafe_code, reason = "a function of the shim")]
 pub fn debug_is_detail() -> bool {

@@ -13,10 +13,10 @@ use super::store::millis;
 use super::tensor::pointer;
 use super::{Group, Result, Work, c_string, sys};
 
-/// A reduce operator with what belongs to it.
+/// A reduce operator, with the factor of `premul_sum`.
 #[derive(Debug)]
 pub struct ReduceOp<'a> {
-    /// Which.
+    /// The operator.
     pub op: dtype::ReduceOp,
     /// The factor of `premul_sum`, unless there is a tensor.
     pub factor: f64,
@@ -25,7 +25,7 @@ pub struct ReduceOp<'a> {
 }
 
 impl ReduceOp<'_> {
-    /// With c10d's number of it (torch/csrc/distributed/c10d/Types.hpp).
+    /// Returns the operator with the number that c10d gives it (torch/csrc/distributed/c10d/Types.hpp).
     fn raw(&self) -> sys::ArOp {
         let number = match self.op {
             dtype::ReduceOp::Sum => 0,
@@ -46,7 +46,7 @@ impl ReduceOp<'_> {
     }
 }
 
-/// Pointers to tensors, good as long as the tensors are.
+/// Pointers to tensors, valid as long as the tensors are.
 struct Pointers(Vec<sys::ArTensor>);
 
 impl Pointers {
@@ -62,7 +62,7 @@ impl Pointers {
     }
 }
 
-/// The work that one call of the shim makes, given where to write it.
+/// Makes one call of the shim, which writes its work where the argument points. Returns the work, if there is one.
 fn made(call: impl FnOnce(*mut *mut sys::ArWork) -> *mut sys::ArError) -> Result<Option<Work>> {
     let mut made = ptr::null_mut();
     check(call(&raw mut made))?;

@@ -9,23 +9,23 @@ use serde::Deserialize;
 use super::error::{check, text};
 use super::{Error, Kind, Result, sys};
 
-/// Ops told of one rank, the newest.
+/// The most ops that are reported of one rank: the newest.
 const MOST: usize = 8;
 
-/// What a recorder says of itself, as far as this driver reads it.
+/// The dump of a flight recorder, as far as this driver reads it.
 #[derive(Debug, Deserialize)]
 struct Dump {
     #[serde(default)]
     entries: Vec<Entry>,
 }
 
-/// One op of a recorder.
+/// One op of a flight recorder.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {
-    /// `gloo:all_reduce`.
+    /// The backend and the op: `gloo:all_reduce`.
     profiling_name: String,
-    /// Its group's name and description.
+    /// The name and the description of the op's group.
     process_group: Vec<String>,
     collective_seq_id: u64,
     p2p_seq_id: u64,
@@ -38,7 +38,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// In the protocol's words.
+    /// Returns the op as the rank protocol has it.
     fn told(self) -> RecordedOp {
         let name = self.profiling_name.rsplit(':').next().unwrap_or_default();
         let inputs = self.input_dtypes.iter().zip(&self.input_sizes);
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// The newest ops under way, oldest first. May be called while another thread is in a collective.
+/// Returns the newest ops under way, oldest first. May be called while another thread is in a collective.
 ///
 /// # Errors
 /// torch's, or a dump that is not what torch 2.11 writes.
@@ -74,7 +74,7 @@ pub fn under_way() -> Result<Vec<RecordedOp>> {
     Ok(entries.drain(older..).map(Entry::told).collect())
 }
 
-/// The entries of a dump that have not ended.
+/// Returns the entries of a dump that have not ended.
 fn read(dump: &str) -> Result<Vec<Entry>> {
     let dump: Dump = serde_json::from_str(dump)
         .map_err(|error| Error::new(Kind::Value, format!("a flight recorder's dump: {error}")))?;
@@ -82,7 +82,7 @@ fn read(dump: &str) -> Result<Vec<Entry>> {
     Ok(under_way.collect())
 }
 
-/// The text of NCCL's recorder, or of the one that all others share; none where NCCL was not compiled in.
+/// Returns the dump of NCCL's recorder, or of the one that all others share; `None` if NCCL was not compiled in.
 #[expect(unsafe_code, reason = "functions of the shim")]
 fn dump(nccl: bool) -> Result<Option<String>> {
     let mut made = ptr::null_mut();

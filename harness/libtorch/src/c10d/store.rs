@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::check;
 use super::{Error, Kind, Result, c_string, sys};
 
-/// A `c10d::Store`.
+/// A key-value store: owns a `c10d::Store`.
 #[derive(Debug)]
 pub struct Store(NonNull<sys::ArStore>);
 
@@ -21,7 +21,7 @@ unsafe impl Send for Store {}
 // SAFETY: as above.
 unsafe impl Sync for Store {}
 
-/// Milliseconds as c10d takes them.
+/// Returns a time in milliseconds, as c10d takes it.
 pub(super) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
@@ -32,7 +32,7 @@ pub(super) fn millis(time: Duration) -> i64 {
               results are written to variables of ours"
 )]
 impl Store {
-    /// A `TCPStore`. With `is_master` it is also the server. Waits for `world_size` clients.
+    /// Makes a `TCPStore`, which waits for `world_size` clients. With `is_master` it is also the server.
     ///
     /// # Errors
     /// c10d's: the address is in use, no store answers in time, ...
@@ -61,7 +61,7 @@ impl Store {
         Self::own(made)
     }
 
-    /// A `FileStore`.
+    /// Makes a `FileStore` for `world_size` ranks.
     ///
     /// # Errors
     /// c10d's: the file cannot be opened.
@@ -73,7 +73,7 @@ impl Store {
         Self::own(made)
     }
 
-    /// A `PrefixStore` of this one.
+    /// Makes a `PrefixStore` on this one: the same store, with a prefix before each key.
     ///
     /// # Errors
     /// The prefix has a zero byte.
@@ -85,7 +85,7 @@ impl Store {
         Self::own(made)
     }
 
-    /// How long its own waiting may take from here on.
+    /// Sets the timeout of the calls of this store that wait.
     ///
     /// # Errors
     /// c10d's.
@@ -94,7 +94,7 @@ impl Store {
         check(unsafe { sys::ar_store_set_timeout(self.as_ptr(), millis(timeout)) })
     }
 
-    /// Adds to a number, made 0 if it is not there; the sum.
+    /// Adds to the number at a key, which is 0 if it is not set. Returns the sum.
     ///
     /// # Errors
     /// c10d's.
@@ -116,10 +116,10 @@ impl Store {
         check(unsafe { sys::ar_store_set(self.as_ptr(), key.as_ptr(), value.as_ptr()) })
     }
 
-    /// Waits until a key is there.
+    /// Waits until a key is set.
     ///
     /// # Errors
-    /// It is not in time.
+    /// It is not set in time.
     pub fn wait(&self, key: &str, timeout: Duration) -> Result<()> {
         let key = c_string(key)?;
         // SAFETY: see the reason above.

@@ -14,7 +14,7 @@ macro_rules! opaque {
 
 opaque! { ArError ArStore ArGroup ArWork ArMode ArText }
 
-/// An `at::Tensor*`.
+/// A pointer to a tensor of torch: `at::Tensor*`.
 pub type ArTensor = *mut c_void;
 
 /// A list of tensors.

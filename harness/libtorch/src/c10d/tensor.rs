@@ -10,7 +10,7 @@ use tch::Tensor;
 use super::error::check;
 use super::{Error, Kind, Result, sys};
 
-/// The number of a `c10::ScalarType` (torch/headeronly/core/ScalarType.h). tch has no names for the wide unsigned ones.
+/// Returns the number of a `c10::ScalarType` (torch/headeronly/core/ScalarType.h). tch has no names for the wide unsigned ones.
 fn scalar_type(dtype: DType) -> i8 {
     match dtype {
         DType::Uint8 => 0,
@@ -33,7 +33,7 @@ fn scalar_type(dtype: DType) -> i8 {
     }
 }
 
-/// `base.view(dtype).as_strided(shape, strides, offset)`: the same memory, seen otherwise.
+/// Returns `base.view(dtype).as_strided(shape, strides, offset)`: a tensor on the same memory.
 ///
 /// # Errors
 /// torch's: the view reaches beyond the storage.
@@ -65,7 +65,7 @@ pub fn view(
     Ok(unsafe { Tensor::from_ptr(made.cast()) })
 }
 
-/// Where the memory of a tensor of bytes is, and how long; none for no bytes.
+/// Returns the address and the length in bytes of a tensor of bytes; `None` if it has no bytes.
 fn memory(tensor: &Tensor) -> Result<Option<(NonNull<u8>, usize)>> {
     let is_plain = tensor.f_kind()? == tch::Kind::Uint8
         && tensor.device() == tch::Device::Cpu
@@ -82,7 +82,7 @@ fn memory(tensor: &Tensor) -> Result<Option<(NonNull<u8>, usize)>> {
         .map(|begin| (begin, length)))
 }
 
-/// The memory of a tensor of bytes, not copied.
+/// Returns the memory of a tensor of bytes, not copied.
 ///
 /// # Errors
 /// It is no dense tensor of bytes on the CPU.
@@ -96,7 +96,7 @@ pub fn bytes(tensor: &Tensor) -> Result<&[u8]> {
     })
 }
 
-/// The same, to be written.
+/// Returns the memory of a tensor of bytes, to be written to.
 ///
 /// # Errors
 /// It is no dense tensor of bytes on the CPU.
@@ -109,17 +109,17 @@ pub fn bytes_mut(tensor: &mut Tensor) -> Result<&mut [u8]> {
     })
 }
 
-/// The pointer of a tensor, to be lent to the shim.
+/// Returns the pointer of a tensor, to be lent to the shim.
 pub(super) fn pointer(tensor: &Tensor) -> sys::ArTensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
-/// While it lives, this thread is in inference mode.
+/// A guard: this thread is in inference mode until it is dropped.
 #[derive(Debug)]
 pub struct InferenceMode(NonNull<sys::ArMode>, PhantomData<*const ()>);
 
 impl InferenceMode {
-    /// Enters it.
+    /// Enters inference mode on this thread.
     ///
     /// # Errors
     /// torch's.

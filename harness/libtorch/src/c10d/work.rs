@@ -7,7 +7,7 @@ use super::error::check;
 use super::store::millis;
 use super::{Result, sys};
 
-/// A `c10d::Work`.
+/// An asynchronous call: owns a `c10d::Work`.
 #[derive(Debug)]
 pub struct Work(NonNull<sys::ArWork>);
 
@@ -24,12 +24,12 @@ unsafe impl Send for Work {}
               variables of ours"
 )]
 impl Work {
-    /// Takes a work that the shim made; none if it made none.
+    /// Takes ownership of a work that the shim made; `None` if it made none.
     pub(super) fn own(made: *mut sys::ArWork) -> Option<Self> {
         NonNull::new(made).map(Self)
     }
 
-    /// Waits, for as long as the group's timeout says or this one does.
+    /// Waits until the op is over, for at most `timeout`; with `None`, the group's timeout.
     ///
     /// # Errors
     /// What went wrong with the op, or that it did not end in time.
@@ -39,7 +39,7 @@ impl Work {
         check(unsafe { sys::ar_work_wait(self.0.as_ptr(), timeout) })
     }
 
-    /// Whether it is over.
+    /// Returns true if the op is over.
     ///
     /// # Errors
     /// c10d's.
@@ -50,7 +50,7 @@ impl Work {
         Ok(answer != 0)
     }
 
-    /// The rank, in the group, that a message came from.
+    /// Returns the group rank that a message came from.
     ///
     /// # Errors
     /// It is not a message received.
@@ -61,7 +61,7 @@ impl Work {
         Ok(rank as u32)
     }
 
-    /// Waits for its future; whether that is done then.
+    /// Waits for the work's future. Returns true if it is done then.
     ///
     /// # Errors
     /// What went wrong with the op, or that it has no future.

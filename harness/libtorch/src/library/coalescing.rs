@@ -11,7 +11,7 @@ use super::{Library, Rank, Works};
 use crate::c10d::{Error, Kind, ReduceOp, Result, Work};
 
 impl Member {
-    /// Gathers a call if a manager is open; otherwise gives it back.
+    /// Gathers a call if a coalescing manager is open; otherwise returns it.
     pub fn gather_up(&self, recorded: Recorded) -> Option<Recorded> {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         match gathered.as_mut() {
@@ -30,7 +30,7 @@ impl Member {
 }
 
 impl Library {
-    /// Makes the calls inside a manager; with `is_async` the manager is the work.
+    /// Makes calls inside a coalescing manager. With `is_async`, the manager is what is waited for.
     pub(super) fn coalesced(
         &mut self,
         rank: &mut dyn Rank,
@@ -59,7 +59,7 @@ impl Library {
         Ok(())
     }
 
-    /// The first call gathered says which function takes all of them, as in Python.
+    /// Makes the gathered calls by one function, which the first of them chooses, as in Python.
     fn make_gathered(
         &self,
         member: &Member,

@@ -11,7 +11,7 @@ use super::groups::{Member, group_rank};
 use super::recorded::{Recorded, What};
 use crate::c10d::{Error, Kind, Result};
 
-/// `default_pg_timeout`: what `monitored_barrier` takes when it is given none.
+/// The timeout of a `monitored_barrier` that is given none: `default_pg_timeout` of c10d.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 impl Library {
@@ -339,7 +339,7 @@ impl Library {
     }
 }
 
-/// The list of a root, which must be given there and nowhere else.
+/// Returns the list of tensors of a root; `None` on another rank. Fails if it is missing there, or given on another rank.
 fn lists<'a>(
     member: &Member,
     root: i64,

@@ -24,29 +24,29 @@ const WORLD: &str = "world";
 /// A group this rank is in.
 #[derive(Debug)]
 pub struct Member {
-    /// c10d's.
+    /// The process group of c10d.
     pub group: Group,
-    /// Members, global ranks in the order of the group.
+    /// The global ranks of the members, in the order of the group.
     pub ranks: Vec<u32>,
-    /// This rank in it.
+    /// The group rank of this process.
     pub rank: u32,
-    /// What was asked for, in small letters: `gloo`, `cpu:gloo,cuda:nccl`.
+    /// The backend as it was asked for, in small letters: `gloo`, `cpu:gloo,cuda:nccl`.
     pub backend: String,
-    /// Device types it has backends for.
+    /// The device types that the group has backends for.
     pub devices: Vec<String>,
-    /// Whether it is the default group.
+    /// True for the default group.
     pub is_world: bool,
-    /// Calls gathered while a coalescing manager is open.
+    /// The calls gathered while a coalescing manager is open; `None` while none is.
     pub gathered: Mutex<Option<Vec<Recorded>>>,
-    /// The device it is bound to, `cuda:1`.
+    /// The device that the group is bound to, such as `cuda:1`; `None` if it is bound to none.
     pub bound: Option<String>,
     name: String,
 }
 
-/// A group by a name of this rank: none if the rank is not a member.
+/// A group that a name stands for on this rank; `None` if the rank is not a member.
 pub type Place = Option<Arc<Member>>;
 
-/// Arguments of `init_process_group`.
+/// The arguments of `init_process_group`, as the call of the protocol has them.
 #[derive(Debug)]
 pub struct InitArguments<'a> {
     pub backend: &'a str,
@@ -59,7 +59,7 @@ pub struct InitArguments<'a> {
     pub device_id: Option<&'a DeviceArgument>,
 }
 
-/// Arguments of `new_group`.
+/// The arguments of `new_group`, as the call of the protocol has them.
 #[derive(Debug)]
 pub struct NewGroupArguments<'a> {
     pub name: &'a str,
@@ -69,20 +69,20 @@ pub struct NewGroupArguments<'a> {
     pub local_sync: bool,
 }
 
-/// Every group; shared by the threads of a rank.
+/// All groups of a rank, shared by its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Groups(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the names of calls; the world is not among them.
+    /// The groups by the names that calls use; the world is not among them.
     named: HashMap<String, Place>,
     world: Place,
     /// The store of the world, which groups made later meet at.
     store: Option<Arc<Store>>,
     /// Every group that has not been destroyed.
     alive: Vec<Arc<Member>>,
-    /// How many names have been numbered.
+    /// The number of names that have been numbered.
     count: u32,
 }
 
@@ -95,7 +95,7 @@ impl Groups {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The default group.
+    /// Returns the default group.
     ///
     /// # Errors
     /// There is none.
@@ -108,7 +108,7 @@ impl Groups {
         })
     }
 
-    /// A group by the name that calls use.
+    /// Returns the group of a name that calls use.
     ///
     /// # Errors
     /// There is none of that name, or no default group.
@@ -123,7 +123,7 @@ impl Groups {
             .ok_or_else(|| Error::new(Kind::Lookup, format!("this rank has no group '{name}'")))
     }
 
-    /// `init_process_group`.
+    /// Initialises the world, as `init_process_group` does. Returns rank, world size and backend.
     ///
     /// # Errors
     /// c10d's.
@@ -174,10 +174,10 @@ impl Groups {
         Ok(told)
     }
 
-    /// `new_group`: called on every rank, members or not.
+    /// Makes a group, as `new_group` does: called on every rank, members or not. Returns rank and size in it.
     ///
     /// # Errors
-    /// The ranks are none of the world's, or c10d's.
+    /// A rank is not in the world; or c10d's.
     pub fn new_group(&self, how: &NewGroupArguments<'_>) -> Result<Value> {
         let world = self.world()?;
         let store = self.known().store.clone();
@@ -240,7 +240,7 @@ impl Groups {
         Ok(self.keep(how.name, Some(made)))
     }
 
-    /// Keeps a new group under its name; what the library tells of it.
+    /// Keeps a new group under its name. Returns what the library reports of it.
     fn keep(&self, name: &str, place: Place) -> Value {
         let told = match &place {
             None => json!({"rank": -1, "size": 0}),
@@ -258,7 +258,7 @@ impl Groups {
         told
     }
 
-    /// `destroy_process_group`, and forgets the name; the world's: all of them.
+    /// Destroys a group, as `destroy_process_group` does, and forgets its name; with the world, all groups.
     ///
     /// # Errors
     /// There is no such group, or c10d's.
@@ -292,7 +292,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The rank, size and backend of a group, as the library tells them.
+    /// Returns rank, size and backend of a group, as the library reports them.
     ///
     /// # Errors
     /// There is no such group.
@@ -307,7 +307,7 @@ impl Groups {
         })
     }
 
-    /// The next group's name, which all ranks count alike.
+    /// Returns the name of the next group: a number that all ranks count alike.
     fn number(&self) -> String {
         let mut known = self.known();
         let name = known.count.to_string();
@@ -317,7 +317,7 @@ impl Groups {
 }
 
 impl Member {
-    /// A root or peer as a rank in the group.
+    /// Converts a root or peer to a group rank.
     ///
     /// # Errors
     /// A global rank that is no member.
@@ -339,7 +339,7 @@ impl Member {
         }
     }
 
-    /// A rank in the group as a global one.
+    /// Converts a group rank to a global rank.
     ///
     /// # Errors
     /// The group is not as large.
@@ -355,7 +355,7 @@ impl Member {
         })
     }
 
-    /// The device of its barriers.
+    /// Returns the device that the group's barriers use: `cpu`, `cuda:1`, or a device type without index.
     #[must_use]
     pub fn barrier_device(&self) -> &str {
         match &self.bound {
@@ -366,7 +366,7 @@ impl Member {
     }
 }
 
-/// A root or peer as a rank in a group that this rank may not be in.
+/// Converts a root or peer to a rank in a group that this rank may not be in.
 ///
 /// # Errors
 /// A global rank that is not a member, or any rank where the members are not known.
@@ -393,7 +393,7 @@ fn from_environment<T: std::str::FromStr>(name: &str) -> Result<T> {
         .map_err(|_| value_error(format!("environment variable {name} is {text:?}")))
 }
 
-/// The store that the world meets at, as `torch/distributed/rendezvous.py` makes it.
+/// Makes the store of the world's rendezvous, as `torch/distributed/rendezvous.py` does.
 fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
     let url = how.url.unwrap_or_default();
     let address = |text: &str| -> Result<(String, u16)> {
@@ -434,12 +434,12 @@ fn rendezvous(how: &InitArguments<'_>, rank: u32, size: u32) -> Result<Store> {
     store.prefix("default_pg")
 }
 
-/// Whether `TORCH_DIST_INIT_BARRIER` asks that ranks wait for each other once a group is made.
+/// Returns true if `TORCH_DIST_INIT_BARRIER` asks that ranks wait for each other once a group is made.
 fn meets_after_init() -> bool {
     env::var("TORCH_DIST_INIT_BARRIER").is_ok_and(|value| value == "1")
 }
 
-/// `_store_based_barrier`.
+/// Waits at a store for all `size` ranks, as `_store_based_barrier` does.
 fn meet(store: &Store, name: &str, size: u32, timeout: Duration) -> Result<()> {
     let key = format!("store_based_barrier_key:{name}");
     let last = format!("{key}:last_worker");
@@ -449,7 +449,7 @@ fn meet(store: &Store, name: &str, size: u32, timeout: Duration) -> Result<()> {
     store.wait(&last, timeout)
 }
 
-/// What a group is made of.
+/// The arguments of [`make`].
 struct Making<'a> {
     name: &'a str,
     description: &'a str,
@@ -458,12 +458,12 @@ struct Making<'a> {
     timeout: Duration,
     rank: u32,
     size: u32,
-    /// None for the world.
+    /// The global ranks of the members; empty for the world.
     global_ranks: &'a [u64],
     bound: Option<&'a str>,
 }
 
-/// `_new_process_group_helper`.
+/// Makes a group with its backends, as `_new_process_group_helper` does.
 fn make(how: &Making<'_>) -> Result<Arc<Member>> {
     let backend = how.backend.to_lowercase();
     let served = backends(&backend)?;
@@ -516,7 +516,7 @@ fn make(how: &Making<'_>) -> Result<Arc<Member>> {
     }))
 }
 
-/// `BackendConfig`: each backend and the device types it serves.
+/// Returns each backend of a text such as `cpu:gloo,cuda:nccl` and the device types that it serves, as `BackendConfig` does.
 fn backends(text: &str) -> Result<Vec<(String, Vec<String>)>> {
     let owned = |names: &[&str]| {
         names
@@ -572,7 +572,7 @@ mod tests {
         assert!(backends("cpu:gloo,nccl").is_err());
     }
 
-    /// Groups of a world of one, and the world itself; `folder` holds its store.
+    /// Makes a world of one rank. Returns all groups, and the world; `folder` holds its store.
     fn alone(folder: &Path) -> (Groups, Arc<Member>) {
         let groups = Groups::default();
         let told = groups

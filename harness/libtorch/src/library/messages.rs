@@ -8,7 +8,7 @@ use super::{Library, Works};
 use crate::c10d::{Error, Kind, Result, Work};
 
 impl Library {
-    /// Makes one message, or a batch.
+    /// Sends or receives one message, or a batch of messages.
     pub(super) fn message(&mut self, call: &Call, index: usize) -> Result<Value> {
         match call {
             Call::Send {
@@ -91,7 +91,7 @@ impl Library {
         }
     }
 
-    /// Receives; the sender's global rank, or what was passed as it.
+    /// Receives a message. Returns the sender's global rank, or what was passed as it.
     fn recv(&self, group: &str, tensor: usize, peer: Option<RankRef>, tag: u32) -> Result<Value> {
         let Some(member) = self.place(group)? else {
             return Ok(Value::from(-1));
@@ -110,7 +110,7 @@ impl Library {
         member.global_rank(from).map(Value::from)
     }
 
-    /// Makes the batch, as one where the backend can, then waits for every work of it.
+    /// Makes a batch of messages, as one call where the backend can, then waits for every work of it.
     fn batch(&self, group: &str, ops: &[P2pCall]) -> Result<()> {
         let place = self.place(group)?;
         let peers = ops
@@ -146,7 +146,7 @@ impl Library {
     }
 }
 
-/// `send` and `recv` refuse this very rank; `isend` and `irecv` leave that to the backend.
+/// Refuses this rank as its own peer, as `send` and `recv` do; `isend` and `irecv` leave that to the backend.
 fn not_self(member: &Member, rank: i64, end: &str) -> Result<()> {
     if rank != i64::from(member.rank) {
         return Ok(());

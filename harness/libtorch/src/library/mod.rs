@@ -79,7 +79,7 @@ pub const CALLS: &[&str] = &[
     "coalesced",
 ];
 
-/// What one asynchronous call left to wait for: a work, or several of a manager, or nothing.
+/// The works that one asynchronous call left to wait for: one, several of a coalescing manager, or none.
 #[derive(Debug, Default)]
 pub struct Works(Vec<Work>);
 
@@ -96,11 +96,11 @@ enum Factor {
     Tensor(usize),
 }
 
-/// What calls make and later calls use.
+/// The state that calls leave for later calls: groups, tensors, works, the device.
 #[derive(Debug)]
 pub struct Library {
     groups: Groups,
-    /// Where tensors are made.
+    /// The device on which tensors are made.
     device: Device,
     /// The name of the device to wait for before storages are read back.
     synchronize: Option<String>,
@@ -110,13 +110,13 @@ pub struct Library {
     /// Works of the step, by index of the call that returned them.
     works: HashMap<usize, Works>,
     factor: Factor,
-    /// What the step's tensors asked for: entered by one call, left when the step is over.
+    /// The mode that the step's tensors asked for: entered by one call, left when the step is over.
     mode: Option<InferenceMode>,
     /// The exit code, once a call has asked to leave.
     pub leaving: Option<i32>,
 }
 
-/// What a thread of a script begins with.
+/// The state with which a thread of a script begins.
 #[derive(Debug)]
 struct Seed {
     groups: Groups,
@@ -125,14 +125,14 @@ struct Seed {
     dtypes: Vec<DType>,
 }
 
-/// What a call may ask of the rank that makes it.
+/// The services of a rank that a call may use.
 pub trait Rank {
-    /// Waits for the harness's `go`.
+    /// Waits for the frame `go` of the harness.
     ///
     /// # Errors
-    /// Something else came.
+    /// Another frame came, or the connection is closed.
     fn wait_for_go(&mut self) -> Result<()>;
-    /// The step's tensors anew; none on threads other than the main one.
+    /// Makes the step's tensors anew. Fails on threads other than the main one.
     fn remake(&mut self, device: Device, is_pinned: bool) -> Result<Vec<Tensor>>;
 }
 
@@ -169,7 +169,7 @@ impl Library {
         self.dtypes.clear();
     }
 
-    /// Where tensors are made.
+    /// The device on which tensors are made.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
@@ -185,7 +185,7 @@ impl Library {
             .map_or(Ok(()), crate::c10d::synchronize)
     }
 
-    /// Makes one call; how it went, as the protocol says it.
+    /// Makes one call. Returns how it went, as the protocol has it.
     pub fn try_call(&mut self, rank: &mut dyn Rank, call: &Call, index: usize) -> CallResult {
         let enter = clock::now();
         let made = self.make(rank, call, index);
@@ -203,7 +203,7 @@ impl Library {
         }
     }
 
-    /// Makes one call; its value.
+    /// Makes one call, and returns its value.
     fn make(&mut self, rank: &mut dyn Rank, call: &Call, index: usize) -> Result<Value> {
         match call {
             Call::Coalesced {
@@ -248,7 +248,7 @@ impl Library {
         }
     }
 
-    /// A tensor of the step.
+    /// Returns a tensor of the step.
     fn tensor(&self, index: usize) -> Result<&Tensor> {
         self.tensors
             .get(index)
@@ -262,7 +262,7 @@ impl Library {
             .collect()
     }
 
-    /// A tensor of the step as c10d is shown it: complex numbers as pairs of reals.
+    /// Returns a tensor of the step as c10d gets it: complex numbers as pairs of reals.
     fn real(&self, index: usize) -> Result<Tensor> {
         let tensor = self.tensor(index)?;
         Ok(match self.dtypes[index].kind() {
@@ -349,7 +349,7 @@ impl Library {
         self.groups.find(group)
     }
 
-    /// What a thread begins with.
+    /// Returns the state with which a thread of a script begins.
     fn seed(&self) -> Seed {
         Seed {
             groups: self.groups.clone(),

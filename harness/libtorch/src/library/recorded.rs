@@ -5,13 +5,13 @@ use tch::Tensor;
 /// A call that was gathered instead of made.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Which.
+    /// The call.
     pub what: What,
-    /// What it reads, or reads and writes.
+    /// The tensor that it reads, or reads and writes.
     pub input: Tensor,
-    /// What it writes, if that is another.
+    /// The tensor that it writes; `None` if that is `input`.
     pub output: Option<Tensor>,
-    /// Its reduce operator.
+    /// The reduce operator; `None` if the call does not reduce.
     pub op: Option<allranks_model::dtype::ReduceOp>,
 }
 

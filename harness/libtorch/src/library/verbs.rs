@@ -16,11 +16,11 @@ use crate::c10d::{self, Error, InferenceMode, Kind, Result};
 use crate::census::take_census;
 use crate::process::set_variable;
 
-/// How often a rank signals itself before it concludes that the signal does not end it.
+/// The number of times that a rank signals itself before it concludes that the signal does not end it.
 const ATTEMPTS: u32 = 200;
-/// From one attempt to the next.
+/// The time from one attempt to the next.
 const AGAIN: Duration = Duration::from_millis(10);
-/// The one module of Python that this driver has, in its own way.
+/// The one Python module for which this driver has an equivalent.
 const TORCH: &str = "torch";
 
 impl Library {
@@ -236,7 +236,7 @@ impl Library {
     }
 }
 
-/// What a thread of a script may ask of the rank: nothing.
+/// The rank as a thread of a script sees it: every request fails.
 struct Alone;
 
 impl Rank for Alone {
@@ -255,7 +255,7 @@ impl Rank for Alone {
     }
 }
 
-/// The result of a call that was not made.
+/// Returns the result of a call that was not made because an earlier one failed.
 pub fn not_reached() -> CallResult {
     CallResult {
         status: CallStatus::NotReached,
@@ -281,7 +281,7 @@ fn seconds(number: f64) -> Result<Duration> {
         .map_err(|error| Error::new(Kind::Value, format!("timeout of {number} s: {error}")))
 }
 
-/// `cpu`, `cuda:1`.
+/// Parses a device: `cpu`, `cuda:1`.
 fn device_of(text: &str) -> Result<Device> {
     let (kind, index) = text.split_once(':').unwrap_or((text, "0"));
     match (kind, index.parse()) {

@@ -57,20 +57,20 @@ struct Turn {
 pub(super) struct Block {
     /// The check's key.
     pub key: Key,
-    /// Global rank.
+    /// The global rank that contributes it.
     pub rank: u32,
     /// Position in the group; non-members count on after the members.
     pub position: u32,
     /// Which of the rank's blocks.
     pub slot: u32,
-    /// Elements.
+    /// The number of elements.
     pub len: usize,
 }
 
 /// What values must suit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purpose {
-    /// Element type.
+    /// The element type.
     pub dtype: DType,
     /// How results are compared.
     pub lane: CompareMode,

@@ -166,7 +166,7 @@ impl Draw for Lone {
     }
 }
 
-/// Any bits.
+/// A generator of elements with any bit pattern.
 pub(super) struct AnyBits<B>(PhantomData<B>);
 
 impl<B> Default for AnyBits<B> {

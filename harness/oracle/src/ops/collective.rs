@@ -16,7 +16,7 @@ impl PlanBuilder<'_> {
         self.check.reduce.unwrap_or(ReduceOp::Sum)
     }
 
-    /// How many tensors the call, or the group of calls, takes.
+    /// Returns how many tensors the call, or the group of calls, takes.
     fn items(&self) -> u32 {
         match self.check.op.is_coalesced() {
             true => self.check.count,
@@ -25,7 +25,7 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// Which size a tensor has: of several tensors in one call, each its own; of repeated calls, the last.
+    /// Returns the number that decides a tensor's size: of several tensors in one call, each its own; of repeated calls, the last.
     fn extended(&self, item: u32) -> u32 {
         match self.check.op.is_coalesced() {
             true => item,
@@ -34,7 +34,7 @@ impl PlanBuilder<'_> {
         }
     }
 
-    /// Where a tensor is one of several: its number.
+    /// Returns the number of a tensor that is one of several; `None` for a single one.
     fn numbered(&self, item: u32) -> Option<u32> {
         (self.check.op.is_coalesced() || repeats(self.check)).then_some(item)
     }

@@ -26,7 +26,7 @@ const LATE_MS: u64 = 20;
 pub(super) const SAME: u32 = 3;
 const LONGER: u32 = 15;
 
-/// Whether a check makes its call several times on the same data, and once more on data that go on.
+/// Returns true if a check makes its call several times on the same data, and once more on data that go on.
 pub(super) fn repeats(check: &OpCheck) -> bool {
     check.op == Op::AllReduce && check.values == Values::Random
 }
@@ -82,7 +82,7 @@ pub(super) fn work(check: &OpCheck, seed: u64, rank: Rank) -> RankPlan {
     std::mem::take(&mut desk.work)
 }
 
-/// Which tensors a call of `tensors_as` is about: of leaves that require gradients, those that are read.
+/// Chooses the tensors that a call of `tensors_as` is about: of leaves that require gradients, those that are read.
 fn choose_tensors(work: &mut RankPlan) {
     let Some(Call::TensorsAs { kind, tensors }) = work.calls.first_mut() else {
         return;

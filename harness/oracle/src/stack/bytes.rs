@@ -13,7 +13,7 @@ use half::{bf16, f16};
 /// A tensor in its storage.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    /// What it is.
+    /// The tensor of the layer that is placed here.
     pub entry: Entry,
     /// Where its elements lie in the rank's payload.
     pub range: std::ops::Range<usize>,

@@ -19,12 +19,12 @@ const LARGEST: u64 = 1000;
 pub(super) struct World {
     /// The key of the check's data.
     pub key: Key,
-    /// Number of ranks.
+    /// The number of ranks.
     pub size: u32,
 }
 
 impl World {
-    /// Every rank.
+    /// Iterates over the ranks, from 0.
     pub(super) fn ranks(self) -> std::ops::Range<u32> {
         0..self.size
     }
@@ -59,7 +59,7 @@ impl World {
 pub(super) struct Entry {
     /// What the layer calls it.
     pub name: String,
-    /// Its sizes.
+    /// The sizes of its dimensions.
     pub shape: Vec<u64>,
     /// What it holds before; `None`: bytes that are no result.
     pub before: Option<Vec<f64>>,
@@ -70,7 +70,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Elements.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.shape.iter().product::<u64>() as usize
     }
@@ -79,7 +79,7 @@ impl Entry {
 /// What one rank is given and must give back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankData {
-    /// Its tensors.
+    /// The tensors of the rank.
     pub entries: Vec<Entry>,
     /// What the layer is asked for on this rank.
     pub options: Value,

@@ -25,7 +25,7 @@ const SMALL_MB: f64 = 0.0001;
 /// How long the late rank sleeps before each forward, milliseconds.
 const LATE_MS: u64 = 100;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Ddp, world: World) -> Vec<RankData> {
     let training = Training { point, world };
     world.ranks().map(|rank| training.of_rank(rank)).collect()
@@ -66,7 +66,7 @@ impl Training {
         self.draw(rank, slot, SIZES[parameter])
     }
 
-    /// Whether a rank uses a parameter.
+    /// Returns true if a rank uses a parameter.
     fn uses(self, rank: u32, parameter: usize) -> bool {
         match parameter {
             _ if !self.point.unused => true,
@@ -104,7 +104,7 @@ impl Training {
         1.0 / f64::from(self.world.size)
     }
 
-    /// What known bugs leave in the place of a gradient.
+    /// Returns what known bugs leave in the place of a gradient.
     fn guesses(self, rank: u32, step: u32, parameter: usize) -> Vec<(Class, Vec<f64>)> {
         let locals = self.locals(step, parameter);
         let own = &locals[rank as usize];

@@ -20,7 +20,7 @@ const MATRIX: u32 = 0;
 const WHOLE: u32 = 1;
 const COTANGENT: u32 = 2;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Dtensor, world: World) -> Vec<RankData> {
     let tensor = Redistribution { point, world };
     world.ranks().map(|rank| tensor.of_rank(rank)).collect()
@@ -70,7 +70,7 @@ impl Redistribution {
         [rows as u64, columns as u64]
     }
 
-    /// What a rank's part of the matrix is made from: its own summand, or the matrix.
+    /// Returns what a rank's part of the matrix is made from: its own summand, or the matrix.
     fn summand(self, rank: u32) -> Vec<f64> {
         match self.point.from {
             TensorPlacement::Partial => self.draw(rank, MATRIX),

@@ -18,7 +18,7 @@ const RATE: f64 = 0.5;
 /// How long the late rank sleeps before each forward, milliseconds.
 const LATE_MS: u64 = 100;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Fsdp2, world: World) -> Vec<RankData> {
     let training = Training { point, world };
     world.ranks().map(|rank| training.of_rank(rank)).collect()
@@ -65,7 +65,7 @@ impl Training {
         self.world.draw(self.point.dtype, terms, rank, slot, len)
     }
 
-    /// How many shards a parameter has, and which of them a rank holds.
+    /// Returns the number of shards of a parameter.
     fn shards(self) -> u32 {
         match self.point.sharding {
             Sharding::Full => self.world.size,
@@ -213,7 +213,7 @@ impl Training {
         data
     }
 
-    /// What known bugs of the gathering leave in the place of all shards.
+    /// Returns what known bugs of the gathering leave in the place of all shards.
     fn gathered(self, rank: u32, steps: u32, parameter: usize) -> Vec<(Class, Vec<f64>)> {
         let right = self.full(Reduction::Right, rank, steps, parameter);
         let len = right.len();

@@ -23,7 +23,7 @@ const COTANGENT: u32 = 100;
 
 type Guesses = Vec<(Class, Vec<f64>)>;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Functional, world: World) -> Vec<RankData> {
     let calls = Calls { point, world };
     world.ranks().map(|rank| calls.of_rank(rank)).collect()
@@ -106,7 +106,7 @@ impl Calls {
         }
     }
 
-    /// Whether one rank holds more before than after, or the other way round; a share otherwise.
+    /// Returns true for a reduce-scatter: a rank's result is a part of its input.
     fn scatters(self) -> bool {
         matches!(
             self.point.collective,
@@ -176,7 +176,7 @@ impl Calls {
             .collect()
     }
 
-    /// What one sum becomes.
+    /// Returns the number by which a sum is divided.
     fn divisor(self) -> f64 {
         match self.point.op {
             ReduceOp::Avg => self.size() as f64,
@@ -212,7 +212,7 @@ impl Calls {
         }
     }
 
-    /// What the input of a rank gets from all ranks' sums of result times cotangent.
+    /// Returns the gradient that the input of a rank gets from all ranks' sums of result times cotangent.
     fn gradient(self, cotangents: &[Vec<f64>], rank: usize) -> Vec<f64> {
         let form = self.form();
         match self.point.collective {
@@ -236,7 +236,7 @@ impl Calls {
         }
     }
 
-    /// What known bugs leave in the place of a result.
+    /// Returns what known bugs leave in the place of a result.
     fn guesses(self, inputs: &[Vec<f64>], rank: usize) -> Guesses {
         let (form, size) = (self.form(), self.size());
         let own = &inputs[rank];
@@ -278,7 +278,7 @@ impl Calls {
         }
     }
 
-    /// What known bugs leave in the place of a sum or average, of which a rank has a part.
+    /// Returns what known bugs leave in the place of a sum or average, of which a rank has a part.
     fn reduction_guesses(
         self,
         blocks: &[Vec<f64>],
@@ -315,7 +315,7 @@ impl Calls {
             .collect()
     }
 
-    /// What known bugs leave in the place of a gradient.
+    /// Returns what known bugs leave in the place of a gradient.
     fn gradient_guesses(self, cotangents: &[Vec<f64>], rank: usize) -> Guesses {
         let form = self.form();
         let own = &cotangents[rank];

@@ -12,7 +12,7 @@ use allranks_model::stack::Mesh;
 /// Elements of what is summed.
 const LEN: usize = 33;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Mesh, world: World) -> Vec<RankData> {
     let inner = world.size / point.outer;
     world

@@ -22,7 +22,7 @@ const WEIGHT: u32 = 0;
 const BIAS: u32 = 1;
 const DATA: u32 = 10;
 
-/// What every rank is given and must give back.
+/// Returns the data that every rank is given, and those that it must give back.
 pub(super) fn ranks(point: Pipeline, world: World) -> Vec<RankData> {
     let pipe = Pipe { point, world };
     world.ranks().map(|rank| pipe.of_rank(rank)).collect()
@@ -90,7 +90,7 @@ impl Pipe {
         whole[..ROWS * COLUMNS].repeat(self.point.microbatches as usize)
     }
 
-    /// What each stage ends a step with.
+    /// Returns what each stage holds at the end of a step.
     fn stages(self, step: u32, course: Course) -> Vec<StageResult> {
         let size = self.world.size;
         let mut inputs = vec![self.input(step)];

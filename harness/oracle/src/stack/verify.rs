@@ -59,7 +59,7 @@ impl StackPrepared {
         self.ranks.iter().map(of_rank).collect()
     }
 
-    /// What a tensor must hold in the end.
+    /// Returns what a tensor must hold in the end.
     fn expected(&self, rank: u32, placed: &Placed) -> Vec<u8> {
         match &placed.entry.after {
             Some(numbers) => encoded(self.dtype, numbers),
@@ -261,7 +261,7 @@ impl StackPrepared {
         &bytes[index * size..(index + 1) * size]
     }
 
-    /// Which known bug the data do not tell from the right result: one that leaves every tensor as it must be.
+    /// Returns a known bug that the data do not tell from the right result: one that leaves every tensor as it must be.
     pub(super) fn indistinct(&self) -> Option<String> {
         let mut classes = BTreeSet::new();
         let mut distinct = BTreeSet::new();

@@ -146,7 +146,7 @@ fn unmissed(prepared: &Prepared, model: BugModel) -> Option<&'static str> {
     (sent == 0).then_some("a rank that sends nothing is not missed")
 }
 
-/// Whether any rank must receive an element.
+/// Returns true if any rank must receive an element.
 fn has_results(prepared: &Prepared) -> bool {
     let pieces = prepared.works.iter().flat_map(|work| &work.buffers);
     pieces

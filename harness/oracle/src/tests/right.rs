@@ -22,7 +22,7 @@ fn tensor_ops() -> impl Iterator<Item = Op> {
     Op::ALL.iter().copied().filter(|op| op.has_tensors())
 }
 
-/// Whether the plan would have such a check.
+/// Returns true if the plan would have such a check.
 fn has_meaning(check: &OpCheck) -> bool {
     let two_layouts = check.extent == Extent::Scalar && check.layout != Layout::Contiguous;
     let no_pair = check.op.has_pairs() && check.group.size() < 2 && check.pairs != Pairs::Own;

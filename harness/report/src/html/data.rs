@@ -340,7 +340,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// What is told in full, failing first, and how many there was no room for.
+    /// Returns the checks that are shown in full, failing ones first, and how many there was no room for.
     fn findings(&mut self) -> (Vec<CheckDetail>, usize) {
         let mut detailed: Vec<&CheckRecord> = self
             .results
@@ -453,7 +453,7 @@ impl Natural {
     }
 }
 
-/// Whether a check is told in full; the rest is counted, with reasons where there are any.
+/// Returns true if a check is told in full; the rest is counted, with reasons where there are any.
 fn is_detailed(status: Status) -> bool {
     match status {
         Status::Regression

@@ -111,7 +111,7 @@ impl<'a> Drafter<'a> {
         });
     }
 
-    /// What belongs to no check, as cases of a suite of its own; no suite if there is nothing.
+    /// Adds what belongs to no check, as cases of a suite of its own; no suite if there is nothing.
     fn add_troubles(&mut self) {
         let results = self.results;
         let mut suite = self.new_suite("allranks", 0);
@@ -252,7 +252,7 @@ impl<'a> Drafter<'a> {
     }
 }
 
-/// Whether a check was not run because the run was stopped.
+/// Returns true if a check was not run because the run was stopped.
 fn is_interrupted(check: &CheckRecord) -> bool {
     check.status() == Status::NotRun && check.summary.contains(INTERRUPTED)
 }

@@ -30,7 +30,7 @@ pub enum Course {
 }
 
 impl Course {
-    /// Whether there is nothing to tell.
+    /// Returns true if there is nothing to tell.
     #[must_use]
     pub const fn is_steady(self) -> bool {
         matches!(self, Self::Excused | Self::Unknown | Self::Steady)
@@ -64,7 +64,7 @@ impl Course {
     }
 }
 
-/// Whether a check ran and was wrong, known or not.
+/// Returns true if a check ran and was wrong, known or not.
 pub(super) const fn has_failed(status: Status) -> bool {
     matches!(
         status,
@@ -72,7 +72,7 @@ pub(super) const fn has_failed(status: Status) -> bool {
     )
 }
 
-/// Whether a check ran and was right, though a file may say that it is not.
+/// Returns true if a check ran and was right, though a file may say that it is not.
 pub(super) const fn has_passed(status: Status) -> bool {
     matches!(status, Status::Passed | Status::UnexpectedPass)
 }

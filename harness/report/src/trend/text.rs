@@ -136,7 +136,7 @@ impl Trend {
 }
 
 impl Group {
-    /// `newly broken`, `flaky`.
+    /// Returns what happened to the checks, in words: `newly broken`, `flaky`.
     pub(crate) fn words(&self) -> String {
         match (self.is_new, self.course) {
             (true, Course::Broken | Course::Fixed) => format!("newly {}", self.course.words()),
@@ -144,7 +144,7 @@ impl Group {
         }
     }
 
-    /// How often the example failed.
+    /// Returns how often the example failed.
     pub(crate) const fn rate(&self) -> Rate {
         Rate {
             seen: self.failed,
@@ -154,7 +154,7 @@ impl Group {
 }
 
 impl CheckTrend {
-    /// How often it failed.
+    /// Returns how often the check failed.
     pub(crate) const fn rate(&self) -> Rate {
         Rate {
             seen: self.failed,
@@ -163,7 +163,7 @@ impl CheckTrend {
     }
 }
 
-/// What changed where a check turned, in one line.
+/// Returns what changed where the outcome of a check changed, in one line.
 #[must_use]
 pub(crate) fn changed(turn: &Turn) -> String {
     if !turn.is_known {

@@ -39,7 +39,7 @@ struct Known {
 }
 
 impl CheckState {
-    /// What a check comes to with what a world showed of it, and the finding to write, if it is final. A failure of which an
+    /// Returns the state of a check after a world has decided it, and the finding to write, if it is final. A failure of which an
     /// expectation says that it comes and goes is put aside, and its check is left to the next world. What came of the second
     /// try decides: a failure that came twice is none that comes and goes.
     fn after(self, finding: CheckResult, known: Known) -> (Self, Option<CheckResult>) {
@@ -139,7 +139,7 @@ impl Findings {
     }
 }
 
-/// What a failure and the second try of its check come to.
+/// Returns the result of a check that failed and was tried a second time.
 fn second_try(first: &CheckResult, second: CheckResult) -> CheckResult {
     match second.outcome {
         Outcome::Pass => CheckResult {

@@ -313,7 +313,7 @@ impl Session {
         records
     }
 
-    /// Whether there is nothing of the scenario to run, for all of it is recorded.
+    /// Returns true if there is nothing of the scenario to run, for all of it is recorded.
     fn is_recorded(&self, scenario: &Scenario, round: u32) -> bool {
         let recorded = &self.0.settings.recorded;
         let ids = scenario.checks.iter().map(|check| &check.id);

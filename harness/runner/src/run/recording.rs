@@ -61,7 +61,7 @@ impl Recorder {
         &self.scenario
     }
 
-    /// How often the scenario has run before in this run.
+    /// Returns how often the scenario has run before in this run.
     pub const fn round(&self) -> u32 {
         self.round
     }

@@ -124,7 +124,7 @@ fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) 
     }
 }
 
-/// Whether a known failure took the world with it.
+/// Returns true if a known failure took the world with it.
 fn is_known_loss(recorder: &Recorder, result: &WorldResult) -> bool {
     let last = result.farthest;
     last.is_some_and(|(index, outcome)| recorder.is_expected(index, outcome))

@@ -26,9 +26,9 @@ pub struct ScenarioRun {
     pub worlds: u32,
     /// Number of worlds lost, apart from those that a script gives up and those that a known failure takes with it.
     pub(super) lost: u32,
-    /// When it began.
+    /// The time at which the scenario began.
     pub began: Instant,
-    /// When it ended.
+    /// The time at which the scenario ended.
     pub ended: Instant,
 }
 

@@ -80,7 +80,7 @@ pub struct CallTrace {
 /// A process group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// `world`, or empty.
+    /// The name of the group: `world`, or empty if it has none.
     pub name: String,
     /// Global ranks of its members.
     pub members: Vec<Rank>,
@@ -149,7 +149,7 @@ fn yes() -> bool {
     true
 }
 
-/// What was called.
+/// A call in a call trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Call {
@@ -230,7 +230,7 @@ pub struct Inside {
 pub struct Own {
     /// The text of the line.
     pub text: String,
-    /// Its position, `FILE:LINE`.
+    /// The line of the program that made the call: `FILE:LINE`.
     pub at: String,
     /// What the process is in at that line: `breakpoint`, `data loader`, `lock`, `torch`, `backward`, or empty.
     #[serde(default, rename = "in")]

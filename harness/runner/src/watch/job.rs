@@ -43,7 +43,7 @@ pub(super) struct ClaimedRank {
 /// A process that is a rank.
 #[derive(Clone, Debug)]
 pub struct RankProcess {
-    /// Its process id.
+    /// The id of the process.
     pub pid: u32,
     /// Its environment at its start.
     pub environment: BTreeMap<String, String>,

@@ -101,7 +101,7 @@ pub struct SeenPlace {
 }
 
 impl SeenPlace {
-    /// What is kept of where a rank is; none if it is in nothing that a stack shows.
+    /// Makes the record of where a rank is; `None` if it is in nothing that a stack shows.
     pub fn of(state: &RankState) -> Option<Self> {
         let (event, lasts) = state.doing.as_ref()?;
         let call = |call: &SeenCall| ("call", call.name.clone(), call.clone());
@@ -164,7 +164,7 @@ pub fn now() -> f64 {
 }
 
 impl NodeEvidence {
-    /// What is seen of a world now.
+    /// Collects what this node sees of a world now.
     pub fn of(
         ranks: &[(Rank, &RankProcess)],
         began: f64,
@@ -286,7 +286,7 @@ pub enum EvidenceError {
     Strange(PathBuf, String),
 }
 
-/// Whether a path is a file of evidence, or a folder with one.
+/// Returns true if a path is a file of evidence, or a folder with one.
 #[must_use]
 pub fn is_evidence(path: &Path) -> bool {
     !files(path).is_empty()

@@ -32,7 +32,7 @@ pub struct ControlServer {
     deaf: watch::Sender<Option<String>>,
 }
 
-/// For how long connections must be refused by the system before those who wait for one are told.
+/// The time for which the system must refuse connections before the worlds that wait for one are told.
 const DEAF: Duration = Duration::from_secs(3);
 /// Time from one attempt to accept a connection to the next, where the system refuses.
 const AGAIN: Duration = Duration::from_millis(50);

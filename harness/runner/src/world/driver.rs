@@ -27,8 +27,8 @@ pub enum Driver {
 impl Driver {
     /// Unpacks the Python driver into `folder`, where it stays for the length of the run.
     ///
-    /// Fails if the files cannot be written.
-    /// Fails if it cannot be written.
+    /// # Errors
+    /// The files cannot be written.
     pub fn python(python: &Path, folder: &Path) -> io::Result<Self> {
         let package = folder.join("driver");
         let target = package.join("allranks_rank");

@@ -34,7 +34,7 @@ pub struct HostQuery {
 pub struct MeetingHost {
     /// The rank in the world, which may be another than 0 where a script numbers its ranks.
     pub rank: Rank,
-    /// Its process id.
+    /// The id of the process.
     pub pid: u32,
     /// The endpoint, `host:port`.
     pub place: String,

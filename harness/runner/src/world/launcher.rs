@@ -35,7 +35,7 @@ pub enum LaunchError {
     NoNode(String),
 }
 
-/// Starts worlds.
+/// A launcher of worlds: on this machine, or on nodes.
 #[derive(Debug)]
 pub enum Launcher {
     /// On this machine.

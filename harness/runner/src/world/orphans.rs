@@ -27,7 +27,7 @@ const RETRY_PERIOD: Duration = Duration::from_millis(10);
 /// A process that was running and carried a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Its process id.
+    /// The id of the process.
     pub pid: Pid,
     /// The rank that its token names; none if the token names no rank.
     pub rank: Option<Rank>,
@@ -88,7 +88,7 @@ pub fn end_remains(token: &str) -> Vec<Orphan> {
     until_gone(PATIENCE, || kill_remains(token))
 }
 
-/// Has the kernel give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
+/// Asks the kernel to give this process the children of every process below it that ends, wherever they are. Does nothing elsewhere
 /// than on Linux.
 ///
 /// # Errors

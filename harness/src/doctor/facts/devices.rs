@@ -20,7 +20,7 @@ pub struct Device {
     pub index: u32,
     /// Its unique id, as the vendor's tool prints it.
     pub uuid: String,
-    /// Its model name.
+    /// The model name of the device.
     pub name: String,
     /// The version of its driver.
     pub driver: String,

@@ -9,7 +9,7 @@ pub struct Leftover {
     /// The process as reports show it: `python train.py (pid 4711)`. In JSON the field is `who`.
     #[serde(rename = "who")]
     pub process: String,
-    /// Its process id.
+    /// The id of the process.
     pub pid: u32,
     /// Its rank and world size by its environment: `rank 3 of 8`.
     pub place: String,

@@ -46,7 +46,7 @@ pub struct Facts {
     pub network: Network,
     /// The ports at which the ranks of jobs meet.
     pub ports: Vec<Port>,
-    /// Memory and disks.
+    /// The memory of the machine, and the file systems that ranks use.
     pub memory: Memory,
     /// The soft limits of a process.
     pub limits: Limits,

@@ -20,7 +20,7 @@ const REVERSE: &str = "import socket; socket.getnameinfo(('::ffff:127.0.0.1', 0)
 /// Names that must resolve, and network interfaces.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Network {
-    /// This machine's name.
+    /// The name of this machine.
     pub hostname: String,
     /// The result of resolving the host name.
     pub host: Lookup,
@@ -54,7 +54,7 @@ pub struct Lookup {
 /// A network interface of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name: `eth0`.
+    /// The name of the interface: `eth0`.
     pub name: String,
     /// True if it is up.
     pub is_up: bool,
@@ -101,7 +101,7 @@ pub(super) fn collect(question: &Question) -> Network {
     }
 }
 
-/// Which interface backends would choose: by their variables, else as their sources say. Gloo takes the address that
+/// Returns the interface that each backend would choose: by their variables, else as their sources say. Gloo takes the address that
 /// the hostname resolves to if that is this machine's, else loopback (`ProcessGroupGloo::createDefaultDevice`). NCCL takes
 /// `ib*`, then anything but `docker*` and `lo`, then `docker*`, then `lo` (`ncclFindInterfaces`).
 fn choose(

@@ -120,7 +120,7 @@ pub enum Died {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Build {
-    /// Its version: `2.11.0+cu130`.
+    /// The version of torch: `2.11.0+cu130`.
     pub version: String,
     /// Paths of the shared libraries that `import torch` has loaded, without those of the system; the home folder is `~`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -113,7 +113,7 @@ pub(super) fn shown(environment: &BTreeMap<String, String>) -> BTreeMap<String, 
         .collect()
 }
 
-/// By its name, or because it is an address that carries a password.
+/// Returns true if a variable is a secret: by its name, or because it is an address that carries a password.
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_uppercase();
     // Each address of several.

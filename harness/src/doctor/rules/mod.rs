@@ -59,7 +59,7 @@ const RULES: &[Rule] = &[
     devices::ranks,
 ];
 
-/// What is wrong, the worst first.
+/// Applies every rule, and returns what is wrong, the worst first.
 #[must_use]
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();
@@ -84,7 +84,7 @@ impl Facts {
         self.variable(name)?.parse().ok()
     }
 
-    /// Whether the environment says that a job has ranks on other machines too.
+    /// Returns true if the environment says that a job has ranks on other machines too.
     fn has_many_machines(&self) -> bool {
         let counts = ["NNODES", "GROUP_WORLD_SIZE", "SLURM_NNODES"];
         let world = self

@@ -63,7 +63,7 @@ pub(super) fn hostname(facts: &Facts) -> Vec<Finding> {
     Vec::new()
 }
 
-/// What `MASTER_ADDR` resolves to.
+/// Reports what is wrong with `MASTER_ADDR`.
 pub(super) fn master(facts: &Facts) -> Vec<Finding> {
     let (Some(name), Some(master)) = (facts.variable("MASTER_ADDR"), &facts.network.master) else {
         return Vec::new();

@@ -66,7 +66,7 @@ pub(super) fn temporary(facts: &Facts) -> Vec<Finding> {
     found.into_iter().collect()
 }
 
-/// `ulimit`.
+/// Reports limits of a process (`ulimit`) that are too low for ranks.
 pub(super) fn limits(facts: &Facts) -> Vec<Finding> {
     let limits = &facts.limits;
     let mut found = Vec::new();

@@ -80,7 +80,7 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// What a launcher says and what the environment says.
+/// Reports contradictions between a launcher's variables and torch's own.
 pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (launcher, rank, size) in LAUNCHERS.iter().copied() {
@@ -200,7 +200,7 @@ pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
     found.collect()
 }
 
-/// `TORCH_DISTRIBUTED_DEBUG`.
+/// Reports what is wrong with `TORCH_DISTRIBUTED_DEBUG`.
 pub(super) fn debug(facts: &Facts) -> Vec<Finding> {
     let Some(value) = facts.variable("TORCH_DISTRIBUTED_DEBUG") else {
         return Vec::new();
@@ -267,7 +267,7 @@ pub(super) fn oneccl(facts: &Facts) -> Vec<Finding> {
     found
 }
 
-/// `PJRT_DEVICE`.
+/// Reports what is wrong with `PJRT_DEVICE`.
 pub(super) fn pjrt(facts: &Facts) -> Vec<Finding> {
     const KNOWN: &[&str] = &["CPU", "CUDA", "GPU", "ROCM", "TPU", "NEURON", "XPU"];
     let unknown = facts

@@ -1,5 +1,5 @@
 
-# Nobody says that this works here. Then every rank must raise a clear error, and the group must work afterwards.
+# The platform does not declare this as supported: every rank must raise a clear error, and the group must work afterwards.
 if rank in MEMBERS:
     if not refusal:
         problems.append("did not raise")

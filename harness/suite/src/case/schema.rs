@@ -43,7 +43,7 @@ pub(crate) mod tests {
         compare("cases/schema.json", &schema());
     }
 
-    /// Whether a value is valid against a schema, with the keywords that our schemas use; another keyword is a
+    /// Returns true if a value is valid against a schema, with the keywords that our schemas use; another keyword is a
     /// panic, so that none is ignored.
     pub(crate) fn accepts(root: &Value, schema: &Value, value: &Value) -> bool {
         let Value::Object(keywords) = schema else {

@@ -146,7 +146,7 @@ impl Shrinking<'_> {
         Ok(Shrunk::To(self.sequence.only(search.best())))
     }
 
-    /// How long nothing may move in a replay: an error that came after some time, such as a timeout, does not come
+    /// Returns how long nothing may move in a replay: an error that came after some time, such as a timeout, does not come
     /// sooner in a replay.
     fn patience(&self) -> Duration {
         match self.finding.outcome {

@@ -103,7 +103,7 @@ impl WorldState<'_> {
         self.result.ranks.iter().all(|rank| rank.end.is_some())
     }
 
-    /// Gives the result.
+    /// Finishes the world with its result.
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Finished;
         let result = std::mem::take(&mut self.result);

@@ -101,7 +101,7 @@ impl<'a> WorldState<'a> {
         settled
     }
 
-    /// What is known of each rank.
+    /// Returns what is known of each rank.
     pub fn ranks(&self) -> &[RankRun] {
         &self.result.ranks
     }

@@ -37,7 +37,7 @@ impl WorldState<'_> {
         }
     }
 
-    /// When [`Event::Deadline`] is to come, if nothing else does before; none if it waits for an answer to an action, or
+    /// Returns when [`Event::Deadline`] is to come if no event comes before; `None` if it waits for an answer to an action, or
     /// has finished.
     pub fn deadline(&self) -> Option<Duration> {
         match &self.wait {

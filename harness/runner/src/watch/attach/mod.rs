@@ -162,7 +162,7 @@ impl ObservedWorld {
         }
     }
 
-    /// What there is to say, and whether that is all.
+    /// Returns the events to report now, and whether they are the last.
     fn consider(&mut self, patience: Duration, hosts: &mut Hosts) -> (Vec<Event>, bool) {
         let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
         let living: Vec<(Rank, &RankSnapshot)> = ranks
@@ -314,7 +314,7 @@ impl ObservedWorld {
         Some(verdict)
     }
 
-    /// Which processes the ranks are, how they were found, and which evidence is missing.
+    /// Describes which processes the ranks are, how they were found, and which evidence is missing.
     fn remarks(&self, is_one_of_many: bool) -> Vec<String> {
         let ranks = numbered(&self.world.ranks.iter().collect::<Vec<_>>());
         let pids: Vec<String> = ranks
@@ -389,7 +389,7 @@ fn slow(
     }
 }
 
-/// Whether all ranks of the world are known to belong on this host.
+/// Returns true if all ranks of the world are known to belong on this host.
 fn is_whole_here(ranks: &[(Rank, &RankProcess)]) -> bool {
     let mut sizes = ranks
         .iter()
@@ -409,7 +409,7 @@ fn absent(ranks: &[(Rank, &RankProcess)]) -> Vec<Rank> {
         .collect()
 }
 
-/// How a process ended, of what `wait` would tell.
+/// Describes how a process ended, by a status of `wait`.
 fn ended(status: i32) -> String {
     match status & 0x7f {
         0 => format!("exit {}", (status >> 8) & 0xff),

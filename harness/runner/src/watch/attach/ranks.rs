@@ -102,7 +102,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What tells one run of a launcher other than torch's from another; empty if there is none.
+/// Returns what distinguishes one run of a launcher other than torch's from another; empty if there is none.
 fn run(environment: &BTreeMap<String, String>) -> String {
     let known = LAUNCHERS.iter().filter(|[name, size, _]| {
         environment.contains_key(*name) && environment.contains_key(*size)
@@ -123,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// Whether a process is another one, or was started by it or by one that it has started.
+    /// Returns true if a process is another one, or was started by it or by one that it has started.
     fn is_below(&self, pid: u32, above: u32) -> bool {
         let mut at = Some(pid);
         while let Some(one) = at {

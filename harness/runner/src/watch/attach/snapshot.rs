@@ -105,17 +105,17 @@ impl RankSnapshot {
         Some(&place.what)
     }
 
-    /// Whether it waits for other ranks.
+    /// Returns true if it waits for other ranks.
     pub fn is_held(&self) -> bool {
         matches!(self.what(), Some(What::Init | What::Call(_)))
     }
 
-    /// Whether it is in a call that ranks make once the world is there.
+    /// Returns true if it is in a call that ranks make once the world is there.
     pub fn is_past_init(&self) -> bool {
         matches!(self.what(), Some(What::Call(_)))
     }
 
-    /// For how long it has been where it is, as far as that was seen, or as the kernel says.
+    /// Returns for how long the process has been where it is, as far as that was seen, or as the kernel says.
     pub fn still(&self) -> Duration {
         let seen = self.since.elapsed();
         match self.threads.first().and_then(|main| main.idle) {
@@ -124,15 +124,15 @@ impl RankSnapshot {
         }
     }
 
-    /// For how long nothing of it has run; `None` if something has since the last look.
+    /// Returns for how long no thread of the process has run; `None` if something has since the last look.
     pub fn rest(&self) -> Option<Duration> {
         let seen = self.quiet_since.elapsed();
         let is_quiet = seen >= super::MOMENT && self.still() >= super::MOMENT;
         is_quiet.then(|| self.still())
     }
 
-    /// For how long it must rest before it is said to be behind; `None` if it may rightly wait for ever, as a server for a
-    /// request, or if it is not known what it waits for.
+    /// Returns for how long the process must rest before its rank is reported as behind; `None` if it may rightly wait for ever, as
+    /// a server for a request, or if it is not known what it waits for.
     pub fn limit(&self, patience: Duration) -> Option<Duration> {
         let times = match self.what()? {
             What::Own(Own::Line) => IDLE_PATIENCES,
@@ -142,7 +142,7 @@ impl RankSnapshot {
         Some(SHORTEST_LIMIT.max(patience * times))
     }
 
-    /// What its own code is in, as the advice has it.
+    /// Returns a word for what the program's own code is in, as the advice has it.
     pub fn kind(&self) -> &'static str {
         match self.what() {
             Some(What::Own(Own::Breakpoint)) => "breakpoint",
@@ -157,7 +157,7 @@ impl RankSnapshot {
         self.place.as_ref().err().map(String::as_str)
     }
 
-    /// What is known of the rank; `None` while an address is looked up.
+    /// Returns what is known of the rank; `None` while an address is looked up.
     pub fn state(&self, rank: Rank, process: &RankProcess, hosts: &mut Hosts) -> Option<RankState> {
         let mut state = RankState {
             process: match process.activity {
@@ -198,7 +198,7 @@ impl RankSnapshot {
     }
 }
 
-/// Where its launcher told a rank to meet the others; `None` if it told nothing, inner `None` while the address is looked up.
+/// Returns the endpoint that a rank's launcher gave it; `None` if it told nothing, inner `None` while the address is looked up.
 fn rendezvous(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezvous>> {
     let (rank, world_size) = process.number("RANK").zip(process.number("WORLD_SIZE"))?;
     let place = assigned_endpoint(process)?;
@@ -212,7 +212,7 @@ fn rendezvous(process: &RankProcess, hosts: &mut Hosts) -> Option<Option<Rendezv
     Some(rendezvous)
 }
 
-/// Whether those of the threads that fit have not run from one look to the next.
+/// Returns true if those of the threads that fit have not run from one look to the next.
 fn asleep(before: &[Thread], now: &[Thread], fits: impl Fn(&Thread) -> bool) -> bool {
     let earlier: HashMap<u32, &Thread> = before.iter().map(|one| (one.id, one)).collect();
     let mut fitting = now.iter().filter(|thread| fits(thread));

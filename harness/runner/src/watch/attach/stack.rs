@@ -71,7 +71,7 @@ const ATTEMPTS: usize = 3;
 /// What a Python process is in, by the stack of its main thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What.
+    /// What the main thread is in.
     pub what: What,
     /// The program's own line: `train.py:41`.
     pub at: String,
@@ -124,7 +124,7 @@ impl std::fmt::Debug for Stacks {
 }
 
 impl Stacks {
-    /// Where a process is now.
+    /// Returns where a process is now, by the stack of its main thread.
     ///
     /// # Errors
     /// Its memory may not be read, or it is no Python that is known; in one line.
@@ -179,7 +179,7 @@ fn place(pid: u32, traces: &[StackTrace]) -> Option<Place> {
     })
 }
 
-/// What a stack, innermost frame first, is in; `text` is the program's own line.
+/// Returns what a stack, innermost frame first, is in; `text` is the program's own line.
 fn what(frames: &[Frame], text: &str) -> What {
     // What a call calls in its turn is the library's business.
     let own = frames
@@ -245,7 +245,7 @@ fn what(frames: &[Frame], text: &str) -> What {
     })
 }
 
-/// Whether a call names no group: by its parameter, or by the arguments of the wrapper around it.
+/// Returns true if a call names no group: by its parameter, or by the arguments of the wrapper around it.
 fn is_of_default_group(frame: &Frame, wrapper: Option<&Frame>, position: usize) -> bool {
     let local = |frame: &Frame, name: &str| {
         let found = frame.locals.as_ref()?.iter().find(|one| one.name == name)?;
@@ -263,7 +263,7 @@ fn is_of_default_group(frame: &Frame, wrapper: Option<&Frame>, position: usize) 
     })
 }
 
-/// How many elements a tuple has, as it is printed: `(<Tensor at 0x1>, 3)`; `None` if it is no tuple.
+/// Returns how many elements a printed tuple has: `(<Tensor at 0x1>, 3)`; `None` if it is no tuple.
 fn count(tuple: &str) -> Option<usize> {
     let inner = tuple.strip_prefix('(')?.strip_suffix(')')?;
     let mut depth = 0_i32;
@@ -281,7 +281,7 @@ fn count(tuple: &str) -> Option<usize> {
     Some(commas + usize::from(!is_empty && !is_ended))
 }
 
-/// Whether a file is Python's, or that of an installed package.
+/// Returns true if a file is Python's, or that of an installed package.
 fn is_library(file: &str) -> bool {
     let is_python = file
         .split("/lib/python")

@@ -21,7 +21,7 @@ const LONGEST: u64 = 64 << 10;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
-    /// Names the run.
+    /// The name of the run, which agents send back.
     pub run: String,
     /// What starts the agents.
     pub engine: Engine,

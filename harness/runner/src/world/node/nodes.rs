@@ -46,7 +46,7 @@ pub struct NodesSettings {
     pub command: Option<EngineCommand>,
     /// File for the output of engine and agents.
     pub engine_log: PathBuf,
-    /// Number of nodes.
+    /// The number of nodes that the run waits for.
     pub count: usize,
     /// Where to listen; port 0 is any.
     pub listen: SocketAddr,
@@ -113,7 +113,7 @@ struct Meeting {
 }
 
 impl Nodes {
-    /// Listens for agents whose ranks run this driver, and writes the credentials. What is waited for, and who is refused, is
+    /// Listens for agents whose ranks run this driver, and writes the credentials. What is waited for, and which agent is refused, is
     /// told as notices. Must be called inside a tokio runtime.
     ///
     /// # Errors
@@ -527,7 +527,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                             return;
                         }
                         Ok(Err(why)) => why,
-                        Err(_) => "it did not say who it is in time".to_owned(),
+                        Err(_) => "it did not name itself in time".to_owned(),
                     };
                     shared.notify(format!("refused a connection from {peer}: {why}"));
                 });
@@ -743,7 +743,7 @@ impl Shared {
     }
 }
 
-/// What a node has that those before it have not, in words.
+/// Describes what differs between a node and those before it.
 fn differences(before: &[Option<Arc<Node>>], node: &Node) -> Vec<String> {
     let Some(first) = before.iter().flatten().next() else {
         return Vec::new();
