@@ -7,6 +7,7 @@ the trace to a file that ``allranks watch`` reads: ``harness/runner/src/watch/di
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import sys
@@ -31,6 +32,8 @@ FORMAT = 1
 PERIOD = 0.25
 #: Entries that are kept; of those before only the number is.
 KEPT = 1000
+#: Of these, the newest, which alone are written while calls are made: to write all of them costs milliseconds.
+RECENT = 100
 #: Works whose wait is recognised.
 WORKS = 4096
 #: Errors that are kept.
@@ -42,6 +45,11 @@ LAST = 1 << 15
 def error_text(error: BaseException) -> str:
     """Returns the type and the message of an error."""
     return f"{type(error).__name__}: {error}"[:2000]
+
+
+def entry_id(entry: Entry) -> int:
+    """Returns the number of an entry among those of its process."""
+    return int(entry["id"])
 
 
 class LastEntries:
@@ -206,6 +214,8 @@ class CallTrace:
         self.counts: dict[str, int] = {}
         #: Group key -> name and global ranks of its members.
         self.groups: dict[str, tuple[str, list[int]]] = {}
+        #: Keys of the groups that calls have named.
+        self.used: set[str | None] = set()
         #: Calls of ``init_process_group`` so far.
         self.epoch = 0
         #: Whether the last call of ``init_process_group`` has raised: the next one is another try for the same world.
@@ -226,8 +236,10 @@ class CallTrace:
         self.thread: threading.Thread | None = None
         #: Held while the file is written: by the heartbeat, and by the main thread at the end.
         self.file_lock = threading.Lock()
-        #: Entries as JSON, by id. Guarded by `file_lock`.
+        #: Entries as JSON, by id, in their order. Guarded by `file_lock`.
         self.written: dict[int, str] = {}
+        #: All entries as JSON, and the number of calls begun and ended when they were so. Guarded by `file_lock`.
+        self.whole: tuple[str, int] = ("", -1)
         #: Whether Python has come to its end.
         self.ended = False
 
@@ -282,6 +294,7 @@ class CallTrace:
             self.added += 1
             entry["epoch"] = self.epoch
             entry["id"] = self.added
+            self.used.add(entry.get("group"))
             kind = self.entries if entry["what"] in ("collective", "message") else self.rare
             self.dropped += len(kind) == KEPT
             kind.append(entry)
@@ -339,17 +352,28 @@ class CallTrace:
         """Writes the file when something has changed, and touches it otherwise, until the trace or the folder ends."""
         path = self.path()
         written = None
+        # What has been done, as of the last look, and whether that was more than at the look before.
+        done: tuple[int, str | None] | None = None
+        is_moving = False
         while not self.ended:
             try:
+                if is_moving:
+                    # It is enough to look at a process that goes on at every second heartbeat.
+                    is_moving = False
+                    os.utime(path)
+                    time.sleep(PERIOD)
+                    continue
                 line = current_line()
                 recorded = self.recorder.look(self)
-                now = (self.moves, line, len(self.errors), self.fatal, recorded)
+                now_done = (self.moves - self.retries, self.recorder.status)
+                is_moving, done = now_done != done, now_done
+                now = (self.moves, line, len(self.errors), self.fatal, recorded, is_moving)
                 if now == written:
                     os.utime(path)
                 else:
                     with self.file_lock:
                         if not self.ended:
-                            self.write(path, line)
+                            self.write(path, line, is_whole=not is_moving)
                     written = now
             except FileNotFoundError:
                 if not os.path.isdir(self.folder):
@@ -358,28 +382,31 @@ class CallTrace:
                 pass  # an error of the trace is not the program's
             time.sleep(PERIOD)
 
-    def write(self, path: str, line: Line) -> None:
-        """Replaces the file by the trace as it is now. The caller holds `file_lock`."""
+    def write(self, path: str, line: Line, is_whole: bool = True) -> None:
+        """Replaces the file by the trace as it is now, or by its newest entries alone. The caller holds `file_lock`."""
         with self.lock:
-            entries = sorted([*self.rare, *self.entries], key=lambda entry: entry["id"])
+            left_out = 0 if is_whole else max(0, len(self.entries) - RECENT)
+            recent = itertools.islice(self.entries, left_out, None)
+            entries = [*self.rare, *recent]
+            used = set(self.used)
             inside, counts, groups = dict(self.inside), dict(self.counts), dict(self.groups)
             head: dict[str, Any] = {
                 "format": FORMAT,
                 "pid": os.getpid(),
                 "moves": self.moves,
                 "epoch": self.epoch,
-                "dropped": self.dropped,
+                "dropped": self.dropped + left_out,
                 "errors": self.errors,
                 "retries": self.retries,
                 "failing_since": self.failing_since,
                 "fatal": self.fatal,
                 "ended": self.ended,
             }
-        named = {entry.get("group") for entry in entries}
+        entries.sort(key=entry_id)
         head["groups"] = {
             key: {"name": name, "members": members, "count": counts.get(key, 0)}
             for key, (name, members) in groups.items()
-            if key in named or key in counts or key.split(".", 1)[1] in self.recorder.groups
+            if key in used or key.split(".", 1)[1] in self.recorder.groups
         }
         call = current_call(inside)
         head["inside"] = call and {"entry": call[0], "since": call[1]}
@@ -387,19 +414,31 @@ class CallTrace:
         head["finished"] = not self.ended and is_finished()
         head["recorder"] = self.recorder.head()
         head["torch"] = getattr(sys.modules.get("torch"), "__version__", None)
-        texts = ", ".join(self.texts(entries))
+        texts = self.text(entries, head["moves"], is_whole)
         draft = f"{path}.new"
         with open(draft, "w", encoding="utf-8") as file:
             file.write(f'{json.dumps(head)[:-1]}, "entries": [{texts}]}}')
         os.replace(draft, path)
 
-    def texts(self, entries: list[Entry]) -> list[str]:
-        """Returns entries as JSON. Each is converted once, as long as it is kept."""
+    def text(self, entries: list[Entry], moves: int, is_whole: bool) -> str:
+        """Returns entries as JSON. Each is converted once, as long as it is kept; the whole once, if no call comes."""
+        if is_whole and self.whole[1] == moves:
+            return self.whole[0]
         known = self.written
-        texts = {entry["id"]: known.get(entry["id"]) or json.dumps(entry) for entry in entries}
-        # What is still under way will have an end.
-        self.written = {entry["id"]: texts[entry["id"]] for entry in entries if entry.get("end", 0) is not None}
-        return list(texts.values())
+        texts = []
+        for entry in entries:
+            text = known.get(entry["id"])
+            if text is None:
+                text = json.dumps(entry)
+                # What is still under way will have an end.
+                if entry.get("end", 0) is not None:
+                    known[entry["id"]] = text
+            texts.append(text)
+        for number in list(itertools.islice(known, max(0, len(known) - 2 * KEPT))):
+            del known[number]
+        joined = ", ".join(texts)
+        self.whole = (joined, moves) if is_whole else ("", -1)
+        return joined
 
     def end(self) -> None:
         """Writes the file for the last time, if it was ever to be written."""

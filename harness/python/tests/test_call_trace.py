@@ -15,7 +15,7 @@ from types import SimpleNamespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "allranks_watch"))
 
 import allranks_patch  # noqa: E402
-from allranks_trace import KEPT, CallTrace, is_serving, kind_of_place  # noqa: E402
+from allranks_trace import KEPT, RECENT, CallTrace, is_serving, kind_of_place  # noqa: E402
 
 from .playing_harness import Folder  # noqa: E402
 
@@ -80,6 +80,27 @@ class CallTraceTest(unittest.TestCase):
         self.assertEqual(ids, list(range(total - len(ids) + 1, total + 1)))
         self.assertEqual(sorted(set(numbers)), sorted(numbers))
         self.assertIsNone(written["inside"])
+
+    def test_while_calls_are_made_the_newest_are_written_and_all_once_none_comes(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        path = Path(self.folder.path(f"{os.getpid()}.json"))
+        total = 3 * RECENT
+        for _ in range(total):
+            module.barrier()
+        with self.trace.file_lock:
+            self.trace.write(str(path), None, is_whole=False)
+            written = json.loads(path.read_text())
+        self.assertEqual([entry["id"] for entry in written["entries"]], list(range(total - RECENT + 1, total + 1)))
+        self.assertEqual((written["dropped"], written["moves"]), (total - RECENT, 2 * total))
+        # The heartbeat finds that no call has come.
+        until = time.monotonic() + 60
+        while len(written["entries"]) < total and time.monotonic() < until:
+            time.sleep(0.05)
+            written = json.loads(path.read_text())
+        self.assertEqual((len(written["entries"]), written["dropped"]), (total, 0))
+        module.barrier()
+        self.assertEqual(self.read()["entries"][-1]["number"], total)
 
     def test_the_wait_for_a_message_is_no_new_entry(self):
         module = library()
