@@ -66,6 +66,33 @@ pub fn processor_time(pid: u32) -> Duration {
     usage(pid).0
 }
 
+/// Returns the time in which the threads of a process and those below it were ready to run and others ran, all together. Linux
+/// only, and where the kernel counts it; elsewhere zero.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn time_ready(pid: u32) -> Duration {
+    use procfs::process::Process;
+
+    let (mut waited, mut open) = (Duration::ZERO, vec![pid]);
+    while let Some(pid) = open.pop() {
+        let process = Process::new(pid.cast_signed());
+        let tasks = process.and_then(|process| process.tasks());
+        for task in tasks.into_iter().flatten().flatten() {
+            let delay = task.schedstat().map(|stat| stat.run_delay);
+            waited += Duration::from_nanos(delay.unwrap_or_default());
+            open.extend(task.children().unwrap_or_default());
+        }
+    }
+    waited
+}
+
+/// Knows nothing elsewhere than on Linux.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn time_ready(_pid: u32) -> Duration {
+    Duration::ZERO
+}
+
 /// Returns the processor time that a process and those below it have used, and whether a thread of theirs is running or ready to.
 #[cfg(target_os = "linux")]
 fn usage(pid: u32) -> (Duration, bool) {

@@ -13,7 +13,7 @@ mod script;
 mod tagged_processes;
 mod thread;
 
-pub use charged_time::{ChargedTime, processor_time};
+pub use charged_time::{ChargedTime, processor_time, time_ready};
 pub use command::run_with_timeout;
 pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,

@@ -2,7 +2,7 @@
 //! from a run that was killed in the middle of a line.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -127,17 +127,23 @@ pub fn read(folder_or_file: &Path) -> Result<Results, ReadError> {
     } else {
         folder_or_file.to_owned()
     };
-    let bytes = std::fs::read(&path).map_err(|source| ReadError::Io {
+    let unreadable = |source| ReadError::Io {
         path: path.clone(),
         source,
-    })?;
+    };
+    // Line by line: the text of a run of a million checks takes half a gigabyte.
+    let mut file = BufReader::new(File::open(&path).map_err(unreadable)?);
+    let mut line = Vec::new();
     let mut results: Option<Results> = None;
     let mut half = false;
     let mut broken = Vec::new();
-    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let line_number = index + 1;
+    for line_number in 1.. {
+        line.clear();
+        if file.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+            break;
+        }
         let whole = line.ends_with(b"\n");
-        let record = match parse(line) {
+        let record = match parse(&line) {
             Ok(record) => record,
             Err(_) if !whole => {
                 half = true;

@@ -28,6 +28,7 @@ mod repro;
 mod rerunning;
 mod results;
 mod running;
+mod threads;
 mod until_closed;
 mod watch;
 
@@ -125,6 +126,13 @@ pub fn main(
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
+    if has_threads(&parsed.command)
+        && let Err(failure) = threads::are_enough()
+    {
+        // If this fails too, the error cannot be reported any more.
+        let _ = failure.explain(err);
+        return failure.exit() as u8;
+    }
     let result = match parsed.command {
         Command::Run(run) => orphans::ended(|| running::run(&run, words, out, err)),
         Command::Prove(arguments) => orphans::ended(|| prove::prove(&arguments, out, err)),
@@ -167,6 +175,21 @@ pub fn main(
         }
     };
     exit as u8
+}
+
+/// Returns whether a command starts threads, to plan or to run.
+fn has_threads(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Run(_)
+            | Command::Prove(_)
+            | Command::List(_)
+            | Command::Plan(_)
+            | Command::Explain(_)
+            | Command::Repro(_)
+            | Command::Doctor(_)
+            | Command::Rerun(_)
+    )
 }
 
 fn schema(arguments: &SchemaArguments, out: &mut impl Write) -> Result<Exit, Failure> {

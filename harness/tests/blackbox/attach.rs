@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::stage::{Ran, Running, Stage};
 use super::watch::{LAUNCH, python};
-use super::{Test, plain, with_torch};
+use super::{Test, computing, plain};
 
 const JOB: &str = "fixtures/hangs/programs/attached.py";
 
@@ -20,18 +20,18 @@ const HEALTHY: [&str; 4] = ["trains", "slow_steps", "idle", "loads"];
 pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = HEALTHY
         .into_iter()
-        .map(|thing| with_torch(format!("attach::healthy::{thing}"), move || healthy(thing)))
+        .map(|thing| computing(format!("attach::healthy::{thing}"), move || healthy(thing)))
         .collect();
     tests.extend([
-        with_torch("attach::hang::stopped", stopped),
-        with_torch("attach::hang::tasks_of_slurm", tasks_of_slurm),
-        with_torch("attach::hang::sleeps", sleeps),
-        with_torch("attach::hang::other_call", other_call),
-        with_torch("attach::hang::ends", ends),
-        with_torch("attach::hang::spawned", spawned),
-        with_torch("attach::two_jobs_side_by_side", two_jobs),
+        computing("attach::hang::stopped", stopped),
+        computing("attach::hang::tasks_of_slurm", tasks_of_slurm),
+        computing("attach::hang::sleeps", sleeps),
+        computing("attach::hang::other_call", other_call),
+        computing("attach::hang::ends", ends),
+        computing("attach::hang::spawned", spawned),
+        computing("attach::two_jobs_side_by_side", two_jobs),
         plain("attach::a_process_of_no_job_is_an_error", no_job),
-        with_torch("evidence::two_nodes", two_nodes),
+        computing("evidence::two_nodes", two_nodes),
         plain("evidence::what_is_no_evidence_is_an_error", no_evidence),
     ]);
     tests

@@ -21,7 +21,7 @@ const PARTS: usize = 4;
 pub fn tests() -> Vec<Test> {
     let with_both = |name: &str, run: fn()| Test {
         needs_libtorch: true,
-        ..super::with_torch(format!("drivers::{name}"), run)
+        ..super::computing(format!("drivers::{name}"), run)
     };
     vec![
         with_both("agree_on_core", agree_on_core),

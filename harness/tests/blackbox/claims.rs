@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::stage::{Ran, Stage};
-use super::{Test, plain, with_torch};
+use super::{Test, computing, plain};
 use package::Package;
 
 /// What runs the ranks: a library of its own, without torch.
@@ -38,8 +38,8 @@ pub fn tests() -> Vec<Test> {
         plain("claims::damaged_files_are_not_unpacked", damaged_files),
         plain("claims::runs_that_are_no_claim_are_not_packed", refuse),
         plain("claims::with_a_waiver", accept_with_waiver),
-        with_torch("claims::of_gloo", accept_gloo),
-        with_torch("claims::of_a_simulated_device", accept_simulated),
+        computing("claims::of_gloo", accept_gloo),
+        computing("claims::of_a_simulated_device", accept_simulated),
     ];
     tests.extend(dishonest::tests());
     tests

@@ -6,6 +6,7 @@
 
 mod attach;
 mod both_drivers;
+mod budget;
 mod ci_files;
 mod claims;
 mod disk;
@@ -29,9 +30,12 @@ mod usage;
 mod watch;
 
 use allranks_runner::probe;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use budget::{Budget, Load};
 use environments::Environment;
 use libtest_mimic::{Arguments, Trial};
 use stage::Stage;
@@ -48,6 +52,8 @@ struct Test {
     lacks: Option<Lack>,
     /// Takes minutes: run with `--include-ignored`.
     is_slow: bool,
+    /// How much of the machine it needs while it runs.
+    load: Load,
     body: Box<dyn FnOnce() + Send>,
 }
 
@@ -60,6 +66,7 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
         environment: None,
         lacks: None,
         is_slow: false,
+        load: Load::Waits,
         body: Box::new(body),
     }
 }
@@ -68,7 +75,16 @@ fn plain(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test 
 fn with_torch(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
     Test {
         needs_torch: true,
+        load: Load::Imports,
         ..plain(name, body)
+    }
+}
+
+/// A trial that needs torch, in several processes that each import it or keep a core busy.
+fn computing(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
+    Test {
+        load: Load::Computes,
+        ..with_torch(name, body)
     }
 }
 
@@ -94,6 +110,7 @@ fn within(
 ) -> Test {
     Test {
         environment: Some(environment),
+        load: Load::Computes,
         ..plain(name, body)
     }
 }
@@ -107,7 +124,9 @@ fn slow(name: impl Into<String>, body: impl FnOnce() + Send + 'static) -> Test {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    let budget = Arc::new(Budget::of_machine());
+    arguments.test_threads.get_or_insert(budget.all());
     let no_torch = why_no_torch();
     if let Some(reason) = &no_torch {
         tell("torch", reason);
@@ -146,7 +165,9 @@ fn main() -> ExitCode {
         watch::tests(),
         attach::tests(),
     ];
-    let tests: Vec<Test> = tests.into_iter().flatten().collect();
+    let mut tests: Vec<Test> = tests.into_iter().flatten().collect();
+    // What asks for most takes longest, and is not to be left for the end.
+    tests.sort_by_key(|test| Reverse(test.load));
     let lacks: BTreeSet<&Lack> = tests
         .iter()
         .filter_map(|test| test.lacks.as_ref())
@@ -159,8 +180,9 @@ fn main() -> ExitCode {
         .map(|test| {
             let ignored = test.needs_torch && no_torch.is_some();
             let has_no_driver = test.needs_libtorch && no_libtorch.is_some();
-            let body = test.body;
+            let (body, load, budget) = (test.body, test.load, Arc::clone(&budget));
             let trial = Trial::test(test.name, move || {
+                let _part = budget.take(load);
                 body();
                 Ok(())
             });

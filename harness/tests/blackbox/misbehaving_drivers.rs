@@ -1,11 +1,14 @@
 //! Every driver in `fixtures/drivers` has one vice; its first line says what must come of it.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use allranks_model::outcome::{Outcome, Verdict};
+use rustix::process::Signal;
 
 use super::stage::{Stage, assert_reported, check, checkout, read};
-use super::{Test, plain};
+use super::{Lack, Test, plain, unless_lacking};
 
 /// No progress for so long is a hang: for drivers that must be caught hanging.
 const SHORT: f64 = 3.0;
@@ -213,6 +216,11 @@ pub fn tests() -> Vec<Test> {
             drop(try_virtue("imports_slowly", SHORT, "2"));
         }),
         plain("virtue::is_seldom_let_run", seldom_let_run),
+        plain("virtue::waits_for_a_processor", waits_for_a_processor),
+        plain(
+            "rank::one_that_a_busy_machine_lets_not_import",
+            not_let_import,
+        ),
         plain("virtue::floods", floods),
         plain("rank::one_of_two_exits_1", || {
             one_of_two("code=1", "exit 1")
@@ -242,6 +250,10 @@ pub fn tests() -> Vec<Test> {
         plain("exhausted::threads_of_a_rank", || {
             exhausted_rank("threads", "out of open files, threads or processes");
         }),
+        unless_lacking(
+            no_other_user(),
+            plain("exhausted::processes_of_another_user", exhausted_user),
+        ),
         plain("rank::nothing_to_check_is_said", nothing_to_check),
         plain("rank::a_driver_that_is_not_there", no_driver),
         plain("rank::a_world_known_not_to_initialise", known_init),
@@ -319,6 +331,60 @@ fn seldom_let_run() {
     ];
     stage.run_out(&arguments).assert_code(0);
     assert_reported(&stage.results("out"));
+}
+
+/// A rank that computes in a call and has to share its processor with others is no hang, although it takes several times the
+/// deadline. Where the machine is far too busy besides, the world is given up, and no rank is blamed.
+fn waits_for_a_processor() {
+    let others = Stage::new("others");
+    let keeps_busy = || {
+        let mut command = Command::new("python3");
+        command.arg("harness/tests/blackbox/drivers/keeps_busy.py");
+        others.start(others.marked(command))
+    };
+    let busy = [keeps_busy(), keeps_busy(), keeps_busy()];
+    let stage = Stage::new("waits");
+    let case = case(&stage, 1.0);
+    let driver = own_driver("works_in_sums.py");
+    let ran = stage.run_out(&[&case, "--driver", &driver, "--world-size", "1"]);
+    for process in busy {
+        process.signal(Signal::KILL);
+        process.end();
+    }
+    if ran.code == 0 {
+        assert_reported(&stage.results("out"));
+    } else {
+        ran.assert_code(4);
+        assert_given_up(&stage);
+    }
+}
+
+/// A rank that still gets on with its imports, but has not been let run for as long as they may take in ten times that long, is
+/// given up: whether they would ever have ended is not known.
+fn not_let_import() {
+    let stage = Stage::new("not_let");
+    let case = case(&stage, 2.0);
+    let driver = own_driver("gets_on_too_slowly.py");
+    let words = ["--driver", &driver, "--import-patience", "2"];
+    let ran = stage.run_out(&[&[&*case, "--world-size", "1"][..], &words].concat());
+    ran.assert_code(4);
+    assert_given_up(&stage);
+}
+
+#[track_caller]
+fn assert_given_up(stage: &Stage) {
+    let results = stage.results("out");
+    assert_reported(&results);
+    for check in &results.checks {
+        match check.outcome {
+            Outcome::Pass => {}
+            outcome => {
+                assert_eq!(outcome, Outcome::NotRun, "{}: {}", check.id, check.summary);
+                let words = "the machine is too busy: in ";
+                assert!(check.summary.contains(words), "{}", check.summary);
+            }
+        }
+    }
 }
 
 fn floods() {
@@ -466,12 +532,65 @@ fn exhausted_harness(files: u32) {
     let out = stage.out().display().to_string();
     let driver = driver("pretend");
     let run = stage.command(&["run", &case, "--driver", &driver, "--out", &out]);
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {files} && exec \"$@\""), "sh"]);
     command.arg(run.get_program()).args(run.get_args());
     let ran = stage.start(stage.marked(command)).end();
     ran.assert_code(10).assert_says("ulimit -n");
     stage.assert_nothing_remains();
+}
+
+/// A user of whom there are no other processes: limits on processes count all of a user's, and none of root's.
+const OTHER_USER: u32 = 64_716;
+
+/// A command as another user, with at most so many processes and threads.
+fn as_other_user(line: &str, words: &Command) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-c", line, "bash"]);
+    command.arg(words.get_program()).args(words.get_args());
+    command.uid(OTHER_USER).gid(OTHER_USER);
+    // The first python3 of the path may be one that only this user can read.
+    command.env("PATH", "/usr/bin:/bin");
+    command
+}
+
+/// What this machine lacks to run the binary as another user: the right to, or a checkout that others can read.
+fn no_other_user() -> Option<Lack> {
+    let mut binary = Command::new(env!("CARGO_BIN_EXE_allranks"));
+    let ran = as_other_user("\"$@\" && python3 --version", binary.arg("--version")).output();
+    let why = match ran {
+        Ok(ran) if ran.status.success() => return None,
+        Ok(ran) => String::from_utf8_lossy(&ran.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    Some(Lack {
+        what: "another user",
+        why,
+    })
+}
+
+/// With however few processes and threads, a run ends with its result or says that the machine has no more: it does not break
+/// off, and blames no rank.
+fn exhausted_user() {
+    for processes in [1, 4, 6, 9, 11] {
+        let stage = Stage::new("exhausted_user");
+        let case = case(&stage, LONG);
+        let out = stage.out().display().to_string();
+        for path in [stage.path("."), stage.path("drivers"), case.clone().into()] {
+            std::os::unix::fs::chown(path, Some(OTHER_USER), None).unwrap();
+        }
+        let driver = driver("pretend");
+        let words = ["run", &case, "--driver", &driver, "--out", &out];
+        let run = stage.command(&[&words[..], &["--world-size", "2"]].concat());
+        let line = format!("ulimit -u {processes} && exec \"$@\"");
+        let mut command = as_other_user(&line, &run);
+        command.env("TMPDIR", stage.path("."));
+        let ran = stage.start(stage.marked(command)).end();
+        if ran.code != 0 || processes < 9 {
+            ran.assert_code(10);
+        }
+        stage.assert_nothing_remains();
+    }
 }
 
 /// A rank that cannot open files or start threads as it starts tells nothing about the backend.

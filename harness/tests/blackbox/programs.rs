@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use allranks_model::outcome::{Outcome, Verdict};
 use rustix::process::Signal;
 
+use super::budget::Load;
 use super::stage::{Running, Stage, assert_reported, check};
 use super::{Test, with_torch};
 
@@ -111,16 +112,20 @@ const TABLE: [Row; 11] = [
 pub fn tests() -> Vec<Test> {
     let mut tests = Vec::new();
     for launcher in LAUNCHERS {
-        tests.extend(TABLE.into_iter().map(move |row| {
-            with_torch(format!("programs::{launcher}::{}", row.vice), move || {
-                seen(&row, launcher)
-            })
-        }));
-        let on = |name: &str, body: fn(&str)| {
-            with_torch(format!("programs::{launcher}::{name}"), move || {
-                body(launcher)
-            })
+        let under = |name: &str, body: Box<dyn FnOnce() + Send>| Test {
+            load: match launcher {
+                // It imports torch too.
+                "torchrun" => Load::Computes,
+                _ => Load::Imports,
+            },
+            ..with_torch(format!("programs::{launcher}::{name}"), body)
         };
+        tests.extend(
+            TABLE
+                .into_iter()
+                .map(|row| under(row.vice, Box::new(move || seen(&row, launcher)))),
+        );
+        let on = |name: &str, body: fn(&str)| under(name, Box::new(move || body(launcher)));
         tests.extend([
             on("goes_well", goes_well),
             on("what_is_to_fail_may", fails_as_it_is_to),

@@ -3,7 +3,7 @@
 use allranks::prove::{Kill, MatrixRecord, MutantOutcome};
 
 use super::stage::{Stage, checkout};
-use super::{Test, plain, with_torch};
+use super::{Test, computing, plain};
 
 /// Gloo, of which all_reduce does nothing if the mutant's name says so.
 const PACKAGE: &str = r#"
@@ -48,8 +48,8 @@ pub fn tests() -> Vec<Test> {
         ),
         refused("unknown_panel", 2, "--panel", &["--panel", "slow"]),
         plain("prove::a_bad_index", a_bad_index),
-        with_torch("prove::every_fate_has_its_name", fates),
-        with_torch("prove::a_binary_alone", a_binary_alone),
+        computing("prove::every_fate_has_its_name", fates),
+        computing("prove::a_binary_alone", a_binary_alone),
     ]
 }
 

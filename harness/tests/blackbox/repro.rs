@@ -19,7 +19,7 @@ use allranks_suite::plan::{Selection, Target, plan};
 use allranks_suite::platform;
 
 use super::stage::{Ran, Stage, checkout};
-use super::{Test, slow, with_torch};
+use super::{Test, computing, slow};
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
@@ -29,22 +29,22 @@ pub fn tests() -> Vec<Test> {
     ];
     let mut tests = vec![
         slow("repro::known_failures_fail", known_failures),
-        with_torch("repro::a_script_of_moves_fails", || {
+        computing("repro::a_script_of_moves_fails", || {
             script_fails(
                 "work/withheld@cpu.gloo.ws2#0.script.peer.reduce_scatter",
                 "FAILED: work_a.is_completed(): expected True, got False",
             );
         }),
-        with_torch("repro::what_did_not_raise_fails", || {
+        computing("repro::what_did_not_raise_fails", || {
             script_fails(
                 "p2p/wrong_size@cpu.gloo.ws2#0.script.too-large",
                 "rank 1: FAILED: dist.recv: did not raise",
             );
         }),
-        with_torch("repro::a_crash_fails", || {
+        computing("repro::a_crash_fails", || {
             script_fails("p2p/wrong_size@cpu.gloo.ws2#1.script.too-small", "SIGABRT");
         }),
-        with_torch("repro::a_script_of_moves_passes", || {
+        computing("repro::a_script_of_moves_passes", || {
             let stage = Stage::new("moves");
             let ran = of_the_suite(
                 &stage,
@@ -58,13 +58,13 @@ pub fn tests() -> Vec<Test> {
                 ran.stdout
             );
         }),
-        with_torch("repro::ranks_may_die", deaths),
-        with_torch("repro::a_wrong_result_fails", wrong),
-        with_torch("repro::a_hang_fails", hang),
+        computing("repro::ranks_may_die", deaths),
+        computing("repro::a_wrong_result_fails", wrong),
+        computing("repro::a_hang_fails", hang),
         slow("repro::every_kind_of_check", every_kind),
     ];
     tests.extend(passing.map(|(name, dtype, check)| {
-        with_torch(format!("repro::passes::{name}"), move || {
+        computing(format!("repro::passes::{name}"), move || {
             let stage = Stage::new("repro");
             let file = written(&stage, dtype, check);
             let ran = torchrun(&stage, &file, None);

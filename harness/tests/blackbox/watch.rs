@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::stage::{Ran, Running, Stage};
-use super::{Test, plain, with_torch};
+use super::{Test, computing, plain};
 
 pub const LAUNCH: &str = "fixtures/hangs/programs/launch.py";
 const JOB: &str = "fixtures/hangs/programs/job.py";
@@ -114,7 +114,7 @@ pub fn tests() -> Vec<Test> {
     let mut tests: Vec<Test> = HANGS
         .into_iter()
         .map(|(thing, size, kind, culprits, words)| {
-            with_torch(format!("watch::hang::{thing}"), move || {
+            computing(format!("watch::hang::{thing}"), move || {
                 let ranks = size.to_string();
                 let (ran, record) = condemn(thing, &[LAUNCH, &ranks, JOB, thing], &[]);
                 assert_verdict(&ran, &record, kind, culprits, "proved");
@@ -123,19 +123,19 @@ pub fn tests() -> Vec<Test> {
         })
         .collect();
     tests.extend([
-        with_torch("watch::hang::group_before_another", group_before_another),
-        with_torch("watch::hang::under_torchrun", under_torchrun),
-        with_torch("watch::hang::spawned", || without_environment("spawn")),
-        with_torch("watch::hang::forked", || without_environment("fork")),
-        with_torch("watch::hang::silent_listener", silent_listener),
-        with_torch("watch::hang::seen_from_outside_only", outside_only),
-        with_torch("watch::hang::ddp_uneven", || ddp_hangs("uneven")),
-        with_torch("watch::hang::ddp_nan", || ddp_hangs("nan")),
-        with_torch("watch::healthy::ddp", ddp_healthy),
-        with_torch("watch::healthy::two_worlds", two_worlds),
-        with_torch("watch::healthy::under_torchrun", healthy),
-        with_torch("watch::healthy::slow", slow),
-        with_torch("watch::healthy::one_who_is_busy_is_not_accused", busy),
+        computing("watch::hang::group_before_another", group_before_another),
+        computing("watch::hang::under_torchrun", under_torchrun),
+        computing("watch::hang::spawned", || without_environment("spawn")),
+        computing("watch::hang::forked", || without_environment("fork")),
+        computing("watch::hang::silent_listener", silent_listener),
+        computing("watch::hang::seen_from_outside_only", outside_only),
+        computing("watch::hang::ddp_uneven", || ddp_hangs("uneven")),
+        computing("watch::hang::ddp_nan", || ddp_hangs("nan")),
+        computing("watch::healthy::ddp", ddp_healthy),
+        computing("watch::healthy::two_worlds", two_worlds),
+        computing("watch::healthy::under_torchrun", healthy),
+        computing("watch::healthy::slow", slow),
+        computing("watch::healthy::one_who_is_busy_is_not_accused", busy),
         plain("watch::the_exit_code_is_the_commands", exit_codes),
         plain("watch::streams_are_the_commands", streams),
         plain(
@@ -145,7 +145,7 @@ pub fn tests() -> Vec<Test> {
         plain("watch::what_the_command_leaves_is_killed", leftovers),
         plain("watch::signals_are_passed_on", || interrupt(1)),
         plain("watch::a_second_signal_kills", || interrupt(2)),
-        with_torch("watch::killed_itself_it_leaves_nothing", killed),
+        computing("watch::killed_itself_it_leaves_nothing", killed),
     ]);
     tests
 }

@@ -71,7 +71,12 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
             run.lost += 1;
         }
         let lost = result.lost.clone();
+        let is_given_up = result.is_given_up;
         absorb(&mut run, result, &mut initialised);
+        if let Some(why) = lost.as_ref().filter(|_| is_given_up) {
+            findings.give_up(&mut run, why);
+            break;
+        }
         if run.init.outcome != Outcome::Pass {
             let why = match run.init.outcome {
                 _ if interrupted => INTERRUPTED.to_owned(),

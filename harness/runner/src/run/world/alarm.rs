@@ -65,6 +65,19 @@ impl WorldState<'_> {
         (is_importing && alarm == Alarm::Limit && self.wait.is_none()).then(|| self.patience())
     }
 
+    /// Returns when something moved last, and how long nothing may move from then on, while ranks initialise, make checks or tear
+    /// down; none in all other phases, and while the host is asked. A script may keep its ranks waiting.
+    pub(super) fn quiet_limit(&self) -> Option<(Duration, Duration)> {
+        let is_at_work = matches!(self.phase, Phase::Opening | Phase::Checks | Phase::Closing);
+        (is_at_work && self.wait.is_none()).then(|| (self.progress, self.patience()))
+    }
+
+    /// Returns true if the next alarm is that nothing has moved for too long, and it is due at this time.
+    pub(super) fn is_limit_due(&self, now: Duration) -> bool {
+        let (when, alarm) = self.next_alarm();
+        alarm == Alarm::Limit && when <= now
+    }
+
     /// Returns how long nothing may move. Imports take longer than communication, and much longer from a network file
     /// system in a world of many ranks.
     fn patience(&self) -> Duration {

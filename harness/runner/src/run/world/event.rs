@@ -17,6 +17,8 @@ pub enum Event {
     Deadline,
     /// The run is being interrupted.
     Interrupted,
+    /// The machine has let the ranks run so little that waiting for them is given up; the text says how little.
+    GivenUp(String),
     /// The answer to [`Action::AskHost`].
     Host(HostFacts),
     /// The answer to [`Action::AskMemory`]: bytes available to programs; none if the host does not report it.

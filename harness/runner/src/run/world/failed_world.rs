@@ -46,6 +46,11 @@ impl WorldState<'_> {
                 self.result.lost = Some(why.clone());
                 return;
             }
+            WorldFailure::GivenUp(why) => {
+                self.result.lost = Some(why.clone());
+                self.result.is_given_up = true;
+                return;
+            }
         };
         let mut finding = CheckResult::bare(outcome, Some(class), what.clone());
         finding.ranks = self.positions();
@@ -63,7 +68,8 @@ impl WorldState<'_> {
             WorldFailure::Crash(..)
             | WorldFailure::Machine(..)
             | WorldFailure::Interrupted
-            | WorldFailure::NodeLost(_) => diagnosis,
+            | WorldFailure::NodeLost(_)
+            | WorldFailure::GivenUp(_) => diagnosis,
         };
         if let Some(Purpose::Script(index, compiled)) =
             self.pending.front().map(|pending| &pending.purpose)
@@ -116,9 +122,10 @@ impl WorldState<'_> {
                 .pending
                 .iter()
                 .find(|pending| !pending.is_answered_by(*rank)),
-            WorldFailure::Hang(_) | WorldFailure::Interrupted | WorldFailure::NodeLost(_) => {
-                self.pending.front()
-            }
+            WorldFailure::Hang(_)
+            | WorldFailure::Interrupted
+            | WorldFailure::NodeLost(_)
+            | WorldFailure::GivenUp(_) => self.pending.front(),
         }
     }
 

@@ -14,6 +14,9 @@ pub enum WorldFailure {
     Machine(Rank, String),
     /// The run is being interrupted.
     Interrupted,
+    /// The machine hardly let the ranks run, for many times as long as they may take; the text says how little. Nothing is said
+    /// of what they were doing.
+    GivenUp(String),
     /// A node with ranks of the world is lost; the text names it and says why. Nothing is said of what the ranks were doing.
     NodeLost(String),
 }

@@ -285,7 +285,23 @@ mod tests {
             assert_eq!(result.lost.as_deref(), Some(why), "{preparation}");
             assert_eq!(outcomes(&result), [], "{preparation}");
             assert!(result.end.is_none(), "{preparation}");
+            assert!(!result.is_given_up, "{preparation}");
         }
+    }
+
+    #[test]
+    fn a_world_that_the_machine_does_not_let_run_is_given_up_and_blames_no_rank() {
+        let (scenario, known) = (planned(TWO, BARRIER), Expectations::default());
+        let mut world = Simulation::opened(&scenario, &known);
+        world.enter(0);
+        world.tell(Event::GivenUp("too busy".to_owned()));
+        assert!(world.is_killed());
+        let result = world.reaped();
+        assert_eq!(
+            (result.lost.as_deref(), result.is_given_up),
+            (Some("too busy"), true)
+        );
+        assert_eq!(outcomes(&result), []);
     }
 
     #[test]

@@ -64,6 +64,7 @@
 //!   the world as a hang; in a script only if the script says which verdict must come.
 //! * An init that failed, a check that raised, or a script after which the world is abandoned: `Reaping`. A script after
 //!   which everything leaves: `Shutdown` of the ranks that are left.
+//! * The machine hardly lets the ranks run, for ten times what they may take: the world is given up: `Reaping`.
 //! * The run is interrupted: `Reaping`.
 //!
 //! Any event of a rank is progress, except what a rank reports while it waits.

@@ -20,6 +20,8 @@ pub struct WorldResult {
     pub end: Option<CheckResult>,
     /// Why the world was lost; none if it was not.
     pub lost: Option<String>,
+    /// Whether it was lost because the machine hardly let its ranks run: another world would fare no better.
+    pub is_given_up: bool,
     /// For each rank, what is known of it.
     pub ranks: Vec<RankRun>,
 }

@@ -28,6 +28,37 @@ const EXTENSIONS: u32 = 9;
 /// The share of the time, as its denominator, for which a rank must have been let run to be given more.
 const LEAST_SHARE: u32 = 50;
 
+/// The share of the time, as its denominator, for which a rank must have waited for a processor to be given more.
+const LEAST_WAIT: u32 = 4;
+
+/// What is late when something should have moved.
+enum Late {
+    /// The ranks.
+    Ranks,
+    /// The machine; the ranks have been given more time.
+    Extended,
+    /// The machine, and the ranks have been given more time too often; the text says how little they were let run.
+    GivenUp(String),
+}
+
+/// What ranks have had of the machine: of each time that of the rank that has most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// Processor time.
+    used: Duration,
+    /// Time in which a thread was ready to run and another ran.
+    waited: Duration,
+}
+
+/// What ranks had had of the machine at some time.
+#[derive(Debug)]
+struct Half {
+    /// When something had moved last, in the state machine's time.
+    progress: Duration,
+    at: Instant,
+    had: Share,
+}
+
 /// Runs one world.
 pub struct WorldRunner<'a> {
     world: World,
@@ -40,6 +71,8 @@ pub struct WorldRunner<'a> {
     told: Duration,
     /// Processor time that the ranks had used when more time was given for their imports.
     used: Duration,
+    /// What the ranks had had of the machine when half of the time had passed in which something must move.
+    half: Option<Half>,
     /// How many times more time was given.
     extensions: u32,
     interrupt: watch::Receiver<bool>,
@@ -57,6 +90,7 @@ impl<'a> WorldRunner<'a> {
             behind: Duration::ZERO,
             told: Duration::ZERO,
             used: Duration::ZERO,
+            half: None,
             extensions: 0,
             interrupt,
             is_interrupted: false,
@@ -67,9 +101,16 @@ impl<'a> WorldRunner<'a> {
     /// this world can change it, and the result has none.
     pub async fn run(mut self, decided: &mut Decided<'_>) -> WorldResult {
         loop {
-            let next = self.next().await;
-            if matches!(next, Event::Deadline) && self.extend() {
-                continue;
+            let mut next = self.next().await;
+            if matches!(next, Event::Deadline) {
+                if self.note_half() {
+                    continue;
+                }
+                match self.late() {
+                    Late::Ranks => {}
+                    Late::Extended => continue,
+                    Late::GivenUp(why) => next = Event::GivenUp(why),
+                }
             }
             let mut events = VecDeque::from([next]);
             while let Some(event) = events.pop_front() {
@@ -127,10 +168,9 @@ impl<'a> WorldRunner<'a> {
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.
     async fn next(&mut self) -> Event {
-        let deadline = self
-            .state
-            .deadline()
-            .map(|time| self.began + self.behind + time);
+        let deadline = self.state.deadline();
+        let deadline = deadline.map(|time| self.half_time().map_or(time, |half| half.min(time)));
+        let deadline = deadline.map(|time| self.began + self.behind + time);
         let rank_event = async {
             match deadline {
                 Some(deadline) => {
@@ -149,41 +189,113 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Gives ranks that are importing more time, if the processor time that they have used since shows that they get on. Returns
-    /// false when they have had ten times as much as a quiet machine would need, or the processor time for it.
-    fn extend(&mut self) -> bool {
-        let Some(limit) = self.state.import_limit() else {
-            return false;
-        };
-        let used = block_in_place(|| self.processor_time());
-        let more = used.saturating_sub(self.used);
-        if more * LEAST_SHARE < limit || used >= limit || self.extensions >= EXTENSIONS {
+    /// Returns the state machine's time.
+    fn now(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.behind)
+    }
+
+    /// Returns when half of the time will have passed in which something must move; none if that is noted, or ranks are not at
+    /// work.
+    fn half_time(&self) -> Option<Duration> {
+        let (progress, limit) = self.state.quiet_limit()?;
+        let is_noted = self
+            .half
+            .as_ref()
+            .is_some_and(|half| half.progress == progress);
+        (!is_noted).then(|| progress + limit / 2)
+    }
+
+    /// Notes what the ranks have had of the machine if half of their time has passed. Returns false if it has not, or is noted.
+    fn note_half(&mut self) -> bool {
+        let is_due = |half: Duration| half <= self.now();
+        if !self.half_time().is_some_and(is_due) {
             return false;
         }
-        self.used = used;
-        self.extensions += 1;
-        self.behind = self.began.elapsed().saturating_sub(self.told);
+        let progress = self.state.quiet_limit().map(|(progress, _)| progress);
+        let had = block_in_place(|| self.share());
+        self.half = progress.map(|progress| Half {
+            progress,
+            at: Instant::now(),
+            had,
+        });
         true
     }
 
-    /// Returns the processor time of the rank that has used most of it; zero for ranks on other hosts.
-    fn processor_time(&self) -> Duration {
+    /// Decides if it is the ranks that are late or the machine, when something should have moved.
+    fn late(&mut self) -> Late {
+        match (self.state.import_limit(), self.state.quiet_limit()) {
+            (Some(limit), _) => self.late_import(limit),
+            (None, Some((progress, limit))) if self.state.is_limit_due(self.now()) => {
+                self.late_step(progress, limit)
+            }
+            (None, _) => Late::Ranks,
+        }
+    }
+
+    /// Gives ranks that are importing more time, if the processor time that they have used since shows that they get on. They have
+    /// at most ten times as much as a quiet machine would need, or the processor time for it.
+    fn late_import(&mut self, limit: Duration) -> Late {
+        let used = block_in_place(|| self.share()).used;
+        let more = used.saturating_sub(self.used);
+        if more * LEAST_SHARE < limit || used >= limit {
+            return Late::Ranks;
+        }
+        self.used = used;
+        self.extend(used)
+    }
+
+    /// Gives ranks more time that get on while they wait for a processor: they are late for what else the machine does. Ranks that
+    /// wait for each other use no processor and wait for none; one that polls for ever has some time used all that it may take.
+    fn late_step(&mut self, progress: Duration, limit: Duration) -> Late {
+        let half = self.half.as_ref();
+        let Some(half) = half.filter(|half| half.progress == progress) else {
+            return Late::Ranks;
+        };
+        let (passed, had) = (half.at.elapsed(), block_in_place(|| self.share()));
+        let used = had.used.saturating_sub(half.had.used);
+        let waited = had.waited.saturating_sub(half.had.waited);
+        if used * LEAST_SHARE < passed || waited * LEAST_WAIT < passed || used >= limit {
+            return Late::Ranks;
+        }
+        self.extend(had.used)
+    }
+
+    /// Lets the state machine's time begin again where something moved last, if that has not been done too often.
+    fn extend(&mut self, used: Duration) -> Late {
+        if self.extensions >= EXTENSIONS {
+            return Late::GivenUp(format!(
+                "the machine is too busy: in {:.0} s no rank was let run for more than {:.1} s",
+                self.began.elapsed().as_secs_f64(),
+                used.as_secs_f64()
+            ));
+        }
+        self.extensions += 1;
+        self.behind = self.began.elapsed().saturating_sub(self.told);
+        Late::Extended
+    }
+
+    /// Returns what the ranks have had of the machine; nothing for ranks on other hosts.
+    fn share(&self) -> Share {
         let Some(mut roots) = self.world.roots() else {
-            return Duration::ZERO;
+            return Share::default();
         };
         if roots.is_empty() {
             let pids = self.state.ranks().iter().map(RankRun::pid);
             roots = pids.filter(|pid| *pid > 0).collect();
         }
-        let times = roots.into_iter().map(allranks_host::processor_time);
-        times.max().unwrap_or_default()
+        let used = roots.iter().map(|pid| allranks_host::processor_time(*pid));
+        let waited = roots.iter().map(|pid| allranks_host::time_ready(*pid));
+        Share {
+            used: used.max().unwrap_or_default(),
+            waited: waited.max().unwrap_or_default(),
+        }
     }
 
     /// Passes an event to the state machine. Comparing large tensors and diagnosing a hang take long; other worlds go
     /// on meanwhile.
     fn tell(&mut self, event: Event) -> Vec<Action> {
         let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
-        let now = self.began.elapsed().saturating_sub(self.behind);
+        let now = self.now();
         self.told = now;
         match takes_long {
             true => block_in_place(|| self.state.on(event, now)),

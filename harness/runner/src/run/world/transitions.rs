@@ -78,6 +78,7 @@ impl WorldState<'_> {
                     Event::Rank(event) => return self.receive_rank(event),
                     Event::Deadline => return self.receive_deadline(),
                     Event::Interrupted => self.is_interrupted = true,
+                    Event::GivenUp(why) => return Err(Stop::Failed(WorldFailure::GivenUp(why))),
                     // An answer that is not waited for is ignored.
                     Event::Host(_) | Event::Memory(_) | Event::Swept(_) => {}
                 }
