@@ -1,17 +1,22 @@
-"""Programs as users write them (fixtures/jobs), run with `allranks watch` or alone, and what was said against the labels."""
+"""Programs as users write them (fixtures/jobs), run under a tool or alone, and what the tool said against the labels."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import socket
 import statistics
 import subprocess
+import threading
 import time
 
 #: Seconds without progress after which the watch must say what it has.
 PATIENCE = 8
+#: How `allranks watch` is run, as a line for bash: the tool that is scored if no other is named.
+WATCH = f"{{allranks}} watch --json {{verdict}} --kill-on-verdict --patience {PATIENCE} -- {{command}}"
 
 
 class Job:
@@ -47,21 +52,24 @@ def free_ports(count):
     """Ports below the range that the kernel gives to clients, so that no connection takes them before the job does."""
     taken = []
     low = 20000 + os.getpid() * 7 % 9000
-    for port in range(low, 32000):
-        with socket.socket() as one:
-            try:
-                one.bind(("", port))
-            except OSError:
-                continue
-        if port not in USED:
-            USED.add(port)
-            taken.append(port)
-        if len(taken) == count:
-            return taken
+    with CHOOSING:
+        for port in range(low, 32000):
+            with socket.socket() as one:
+                try:
+                    one.bind(("", port))
+                except OSError:
+                    continue
+            if port not in USED:
+                USED.add(port)
+                taken.append(port)
+            if len(taken) == count:
+                return taken
     raise OSError("there is no free port")
 
 
 USED = set()
+#: Held while ports are chosen: jobs may run at the same time.
+CHOOSING = threading.Lock()
 
 
 def descendants(root):
@@ -93,29 +101,45 @@ def end(child):
 class Ran:
     """How a job went: its exit code (None: still running at the limit), seconds, the verdict if any, and its output."""
 
-    def __init__(self, job, folder, python, out, limit, allranks=None):
+    def __init__(self, code, seconds, said, log):
+        self.code, self.seconds, self.said, self.log = code, seconds, said, log
+
+    @classmethod
+    def run(cls, job, folder, python, out, limit, tool=None):
+        """Runs a job, under a tool (a line for bash with {command} and {verdict} in it) or alone (None)."""
         ports = free_ports(4)
         path = f"{pathlib.Path(python).parent}{os.pathsep}{os.environ['PATH']}"
         env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         env |= {"PORT" + (str(number) if number > 1 else ""): str(port) for number, port in enumerate(ports, 1)}
         said, log = out / f"{job.name}.json", out / f"{job.name}.log"
         said.unlink(missing_ok=True)
-        argv = ["bash", "-c", job.command]
-        if allranks:
-            argv = [allranks, "watch", "--json", said, "--kill-on-verdict", "--patience", str(PATIENCE), "--", *argv]
+        line = job.command
+        if tool:
+            line = tool.replace("{verdict}", shlex.quote(str(said)))
+            line = line.replace("{command}", shlex.join(["bash", "-c", job.command]))
+        argv = ["bash", "-c", line]
         began = time.monotonic()
         with open(log, "wb") as file:
             child = subprocess.Popen(
                 argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
             try:
-                self.code = child.wait(limit)
+                code = child.wait(limit)
             except subprocess.TimeoutExpired:
-                self.code = None
+                code = None
                 end(child)
-        self.seconds = time.monotonic() - began
-        self.log = log.read_text(errors="replace")
-        self.said = json.loads(said.read_text()) if said.exists() and said.stat().st_size else None
+        seconds = time.monotonic() - began
+        verdict = json.loads(said.read_text()) if said.exists() and said.stat().st_size else None
+        return cls(code, seconds, verdict, log.read_text(errors="replace"))
+
+    @property
+    def culprits(self):
+        """The ranks that the verdict accuses, in order; none if it only says that they are slow."""
+        return sorted(self.said.get("culprits") or []) if self.said and self.said.get("kind") != "slow" else []
+
+    def as_record(self, job):
+        """One line of the file of what has run."""
+        return {"name": job.name, "exit": self.code, "seconds": self.seconds, "verdict": self.said, "log": self.log[-2000:]}
 
     def differs(self, job):
         """What an unwatched job did other than its label says; None if nothing."""
@@ -129,7 +153,7 @@ def outcome(job, ran):
     """One word for a watched job: `right`, `kind` (exact culprits, other kind), `partly` (some of the culprits), `innocent`
     (a rank accused that no label names), `unknown`, `nothing`; of a healthy job `quiet`, `accused` or `broken`."""
     said = ran.said
-    named = sorted(said["culprits"]) if said and said["kind"] != "slow" else []
+    named = ran.culprits
     if job.is_healthy:
         if named or (said and ran.code != job.exit):
             return "accused"
@@ -138,7 +162,7 @@ def outcome(job, ran):
         return "nothing"
     if set(named) - {rank for some in job.culprits for rank in some}:
         return "innocent"
-    if named in job.culprits and said["kind"] in job.kinds:
+    if named in job.culprits and said.get("kind") in job.kinds:
         return "right"
     if not named:
         return "unknown"
@@ -155,13 +179,13 @@ class Score:
     def __init__(self, ran):
         self.rows = [(job, one, outcome(job, one)) for job, one in ran]
         hangs = [(job, one, word) for job, one, word in self.rows if not job.is_healthy]
-        verdicts = [(job, one) for job, one, word in hangs if one.said and one.said["kind"] not in ("slow", "unknown")]
-        accusing = [(job, one) for job, one in verdicts if one.said["culprits"]]
-        kinds = sum(one.said["kind"] in job.kinds for job, one in verdicts)
-        exact = sum(sorted(one.said["culprits"]) in job.culprits for job, one in verdicts)
-        named = sum(sorted(one.said["culprits"]) in job.culprits for job, one in accusing)
+        verdicts = [(job, one) for job, one, word in hangs if one.said and one.said.get("kind") not in ("slow", "unknown")]
+        accusing = [(job, one) for job, one in verdicts if one.culprits]
+        kinds = sum(one.said.get("kind") in job.kinds for job, one in verdicts)
+        exact = sum(one.culprits in job.culprits for job, one in verdicts)
+        named = sum(one.culprits in job.culprits for job, one in accusing)
         seconds = sorted(one.said["after_s"] for _, one in verdicts if one.said.get("after_s") is not None)
-        proved = [one.said["after_s"] for _, one in verdicts if one.said["confidence"] == "proved"]
+        proved = [one.said["after_s"] for _, one in verdicts if one.said.get("confidence") == "proved" and "after_s" in one.said]
         placed = [(job, one) for job, one, word in hangs if job.place and word == "right"]
         self.figures = {
             "hangs": len(hangs),
@@ -185,9 +209,9 @@ class Score:
         lines = ["| job | label | said | confidence | after s | outcome |", "|---|---|---|---|---|---|"]
         for job, one, word in self.rows:
             label = "healthy" if job.is_healthy else f"{'/'.join(job.kinds)} of {' or '.join(map(str, job.culprits))}"
-            said = one.said or {"kind": "–", "culprits": "", "confidence": ""}
+            said = one.said or {}
             after = said.get("after_s")
-            cells = [job.name, label, f"{said['kind']} {said['culprits']}", said["confidence"]]
+            cells = [job.name, label, f"{said.get('kind', '–')} {said.get('culprits', '')}", said.get("confidence", "")]
             lines.append("| " + " | ".join([*cells, "" if after is None else f"{after:.1f}", word]) + " |")
         lines += [""] + [
             f"{name}: {value:.2f}" if isinstance(value, float) else f"{name}: {value}" for name, value in self.figures.items()
@@ -203,3 +227,30 @@ class Score:
 def choose(jobs, pattern, device):
     """The jobs for that device (None: CPU) whose names have a match of `pattern`."""
     return [job for job in jobs if job.device == device and re.search(pattern, job.name)]
+
+
+def run_all(chosen, folder, python, out, tool, limit, at_once, record, say):
+    """Runs jobs, and returns each with how it went.
+
+    `limit` gives the seconds that a job may take; `at_once` is how many run at the same time. `record` is a file, or None: the
+    end of each job is added to it as a line of JSON, and those that are in it are not run again. `say` is told of each end.
+    """
+    done = {}
+    if record and record.exists():
+        lines = [json.loads(line) for line in record.read_text().splitlines()]
+        done = {one["name"]: Ran(one["exit"], one["seconds"], one["verdict"], one["log"]) for one in lines}
+    writing = threading.Lock()
+
+    def run(job):
+        if job.name not in done:
+            one = Ran.run(job, folder, python, out, limit(job), tool)
+            with writing:
+                done[job.name] = one
+                if record:
+                    with open(record, "a") as file:
+                        file.write(json.dumps(one.as_record(job)) + "\n")
+                say(job, one)
+
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(run, chosen))
+    return [(job, done[job.name]) for job in chosen]

@@ -29,7 +29,7 @@ type Reading = fn(&str) -> ErrorCause;
 /// Patterns of error texts, in order: the first that matches counts. Its first group, if it has one, is what the error
 /// is about.
 static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
-    let table: [(&str, Reading); 9] = [
+    let table: [(&str, Reading); 10] = [
         (
             r"environment variable (\w+) expected, but not set",
             |name| ErrorCause::EnvironmentMissing(name.to_owned()),
@@ -56,6 +56,12 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
         ),
         // NCCL_SOCKET_IFNAME names no interface of this host.
         (r"(?i)no socket interface found", |_| ErrorCause::Cause),
+        // A collective of another rank has another size or op: NCCL says so on whichever side notices it. An internal error without a
+        // cause of its own mostly comes of that too, and so accuses nobody.
+        (
+            r"(?i)message truncated|collective mismatch error|mismatched collective|bytes instead of \d+|ncclInternalError|NCCL error.*internal error",
+            |_| ErrorCause::Effect,
+        ),
         (
             r"(?i)timed? ?out|timeout|connection (?:closed|reset|refused|was closed)|broken pipe|closed by peer|clients joined|wait\(\) failed|failed to pass|did not (?:check in|respond)|socket|while waiting for send/recv|remote process exited|failed to recv|communicator was aborted|got signal: (?:2|15)\b|KeyboardInterrupt|mismatch between collectives",
             |_| ErrorCause::Effect,
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_a_pattern() {
-        assert_eq!(PATTERNS.len(), 9);
+        assert_eq!(PATTERNS.len(), 10);
     }
 
     #[test]
@@ -133,6 +139,18 @@ mod tests {
             ),
             (
                 "torch.distributed.DistBackendError: NCCL error: internal error. Last error:\nBootstrap : no socket interface found",
+                ErrorCause::Cause,
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, internal error - please report this issue to the NCCL developers, NCCL version 2.28.9\nncclInternalError: Internal check failed.\nLast error:\n",
+                ErrorCause::Effect,
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage, NCCL version 2.28.9\nLast error:\nMessage truncated : received 1024 bytes instead of 256",
+                ErrorCause::Effect,
+            ),
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage, NCCL version 2.28.9\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 41000",
                 ErrorCause::Cause,
             ),
             ("ZeroDivisionError: division by zero", ErrorCause::Cause),

@@ -151,7 +151,7 @@ pub fn main(
         Command::Submit(arguments) => claims::submit(&arguments, out),
         Command::Verify(arguments) => claims::verify(&arguments, out),
         Command::History(arguments) => history::history(&arguments, out),
-        Command::Watch(arguments) => return watch::watch(&arguments, err),
+        Command::Watch(arguments) => return orphans::ended(|| watch::watch(&arguments, err)),
         Command::Node(arguments) => node::node(&arguments, err),
         Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
             arguments.watcher,

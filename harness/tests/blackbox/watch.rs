@@ -143,6 +143,18 @@ pub fn tests() -> Vec<Test> {
             sitecustomize,
         ),
         plain("watch::what_the_command_leaves_is_killed", leftovers),
+        plain(
+            "watch::a_daemon_without_environment_is_killed_when_the_command_ends",
+            || daemon(None),
+        ),
+        plain(
+            "watch::a_daemon_without_environment_is_killed_with_a_killed_watcher",
+            || daemon(Some(Signal::KILL)),
+        ),
+        plain(
+            "watch::a_daemon_without_environment_is_killed_at_a_second_interrupt",
+            || daemon(Some(Signal::INT)),
+        ),
         plain("watch::signals_are_passed_on", || interrupt(1)),
         plain("watch::a_second_signal_kills", || interrupt(2)),
         computing("watch::killed_itself_it_leaves_nothing", killed),
@@ -447,6 +459,41 @@ fn leftovers() {
         .end();
     ran.assert_code(3);
     assert_gone(&stage);
+}
+
+/// The command starts a daemon in a session of its own, with an empty environment and a parent that has ended. Without a signal the
+/// command ends by itself; SIGKILL goes to the watcher, and SIGINT twice.
+fn daemon(signal: Option<Signal>) {
+    let stage = Stage::new("daemon");
+    let up = stage.path("up").display().to_string();
+    let service = format!(": >{up}; while :; do /bin/sleep 0.2; done");
+    let start = format!(
+        "(setsid env -i /bin/sh -c '{service}' \"BLACKBOX_STAGE=$BLACKBOX_STAGE\" </dev/null >/dev/null 2>&1 &)"
+    );
+    let rest = match signal {
+        None => "exit 3",
+        Some(_) => "while :; do sleep 0.1; done",
+    };
+    let script = format!(
+        "trap 'echo asked' INT; {start}; until [ -e {up} ]; do sleep 0.1; done; echo ready; {rest}"
+    );
+    let running = stage.start(watching(&stage, &[], &["sh", "-c", &script]));
+    if let Some(signal) = signal {
+        let said = |word: &str| running.texts()[0].contains(word);
+        stage.wait("the daemon runs", || said("ready"));
+        running.signal(signal);
+        if signal == Signal::INT {
+            stage.wait("the command was asked", || said("asked"));
+            running.signal(signal);
+        }
+    }
+    let ran = running.end();
+    ran.assert_code(match signal {
+        None => 3,
+        Some(Signal::INT) => 130,
+        Some(_) => 1009,
+    });
+    stage.assert_nothing_remains();
 }
 
 /// A program that takes the first signal as a request, and the second one not at all.

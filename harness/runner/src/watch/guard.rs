@@ -1,8 +1,10 @@
 //! The guard: a process between the watcher and the watched command. If the watcher ends, the guard kills everything
 //! that the command started, removes the watcher's folder, and ends.
+//!
+//! It is a subreaper: what the command starts stays below it, however it detaches itself and whatever environment it has.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, getppid, setsid};
 
-use crate::world::{ORPHANED, TOKEN, end_as, kill_all};
+use crate::world::{ORPHANED, TOKEN, adopt, end_as, end_children, kill_all, unkilled, wait};
 
 /// Interval at which the guard checks that the watcher is still there.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -26,11 +28,14 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     if let Err(error) = setsid() {
         return error.into();
     }
+    if let Err(error) = adopt() {
+        return error;
+    }
     let spawned = Command::new(program)
         .args(arguments)
         .process_group(0)
         .spawn();
-    let mut child = match spawned {
+    let child = match spawned {
         Ok(child) => child,
         Err(error) => {
             let program = program.to_string_lossy();
@@ -39,22 +44,29 @@ pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     };
     let command = Pid::from_child(&child);
     let watcher = Pid::from_raw(watcher.cast_signed());
+    let token = std::env::var(TOKEN).ok();
+    let own = token.clone();
     let cleaner = thread::spawn(move || {
         // A process whose parent has ended gets another parent.
         while getppid() == watcher {
             thread::sleep(PERIOD);
         }
-        kill_all(command, std::env::var(TOKEN).ok().as_deref());
+        kill_all(command, own.as_deref());
         let _ = std::fs::remove_dir_all(folder);
         std::process::exit(ORPHANED);
     });
-    let status = match child.wait() {
+    let status = match wait(command) {
         Ok(status) => status,
         Err(error) => return error,
     };
     // If the watcher has ended too, the cleaner thread has more to do, and ends the process.
     if getppid() != watcher {
         let _ = cleaner.join();
+    }
+    // What carries the token the watcher kills.
+    let (_, left) = end_children(token.as_deref());
+    if let Some(text) = unkilled(&left) {
+        let _ = writeln!(io::stderr(), "allranks: {text}");
     }
     end_as(status)
 }

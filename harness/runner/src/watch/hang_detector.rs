@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::below::Below;
-use super::call_trace::CallTrace;
+use super::call_trace::{Call, CallTrace};
 use super::evidence::{as_assigned, endpoints_without_listener, evidence};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use super::reach::Reach;
 use super::recorder;
 use crate::world::Orphan;
-use allranks_diagnose::{HangEvidence, diagnose};
+use allranks_diagnose::{EventKind, HangEvidence, RankState, diagnose};
 use allranks_host::Activity;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -40,9 +40,6 @@ pub enum Event {
 pub const WAITING_PATIENCES: u32 = 3;
 pub const IDLE_PATIENCES: u32 = 5;
 const WORKING_PATIENCES: u32 = 10;
-/// The processor time, in clock ticks of 10 ms, that a rank, or what it waits for below it, has had before it is reported as behind,
-/// if it wants the processor.
-const BEHIND_TICKS: u64 = 1000;
 /// The shortest time after which a rank is reported as behind, however small the patience.
 pub const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
 
@@ -412,23 +409,33 @@ impl WorldDetector {
                 || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
             let has_work_below = self.below.has_worked_within(process.pid, self.patience);
             let kind = kind(process).unwrap_or_default();
-            multiple(&kind, has_work_below, is_silent(process), at_work)
+            let is_served =
+                kind == "requests" && !has_left_a_request(&evidence, process, self.patience);
+            multiple(
+                &kind,
+                is_served,
+                has_work_below,
+                is_silent(process),
+                at_work,
+            )
         });
         let times: Option<Vec<u32>> = times.collect();
         let times = times?.into_iter().max()?;
-        if still < SHORTEST_LIMIT.max(self.patience * times) {
+        let limit = SHORTEST_LIMIT.max(self.patience * times);
+        if still < limit {
             return None;
         }
         // On a machine that is too busy, minutes are seconds to a rank.
+        let wanted = processor_ticks(limit);
         let (below, patience) = (&mut self.below, self.patience);
         let is_starved = |process: &&RankProcess| match process.activity {
             Some(Activity::Alive { ticks }) if allranks_host::state(process.pid) == Some('R') => {
-                below.own(process.pid, ticks) < BEHIND_TICKS
+                below.own(process.pid, ticks) < wanted
             }
             // It waits for processes that want the processor.
             _ => {
                 below.has_worked_within(process.pid, patience)
-                    && below.used_below(process.pid) < BEHIND_TICKS
+                    && below.used_below(process.pid) < wanted
             }
         };
         if blamed.iter().any(is_starved) {
@@ -456,13 +463,14 @@ impl WorldDetector {
 /// Returns how many times the patience a rank may take that others wait for, by what it is in; none if that may take for ever.
 fn multiple(
     kind: &str,
+    is_served: bool,
     has_work_below: bool,
     is_silent: bool,
     is_at_work: impl Fn() -> bool,
 ) -> Option<u32> {
     match kind {
         // A server waits for as long as there are none.
-        "requests" => None,
+        "requests" if is_served => None,
         "breakpoint" => Some(WAITING_PATIENCES),
         _ if has_work_below => Some(WORKING_PATIENCES),
         "data loader" | "lock" => Some(WAITING_PATIENCES),
@@ -471,6 +479,68 @@ fn multiple(
         _ if is_at_work() => Some(WORKING_PATIENCES),
         _ => Some(IDLE_PATIENCES),
     }
+}
+
+/// Returns the processor time, in clock ticks of 10 ms, that a rank, or what it waits for below it, has had before it is reported as
+/// behind after this limit, if it wants the processor: half of the limit.
+fn processor_ticks(limit: Duration) -> u64 {
+    limit.as_millis() as u64 / 20
+}
+
+/// Collectives that tell nobody what a rank has been asked for: no server waits for its next request before one.
+const WITHOUT_NEWS: [&str; 5] = [
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "barrier",
+];
+/// How often a rank must have gone on to such a collective at once.
+const HABIT: usize = 2;
+
+/// Returns true if all others wait, for a rank that waits for requests, in a collective that cannot tell them of one, and to which
+/// the rank has always gone on from the call before within the patience: it is not idle, but has left a request half done.
+pub(super) fn has_left_a_request(
+    evidence: &HangEvidence,
+    process: &RankProcess,
+    patience: Duration,
+) -> bool {
+    // The recorder does not tell when calls ended.
+    let traced = process.traced.as_ref().or(process.call_trace.as_ref());
+    let Some(call_trace) = traced else {
+        return false;
+    };
+    let held = evidence.ranks.iter().filter_map(RankState::now);
+    let mut names: Vec<&str> = Vec::new();
+    for event in held {
+        match event {
+            EventKind::Collective(one) if WITHOUT_NEWS.contains(&one.name.as_str()) => {
+                names.push(&one.name);
+            }
+            EventKind::Own(_) => {}
+            _ => return false,
+        }
+    }
+    names.dedup();
+    let [name] = names[..] else {
+        return false;
+    };
+    let pauses = pauses_before(call_trace, name);
+    pauses.len() >= HABIT && pauses.iter().all(|pause| *pause < patience.as_secs_f64())
+}
+
+/// Returns for how many seconds a rank was in no call before each collective of this name.
+fn pauses_before(call_trace: &CallTrace, name: &str) -> Vec<f64> {
+    let pairs = call_trace
+        .entries
+        .iter()
+        .zip(call_trace.entries.iter().skip(1));
+    pairs
+        .filter_map(|(before, entry)| match &entry.call {
+            Call::Collective { name: own, .. } if own == name => Some(entry.t? - before.end?),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Returns true if the interpreter has had no heartbeat for [`SHORTEST_LIMIT`].
@@ -562,7 +632,8 @@ mod tests {
 
     #[test]
     fn what_works_gets_more_time_than_what_waits_and_a_server_any() {
-        let times = |kind: &str, has_work_below| multiple(kind, has_work_below, false, || false);
+        let times =
+            |kind: &str, has_work_below| multiple(kind, true, has_work_below, false, || false);
         assert_eq!(times("lock", false), Some(WAITING_PATIENCES));
         assert_eq!(times("data loader", false), Some(WAITING_PATIENCES));
         // A pool of processes that tokenises, and a data loader that decodes.
@@ -573,7 +644,11 @@ mod tests {
         // Nothing below a rank brings it out of a debugger.
         assert_eq!(times("breakpoint", true), Some(WAITING_PATIENCES));
         assert_eq!(times("requests", false), None);
-        assert_eq!(multiple("", false, true, || true), Some(IDLE_PATIENCES));
-        assert_eq!(multiple("", false, false, || true), Some(WORKING_PATIENCES));
+        let left = multiple("requests", false, false, false, || false);
+        assert_eq!(left, Some(IDLE_PATIENCES));
+        let silent = multiple("", true, false, true, || true);
+        assert_eq!(silent, Some(IDLE_PATIENCES));
+        let working = multiple("", true, false, false, || true);
+        assert_eq!(working, Some(WORKING_PATIENCES));
     }
 }

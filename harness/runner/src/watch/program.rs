@@ -81,12 +81,13 @@ impl Program {
         let Some(guard) = self.guard.id() else {
             return;
         };
-        for member in host::members(TOKEN, &self.token) {
-            if member.parent == guard
-                && let Some(group) = Pid::from_raw(member.pid.cast_signed())
-            {
-                let _ = kill_process_group(group, signal);
-            }
+        // The guard has started the command before it adopted anything.
+        let children = host::descendants(guard).into_iter();
+        let command = children
+            .filter(|process| process.parent == guard)
+            .min_by_key(|process| process.started);
+        if let Some(group) = command.and_then(|command| Pid::from_raw(command.pid.cast_signed())) {
+            let _ = kill_process_group(group, signal);
         }
     }
 

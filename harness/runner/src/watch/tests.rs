@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use super::evidence::evidence;
+use super::hang_detector::has_left_a_request;
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use allranks_diagnose::diagnose;
@@ -160,4 +161,44 @@ fn environments_alone_tell_claims() {
     let verdict = diagnose(&verdict_on);
     assert_eq!(verdict.kind, HangKind::PortMismatch);
     assert_eq!(verdict.culprits.len(), 1);
+}
+
+/// What is asked of a server's rank 0 that is in no call, by how long it paused before its second reduction: whether it has left a
+/// request half done, if the others are in a call of this name.
+fn left(pause: f64, others_in: &str) -> bool {
+    let at = |id: u64, name: &str, number: usize, begin: f64| {
+        let mut entry = call(id, number, name);
+        entry["t"] = json!(begin);
+        entry["end"] = json!(begin + 0.1);
+        entry
+    };
+    let served = [
+        at(1, "broadcast", 0, 10.0),
+        at(2, "all_reduce", 1, 10.2),
+        at(3, "broadcast", 2, 500.0),
+        at(4, "all_reduce", 3, 500.1 + pause),
+        at(5, "broadcast", 4, 900.0),
+    ];
+    let mut server = rank(0, 2, 5, &served);
+    server.call_trace.as_mut().unwrap().inside = None;
+    let waiting = rank(1, 2, 6, &[&served[..], &[call(6, 5, others_in)]].concat());
+    let job = Job::of(vec![server.clone(), waiting]);
+    let still = Duration::from_secs(60);
+    let evidence = evidence(
+        &job.ranks(),
+        &|_| false,
+        &mut Hosts::default(),
+        still,
+        false,
+    );
+    has_left_a_request(&evidence.unwrap(), &server, Duration::from_secs(8))
+}
+
+#[test]
+fn a_server_that_tells_the_others_of_a_request_may_be_idle_and_one_that_does_not_is_in_the_middle_of_one()
+ {
+    assert!(left(0.1, "all_reduce"));
+    assert!(!left(0.1, "broadcast"));
+    // It has gone to that call after a long pause before: it may be what it is idle before.
+    assert!(!left(300.0, "all_reduce"));
 }

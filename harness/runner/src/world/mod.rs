@@ -48,7 +48,7 @@ pub use orphans::{Orphan, TOKEN, adopt, end_children, end_remains, unkilled, unt
 pub use port::{PortLease, lease_port};
 pub use rank_wrapper::{ExitRecord, run_wrapped};
 pub use supervise::supervise;
-pub(crate) use supervise::{ORPHANED, end_as, kill_all};
+pub(crate) use supervise::{ORPHANED, end_as, kill_all, wait};
 
 use tokio::task::block_in_place;
 

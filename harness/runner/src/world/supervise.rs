@@ -126,7 +126,7 @@ fn obey(mut orders: UnixStream, rank: Pid) {
 }
 
 /// Waits for the rank's end, and takes up every other process that ends meanwhile: the rank's orphans.
-fn wait(rank: Pid) -> io::Result<ExitStatus> {
+pub(crate) fn wait(rank: Pid) -> io::Result<ExitStatus> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == rank => {
