@@ -29,7 +29,7 @@ type Reading = fn(&str) -> ErrorCause;
 /// Patterns of error texts, in order: the first that matches counts. Its first group, if it has one, is what the error
 /// is about.
 static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
-    let table: [(&str, Reading); 10] = [
+    let table: &[(&str, Reading)] = &[
         (
             r"environment variable (\w+) expected, but not set",
             |name| ErrorCause::EnvironmentMissing(name.to_owned()),
@@ -69,8 +69,8 @@ static PATTERNS: LazyLock<Vec<(Regex, Reading)>> = LazyLock::new(|| {
         (r"", |_| ErrorCause::Cause),
     ];
     table
-        .into_iter()
-        .filter_map(|(pattern, reading)| Some((Regex::new(pattern).ok()?, reading)))
+        .iter()
+        .filter_map(|(pattern, reading)| Some((Regex::new(pattern).ok()?, *reading)))
         .collect()
 });
 
