@@ -56,7 +56,8 @@ def main() -> int:
                 found = reader(folder / name)
                 if found != wanted:
                     differing = [one for one in wanted if found.get(one) != wanted[one]]
-                    problems.append(f"{folder / name}, {reader.__name__}: {len(differing)} of {len(wanted)} differ, such as {differing[:1]}")
+                    many = f"{len(differing)} of {len(wanted)} differ, such as {differing[:1]}"
+                    problems.append(f"{folder / name}, {reader.__name__}: {many}")
         print(f"{folder.name}: {dict(Counter(wanted.values()))}")
     print("\n".join(problems), file=sys.stderr)
     return 1 if problems else 0

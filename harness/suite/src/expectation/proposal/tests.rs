@@ -1,15 +1,20 @@
 //! Tests of proposals: on made-up checks, and on every field of `match:`.
 
 use super::*;
-use crate::expectation::Entry;
-use crate::plan::{Check, example_check};
+use crate::plan::{Check, CheckKind, example_check};
+use allranks_model::axes::{
+    Extent, Joined, Layout, LayoutOf, Mode, NonRoot, ObjectKind, Pairs, Placement, RootBy, Splits,
+    TensorKind, Values,
+};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::{CaseId, CheckId, ScenarioId, WorldSize};
 use allranks_model::op::Op;
+use allranks_model::op_check::OpCheck;
 use allranks_model::recipe::DeviceId;
 use allranks_model::record::{Column, FORMAT};
 use allranks_yaml::Source;
+use strum::VariantArray;
 
 const DTYPES: [DType; 4] = [DType::Float32, DType::Bfloat16, DType::Int8, DType::Int64];
 const REDUCES: [ReduceOp; 2] = [ReduceOp::Sum, ReduceOp::Avg];
@@ -274,16 +279,98 @@ fn a_check_that_fails_in_one_round_alone_comes_and_goes() {
     );
 }
 
+/// A check of every op with every value of the axes that it takes.
+fn checks_of_every_op() -> Vec<Check> {
+    let mut checks = Vec::new();
+    for op in Op::ALL.iter().copied() {
+        let reduce = op.reduces().then_some(ReduceOp::Sum);
+        let plain = example_check(op, OpCheck::neutral_dtype(op), reduce, 3);
+        let mut add = |change: &dyn Fn(&mut OpCheck)| {
+            let mut check = plain.clone();
+            if let CheckKind::Op(of) = &mut check.kind {
+                change(of);
+            }
+            checks.push(check);
+        };
+        add(&|_| {});
+        DType::ALL
+            .iter()
+            .for_each(|dtype| add(&|of| of.dtype = *dtype));
+        ReduceOp::ALL
+            .iter()
+            .for_each(|reduce| add(&|of| of.reduce = of.reduce.and(Some(*reduce))));
+        Layout::VARIANTS
+            .iter()
+            .for_each(|layout| add(&|of| of.layout = *layout));
+        LayoutOf::VARIANTS
+            .iter()
+            .for_each(|which| add(&|of| of.layout_of = *which));
+        TensorKind::VARIANTS
+            .iter()
+            .for_each(|kind| add(&|of| of.tensor = *kind));
+        Joined::VARIANTS
+            .iter()
+            .for_each(|joined| add(&|of| of.joined = *joined));
+        for pairs in [Pairs::Ring, Pairs::All, Pairs::Own] {
+            add(&|of| of.pairs = pairs);
+        }
+        Placement::VARIANTS
+            .iter()
+            .for_each(|placement| add(&|of| of.placement = *placement));
+        Mode::VARIANTS
+            .iter()
+            .for_each(|mode| add(&|of| of.mode = *mode));
+        NonRoot::VARIANTS
+            .iter()
+            .for_each(|non_root| add(&|of| of.non_root = *non_root));
+        ObjectKind::VARIANTS
+            .iter()
+            .for_each(|object| add(&|of| of.object = *object));
+        Values::VARIANTS
+            .iter()
+            .for_each(|values| add(&|of| of.values = *values));
+        RootBy::VARIANTS.iter().for_each(|by| {
+            add(&|of| {
+                of.peer_by = *by;
+                if let Some(root) = &mut of.root {
+                    root.by = *by;
+                }
+            });
+        });
+        add(&|of| of.splits = Splits::WithZero);
+        add(&|of| of.splits = Splits::Explicit(vec![vec![1; 3]; 3]));
+        add(&|of| of.extent = Extent::Scalar);
+        add(&|of| (of.count, of.tag) = (7, 9));
+    }
+    checks
+}
+
 /// A field that is written wrongly, or that matching reads otherwise than it is written, would excuse other checks.
 #[test]
 fn each_field_matches_the_checks_whose_value_it_is() {
-    let table = Table::new();
-    let points: Vec<Point<'_>> = table.points().collect();
+    let checks = checks_of_every_op();
+    let case = CaseId::from("some/ops");
+    let points: Vec<Point<'_>> = checks
+        .iter()
+        .map(|check| Point {
+            platform: "cpu",
+            backend: "mine",
+            made_of: None,
+            torch: "2.11.0",
+            case: &case,
+            world_size: WorldSize(3),
+            device_id: DeviceId::Absent,
+            check: Some(check),
+        })
+        .collect();
+    let cells: Vec<Cell> = points.iter().map(cell).collect();
+    let mut count = 0;
     for (index, field) in FIELDS.iter().enumerate() {
-        for of in &points {
-            let Some(value) = cell(of)[index].clone() else {
-                continue;
-            };
+        let values: BTreeSet<&String> = cells
+            .iter()
+            .filter_map(|cell| cell[index].as_ref())
+            .collect();
+        for value in values {
             let entry = NewEntry {
                 matches: vec![
                     ("platform", vec!["cpu".to_owned()]),
@@ -298,14 +385,19 @@ fn each_field_matches_the_checks_whose_value_it_is() {
                 of: Examples::default(),
             };
             let entries = filled(&[entry]);
-            let entry: &Entry = entries.iter().next().unwrap();
-            for point in &points {
-                let is_same = cell(point)[index].as_ref() == Some(&value);
-                let found = entries.find(point).is_some();
-                assert_eq!(found, is_same, "{} at {}", field.name, entry.at);
+            for (point, cell) in points.iter().zip(&cells) {
+                let is_same = cell[index].as_ref() == Some(value);
+                assert_eq!(
+                    entries.find(point).is_some(),
+                    is_same,
+                    "{}: {value}",
+                    field.name
+                );
             }
+            count += 1;
         }
     }
+    assert!(count > 100, "only {count} values");
 }
 
 #[test]
