@@ -30,14 +30,13 @@ impl Table {
     fn new() -> Self {
         let cases: Vec<CaseId> = ["some/sums", "some/more"].map(CaseId::from).into();
         let mut checks = Vec::new();
-        for case in 0..cases.len() {
+        for (case, id) in cases.iter().enumerate() {
             for size in SIZES {
                 for dtype in DTYPES {
                     for reduce in REDUCES {
                         let mut check = example_check(Op::AllReduce, dtype, Some(reduce), size);
                         check.id = CheckId(format!(
-                            "{}@cpu.mine.ws{size}#0.all_reduce.{dtype}.{reduce}",
-                            cases[case]
+                            "{id}@cpu.mine.ws{size}#0.all_reduce.{dtype}.{reduce}"
                         ));
                         checks.push((case, check));
                     }
