@@ -80,13 +80,19 @@ for (const [name, width, height] of [["phone", 390, 844], ["desk", 1280, 900]]) 
   for (const part of ["newly broken", "driver 580.1 → 580.2", "torch 2.10.0 → 2.11.0", "flaky", "in 3 of 30 runs", "kernel Linux 6.1.0 → Linux 6.6.0", "Since night29: 4 newly broken"]) {
     must(text.includes(part), `the month says: ${part}`);
   }
-  const focusedCard = () => page.evaluate(() => document.querySelector("#panel .card")?.dataset.check);
-  await page.keyboard.press("n");
-  const first = await focusedCard();
-  await page.keyboard.press("n");
-  const second = await focusedCard();
-  await page.keyboard.press("p");
-  must(first && second && first !== second && (await focusedCard()) === first, "n and p go from failure to failure");
+  // The panel follows the address, a moment after the key: its card is waited for.
+  const nextCard = async (key, before) => {
+    await page.keyboard.press(key);
+    const change = (old) => {
+      const card = document.querySelector("#panel .card")?.dataset.check;
+      return card !== undefined && card !== old && card;
+    };
+    return (await page.waitForFunction(change, before)).jsonValue();
+  };
+  const first = await nextCard("n", null);
+  const second = await nextCard("n", first);
+  const back = await nextCard("p", second);
+  must(first !== second && back === first, "n and p go from failure to failure");
   const commands = await page.locator("#panel .card").first().locator(".repeat code").allInnerTexts();
   must(commands.length === 2 && commands[1].startsWith("allranks repro "), "a failure has the command of its repro");
   must((await page.locator("#panel .timeline .waits").count()) > 0, "the timeline tells waiting from running");

@@ -12,7 +12,7 @@ use allranks_oracle::{vacuous, vacuous_stack};
 use allranks_suite::case;
 use allranks_suite::case::{Level, StepSpec};
 use allranks_suite::expectation::{Expectations, Point};
-use allranks_suite::plan::{Filter, Plan, ProgramCheck, Scenario, Selection, Shard, Target, plan};
+use allranks_suite::plan::{Filter, Plan, ProgramCheck, Scenario, Selection, Share, Target, plan};
 use allranks_suite::platform;
 
 fn checkout(path: &str) -> PathBuf {
@@ -244,7 +244,7 @@ fn shards_divide_the_plan_and_a_filter_narrows_it() {
     let mut divided = BTreeSet::new();
     for shard in ["1/3", "2/3", "3/3"] {
         let part = whole(&Selection {
-            shard: Some(shard.parse::<Shard>().unwrap()),
+            shard: Some(Share::by_id(shard.parse().unwrap())),
             ..Selection::default()
         });
         for scenario in part.scenarios {

@@ -180,7 +180,7 @@ impl<'a, W: Write> Console<'a, W> {
             Some(run) if self.stories <= FULL_DETAILS => details(run, None, check),
             _ => Vec::new(),
         };
-        let logs = format!("logs/{}/", one_line(check.scenario.as_str()));
+        let logs = log_folder(check);
         let out = &mut self.out;
         let last_in_full = self.stories == FULL_DETAILS;
         self.bar.suspend(|| {
@@ -278,6 +278,15 @@ fn write_lines(out: &mut impl Write, lines: &[DetailLine]) -> io::Result<()> {
 
 fn write_line(out: &mut impl Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "    {DIM}{label:>9}{DIM:#}  {text}")
+}
+
+/// The folder of a check's logs in that of the run, as the runner names it: the scenario's id without slashes, and the round after the
+/// first.
+fn log_folder(check: &CheckRecord) -> String {
+    let scenario = one_line(check.scenario.as_str()).replace('/', "_");
+    let round = check.params.get("round").filter(|round| *round != "1");
+    let round = round.map_or_else(String::new, |round| format!(".round{}", one_line(round)));
+    format!("logs/{scenario}{round}/")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The environment of a run as facts that can be compared: from `environment.json`, and from the run's own record.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use allranks_model::record::RunRecord;
@@ -9,6 +11,8 @@ use crate::text::{clip, one_line};
 
 /// The fact that every `environment.json` has: without it, the environment of a run is not known.
 pub(crate) const KERNEL: &str = "kernel";
+/// The key of an `environment.json` that has those of several runs: a list of objects with `run` and `environment`.
+pub const MERGED: &str = "merged";
 /// Longest value of a fact, in bytes.
 const LIMIT: usize = 200;
 /// Length of a digest that is shown.
@@ -16,8 +20,36 @@ const DIGEST: usize = 12;
 
 /// Returns the facts of a run. `environment` is the content of its `environment.json`, `None` if it has none; fields that are not
 /// there give no fact. Where the machine is a container with the name that Docker makes up (12 hexadecimal digits), its name is none.
+///
+/// Of a merged run, whose file has the environments of all its runs, a fact has every value that it has in one of them. If one of them
+/// had no file, its environment is not known, and so neither is the kernel of the whole.
 #[must_use]
 pub fn facts(run: &RunRecord, environment: Option<&Value>) -> Facts {
+    let merged = environment.and_then(|environment| environment.get(MERGED)?.as_array());
+    let Some(merged) = merged else {
+        return of_one(run, environment);
+    };
+    let mut values = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut is_known = true;
+    for one in merged {
+        let environment = one.get("environment").filter(|one| one.is_object());
+        is_known &= environment.is_some();
+        for (name, value) in of_one(run, environment) {
+            values.entry(name).or_default().insert(value);
+        }
+    }
+    if !is_known {
+        values.remove(KERNEL);
+    }
+    let joined = |values: BTreeSet<String>| {
+        let values: Vec<String> = values.into_iter().collect();
+        clip(&values.join(", "), LIMIT)
+    };
+    let all = values.into_iter();
+    all.map(|(name, values)| (name, joined(values))).collect()
+}
+
+fn of_one(run: &RunRecord, environment: Option<&Value>) -> Facts {
     let mut facts = Facts::new();
     let mut put = |name: &str, value: Option<&str>| {
         if let Some(value) = value.map(one_line).filter(|value| !value.is_empty()) {
@@ -121,6 +153,28 @@ mod tests {
                 "variable NCCL_ALGO=Ring",
             ]
         );
+    }
+
+    #[test]
+    fn a_merged_run_has_the_facts_of_all_its_runs() {
+        let one = |kernel: &str, driver: &str| json!({"system": kernel, "devices": [{"driver": driver}], "memory_mib": 1});
+        let merged = |last: Value| {
+            let runs = [
+                one("Linux 6.1.0", "580.2"),
+                one("Linux 6.1.0", "580.1"),
+                last,
+            ];
+            let runs = runs.map(|environment| json!({"run": "part", "environment": environment}));
+            facts(&sample_run(), Some(&json!({"format": 1, "merged": runs})))
+        };
+        let all = merged(one("Linux 6.1.0", "580.2"));
+        assert_eq!(
+            (all["kernel"].as_str(), all["driver"].as_str()),
+            ("Linux 6.1.0", "580.1, 580.2")
+        );
+        assert_eq!(all["seed"], "7");
+        let lacking = merged(Value::Null);
+        assert!(!lacking.contains_key(KERNEL) && lacking["driver"] == "580.1, 580.2");
     }
 
     #[test]

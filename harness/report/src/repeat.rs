@@ -7,7 +7,9 @@ use allranks_model::record::RunRecord;
 use crate::command_line::command_line;
 
 /// Options that say which part of the run to do, or where to write; a repetition has its own.
-const REPLACED: &[&str] = &["--filter", "--out", "--shard", "--repeat", "--seed"];
+const REPLACED: &[&str] = &[
+    "--filter", "--out", "--shard", "--times", "--repeat", "--seed",
+];
 
 /// Returns the command that repeats one check of a run: the run's own arguments, its seed, and a filter.
 ///

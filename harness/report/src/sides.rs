@@ -14,6 +14,9 @@ use crate::results::{Results, evidence_word};
 use crate::status_counts::StatusCounts;
 use crate::text::one_line;
 
+/// The driver of cases that run a program of their own.
+const PROGRAM: &str = "program";
+
 /// Several sides, side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sides {
@@ -48,7 +51,7 @@ pub struct Standing {
 }
 
 impl Sides {
-    /// Compares the sides of some results; `None` if there is one side only.
+    /// Compares the sides of some results; `None` if there is one side only, beside the programs that cases run on it.
     #[must_use]
     pub fn of(results: &Results) -> Option<Self> {
         let mut sides: Vec<Side> = results
@@ -58,7 +61,9 @@ impl Sides {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
-        if sides.len() < 2 {
+        let places = sides.iter().map(Side::place).collect::<BTreeSet<_>>();
+        let compared = sides.iter().filter(|side| side.driver != PROGRAM);
+        if places.len() < 2 && compared.count() < 2 {
             return None;
         }
         sides.sort_by_cached_key(key);
@@ -133,10 +138,19 @@ impl Side {
     }
 }
 
-/// The order of sides: as in the matrix, versions of torch in their own order.
+impl Side {
+    /// Platform, backend and torch.
+    fn place(&self) -> [&str; 3] {
+        [&self.platform, &self.backend, &self.torch]
+    }
+}
+
+/// The order of sides: as in the matrix, versions of torch in their own order. Cases that run a program of their own are of every run, and
+/// few: they come after what is compared.
 fn key(side: &Side) -> impl Ord + use<> {
     let torch = torch_version(&side.torch);
     (
+        side.driver == PROGRAM,
         [side.platform.clone(), side.backend.clone()],
         torch,
         side.clone(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyArguments};
+use super::expectations_arguments::{EXPECTATIONS_EXIT_CODES, ExpectationsArguments};
 use super::history_arguments::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
 use super::watch::WatchArguments;
@@ -151,7 +152,7 @@ pub enum Command {
     /// names and interfaces, ports, memory, limits, devices and the processes that use them. Changes nothing, and needs no torch.
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
-    /// Print the JSON schema of case files, platform files, or product files.
+    /// Print the JSON schema of case files, platform files, product files, expectation files, or waiver files.
     Schema(SchemaArguments),
     /// Render the reports of a run again from its results.jsonl.
     Report(ReportArguments),
@@ -170,6 +171,9 @@ pub enum Command {
     /// After an entry was added to an expectations file, or a capability to a platform file, the verdicts follow from what
     /// happened then. Exit codes are those of `run`.
     Judge(JudgeArguments),
+    /// Write the entries that a run asks for into a file of expectations.
+    #[command(after_help = EXPECTATIONS_EXIT_CODES)]
+    Expectations(ExpectationsArguments),
     /// Compare two runs: what changed, what is new, what is gone.
     #[command(after_help = DIFF_EXIT_CODES)]
     Diff(DiffArguments),
@@ -242,6 +246,10 @@ pub struct SelectArguments {
     /// Only part I of N of the scenarios; the parts are the same on every machine.
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Divide the scenarios of this run's folder so that each of the N parts takes as long as the others, by the times that they took
+    /// there. Give every part the same run. Scenarios that are not in it are divided as without.
+    #[arg(long, value_name = "RUN", requires = "shard")]
+    pub times: Option<PathBuf>,
     /// More platform files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub platforms: Vec<PathBuf>,
@@ -581,7 +589,7 @@ pub struct DoctorArguments {
 #[derive(Debug, Args)]
 pub struct SchemaArguments {
     /// Of what.
-    #[arg(default_value = "case", value_parser = ["case", "platform", "product"])]
+    #[arg(default_value = "case", value_parser = ["case", "platform", "product", "expectation", "waiver"])]
     pub of: String,
 }
 

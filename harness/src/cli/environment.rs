@@ -3,18 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::planning::Planned;
+use allranks_report::facts::MERGED;
 use allranks_runner::probe::Interpreter;
 use allranks_runner::world::Imported;
 
 use crate::doctor;
 use crate::doctor::{Depth, Facts, Question};
+
+/// The name of the file in a run's folder.
+const FILE_NAME: &str = "environment.json";
 
 /// Starts a thread that collects the facts of this machine. It takes as long as an `import torch`, and at most
 /// `patience`. `imported` is a process that has imported torch, or is about to.
@@ -62,7 +66,48 @@ pub fn write(folder: &Path, planned: &Planned, facts: &Facts) -> io::Result<()> 
         "findings": doctor::findings(facts),
     });
     super::doctor::merge(&mut environment, facts)?;
-    let path = folder.join("environment.json");
-    std::fs::write(&path, serde_json::to_vec_pretty(&environment)?)
+    save(folder, &environment)
+}
+
+/// Writes the `environment.json` of a merged run into its folder: the environments of all runs that it is made of, each with its run's name;
+/// `null` where a run has none. Those of runs that were merged themselves are taken one by one.
+///
+/// # Errors
+/// A file cannot be read, or is no JSON, or the new one cannot be written.
+pub fn write_merged(folder: &Path, runs: &[PathBuf]) -> io::Result<()> {
+    let mut merged = Vec::new();
+    for run in runs {
+        let environment = read(&run.join(FILE_NAME))?;
+        if let Some(Value::Array(parts)) = environment.get(MERGED) {
+            merged.extend(parts.iter().cloned());
+            continue;
+        }
+        let name = std::path::absolute(run)?;
+        let name = name
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        merged.push(json!({"run": name, "environment": environment}));
+    }
+    save(
+        folder,
+        &json!({"format": 1, "allranks": env!("CARGO_PKG_VERSION"), MERGED: merged}),
+    )
+}
+
+fn read(path: &Path) -> io::Result<Value> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| named(error.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Value::Null),
+        Err(error) => Err(named(error)),
+    }
+}
+
+fn save(folder: &Path, environment: &Value) -> io::Result<()> {
+    let path = folder.join(FILE_NAME);
+    std::fs::write(&path, serde_json::to_vec_pretty(environment)?)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }

@@ -56,7 +56,7 @@ pub struct AddArguments {
     /// What the run is one of. Only runs of one pipeline are compared: give each kind of machine, and each branch, its own.
     #[arg(long, value_name = "NAME", default_value = "nightly")]
     pub pipeline: String,
-    /// The environment, where the run's folder has no environment.json, such as that of a merged run.
+    /// The environment, where the run's folder has no environment.json, as that of an older merged run.
     #[arg(long, value_name = "FILE")]
     pub environment: Option<PathBuf>,
 }

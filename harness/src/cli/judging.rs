@@ -11,7 +11,10 @@ use crate::suite::Suite;
 use allranks_model::record::{CheckRecord, Record};
 use allranks_report::{Results, merge};
 use allranks_suite::expectation::Point;
-use allranks_suite::plan::{Check, Scenario};
+use allranks_suite::plan::{Check, Plan, Scenario};
+
+/// A check of some results, and its point of the plan; `None` if it is not planned any more.
+pub(super) type Located<'a> = (&'a mut CheckRecord, Option<Point<'a>>);
 
 /// Judges the results of a run again, writes them, and prints the reports. Checks that keep their verdicts are only
 /// counted.
@@ -40,12 +43,28 @@ pub fn judge(arguments: &JudgeArguments, out: &mut impl Write) -> Result<Exit, F
 
 /// Judges every check again. Returns the number of checks that could not be judged again and keep their verdicts.
 fn again(results: &mut Results, suite: &Suite) -> usize {
+    let mut kept = 0;
+    for_each_plan(results, suite, |_, _, checks| {
+        for (record, point) in checks {
+            let is_done = point.is_some_and(|point| suite.expectations.judge_again(record, &point));
+            kept += usize::from(!is_done);
+        }
+    });
+    kept
+}
+
+/// Plans for each version of torch in the results what the suite has on their backends, and passes on the version (empty if it is not
+/// known), the plan, and the checks of that version.
+pub(super) fn for_each_plan(
+    results: &mut Results,
+    suite: &Suite,
+    mut each: impl FnMut(&str, &Plan, Vec<Located<'_>>),
+) {
     let mut by_torch = BTreeMap::<String, Vec<&mut CheckRecord>>::new();
     for check in &mut results.checks {
         let torch = check.column.torch.clone();
         by_torch.entry(torch).or_default().push(check);
     }
-    let mut kept = 0;
     for (torch, checks) in by_torch {
         let known = Some(torch.as_str()).filter(|torch| !torch.is_empty());
         let columns = checks.iter().map(|check| &check.column);
@@ -60,24 +79,29 @@ fn again(results: &mut Results, suite: &Suite) -> usize {
             .iter()
             .map(|scenario| (scenario.id.as_str(), scenario))
             .collect();
+        let mut found = Vec::with_capacity(checks.len());
         for record in checks {
             let scenario = planned.get(record.scenario.as_str()).copied();
             let point = scenario.and_then(|scenario| point(scenario, &torch, record));
-            let is_done = point.is_some_and(|point| suite.expectations.judge_again(record, &point));
-            kept += usize::from(!is_done);
+            found.push((record, point));
         }
+        each(&torch, &plan, found);
     }
-    kept
 }
 
 /// Returns the plan's point for a recorded check; none if the check is not planned any more.
 fn point<'a>(scenario: &'a Scenario, torch: &'a str, record: &CheckRecord) -> Option<Point<'a>> {
-    let id = record.id.as_str();
-    let id = match record.params.get("round") {
-        Some(round) => id.strip_suffix(&format!(".round{round}"))?,
-        None => id,
-    };
+    let id = without_round(record)?;
     let is_own = scenario.frame_checks().iter().any(|own| own.as_str() == id);
     let check: Option<&Check> = scenario.checks.iter().find(|check| check.id.as_str() == id);
     (is_own || check.is_some()).then(|| Point::of(scenario, torch, check))
+}
+
+/// Returns the id of a check as the plan has it, without the round of a repeated run; `None` if it has another end.
+pub(super) fn without_round(record: &CheckRecord) -> Option<&str> {
+    let id = record.id.as_str();
+    match record.params.get("round") {
+        Some(round) => id.strip_suffix(&format!(".round{round}")),
+        None => Some(id),
+    }
 }

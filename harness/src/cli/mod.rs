@@ -9,6 +9,8 @@ mod diagnose;
 mod doctor;
 mod earlier;
 mod environment;
+mod expectations;
+mod expectations_arguments;
 mod explain;
 mod files_of_run;
 mod history;
@@ -47,7 +49,7 @@ use crate::claim::product_schema;
 use crate::conclusion::Exit;
 use crate::suite::SuiteError;
 use allranks_runner::world;
-use allranks_suite::{case, platform};
+use allranks_suite::{case, expectation, platform};
 
 /// Why a command failed, and a hint.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +152,7 @@ pub fn main(
         Command::Diff(arguments) => results::diff(&arguments, out),
         Command::Submit(arguments) => claims::submit(&arguments, out),
         Command::Verify(arguments) => claims::verify(&arguments, out),
+        Command::Expectations(arguments) => expectations::expectations(&arguments, out),
         Command::History(arguments) => history::history(&arguments, out),
         Command::Watch(arguments) => return orphans::ended(|| watch::watch(&arguments, err)),
         Command::Node(arguments) => node::node(&arguments, err),
@@ -196,6 +199,8 @@ fn schema(arguments: &SchemaArguments, out: &mut impl Write) -> Result<Exit, Fai
     let schema = match arguments.of.as_str() {
         "platform" => platform::schema(),
         "product" => product_schema(),
+        "expectation" => expectation::schema(),
+        "waiver" => expectation::waiver_schema(),
         _ => case::schema(),
     };
     serde_json::to_writer_pretty(&mut *out, &schema).map_err(io::Error::from)?;

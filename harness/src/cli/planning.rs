@@ -11,11 +11,12 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 use super::args::{DriverChoice, LauncherChoice, PlanArguments, SelectArguments};
+use super::read_run::read;
 use super::{Exit, Failure};
 use crate::suite::Suite;
 use allranks_model::evidence::Evidence;
 use allranks_model::launcher::Launcher;
-use allranks_model::names::RequirementId;
+use allranks_model::names::{RequirementId, ScenarioId};
 use allranks_model::placement::Placement;
 use allranks_oracle as oracle;
 use allranks_report::jsonl::FILE_NAME;
@@ -25,7 +26,7 @@ use allranks_runner::run;
 use allranks_runner::world::Imported;
 use allranks_runner::world::node::{self, Engine, EngineCommand};
 use allranks_suite::case::{Case, PYTHON};
-use allranks_suite::plan::{Plan, Selection, Target, plan};
+use allranks_suite::plan::{Plan, Selection, Share, Target, plan};
 use allranks_suite::platform::Platform;
 
 /// The time after which slow imports are reported.
@@ -347,7 +348,7 @@ fn selection(
         profile,
         world_sizes: arguments.world_size.clone(),
         filters: arguments.filter.clone(),
-        shard: arguments.shard,
+        shard: share(arguments)?,
         launcher: arguments.launcher.map(Launcher::from),
         is_elsewhere: false,
         nodes: nodes(arguments)?,
@@ -356,6 +357,25 @@ fn selection(
             DriverChoice::Python | DriverChoice::Libtorch | DriverChoice::Command(_) => false,
         }),
     })
+}
+
+/// The part of the scenarios that is asked for.
+///
+/// # Errors
+/// The run whose times are to be used cannot be read.
+fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
+    let Some(shard) = arguments.shard else {
+        return Ok(None);
+    };
+    let Some(run) = &arguments.times else {
+        return Ok(Some(Share::by_id(shard)));
+    };
+    let mut times = BTreeMap::<ScenarioId, u64>::new();
+    // Rounds of a repeated run, and merged columns of one scenario, have one id.
+    for scenario in read(run)?.scenarios {
+        *times.entry(scenario.id).or_default() += scenario.duration_ms;
+    }
+    Ok(Some(Share::by_time(shard, &times)))
 }
 
 /// The number of nodes of each world; none without node agents.

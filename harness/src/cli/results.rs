@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::read_run::read;
-use super::{Exit, Failure, history, planning};
+use super::{Exit, Failure, environment, history, planning};
 use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 use allranks_report as report;
@@ -36,9 +36,11 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
         .iter()
         .map(|run| read(run))
         .collect::<Result<_, _>>()?;
+    let folders: Vec<PathBuf> = parts.iter().map(|part| part.folder.clone()).collect();
     let folder = planning::make_out(Some(&arguments.out))?;
     let merged = report::merge::merge(parts, &folder)
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
+    environment::write_merged(&folder, &folders)?;
     write(&merged, out)?;
     let lacks = |check: &CheckRecord| check.status() == Status::NotRun;
     Ok(match merged.checks.iter().any(lacks) {

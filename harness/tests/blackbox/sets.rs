@@ -29,6 +29,8 @@ pub fn tests() -> Vec<Test> {
         plain("sets::side_by_side", side_by_side),
         plain("sets::diff_finds_what_changed", diff),
         plain("sets::judged_again", judged_again),
+        plain("sets::a_run_writes_its_expectations", expectations_of_a_run),
+        plain("sets::parts_by_time_and_their_environments", parts_by_time),
     ]
 }
 
@@ -303,4 +305,146 @@ fn judged_again() {
     judge("out", "again", &cases)
         .assert_code(2)
         .assert_says("hint: ");
+}
+
+/// The entries that a run asks for are refused until somebody says why, and then excuse what failed and nothing else.
+fn expectations_of_a_run() {
+    let stage = Stage::new("expectations");
+    let ran = stage.run_out(&[CASE, "--driver", "command:python3 fixtures/drivers/lies.py"]);
+    ran.assert_code(1)
+        .assert_says("logs  logs/drivers_case@cpu.gloo.ws2/\n");
+    assert!(stage.out().join("logs/drivers_case@cpu.gloo.ws2").is_dir());
+    let path = |name: &str| stage.path(name).display().to_string();
+    let (out, known) = (path("out"), path("known.yaml"));
+    let update = |run: &str, more: &[&str]| {
+        let arguments = ["expectations", "update", run, "--cases", CASE];
+        stage.run(&[&arguments[..], more].concat())
+    };
+    let written = update(&out, &["--out", &known]);
+    written.assert_code(0);
+    let words = "2 new entries for 4 unexpected results; write the reason and the url";
+    assert!(written.stdout.contains(words), "{}", written.stdout);
+    let empty = std::fs::read_to_string(&known).unwrap();
+    let entry = "- match: {platform: cpu, backend: gloo, op: all_reduce, group_size: 2}\n  outcome: mismatch\n  class: no-op\n  \
+                 reason: \"\"\n  url: \"\"\n";
+    assert!(empty.ends_with(entry), "{empty}");
+    assert!(update(&out, &[]).stdout.ends_with(entry));
+
+    let judge = |into: &str| {
+        let into = path(into);
+        let arguments = [
+            "judge",
+            &out,
+            "--out",
+            &into,
+            "--cases",
+            CASE,
+            "--expectations",
+            &known,
+        ];
+        stage.run(&arguments)
+    };
+    judge("refused").assert_code(2).assert_says("no reason");
+    update(&out, &["--out", &known])
+        .assert_code(2)
+        .assert_says("no reason");
+    let filled = empty
+        .replace("reason: \"\"", "reason: It lies.")
+        .replace("url: \"\"", "url: https://example.org/1");
+    stage.write("known.yaml", &filled);
+    judge("judged").assert_code(0);
+    let results = stage.results("judged");
+    let verdicts = |verdict| {
+        results
+            .checks
+            .iter()
+            .filter(|check| check.verdict == verdict)
+            .count()
+    };
+    assert_eq!(
+        (verdicts(Verdict::KnownFailure), verdicts(Verdict::Expected)),
+        (4, 7)
+    );
+    let again = update(
+        &out,
+        &["--expectations", &known, "--out", &path("none.yaml")],
+    );
+    again.assert_code(0);
+    assert!(again.stdout.contains("no new entry") && !stage.path("none.yaml").exists());
+
+    // It is mended: the entry has to go, and that is for people to do.
+    let honest = path("honest");
+    stage
+        .run(&["run", CASE, "--driver", DRIVER, "--out", &honest])
+        .assert_code(0);
+    let out_of_date = update(&honest, &["--expectations", &known]);
+    out_of_date.assert_code(1);
+    let words = "no entry for 2 results: ";
+    assert!(out_of_date.stdout.contains(words), "{}", out_of_date.stdout);
+    assert!(out_of_date.stdout.contains("remove it or make it narrower"));
+
+    // Entries come to the end of a file that is there, and nothing else in it changes.
+    update(&out, &["--out", &known]).assert_code(0);
+    let both = std::fs::read_to_string(&known).unwrap();
+    assert!(
+        both.starts_with(filled.trim_end()) && both.ends_with(entry),
+        "{both}"
+    );
+    let flow = stage.write(
+        "flow.yaml",
+        "[{match: {op: barrier}, outcome: hang, reason: r, local: true}]\n",
+    );
+    update(&out, &["--out", &flow])
+        .assert_code(2)
+        .assert_says("hint: write its list with a line");
+    update(&path("no-such-run"), &[]).assert_code(2);
+}
+
+/// Parts that take alike long make the whole, and merged they have the environments of all.
+fn parts_by_time() {
+    let stage = Stage::new("times");
+    let of_run = [CASE, "--driver", DRIVER];
+    stage.run_out(&of_run).assert_code(0);
+    let path = |name: &str| stage.path(name).display().to_string();
+    let out = path("out");
+    stage
+        .run(&[&["plan"][..], &of_run, &["--times", &out]].concat())
+        .assert_code(2);
+    let parts = ["1/2", "2/2"].map(|shard| {
+        let into = path(&format!("part{}", &shard[..1]));
+        let more = ["--shard", shard, "--times", &out, "--out", &into];
+        stage
+            .run(&[&["run"][..], &of_run, &more].concat())
+            .assert_code(0);
+        // By their ids both could be in one part.
+        let name = format!("part{}", &shard[..1]);
+        assert_eq!(stage.results(&name).scenarios.len(), 1);
+        into
+    });
+    let merged = path("merged");
+    stage
+        .run(&["merge", &parts[0], &parts[1], "--out", &merged])
+        .assert_code(0);
+    assert_eq!(
+        essence(&stage.results("merged")),
+        essence(&stage.results("out"))
+    );
+    let environment = |folder: &str| -> serde_json::Value {
+        let text = std::fs::read(stage.path(folder).join("environment.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let all = environment("merged");
+    for (place, name) in ["part1", "part2"].into_iter().enumerate() {
+        assert_eq!(all["merged"][place]["run"], name);
+        assert_eq!(all["merged"][place]["environment"], environment(name));
+    }
+    // Merged once more, each is there once.
+    let whole = path("whole");
+    stage
+        .run(&["merge", &merged, "--out", &whole])
+        .assert_code(0);
+    assert_eq!(environment("whole")["merged"], all["merged"]);
+    stage
+        .run(&["history", "add", &merged, "--db", &path("h.sqlite")])
+        .assert_code(0);
 }

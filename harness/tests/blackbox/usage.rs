@@ -136,6 +136,15 @@ pub fn tests() -> Vec<Test> {
         plain("print::schema_of_platforms", || {
             prints(&["schema", "platform"], &["\"device_type\""])
         }),
+        plain("print::schema_of_expectations", || {
+            prints(
+                &["schema", "expectation"],
+                &["\"also_passes\"", "\"init-failed\""],
+            )
+        }),
+        plain("print::schema_of_waivers", || {
+            prints(&["schema", "waiver"], &["\"approver\"", "\"layout_of\""])
+        }),
         plain("print::list", || {
             prints(
                 &["list"],

@@ -57,7 +57,7 @@ fn a_mismatch_is_shown_in_full_as_soon_as_it_occurs() {
         "element 28 on rank 1",
         "avg-divided-twice",
         "the average divided by the world size once more",
-        &format!("logs/{}/", check.scenario),
+        &format!("logs/{}/", check.scenario.as_str().replace('/', "_")),
         &format!(
             "allranks run cases/ --profile core --seed 7 --filter '{}'",
             check.id

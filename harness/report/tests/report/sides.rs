@@ -60,6 +60,26 @@ fn one_backend_has_nothing_to_differ_from() {
 }
 
 #[test]
+fn a_program_is_no_side_of_its_backend_and_comes_last() {
+    let mut results = results();
+    let mut of_program = results.checks[..3].to_vec();
+    for check in &mut of_program {
+        check.id.0.push_str("program");
+        "program".clone_into(&mut check.column.driver);
+    }
+    results.checks.extend(of_program);
+    let sides = Sides::of(&results).unwrap();
+    assert_eq!(
+        sides.names,
+        ["cpu/gloo python", "cpu/mine python", "cpu/gloo program"]
+    );
+    results
+        .checks
+        .retain(|check| check.column.backend == "gloo");
+    assert_eq!(Sides::of(&results), None);
+}
+
+#[test]
 fn versions_of_torch_are_sides_in_their_own_order() {
     let mut results = results();
     results

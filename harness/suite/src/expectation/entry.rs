@@ -4,6 +4,7 @@
 //! the fields that it gives; there are no patterns, and only by leaving a field out does it match more. If several
 //! entries match a check, the first counts, in order of file and place.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::waiver::Waiver;
@@ -60,7 +61,7 @@ pub struct Entry {
 
 /// The fields of `match:`. A field that is absent matches anything; one that a check has no use for (the dtype of a
 /// barrier) does not match that check.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Match {
     /// Names of platforms.
@@ -91,7 +92,7 @@ pub struct Match {
     pub world_size: Option<OneOrMany<Size>>,
     /// Values of `device_id` in the init recipe.
     pub device_id: Option<OneOrMany<DeviceId>>,
-    /// Names of the check's group.
+    /// Numbers of ranks in the check's group: `"2.."`.
     pub group_size: Option<OneOrMany<Size>>,
     /// Names of the check's group.
     pub group: Option<OneOrMany<String>>,

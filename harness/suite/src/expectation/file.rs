@@ -3,8 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use super::schema::FailingOutcome;
 use crate::case::{OneOrMany, is_name};
 use crate::expectation::{Entry, Expectations, Match, Size};
 use allranks_model::outcome::Outcome;
@@ -12,35 +14,52 @@ use allranks_yaml as yaml;
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, Source, way, yaml_files};
 
 /// An entry as it is written; [`Checker::entry`] turns it into an [`Entry`].
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(
+    rename = "Entry",
+    description = "A failure that is known: of which checks, how exactly they fail, and why."
+)]
 pub(super) struct Written {
+    /// Which checks. It names at least a case or an op, or another field besides platform and backend.
     #[serde(rename = "match")]
     pub(super) matches: Match,
+    /// For which versions of torch. Absent: for all.
     #[serde(default)]
     pub(super) when: When,
+    /// What happens.
+    #[schemars(with = "OneOrMany<FailingOutcome>")]
     pub(super) outcome: OneOrMany<Outcome>,
+    /// The class that a mismatch or an error has, or several of which it has one.
     #[serde(default)]
     pub(super) class: Option<OneOrMany<String>>,
+    /// A text that the summary contains, or several of which it contains one.
     #[serde(default)]
     pub(super) message: Option<OneOrMany<String>>,
+    /// Why, in one sentence.
     pub(super) reason: String,
+    /// The public issue, `https://...`. Required unless `local` is true.
     #[serde(default)]
     pub(super) url: Option<String>,
+    /// True if there is no public issue yet; the reason says why.
     #[serde(default)]
     pub(super) local: bool,
+    /// True if the failure is accepted for good: the verdict is `waived` instead of `known-failure`.
     #[serde(default)]
     pub(super) waived: bool,
+    /// True if the failure comes and goes: it is tried again in a new world, and must not come twice.
     #[serde(default)]
     pub(super) intermittent: bool,
+    /// Which of the matched checks pass, in one sentence, where `match` cannot say it.
     #[serde(default)]
     pub(super) also_passes: Option<String>,
 }
 
 /// The conditions of an entry besides `match:`: the torch versions for which it holds.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct When {
+    /// A requirement such as `">=2.9"` or `">=2.4, <2.9"`.
     torch: Option<String>,
 }
 

@@ -5,10 +5,14 @@
 mod entry;
 mod file;
 mod judgement;
+mod proposal;
+mod schema;
 mod verdict;
 mod waiver;
 
 pub use entry::{Entry, Expectations, Match, Point, Size};
 pub use judgement::Judgement;
+pub use proposal::{Examples, NewEntry, Proposal, Remark, Seen, propose};
+pub use schema::{schema, waiver_schema};
 pub use verdict::{FAILED_TWICE, NO_WORLD};
 pub use waiver::{Waiver, end_of_day, is_forbidden, is_too_broad};

@@ -7,7 +7,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use schemars::JsonSchema;
+
 use super::file::{Checker, When, Written};
+use super::schema::FailingOutcome;
 use super::{Entry, Expectations, Match};
 use crate::case::{OneOrMany, is_well_formed};
 use allranks_model::names::RequirementId;
@@ -55,23 +58,39 @@ impl fmt::Display for Waiver {
 }
 
 /// A waiver as it is written in its file.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WrittenWaiver {
+#[schemars(
+    rename = "Waiver",
+    description = "A failure of one requirement that an owner answers for until a day."
+)]
+pub(super) struct WrittenWaiver {
+    /// The one requirement whose checks it is about: `NUM-001`.
     requirement: RequirementId,
+    /// Which checks. It names the backend, and at least a case or an op.
     #[serde(rename = "match")]
     matches: Match,
+    /// For which versions of torch. Absent: for all.
     #[serde(default)]
     when: When,
+    /// What happens: neither `init-failed`, nor `hang` or `crash` of an `INIT` or `COLL` requirement.
+    #[schemars(with = "OneOrMany<FailingOutcome>")]
     outcome: OneOrMany<Outcome>,
+    /// The class that a mismatch or an error has, or several of which it has one.
     #[serde(default)]
     class: Option<OneOrMany<String>>,
+    /// A text that the summary contains, or several of which it contains one.
     #[serde(default)]
     message: Option<OneOrMany<String>>,
+    /// Why, in one sentence.
     reason: String,
+    /// The public issue, `https://...`.
     url: String,
+    /// The last day on which it holds, in UTC: `2026-12-31`.
     expiry: String,
+    /// The person or team that answers for it.
     approver: String,
+    /// True if the failure comes and goes: it is tried again in a new world, and must not come twice.
     #[serde(default)]
     intermittent: bool,
 }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::context::ScenarioContext;
 use super::expand::expand;
 use super::program::checks as program_checks;
-use super::{Filter, Init, Scenario, Shard, groups};
+use super::{Filter, Init, Scenario, Share, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};
 use crate::platform::Platform;
 use allranks_model::launcher::Launcher;
@@ -38,7 +38,7 @@ pub struct Selection {
     /// `--filter`: every one must match.
     pub filters: Vec<Filter>,
     /// `--shard I/N`. `None`: all scenarios.
-    pub shard: Option<Shard>,
+    pub shard: Option<Share>,
     /// `--launcher`. `None`: every launcher that a case names.
     pub launcher: Option<Launcher>,
     /// Whether the plan is for another machine: that has what cases need.
@@ -291,7 +291,11 @@ fn add(
         "{}@{}.{}.ws{world_size}{nodes}{recipe}",
         case.id, target.platform.name, target.backend
     ));
-    if selection.shard.is_some_and(|shard| !shard.owns(&id)) {
+    if selection
+        .shard
+        .as_ref()
+        .is_some_and(|share| !share.owns(&id))
+    {
         return;
     }
     let needed = target.platform.devices_for(world_size);

@@ -22,7 +22,7 @@ pub use groups::groups;
 pub use program::{ProgramCheck, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
 pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};
-pub use shard::{Shard, ShardError};
+pub use shard::{Shard, ShardError, Share};
 
 #[cfg(test)]
 pub(crate) use check::example_check;

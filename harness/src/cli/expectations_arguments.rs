@@ -1,0 +1,52 @@
+//! The arguments of `expectations`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::args::SuiteArguments;
+
+pub const EXPECTATIONS_EXIT_CODES: &str = "\
+Exit codes of update:
+  0   every unexpected result has a new entry, or there is none
+  1   there are unexpected results that no new entry settles; they are listed
+  2   usage, results that cannot be read, or a bad file
+  10  the harness or the machine failed
+
+Examples:
+  allranks expectations update nightly                      print the entries
+  allranks expectations update nightly --out known.yaml     write them, or add them to the file
+  allranks judge nightly --expectations known.yaml --out judged";
+
+/// `expectations`.
+#[derive(Debug, Args)]
+pub struct ExpectationsArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ExpectationsCommand,
+}
+
+/// The commands of `expectations`.
+#[derive(Debug, Subcommand)]
+pub enum ExpectationsCommand {
+    /// Write an entry for each kind of failure in a run that nothing expects yet.
+    ///
+    /// An entry pins outcome, class and a part of the message, and matches the checks that failed so and no other check of the suite,
+    /// run or not. Its `reason` and `url` are empty, and the file is refused until somebody has written them. No entry that is there is
+    /// changed: those that are out of date or describe another failure are listed, as is what no entry can excuse.
+    #[command(after_help = EXPECTATIONS_EXIT_CODES)]
+    Update(UpdateArguments),
+}
+
+/// `expectations update`.
+#[derive(Debug, Args)]
+pub struct UpdateArguments {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// The file to write. If it is there, the entries are added at its end. Default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The suite that was run, with the files of expectations and waivers that there are.
+    #[command(flatten)]
+    pub suite: SuiteArguments,
+}
