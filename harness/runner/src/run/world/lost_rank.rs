@@ -171,7 +171,7 @@ impl WorldState<'_> {
                     Declared::Unsupported(_) => check.group.size(),
                 }
             }
-            Purpose::Probe(..) | Purpose::Script(..) => 0,
+            Purpose::Probe(..) | Purpose::ProbeBefore(..) | Purpose::Script(..) => 0,
             // There is no check to make again, so their result counts.
             Purpose::Imports | Purpose::Opening | Purpose::Closing => return false,
         };
@@ -395,6 +395,7 @@ mod tests {
         let steps = "  - all_gather: {numel: 3}\n  - barrier: {}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         assert_eq!(world.state.result.checks[&0].outcome, Outcome::Unsupported);
@@ -410,6 +411,7 @@ mod tests {
         let steps = "  - all_gather: {numel: 3}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         world.die(1, 9);

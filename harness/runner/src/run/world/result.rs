@@ -20,6 +20,8 @@ pub struct WorldResult {
     pub end: Option<CheckResult>,
     /// Why the world was lost; none if it was not.
     pub lost: Option<String>,
+    /// Whether it was given up, without a wait, because a check that every rank answered may have left the group unusable.
+    pub is_given_up: bool,
     /// For each rank, what is known of it.
     pub ranks: Vec<RankRun>,
 }
