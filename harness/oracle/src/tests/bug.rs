@@ -19,6 +19,14 @@ pub enum Bug {
     /// By position.
     Dropped(usize),
     Doubled(usize),
+    /// Each rank leaves out its own contribution.
+    OwnDropped,
+    /// An average is divided by this number.
+    AvgBy(usize),
+    /// Bits are taken for those of float16.
+    AsFloat16,
+    /// Real and imaginary parts change places.
+    PartsSwapped,
     /// Blocks of the rank so many places further on.
     SourceShifted(usize),
     /// Blocks for the rank so many places further on.
@@ -139,6 +147,11 @@ impl Bug {
             Self::Dropped(rank) => {
                 elements.remove(rank);
             }
+            Self::OwnDropped => {
+                elements.remove(me);
+            }
+            Self::AvgBy(number) => return scalar::reduce(dtype, op, number, &elements),
+            Self::AsFloat16 => return scalar::reduce(DType::Float16, op, ranks, &elements),
             Self::Doubled(rank) => elements.push(elements[rank].clone()),
             Self::Tail(count) if index + count >= len => return elements[me].clone(),
             Self::Truncates | Self::HalvesTowardZero | Self::RoundsStochastically => {
@@ -272,6 +285,10 @@ impl Bug {
             }),
             Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan | Self::Added => {
                 list.iter_mut().for_each(|bytes| self.touch(dtype, bytes));
+            }
+            Self::PartsSwapped => {
+                let half = dtype.size() / 2;
+                list.iter_mut().for_each(|bytes| bytes.rotate_left(half));
             }
             Self::CleanBool => list.iter_mut().for_each(|bytes| bytes[0] = bytes[0].min(1)),
             Self::LastGarbage if len > 0 => list[len - 1] = noise(len),

@@ -157,8 +157,9 @@ mod tests {
         let finding = &result.checks[&0];
         assert_eq!(finding.outcome, Outcome::Hang, "{finding:?}");
         assert_eq!(finding.class.as_deref(), Some("timeout-not-honoured"));
-        let text = "timeout of 2 s not honoured: rank 0 has been in all_reduce for 20.0 s";
-        assert_eq!(finding.summary, text);
+        let begins = "timeout of 2 s not honoured: rank 0 has been in all_reduce";
+        assert!(finding.summary.starts_with(begins), "{finding:?}");
+        assert!(finding.summary.ends_with(" for 20.0 s"), "{finding:?}");
         let diagnosis = finding.diagnosis.as_ref().unwrap();
         assert!(diagnosis.culprits.is_empty(), "{diagnosis:?}");
     }

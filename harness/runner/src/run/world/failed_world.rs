@@ -137,7 +137,7 @@ impl WorldState<'_> {
             let lasts = (self.now - since).as_secs_f64();
             let missed = script.missed_timeout(rank, call, lasts, world);
             let timeout = missed.filter(|_| step == open.number)?;
-            let called = open.calls[rank.index()].get(call)?;
+            let called = &script.events.get(rank.index())?.get(call)?.what;
             Some(format!(
                 "timeout of {timeout} s not honoured: rank {rank} has been in {called} for {lasts:.1} s"
             ))
