@@ -24,8 +24,12 @@ pub(super) enum BugModel {
     Without(u32),
     /// A member, by position, contributes twice.
     Twice(u32),
+    /// Every rank leaves out its own contribution.
+    WithoutOwn,
     /// The first member's factor counts for all.
     FirstFactor,
+    /// Each factor is applied this many times.
+    FactorTimes(u32),
     /// Blocks come from the member this many group ranks further on.
     SourceShift(u32),
     /// Blocks are those sent to the member this many group ranks further on.
@@ -105,8 +109,21 @@ pub(super) fn hypotheses(facts: &Facts, world: u32) -> Vec<(Class, BugModel)> {
     let name = |position: u32| facts.members[position as usize];
     list.extend((0..ranks).map(|rank| (Class::RankDropped(name(rank)), BugModel::Without(rank))));
     list.extend((0..ranks).map(|rank| (Class::RankDoubled(name(rank)), BugModel::Twice(rank))));
+    if ranks > 1 {
+        list.push((Class::OwnDropped, BugModel::WithoutOwn));
+    }
     if facts.purpose.reduce == Some(ReduceOp::PremulSum) {
         list.push((Class::FactorOfAnotherRank, BugModel::FirstFactor));
+        let hops = (2..ranks.max(3))
+            .map(|times| (Class::FactorRepeated(times), BugModel::FactorTimes(times)));
+        list.extend(hops);
+    }
+    if facts.purpose.reduce == Some(ReduceOp::Avg) {
+        let others = (2..=2 * u64::from(ranks)).filter(|divisor| *divisor != u64::from(ranks));
+        list.extend(others.map(|divisor| {
+            let bug = BugModel::Operator(ReduceOp::Avg, divisor);
+            (Class::AvgDividedBy(divisor), bug)
+        }));
     }
     list.push((Class::AllPeersGotSlice0, BugModel::DestinationFirst));
     list.extend((1..ranks).map(|by| (Class::ChunkShifted(by), BugModel::SourceShift(by))));
@@ -211,7 +228,9 @@ impl<'a> Comparison<'a> {
             | BugModel::Operator(..)
             | BugModel::Without(_)
             | BugModel::Twice(_)
+            | BugModel::WithoutOwn
             | BugModel::FirstFactor
+            | BugModel::FactorTimes(_)
             | BugModel::SourceShift(_)
             | BugModel::DestinationShift(_)
             | BugModel::DestinationPair
@@ -305,6 +324,18 @@ impl<'a> Comparison<'a> {
                 let mut elements = all(slot)?;
                 elements.remove(dropped as usize);
                 usual(&elements, exact)
+            }
+            BugModel::WithoutOwn => {
+                let mut elements = all(slot)?;
+                elements.remove(facts.position(spot.rank)? as usize);
+                usual(&elements, exact)
+            }
+            BugModel::FactorTimes(times) => {
+                let mut elements = all(slot)?;
+                elements
+                    .iter_mut()
+                    .for_each(|element| element.factor = element.factor.powi(times as i32));
+                usual(&elements, false)
             }
             BugModel::FirstFactor => {
                 let mut elements = all(slot)?;

@@ -1,7 +1,8 @@
 //! The classes of wrong answers: the first line of a failure. Names are stable, because result and expectations files hold them.
 
+use super::rounding::Side;
 use allranks_model::capability::Accumulation;
-use allranks_model::dtype::ReduceOp;
+use allranks_model::dtype::{DType, ReduceOp};
 
 /// What an answer looks like, and so which bug to look for.
 #[derive(Clone, Copy, Debug, PartialEq, strum::EnumDiscriminants, strum::EnumCount)]
@@ -19,12 +20,16 @@ pub enum Class {
     AvgDidSum,
     /// The average over a group, divided by the size of the world.
     AvgDividedByWorld,
+    /// The sum, divided by this number, which is not that of the ranks.
+    AvgDividedBy(u64),
     /// The average in place of the sum.
     SumDidAvg,
     /// Another operator was applied: this one.
     DidOp(ReduceOp),
     /// A rank's contribution is missing.
     RankDropped(u32),
+    /// On every rank its own contribution is missing.
+    OwnDropped,
     /// A rank's contribution counts twice.
     RankDoubled(u32),
     /// Each block is that of the rank this many places further on.
@@ -88,6 +93,8 @@ pub enum Class {
     ErrorBeyondBound,
     /// Off by one unit in the last place.
     OffByOneUlp,
+    /// Results that cannot be exact are all rounded to this side.
+    OneSidedRounding(Side),
     /// A NaN among the contributions does not show in the result.
     NanDropped,
     /// MIN or MAX of a NaN and numbers is now a NaN, now a number.
@@ -124,6 +131,8 @@ pub enum Class {
     NanOutput,
     /// Complex numbers came out conjugated.
     Conjugated,
+    /// Real and imaginary parts changed places.
+    PartsSwapped,
     /// Imaginary parts came out zero, or as they were.
     ImaginaryPartLost,
     /// The bytes of each element lie in reverse order.
@@ -132,6 +141,8 @@ pub enum Class {
     BoolOutOfRange,
     /// Integers were rounded as a floating-point type rounds them.
     ThroughFloat,
+    /// The bits of contributions were combined as if they were numbers of this type.
+    CombinedAs(DType),
     /// MIN or MAX compared signed integers as unsigned ones, or the other way round.
     ComparedWithOtherSign,
     /// A bitwise operator was applied to truth values.
@@ -148,6 +159,8 @@ pub enum Class {
     AddressShifted(i64),
     /// The factor of the first rank was applied to all contributions.
     FactorOfAnotherRank,
+    /// Each factor was applied this many times.
+    FactorRepeated(u32),
     /// The lowest bits of elements that were only moved are zero.
     LowBitsLost,
     /// Some ranks' contributions are those of another call.
@@ -172,8 +185,10 @@ impl Class {
             Self::AvgDividedTwice,
             Self::AvgDidSum,
             Self::AvgDividedByWorld,
+            Self::AvgDividedBy(2),
             Self::SumDidAvg,
             Self::RankDropped(0),
+            Self::OwnDropped,
             Self::RankDoubled(0),
             Self::ChunkShifted(1),
             Self::ElementsShifted(1),
@@ -206,6 +221,7 @@ impl Class {
             Self::CompressedInputs("bfloat16"),
             Self::ErrorBeyondBound,
             Self::OffByOneUlp,
+            Self::OneSidedRounding(Side::TowardZero),
             Self::NanDropped,
             Self::NanDependsOnRank,
             Self::NanBitsChanged,
@@ -224,10 +240,12 @@ impl Class {
             Self::ZeroOutput,
             Self::NanOutput,
             Self::Conjugated,
+            Self::PartsSwapped,
             Self::ImaginaryPartLost,
             Self::BytesSwapped,
             Self::BoolOutOfRange,
             Self::ThroughFloat,
+            Self::CombinedAs(DType::Float16),
             Self::ComparedWithOtherSign,
             Self::LogicalInsteadOfBitwise,
             Self::HighBitsWrong,
@@ -236,6 +254,7 @@ impl Class {
             Self::Narrowed(8),
             Self::AddressShifted(1),
             Self::FactorOfAnotherRank,
+            Self::FactorRepeated(2),
             Self::LowBitsLost,
             Self::CallsCrossed,
             Self::DataOfAnotherCall,
@@ -255,6 +274,7 @@ impl Class {
             Self::AvgDividedTwice => "avg-divided-twice",
             Self::AvgDidSum => "avg-did-sum",
             Self::AvgDividedByWorld => "avg-divided-by-world",
+            Self::AvgDividedBy(_) => "avg-divided-by-another-number",
             Self::SumDidAvg => "sum-did-avg",
             Self::DidOp(ReduceOp::Sum) => "op-did-sum",
             Self::DidOp(ReduceOp::Avg) => "did-avg",
@@ -266,6 +286,7 @@ impl Class {
             Self::DidOp(ReduceOp::Bxor) => "did-bxor",
             Self::DidOp(ReduceOp::PremulSum) => "did-premul-sum",
             Self::RankDropped(_) => "rank-dropped",
+            Self::OwnDropped => "own-dropped",
             Self::RankDoubled(_) => "rank-doubled",
             Self::ChunkShifted(_) => "chunk-shifted",
             Self::ElementsShifted(_) => "elements-shifted",
@@ -294,6 +315,7 @@ impl Class {
             Self::CompressedInputs(_) => "compressed-inputs",
             Self::ErrorBeyondBound => "error-beyond-bound",
             Self::OffByOneUlp => "off-by-one-ulp",
+            Self::OneSidedRounding(_) => "one-sided-rounding",
             Self::NanDropped => "nan-dropped",
             Self::NanDependsOnRank => "nan-depends-on-rank",
             Self::NanBitsChanged => "nan-bits-changed",
@@ -312,10 +334,12 @@ impl Class {
             Self::ZeroOutput => "zero-output",
             Self::NanOutput => "nan-output",
             Self::Conjugated => "conjugated",
+            Self::PartsSwapped => "parts-swapped",
             Self::ImaginaryPartLost => "imaginary-part-lost",
             Self::BytesSwapped => "bytes-swapped",
             Self::BoolOutOfRange => "bool-out-of-range",
             Self::ThroughFloat => "through-float",
+            Self::CombinedAs(_) => "combined-as-other-type",
             Self::ComparedWithOtherSign => "compared-with-other-sign",
             Self::LogicalInsteadOfBitwise => "logical-instead-of-bitwise",
             Self::HighBitsWrong => "high-bits-wrong",
@@ -324,6 +348,7 @@ impl Class {
             Self::Narrowed(_) => "narrowed",
             Self::AddressShifted(_) => "address-shifted",
             Self::FactorOfAnotherRank => "factor-of-another-rank",
+            Self::FactorRepeated(_) => "factor-repeated",
             Self::LowBitsLost => "low-bits-lost",
             Self::CallsCrossed => "calls-crossed",
             Self::DataOfAnotherCall => "data-of-another-call",
@@ -346,11 +371,13 @@ impl Class {
             Self::AvgDividedByWorld => {
                 "AVG over a group divided by the size of the world, not of the group"
             }
+            Self::AvgDividedBy(by) => return format!("AVG divided by {by}"),
             Self::SumDidAvg => "SUM returned the average: divided by the world size",
             Self::DidOp(op) => {
                 return format!("the values are those of {}", op.name().to_uppercase());
             }
             Self::RankDropped(rank) => return format!("rank {rank}'s contribution is missing"),
+            Self::OwnDropped => "each rank's own contribution is missing",
             Self::RankDoubled(rank) => return format!("rank {rank}'s contribution counts twice"),
             Self::ChunkShifted(by) => {
                 return format!("each block is the one that belongs {by} further on");
@@ -438,6 +465,9 @@ impl Class {
                     how.name()
                 );
             }
+            Self::OneSidedRounding(side) => {
+                return format!("results are rounded {}, not to nearest", side.words());
+            }
             Self::OffByOneUlp => "off by one unit in the last place: a rounding difference",
             Self::RanksDisagree => "every rank is within bounds, but not all hold the same bits",
             Self::EarlyLeave => "a rank left the barrier before every rank had entered it",
@@ -447,11 +477,15 @@ impl Class {
             Self::ZeroOutput => "wrong elements are all zero",
             Self::NanOutput => "wrong elements are all NaN",
             Self::Conjugated => "complex numbers came out conjugated",
+            Self::PartsSwapped => "real and imaginary parts changed places",
             Self::ImaginaryPartLost => "imaginary parts came out as zero, or as they were",
             Self::BytesSwapped => "the bytes of each element lie in reverse order",
             Self::BoolOutOfRange => "a bool came out as neither 0 nor 1",
             Self::ThroughFloat => {
                 "integers came out rounded, as if carried in a floating-point type"
+            }
+            Self::CombinedAs(dtype) => {
+                return format!("elements were combined as if they were {dtype}");
             }
             Self::ComparedWithOtherSign => {
                 "signed integers were compared as unsigned ones, or unsigned as signed"
@@ -472,6 +506,9 @@ impl Class {
             }
             Self::FactorOfAnotherRank => {
                 "the factor of the group's first rank was applied to every contribution"
+            }
+            Self::FactorRepeated(times) => {
+                return format!("each factor was applied {times} times");
             }
             Self::LowBitsLost => {
                 "the lowest bits of elements that were only moved came out as zero"

@@ -11,12 +11,18 @@ use super::format::precision;
 use super::ignored_strides::ignored_strides;
 use super::partial::combines_some;
 use super::rank_plan::{Fill, Origin, Role, Segment};
+use super::rounding::Rounding;
 use super::search::found;
 use super::special_values::lost;
 use super::wrong::Wrong;
 use allranks_model::axes::Values;
 use allranks_model::dtype::{DTypeKind, ReduceOp};
 use allranks_model::op::Op;
+
+/// How many times farther from the exact result than the bound allows an error still counts as one of arithmetic.
+const REACH: f64 = 1024.0;
+/// The same for rounding to one side, each of which may be off by twice as much as one to nearest.
+const REACH_OF_ROUNDING: f64 = 4.0;
 
 /// The class of a wrong answer, and what to add to its sentence.
 pub(super) fn classify<'a>(comparison: Comparison<'a>, wrong: &[Wrong<'a>]) -> (Class, String) {
@@ -141,13 +147,14 @@ impl<'a> Case<'a> {
             })
             .or_else(|| self.tail())
             .or_else(|| self.identified())
+            .or_else(|| self.one_sided())
             .or_else(|| {
                 self.all(|spot| self.is_near(spot))
                     .then_some(Class::OffByOneUlp)
             })
             .or_else(|| self.low_precision())
             .or_else(|| {
-                self.all(|spot| self.is_in_reach(spot))
+                self.all(|spot| self.is_within(REACH, spot))
                     .then_some(Class::ErrorBeyondBound)
             });
         if let Some(class) = class {
@@ -366,9 +373,8 @@ impl<'a> Case<'a> {
             && (re.is_nan() || im.is_some_and(f64::is_nan))
     }
 
-    /// Wrong, but not by much more than the bound allows.
-    fn is_in_reach(&self, spot: &ElementRef<'_>) -> bool {
-        const REACH: f64 = 1024.0;
+    /// Wrong, but not by more than so many times what the bound allows.
+    fn is_within(&self, times: f64, spot: &ElementRef<'_>) -> bool {
         let comparison = self.comparison;
         let purpose = comparison.prepared.facts.purpose;
         let (Values::Random, Some(op), Origin::Reduce { slot }) =
@@ -380,8 +386,19 @@ impl<'a> Case<'a> {
             return false;
         };
         let bits = comparison.expected(spot);
-        let slack = REACH * comparison.rounding(op, purpose.ranks.into(), &elements, bits);
+        let slack = times * comparison.rounding(op, purpose.ranks.into(), &elements, bits);
         comparison.is(comparison.got(spot), Value { bits, slack })
+    }
+
+    /// Some beyond their bound, and all rounded to one side.
+    fn one_sided(&self) -> Option<Class> {
+        let near = self.all(|spot| self.is_near(spot) || self.is_within(REACH_OF_ROUNDING, spot));
+        match self.comparison.rounding_of_results()? {
+            Rounding::OneSided(side) if near => Some(Class::OneSidedRounding(side)),
+            Rounding::OneSided(_) | Rounding::Nearest | Rounding::Stochastic | Rounding::Other => {
+                None
+            }
+        }
     }
 
     /// Off by one unit in the last place.

@@ -48,6 +48,11 @@ impl Wide {
         Self::of(quotient, rest / other)
     }
 
+    /// A number near this value, less this value.
+    pub(super) fn error_of(self, number: f64) -> f64 {
+        (number - self.high) - self.low
+    }
+
     /// The nearest `f64`.
     pub(super) fn to_f64(self) -> f64 {
         self.high

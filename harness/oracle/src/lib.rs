@@ -13,6 +13,7 @@
 //! | `payload`, `combine` | the bytes sent and the bytes expected |
 //! | `vacuity` | whether a check could fail at all |
 //! | `verify`, `answers`, `wrong` | the comparison, and what it finds |
+//! | `rounding` | whether results are rounded to nearest |
 //! | `observe` | what right answers show: how they were accumulated, whether they are the same again |
 //! | `double_double` | arithmetic to 106 bits |
 //! | `class`, `classify`, `comparison`, `bug_model`, `ignored_strides`, `special_values` | which bug explains a wrong answer |
@@ -42,6 +43,7 @@ mod partial;
 mod payload;
 mod prepared_check;
 mod rank_plan;
+mod rounding;
 mod search;
 mod special_values;
 mod stack;

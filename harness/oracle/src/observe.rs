@@ -9,6 +9,7 @@ use super::comparison::{Comparison, Contribution, ElementRef};
 use super::format::precision;
 use super::ops::SAME;
 use super::rank_plan::Origin;
+use super::rounding::Rounding;
 use super::{Class, CompareMode, Prepared, RankReply};
 use allranks_model::axes::Values;
 use allranks_model::capability::Accumulation;
@@ -25,6 +26,7 @@ const FEW: usize = 96;
 /// The names of observations.
 const ACCUMULATES: &str = "accumulates";
 const DETERMINISTIC: &str = "deterministic";
+const ROUNDS: &str = "rounds";
 const STABLE: &str = "stable-across-sizes";
 
 impl Prepared {
@@ -41,7 +43,12 @@ impl Prepared {
             prepared: self,
             replies,
         };
-        if let Some(how) = comparison.accumulation() {
+        let rounding = comparison.rounding_of_results();
+        if let Some(Rounding::Stochastic) = rounding {
+            seen.insert(ROUNDS.to_owned(), "stochastically".to_owned());
+        }
+        let one_sided = matches!(rounding, Some(Rounding::OneSided(_)));
+        if let Some(how) = comparison.accumulation().filter(|_| !one_sided) {
             seen.insert(ACCUMULATES.to_owned(), how.name().to_owned());
         }
         if let Some((again, longer)) = comparison.repetition() {

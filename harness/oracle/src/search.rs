@@ -6,12 +6,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Class;
+use super::combine::{Reduction, combine_one};
 use super::comparison::{Comparison, ElementRef, word};
+use super::format::parts;
 use super::rank_plan::Origin;
 use allranks_model::dtype::{DType, DTypeKind, ReduceOp};
 
 /// How many bytes beside the right place are looked at.
-const BESIDE: i64 = 160;
+const BESIDE: i64 = 512;
 /// Elements of fewer bytes are alike by chance too often to be looked for among all others.
 const TELLING: usize = 4;
 
@@ -21,6 +23,7 @@ pub(super) fn found(
     spots: &[ElementRef<'_>],
 ) -> Option<(Class, String)> {
     transformed(comparison, spots)
+        .or_else(|| as_other_type(comparison, spots))
         .or_else(|| beside(comparison, spots))
         .map(|class| (class, String::new()))
         .or_else(|| elsewhere(comparison, spots))
@@ -69,8 +72,14 @@ fn transformed(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<C
             let conjugated = |expected, got| {
                 parts(got).0 == parts(expected).0 && parts(got).1 == parts(expected).1 ^ sign
             };
+            let swapped = |expected, got| {
+                let (re, im) = parts(expected);
+                parts(got) == (im, re)
+            };
             if lost {
                 Some(Class::ImaginaryPartLost)
+            } else if each(&swapped) {
+                Some(Class::PartsSwapped)
             } else {
                 each(&conjugated).then_some(Class::Conjugated)
             }
@@ -151,11 +160,70 @@ fn whole_numbers(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option
                 (bits > 8 && each(&high)).then_some(Class::HighBitsWrong)
             }
         }
-        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::Product | ReduceOp::PremulSum => None,
+        ReduceOp::Product => {
+            // What is too large for the integer becomes its largest or its smallest one.
+            let in_float = |spot: &ElementRef<'_>, got: i128| {
+                let factors = contributions(spot);
+                let factors = factors.iter().map(|element| comparison.whole(element.bits));
+                let product: f64 = factors.map(|factor| factor as f64).product();
+                got == i128::from(product as i64) || got == i128::from(i64::MIN)
+            };
+            let is_signed = facts.purpose.dtype.kind() == DTypeKind::Signed;
+            (bits == 64 && is_signed && each(&in_float)).then_some(Class::ThroughFloat)
+        }
+        ReduceOp::Sum | ReduceOp::Avg | ReduceOp::PremulSum => None,
     }
 }
 
-/// Every element is what lies so many bytes from the element that should have been moved.
+/// Every element is what comes of its contributions' bits if they are taken for numbers of another type, or of one of half the
+/// size.
+fn as_other_type(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
+    let facts = &comparison.prepared.facts;
+    let op = facts.purpose.reduce?;
+    let whole = comparison.size();
+    let made = |dtype: DType, spot: &ElementRef<'_>| {
+        let Origin::Reduce { slot } = spot.piece.after else {
+            return false;
+        };
+        let Some(elements) = comparison.contributions(slot, spot.index) else {
+            return false;
+        };
+        let size = dtype.size();
+        let got = comparison.got(spot).to_le_bytes();
+        (0..whole / size).all(|part| {
+            let at = part * size..(part + 1) * size;
+            let bytes: Vec<u8> = elements
+                .iter()
+                .flat_map(|element| element.bits.to_le_bytes()[at.clone()].to_vec())
+                .collect();
+            let reduction = Reduction {
+                dtype,
+                op,
+                divisor: elements.len() as u64,
+                factors: &[],
+                wide: false,
+            };
+            let combined = combine_one(reduction, &bytes).to_le_bytes();
+            let is_nan = |bytes: &[u8]| parts(dtype, bytes).0.is_nan();
+            combined[..size] == got[at.clone()] || is_nan(&combined[..size]) && is_nan(&got[at])
+        })
+    };
+    let own = facts.purpose.dtype;
+    let is_other = |dtype: &DType| {
+        let fits = [whole, whole / 2].contains(&dtype.size());
+        let has_numbers = !matches!(dtype.kind(), DTypeKind::Bool | DTypeKind::Complex);
+        *dtype != own && fits && has_numbers && op.is_defined_for(*dtype)
+    };
+    // Of few elements, or of elements of one byte, some are alike by chance.
+    if op == ReduceOp::PremulSum || own == DType::Bool || spots.len() * whole < 16 {
+        return None;
+    }
+    let mut others = DType::ALL.iter().copied().filter(is_other);
+    let found = others.find(|dtype| spots.iter().all(|spot| made(*dtype, spot)))?;
+    Some(Class::CombinedAs(found))
+}
+
+/// Every element is what lies so many bytes from the element that should have been moved, the same number on each rank.
 fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class> {
     let prepared = comparison.prepared;
     let source = |spot: &ElementRef<'_>, by: i64| {
@@ -168,20 +236,19 @@ fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class>
         let at = usize::try_from(at).ok()?;
         payload.get(at..at + comparison.size()).map(word)
     };
-    let explains = |by: i64| {
-        spots
-            .iter()
-            .all(|spot| source(spot, by) == Some(comparison.got(spot)))
+    let shifted = |own: &[ElementRef<'_>]| {
+        let explains = |by: &i64| {
+            own.iter()
+                .all(|spot| source(spot, *by) == Some(comparison.got(spot)))
+        };
+        // Of few elements, or of elements of one byte, some are alike by chance.
+        let are_enough = own.len() * comparison.size() >= 16;
+        let mut places = (1..=BESIDE).flat_map(|by| [-by, by]);
+        are_enough.then(|| places.find(explains)).flatten()
     };
-    // Of few elements, or of elements of one byte, some are alike by chance.
-    (spots.len() * comparison.size() >= 16)
-        .then(|| {
-            (1..=BESIDE)
-                .flat_map(|by| [-by, by])
-                .find(|by| explains(*by))
-        })
-        .flatten()
-        .map(Class::AddressShifted)
+    let ranks = spots.chunk_by(|a, b| a.rank == b.rank);
+    let shifts: Option<Vec<i64>> = ranks.map(shifted).collect();
+    shifts?.first().copied().map(Class::AddressShifted)
 }
 
 /// Every element belongs somewhere else in the same call.

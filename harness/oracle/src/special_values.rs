@@ -77,11 +77,12 @@ fn is_a_number_of(comparison: Comparison<'_>, spot: &ElementRef<'_>) -> bool {
         .any(|element| comparison.numbers(element.bits).0 == got)
 }
 
-fn smallest_normal(dtype: DType) -> f64 {
+/// The smallest normal number of a floating-point dtype, and of the parts of a complex one.
+pub(super) fn smallest_normal(dtype: DType) -> f64 {
     match dtype {
         DType::Float16 | DType::Float8E5m2 => f64::powi(2.0, -14),
         DType::Float8E4m3fn => f64::powi(2.0, -6),
-        DType::Float64 => f64::MIN_POSITIVE,
+        DType::Float64 | DType::Complex128 => f64::MIN_POSITIVE,
         _ => f64::from(f32::MIN_POSITIVE),
     }
 }

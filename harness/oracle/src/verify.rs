@@ -10,6 +10,7 @@ use super::ignored_strides::is_written_in_some_order;
 use super::partial::combines_some;
 use super::payload::source;
 use super::rank_plan::{Buffer, Origin, RankPlan, Role, Segment};
+use super::rounding::Rounding;
 use super::search::{crosses, holds_data_of};
 use super::wrong::{Damage, Wrong};
 use super::{Class, CompareMode, Mismatch, Prepared, RankReply};
@@ -158,6 +159,7 @@ impl Prepared {
             .all(|(rank, reply)| self.agrees(rank, &reply.payload))
         {
             self.compare(comparison)?;
+            self.compare_rounding(comparison)?;
         }
         self.compare_answers(replies)?;
         self.compare_times(replies)?;
@@ -169,6 +171,27 @@ impl Prepared {
             })),
             None => Ok(()),
         }
+    }
+
+    /// Looks at how results within their bounds were rounded.
+    fn compare_rounding(&self, comparison: Comparison<'_>) -> Result<(), Box<Mismatch>> {
+        let (class, note) = match comparison.rounding_of_results() {
+            None | Some(Rounding::Nearest | Rounding::Stochastic) => return Ok(()),
+            Some(Rounding::OneSided(side)) => (Class::OneSidedRounding(side), ""),
+            Some(Rounding::Other) => {
+                let note = ", where a single rounding gives the nearest number";
+                (Class::OffByOneUlp, note)
+            }
+        };
+        let otherwise = |rank| Wrong {
+            spots: comparison
+                .spots(rank)
+                .filter(|spot| comparison.is_rounded_otherwise(spot))
+                .collect(),
+            damage: Damage::default(),
+        };
+        let wrong: Vec<Wrong<'_>> = (0..self.steps.len() as u32).map(otherwise).collect();
+        Err(self.mismatch(comparison, &wrong, class, note.to_owned()))
     }
 
     /// Where the bytes are that a piece must hold in the end.

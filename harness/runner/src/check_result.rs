@@ -125,8 +125,8 @@ impl CheckResult {
         }
     }
 
-    /// Judges a check in which some ranks raised. It is a clear refusal if every member raised with a message; whether
-    /// the group still works is decided by the follow-up call.
+    /// Judges a check in which some ranks raised. It is a clear refusal if every member raised an exception of the same type,
+    /// with a message in words that is not that of a timeout; whether the group still works is decided by the follow-up call.
     fn of_errors(check: &Check, raised: Vec<RankLine>) -> Self {
         let members = check.group.ranks.len();
         let first = raised[0].text.lines().next().unwrap_or_default().to_owned();
@@ -134,11 +134,12 @@ impl CheckResult {
             && raised
                 .iter()
                 .all(|line| check.group.ranks.contains(&line.rank));
-        let silent = raised.iter().any(|line| line.text.ends_with(": "));
+        let silent = raised.iter().any(|line| !has_words(message(line)));
         let (outcome, class, summary) = match (&check.declared, everyone, silent) {
-            (Declared::Unsupported(_), true, false) => {
-                (Outcome::Unsupported, "refused", format!("refused: {first}"))
-            }
+            (Declared::Unsupported(_), true, false) => match no_refusal(&raised) {
+                Some((class, why)) => (Outcome::Error, class, format!("{why}: {first}")),
+                None => (Outcome::Unsupported, "refused", format!("refused: {first}")),
+            },
             (_, true, false) => (
                 Outcome::Error,
                 "raised-on-every-rank",
@@ -184,10 +185,21 @@ impl CheckResult {
     }
 
     /// Combines a check that must be refused with the result of its follow-up call. A refusal becomes an error if the
-    /// group does not work any more; any other outcome stays and its summary says so.
+    /// group does not work any more; any other outcome stays and its summary says so. `before` says how the same call failed
+    /// before the refusal; none if it was right. A refusal did not break what was broken before.
     #[must_use]
-    pub fn after_probe(self, probe: &Self) -> Self {
+    pub fn after_probe(self, probe: &Self, before: Option<&str>) -> Self {
         match (self.outcome, probe.outcome) {
+            (Outcome::Unsupported, outcome) if before.is_some() && outcome != Outcome::Pass => {
+                Self {
+                    summary: format!(
+                        "{}; whether the group works afterwards cannot be told, because the follow-up call failed before, too: {}",
+                        self.summary,
+                        before.unwrap_or_default()
+                    ),
+                    ..self
+                }
+            }
             (Outcome::Unsupported, Outcome::Pass) => Self {
                 checked: probe.checked.clone(),
                 ..self
@@ -211,6 +223,39 @@ impl CheckResult {
             },
         }
     }
+}
+
+/// The message of an exception, without its type.
+fn message(line: &RankLine) -> &str {
+    line.text
+        .split_once(": ")
+        .map_or("", |(_, message)| message)
+}
+
+/// Whether a message says anything: it has a word of three letters.
+fn has_words(message: &str) -> bool {
+    let mut parts = message.split(|letter: char| !letter.is_alphabetic());
+    parts.any(|part| part.chars().count() >= 3)
+}
+
+/// Returns why errors on every rank are no refusal, with its class; none if they are one.
+fn no_refusal(raised: &[RankLine]) -> Option<(&'static str, &'static str)> {
+    let kind = |line: &RankLine| line.text.split(':').next().map(str::to_owned);
+    let timed_out = |line: &RankLine| {
+        let text = line.text.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|words| text.contains(words));
+        says(&["timed out", "timeout", "time out", "deadline exceeded"])
+            && !says(&["support", "implement"])
+    };
+    if raised.iter().any(timed_out) {
+        let why = "what is not supported was not refused, but waited for until a timeout";
+        return Some(("timed-out-instead-of-refused", why));
+    }
+    let differ = raised.iter().any(|line| kind(line) != kind(&raised[0]));
+    differ.then_some((
+        "raised-differently",
+        "what is not supported raised exceptions of different types on the ranks",
+    ))
 }
 
 /// Returns true if every rank with calls raised in its first call with tensors, or in the wait for its work. No call

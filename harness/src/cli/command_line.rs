@@ -37,12 +37,66 @@ pub fn without_secrets(words: Vec<String>) -> Vec<String> {
     shown.collect()
 }
 
+/// Returns a command line without what holds on this machine only: where the output goes, which Python is taken, and the folders
+/// of files that are named by absolute paths.
+#[must_use]
+pub fn without_places(words: Vec<String>) -> Vec<String> {
+    const PLACES: [&str; 2] = ["--out", "--python"];
+    let mut kept = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let option = word.split('=').next().unwrap_or_default();
+        if PLACES.contains(&option) {
+            if option == word {
+                words.next();
+            }
+            continue;
+        }
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (format!("{option}="), value),
+            _ => (String::new(), word.as_str()),
+        };
+        let path = Path::new(value);
+        let name = path.file_name().filter(|_| path.is_absolute());
+        let shown = name.map(|name| format!("{option}{}", name.to_string_lossy()));
+        kept.push(shown.unwrap_or_else(|| word.clone()));
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn recorded(words: &[&str]) -> Vec<String> {
         without_secrets(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    #[test]
+    fn no_place_of_this_machine_is_kept() {
+        let words = [
+            "repro",
+            "edges/sizes@cpu.gloo.ws2#1",
+            "--python",
+            "/home/me/venv/bin/python",
+            "--out=/tmp/x.py",
+            "--cases",
+            "/home/me/suite/mine.yaml",
+            "--expectations=/home/me/known.yaml",
+            "--seed",
+            "1",
+        ];
+        let kept = without_places(words.map(str::to_owned).to_vec());
+        let shown = [
+            "repro",
+            "edges/sizes@cpu.gloo.ws2#1",
+            "--cases",
+            "mine.yaml",
+            "--expectations=known.yaml",
+            "--seed",
+            "1",
+        ];
+        assert_eq!(kept, shown);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReproArguments;
-use super::command_line::without_secrets;
+use super::command_line::{without_places, without_secrets};
 use super::read_run::read;
 use super::{Exit, Failure, inputs, locate};
 use crate::repro::{Ended, Notes, ReproError, Subject, script, smaller, trial, with_numel};
@@ -47,7 +47,7 @@ pub fn repro(
         shrink: arguments.shrink,
         suite,
         seed: arguments.select.seed,
-        command: without_secrets(words),
+        command: without_places(without_secrets(words)),
     };
     match (&arguments.known_failures, &arguments.id) {
         (Some(folder), _) => context.known_failures(folder, out)?,

@@ -7,7 +7,8 @@ use crate::hash::mix;
 use crate::number::Real;
 
 /// Reals of which, at every other index, pairs of ranks nearly cancel, so that a sum is far smaller than its terms. The
-/// difference of near numbers is exact (Sterbenz), so at the indices between them signs are free, and every order rounds.
+/// difference of near numbers is exact (Sterbenz), so at the indices between them signs are free, and every order rounds; at
+/// half of those one rank's real is far smaller than the others, so that even a sum of two is no tie.
 /// The bound on the error grows with the square of the number of terms; where a type is too coarse for all
 /// ranks, as many carry a value as leave the bound smaller than one rank's contribution.
 pub(super) struct Cancelling<R> {
@@ -44,7 +45,9 @@ impl<R: Real> Draw for Cancelling<R> {
             let magnitude = (1.0 + unit(pair)) * (1.0 + (unit(own) - 0.5) / 8.0);
             (magnitude, if lone { own & 1 == 1 } else { place % 2 == 1 })
         } else {
-            (1.0 + unit(own), own & 1 == 1)
+            let small = word & 2 == 2 && place == 0 && self.carriers > 1;
+            let shrunk = if small { 1 << (1 + (own >> 1 & 3)) } else { 1 };
+            ((1.0 + unit(own)) / f64::from(shrunk), own & 1 == 1)
         };
         let sign = if negative { -scale } else { scale };
         R::from_f64(sign * magnitude)

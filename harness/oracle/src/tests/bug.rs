@@ -19,6 +19,14 @@ pub enum Bug {
     /// By position.
     Dropped(usize),
     Doubled(usize),
+    /// Each rank leaves out its own contribution.
+    OwnDropped,
+    /// An average is divided by this number.
+    AvgBy(usize),
+    /// Bits are taken for those of float16.
+    AsFloat16,
+    /// Real and imaginary parts change places.
+    PartsSwapped,
     /// Blocks of the rank so many places further on.
     SourceShifted(usize),
     /// Blocks for the rank so many places further on.
@@ -50,6 +58,12 @@ pub enum Bug {
     LowPrecision,
     /// Adds in the dtype, one after the other.
     InDtype,
+    /// Rounds toward zero, once.
+    Truncates,
+    /// Rounds to nearest once, and ties toward zero.
+    HalvesTowardZero,
+    /// Rounds to either neighbour once, the nearer the likelier.
+    RoundsStochastically,
     /// Now in the dtype, now exactly.
     Capricious,
     /// Contributions are bfloat16 on the way.
@@ -133,8 +147,16 @@ impl Bug {
             Self::Dropped(rank) => {
                 elements.remove(rank);
             }
+            Self::OwnDropped => {
+                elements.remove(me);
+            }
+            Self::AvgBy(number) => return scalar::reduce(dtype, op, number, &elements),
+            Self::AsFloat16 => return scalar::reduce(DType::Float16, op, ranks, &elements),
             Self::Doubled(rank) => elements.push(elements[rank].clone()),
             Self::Tail(count) if index + count >= len => return elements[me].clone(),
+            Self::Truncates | Self::HalvesTowardZero | Self::RoundsStochastically => {
+                return self.rounded(dtype, op, index, &elements);
+            }
             Self::InDtype => return self.one_by_one(dtype, op, &elements),
             Self::Capricious if len.is_multiple_of(2) => {
                 return self.one_by_one(dtype, op, &elements);
@@ -201,6 +223,43 @@ impl Bug {
         scalar::reduce(dtype, op, ranks, &elements)
     }
 
+    /// The result, rounded once in another way than to nearest.
+    fn rounded(self, dtype: DType, op: ReduceOp, index: usize, elements: &[Vec<u8>]) -> Vec<u8> {
+        let number = |bytes: &Vec<u8>| match scalar::decode(dtype, bytes) {
+            Scalar::Float(value) => value,
+            other => panic!("{other:?}"),
+        };
+        let terms = elements.iter().map(number);
+        let exact = match op {
+            ReduceOp::Product => terms.product::<f64>(),
+            ReduceOp::Avg => terms.sum::<f64>() / elements.len() as f64,
+            _ => terms.sum(),
+        };
+        let nearest = scalar::encode(dtype, Scalar::Float(exact));
+        let rounded = number(&nearest);
+        if rounded == exact {
+            return nearest;
+        }
+        // As sign and magnitude, neighbours in value are neighbours in bits.
+        let is_larger = rounded.abs() > exact.abs();
+        let mut bits = [0; 4];
+        bits[..nearest.len()].copy_from_slice(&nearest);
+        let bits = match u32::from_le_bytes(bits) {
+            bits if is_larger => bits - 1,
+            bits => bits + 1,
+        };
+        let other = bits.to_le_bytes()[..nearest.len()].to_vec();
+        let chance = (rounded - exact).abs() / (number(&other) - rounded).abs();
+        let word = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let drawn = (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11;
+        let takes_other = match self {
+            Self::Truncates => is_larger,
+            Self::HalvesTowardZero => chance == 0.5 && is_larger,
+            _ => (drawn as f64) * f64::powi(2.0, -53) < chance,
+        };
+        if takes_other { other } else { nearest }
+    }
+
     fn one_by_one(self, dtype: DType, op: ReduceOp, elements: &[Vec<u8>]) -> Vec<u8> {
         let add =
             |sum: Vec<u8>, element: &Vec<u8>| scalar::reduce(dtype, op, 1, &[sum, element.clone()]);
@@ -226,6 +285,10 @@ impl Bug {
             }),
             Self::NoInfinity | Self::Flushes | Self::PlusZero | Self::QuietNan | Self::Added => {
                 list.iter_mut().for_each(|bytes| self.touch(dtype, bytes));
+            }
+            Self::PartsSwapped => {
+                let half = dtype.size() / 2;
+                list.iter_mut().for_each(|bytes| bytes.rotate_left(half));
             }
             Self::CleanBool => list.iter_mut().for_each(|bytes| bytes[0] = bytes[0].min(1)),
             Self::LastGarbage if len > 0 => list[len - 1] = noise(len),

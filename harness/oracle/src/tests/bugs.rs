@@ -99,6 +99,38 @@ fn averages_that_are_none() {
 }
 
 #[test]
+fn averages_over_another_number_of_ranks() {
+    for (ranks, number) in [(3, 2), (3, 4), (5, 4), (4, 3)] {
+        let avg = with(Op::AllReduce, ranks, DType::Float32, ReduceOp::Avg);
+        let class = "avg-divided-by-another-number";
+        is(&avg, ranks, Bug::AvgBy(number), class);
+    }
+}
+
+#[test]
+fn own_contributions_that_are_left_out() {
+    for op in [Op::AllReduce, Op::ReduceScatter, Op::ReduceScatterTensor] {
+        for ranks in [2, 3, 5] {
+            is(&check(op, ranks), ranks, Bug::OwnDropped, "own-dropped");
+        }
+    }
+}
+
+#[test]
+fn bits_that_are_taken_for_another_type() {
+    let sum = with(Op::AllReduce, 2, DType::Bfloat16, ReduceOp::Sum);
+    is(&sum, 2, Bug::AsFloat16, "combined-as-other-type");
+}
+
+#[test]
+fn parts_that_change_places() {
+    for op in [Op::AllGather, Op::Broadcast, Op::AllReduce] {
+        let check = with(op, 3, DType::Complex64, ReduceOp::Sum);
+        is(&check, 3, Bug::PartsSwapped, "parts-swapped");
+    }
+}
+
+#[test]
 fn averages_divided_twice_at_every_small_size() {
     for numel in 1..=67 {
         let check = OpCheck {

@@ -112,6 +112,60 @@ fn rounding_that_no_order_explains() {
     }
 }
 
+/// A sum of two has one rounding, whose result is known; of more, the signs of errors tell.
+#[test]
+fn rounding_to_one_side() {
+    for dtype in [DType::Float32, DType::Float16, DType::Bfloat16] {
+        for op in [Op::AllReduce, Op::Reduce, Op::ReduceScatterTensor] {
+            for reduce in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product] {
+                for ranks in [2, 4, 8] {
+                    let check = OpCheck {
+                        extent: Extent::Flat(1025),
+                        ..with(Values::Random, op, ranks, dtype, reduce)
+                    };
+                    is(&check, Bug::Truncates, "one-sided-rounding");
+                    let two = ranks == 2;
+                    if two && reduce != ReduceOp::Product {
+                        is(&check, Bug::HalvesTowardZero, "one-sided-rounding");
+                    }
+                    if let Err(mismatch) = outcome(&check, ranks, Bug::RoundsStochastically) {
+                        panic!("{mismatch:#?}: {check:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn stochastic_rounding_is_observed() {
+    let check = OpCheck {
+        extent: Extent::Flat(1025),
+        ..with(
+            Values::Random,
+            ALL_REDUCE,
+            2,
+            DType::Bfloat16,
+            ReduceOp::Sum,
+        )
+    };
+    let prepared = Prepared::new(&check, WorldSize(2), 42).unwrap();
+    let seen = |bug| prepared.observe(&world::run(prepared.steps(), &check.group, bug));
+    let rounds = seen(Bug::RoundsStochastically);
+    assert_eq!(
+        rounds.get("rounds").map(String::as_str),
+        Some("stochastically")
+    );
+    for bug in [
+        Bug::None,
+        Bug::InDtype,
+        Bug::Truncates,
+        Bug::HalvesTowardZero,
+    ] {
+        assert_eq!(seen(bug).get("rounds"), None, "{bug:?}");
+    }
+}
+
 #[test]
 fn special_values_that_get_lost() {
     for dtype in [

@@ -18,6 +18,8 @@ pub enum Purpose {
     Script(usize, Box<CompiledScript>),
     /// A follow-up call after the check at this index was refused: the group must still work.
     Probe(usize, PreparedCheck),
+    /// The follow-up call made before the check at this index, the first on its group that must be refused.
+    ProbeBefore(usize, PreparedCheck),
     /// The teardown, `destroy_process_group`.
     Closing,
 }
@@ -65,6 +67,7 @@ impl Pending {
             | Purpose::Opening
             | Purpose::Check(..)
             | Purpose::Probe(..)
+            | Purpose::ProbeBefore(..)
             | Purpose::Closing => None,
         }
     }
@@ -73,7 +76,11 @@ impl Pending {
     pub fn check(&self) -> Option<usize> {
         match &self.purpose {
             Purpose::Check(index, ..) | Purpose::Script(index, _) => Some(*index),
-            Purpose::Imports | Purpose::Opening | Purpose::Probe(..) | Purpose::Closing => None,
+            Purpose::Imports
+            | Purpose::Opening
+            | Purpose::Probe(..)
+            | Purpose::ProbeBefore(..)
+            | Purpose::Closing => None,
         }
     }
 

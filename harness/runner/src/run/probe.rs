@@ -9,9 +9,13 @@ use allranks_model::op::Op;
 use allranks_model::op_check::OpCheck;
 use allranks_suite::plan::{Check, CheckKind};
 
+/// Sets the indices of follow-up calls apart from those of checks, so that their input data are their own.
+const AFTER: u32 = 1 << 31;
+const BEFORE: u32 = 1 << 30;
+
 /// Returns a small all_reduce on the group of the refused op. In a group of one rank it is an all_gather instead: a sum
 /// over one rank changes nothing, so it would not show that the call was made.
-fn probe(check: &Check, refused: &OpCheck) -> Check {
+fn probe(check: &Check, refused: &OpCheck, apart: u32) -> Check {
     let is_alone = refused.group.ranks.len() == 1;
     Check {
         declared: Declared::Supported,
@@ -34,8 +38,7 @@ fn probe(check: &Check, refused: &OpCheck) -> Check {
             placement: Placement::OutOfPlace,
             late: None,
             values: Values::Exact,
-            // An index that no other check has, so that its input data are its own.
-            index: refused.index | 1 << 31,
+            index: refused.index | apart,
             ..refused.clone()
         }),
         ..check.clone()
@@ -47,6 +50,15 @@ fn probe(check: &Check, refused: &OpCheck) -> Check {
 pub fn probe_after(check: &Check) -> Option<Check> {
     match check.declared {
         Declared::Supported => None,
-        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused)),
+        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused, AFTER)),
+    }
+}
+
+/// Returns the same call for before a check that is declared unsupported; none for a supported one. It is made once for each
+/// group of a world: a group in which it fails was not broken by a refusal.
+pub fn probe_before(check: &Check) -> Option<Check> {
+    match check.declared {
+        Declared::Supported => None,
+        Declared::Unsupported(_) => check.op().map(|refused| probe(check, refused, BEFORE)),
     }
 }

@@ -67,7 +67,8 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         }
         let interrupted = *shared.interrupt.borrow();
         recorder.learn(&result.ranks);
-        if result.lost.is_some() && !is_known_loss(recorder, &result) {
+        let is_lost = result.lost.is_some() && !result.is_given_up;
+        if is_lost && !is_known_loss(recorder, &result) {
             run.lost += 1;
         }
         let lost = result.lost.clone();

@@ -24,7 +24,9 @@ pub struct ScenarioRun {
     pub logs: Vec<PathBuf>,
     /// Number of worlds started.
     pub worlds: u32,
-    /// Number of worlds lost, apart from those that a script gives up and those that a known failure takes with it.
+    /// Number of worlds lost, apart from those that a script gives up, those that a known failure takes with it, and those that
+    /// are given up without a wait because every rank raised in a check: a combination declared by mistake, whatever the number
+    /// of its checks, costs no other check its result.
     pub(super) lost: u32,
     /// The time at which the scenario began.
     pub began: Instant,

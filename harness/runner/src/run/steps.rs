@@ -1,6 +1,8 @@
 //! Computes the steps that the ranks of a scenario are sent if nothing goes wrong, before anything runs.
 
-use super::probe::probe_after;
+use std::collections::BTreeSet;
+
+use super::probe::{probe_after, probe_before};
 use super::setup::{Endpoint, OpeningSteps, closing, device};
 use crate::script::CompiledScript;
 use allranks_model::names::WorldSize;
@@ -23,8 +25,8 @@ pub enum StepsError {
     Program,
 }
 
-/// Returns the steps of each rank in order: the imports, the opening, one for each check (and a follow-up after each
-/// that must be refused), the closing. The endpoint is port 0 and the empty path; device names carry no index.
+/// Returns the steps of each rank in order: the imports, the opening, one for each check (with a follow-up after each that
+/// must be refused, and one before the first such check on each group), the closing. The endpoint is port 0 and the empty path; device names carry no index.
 ///
 /// # Errors
 /// A check has no expected value, or contradicts itself or the world.
@@ -39,8 +41,11 @@ pub fn steps(scenario: &Scenario, seed: u64) -> Result<Vec<Vec<Step>>, StepsErro
             beginning.steps().cloned().collect()
         })
         .collect();
+    let mut probed = BTreeSet::new();
     for check in &scenario.checks {
-        for check in std::iter::once(check).chain(&probe_after(check)) {
+        let before = probe_before(check).filter(|_| probed.insert(&*check.group.name));
+        let checks = before.iter().chain(std::iter::once(check));
+        for check in checks.chain(&probe_after(check)) {
             for (steps, step) in ranks.iter_mut().zip(steps_of(scenario, check, seed)?) {
                 steps.push(step);
             }

@@ -105,6 +105,16 @@ impl ExpectationKind {
         )
     }
 
+    /// Returns the seconds before which the call must not raise, if it must raise at a timeout and has lasted for longer than it
+    /// may; otherwise none.
+    pub(super) fn overdue(&self, seconds: f64) -> Option<f64> {
+        let Self::Raises { times, .. } = self else {
+            return None;
+        };
+        let is_overdue = times.within.is_some_and(|limit| seconds > limit);
+        times.not_before.filter(|_| is_overdue)
+    }
+
     /// Compares the promise with the call's result. `attempted`: the result is that of an `attempt`.
     pub(super) fn check(&self, result: &CallResult, attempted: bool) -> Result<(), Broken> {
         let raised = if attempted {

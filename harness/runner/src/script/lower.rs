@@ -529,6 +529,7 @@ impl<'a> Compiler<'a> {
                 .map(|(rank, step)| events(step, rank, &setting))
                 .collect(),
             script: Arc::clone(self.script),
+            timeouts: self.steps.iter().map(timeouts).collect(),
             steps: self.steps,
             parts: self.parts,
             expectations: self.expectations,
@@ -537,6 +538,16 @@ impl<'a> Compiler<'a> {
             marks: self.marks,
         }
     }
+}
+
+/// Returns the timeouts in seconds that a rank's calls are given.
+fn timeouts(step: &RankStep) -> Vec<f64> {
+    let of = |call: &Call| match call {
+        Call::NewGroup { timeout_s, .. } => Some(*timeout_s),
+        Call::Wait { timeout_ms, .. } => timeout_ms.map(|ms| ms as f64 / 1000.0),
+        _ => None,
+    };
+    step.step.calls.iter().filter_map(of).collect()
 }
 
 /// A call, with the part and the sub-call that it belongs to.

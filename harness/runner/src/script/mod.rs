@@ -52,6 +52,8 @@ pub struct CompiledScript {
     expectations: Vec<Vec<Expectation>>,
     on_enter: Vec<BTreeMap<usize, OnEnter>>,
     departures: Vec<Option<Departure>>,
+    /// For each rank, the timeouts in seconds that its calls are given.
+    timeouts: Vec<Vec<f64>>,
     /// For each rank, the event of each of its calls.
     pub events: Vec<Vec<TraceEvent>>,
     /// For each mark, the ranks that must make it before ranks that hold for it go on.
@@ -170,6 +172,19 @@ impl CompiledScript {
     #[must_use]
     pub fn departure(&self, rank: Rank) -> Option<Departure> {
         self.departures[rank.index()]
+    }
+
+    /// Returns the timeout, in seconds, after which a call must have raised: it has lasted for `seconds`, longer than it may. None
+    /// for a call that need not raise, or that may last longer. `world` is the timeout of the world.
+    #[must_use]
+    pub fn missed_timeout(&self, rank: Rank, call: usize, seconds: f64, world: f64) -> Option<f64> {
+        let mut promises = self.expectations[rank.index()].iter();
+        let promise = promises.find(|promise| promise.at.call == call)?;
+        let least = promise.kind.overdue(seconds)?;
+        let timeouts = self.timeouts[rank.index()].iter().copied().chain([world]);
+        timeouts
+            .filter(|timeout| *timeout >= least)
+            .min_by(f64::total_cmp)
     }
 
     /// Returns true if every rank that must make the mark has made it.

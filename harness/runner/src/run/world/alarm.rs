@@ -104,7 +104,7 @@ impl WorldState<'_> {
                 let has_raised = replies.any(|reply| error_text(&reply.result.calls).is_some());
                 is_expected(Outcome::Hang) || has_raised && is_expected(Outcome::Error)
             }
-            Purpose::Probe(..) | Purpose::Closing => false,
+            Purpose::Probe(..) | Purpose::ProbeBefore(..) | Purpose::Closing => false,
         }
     }
 }
@@ -145,6 +145,36 @@ mod tests {
             finding.ranks[0].text,
             "has answered 2 steps and not begun the next"
         );
+    }
+
+    #[test]
+    fn a_call_that_outlasts_its_timeout_is_what_is_wrong_not_the_rank_that_holds() {
+        let script = "  - script:
+      name: s
+      afterwards: abandon
+      moves:
+        - hold: {name: given-up}
+          on: last
+        - all_reduce: {with: {numel: 3}}
+          on: first
+          expect: {raises: \".\", not_before_s: 1.8, within_s: 9}
+        - mark: {name: given-up}
+          on: first
+";
+        let known = Expectations::default();
+        let scenario = planned("{size: 2, timeout_s: 2, deadline_s: 20}", script);
+        let mut world = Simulation::opened(&scenario, &known);
+        (0..2).for_each(|rank| world.enter(rank));
+        world.wake_until_killed(LATE);
+        let result = world.reaped();
+        let finding = &result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Hang, "{finding:?}");
+        assert_eq!(finding.class.as_deref(), Some("timeout-not-honoured"));
+        let begins = "timeout of 2 s not honoured: rank 0 has been in all_reduce";
+        assert!(finding.summary.starts_with(begins), "{finding:?}");
+        assert!(finding.summary.ends_with(" for 20.0 s"), "{finding:?}");
+        let diagnosis = finding.diagnosis.as_ref().unwrap();
+        assert!(diagnosis.culprits.is_empty(), "{diagnosis:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::state::WorldState;
 use super::step_frame::bare;
 use crate::check_result::CheckResult;
 use crate::run::pending::Purpose;
-use crate::run::probe::probe_after;
+use crate::run::probe::{probe_after, probe_before};
 use crate::run::setup::closing;
 use crate::run::steps::prepare;
 use allranks_model::op_check::OpCheck;
@@ -78,6 +78,7 @@ impl WorldState<'_> {
         if let Some(why) = self.lacking(&steps) {
             return self.leave_out(index, Outcome::NotRun, why);
         }
+        self.send_probe_before(index);
         self.send(label.clone(), Purpose::Check(index, prepared), steps);
         if let Some(probe) = probe_after(check)
             && let Ok(prepared) = prepare(&probe, self.size(), self.plan.seed)
@@ -85,6 +86,25 @@ impl WorldState<'_> {
             let steps = prepared.steps().to_vec();
             let label = format!("{label} (probe)");
             self.send(label, Purpose::Probe(index, prepared), steps);
+        }
+    }
+
+    /// Sends the follow-up call before the first check on a group that must be refused.
+    fn send_probe_before(&mut self, index: usize) {
+        let check = &self.plan.scenario.checks[index];
+        if self.probed.contains_key(&*check.group.name) {
+            return;
+        }
+        if let Some(probe) = probe_before(check)
+            && let Ok(prepared) = prepare(&probe, self.size(), self.plan.seed)
+        {
+            let steps = prepared.steps().to_vec();
+            if self.lacking(&steps).is_some() {
+                return;
+            }
+            self.probed.insert(check.group.name.to_string(), None);
+            let label = format!("{} (probe before)", short(check));
+            self.send(label, Purpose::ProbeBefore(index, prepared), steps);
         }
     }
 
@@ -191,7 +211,9 @@ mod tests {
             ("raises", Outcome::Error),
         ] {
             let mut world = Simulation::opened(&scenario, &known);
-            assert_eq!(world.calls(0), ["all_gather", "all_reduce", "barrier"]);
+            let calls = ["all_reduce", "all_gather", "all_reduce", "barrier"];
+            assert_eq!(world.calls(0), calls);
+            world.answer_sum();
             (0..2).for_each(|rank| world.raise(rank, "not supported"));
             match probed {
                 "right" => world.answer_sum(),
@@ -212,6 +234,71 @@ mod tests {
         }
     }
 
+    /// The probe is an all_reduce: where that is wrong, a refusal of another op is not what broke the group.
+    #[test]
+    fn a_call_that_failed_before_the_refusal_is_not_held_against_it() {
+        let scenario = planned(TWO, "  - all_gather: {numel: [3, 4]}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        let mut world = Simulation::opened(&scenario, &known);
+        let calls = [
+            "all_reduce",
+            "all_gather",
+            "all_reduce",
+            "all_gather",
+            "all_reduce",
+            "barrier",
+        ];
+        assert_eq!(world.calls(0), calls);
+        // The ranks of this test do not add anything.
+        world.answer_all();
+        for refused in 0..2 {
+            (0..2).for_each(|rank| world.raise(rank, "not supported"));
+            world.answer_all();
+            let finding = &world.state.result.checks[&refused];
+            assert_eq!(finding.outcome, Outcome::Unsupported, "{finding:?}");
+            assert!(
+                finding.summary.contains("failed before, too"),
+                "{finding:?}"
+            );
+        }
+        world.answer_all();
+        assert_eq!(world.calls(0), ["destroy_process_group"]);
+    }
+
+    #[test]
+    fn what_is_no_clear_refusal_is_none() {
+        let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
+        let known = Expectations::default();
+        for (messages, class) in [
+            (
+                ["Timed out waiting 7000ms", "Timed out waiting 7000ms"],
+                "timed-out-instead-of-refused",
+            ),
+            (
+                ["not supported", "operation timeout"],
+                "timed-out-instead-of-refused",
+            ),
+            ([".", "."], "raised-without-a-reason"),
+            (["not supported", "0x2f: 17"], "raised-without-a-reason"),
+        ] {
+            let mut world = Simulation::opened(&scenario, &known);
+            world.answer_sum();
+            (0..)
+                .zip(messages)
+                .for_each(|(rank, message)| world.raise(rank, message));
+            let finding = &world.state.result.checks[&0];
+            assert_eq!(finding.outcome, Outcome::Error, "{messages:?}");
+            assert_eq!(finding.class.as_deref(), Some(class), "{messages:?}");
+        }
+        let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
+        world.raise(0, "not supported");
+        world.raise_as(1, "AssertionError", "not supported");
+        let finding = &world.state.result.checks[&0];
+        assert_eq!(finding.outcome, Outcome::Error);
+        assert_eq!(finding.class.as_deref(), Some("raised-differently"));
+    }
+
     #[test]
     fn a_finding_is_settled_once_it_is_decided_and_a_refusal_with_its_probe() {
         let scenario = planned(
@@ -230,6 +317,7 @@ mod tests {
         world.answer_all();
         assert_eq!(settled(&mut world), [(0, Outcome::Pass)]);
         assert_eq!(settled(&mut world), [], "each comes out once");
+        world.answer_sum();
         (0..2).for_each(|rank| world.raise(rank, "not supported"));
         assert_eq!(settled(&mut world), [], "its probe is not answered");
         world.answer_sum();
@@ -249,6 +337,7 @@ mod tests {
             (1, Outcome::Error, "raised-and-written"),
         ] {
             let mut world = Simulation::opened(&scenario, &known);
+            world.answer_sum();
             if refused == 1 {
                 (0..2).for_each(|rank| world.raise(rank, "not supported"));
                 world.answer_sum();
@@ -270,6 +359,7 @@ mod tests {
         let scenario = planned(TWO, "  - all_gather: {numel: 3}\n  - barrier: {}\n");
         let known = Expectations::default();
         let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
         world.spoil(1);
         (0..2).for_each(|rank| world.raise(rank, "not supported"));
         // The ranks of this test do not add anything.

@@ -9,7 +9,7 @@ use crate::check_result::CheckResult;
 use crate::check_result::error_text;
 use crate::run::pending::Pending;
 use crate::run::pending::Purpose;
-use crate::run::probe::probe_after;
+use crate::run::probe::{probe_after, probe_before};
 use crate::run::steps::prepare;
 use crate::script::Answer;
 use crate::script::CompiledScript;
@@ -88,13 +88,25 @@ impl WorldState<'_> {
                     CheckResult::of_answers(&check, &prepared, &replies(answers), Vec::new);
                 match self.result.checks.remove(&index) {
                     Some(refused) => {
-                        let finding = refused.after_probe(&probed);
-                        let works = probed.outcome == Outcome::Pass;
+                        let before = self.probed.get(&*check.group.name);
+                        let before = before.and_then(Option::as_deref);
+                        let finding = refused.after_probe(&probed, before);
+                        let works = probed.outcome == Outcome::Pass || before.is_some();
                         let poisons = finding.outcome == Outcome::Error || !works;
                         self.decide(index, finding, poisons)
                     }
                     None => Ok(()),
                 }
+            }
+            Purpose::ProbeBefore(index, prepared) => {
+                let check = &self.plan.scenario.checks[index];
+                if let Some(probe) = probe_before(check) {
+                    let probed =
+                        CheckResult::of_answers(&probe, &prepared, &replies(answers), Vec::new);
+                    let failure = (probed.outcome != Outcome::Pass).then_some(probed.summary);
+                    self.probed.insert(check.group.name.to_string(), failure);
+                }
+                Ok(())
             }
             Purpose::Closing => {
                 self.result.end = Some(judge_closing(&replies(answers)));
@@ -115,6 +127,7 @@ impl WorldState<'_> {
     fn decide(&mut self, index: usize, finding: CheckResult, poisons: bool) -> Result<(), Stop> {
         self.result.checks.insert(index, finding);
         if poisons {
+            self.result.is_given_up = true;
             self.result.lost = Some(POISONED.to_owned());
             Err(Stop::Decided)
         } else {

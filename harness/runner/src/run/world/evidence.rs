@@ -190,7 +190,9 @@ impl WorldState<'_> {
         match &pending.purpose {
             Purpose::Script(_, compiled) => compiled.events[rank.index()].clone(),
             _ if calls.is_empty() => Vec::new(),
-            Purpose::Check(index, _) | Purpose::Probe(index, _) => {
+            Purpose::Check(index, _)
+            | Purpose::Probe(index, _)
+            | Purpose::ProbeBefore(index, _) => {
                 let group = &self.plan.scenario.checks[*index].group.name;
                 vec![collective(group, &pending.label)]
             }

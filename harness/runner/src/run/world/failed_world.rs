@@ -28,7 +28,7 @@ impl WorldState<'_> {
     /// Turns a failure into the result of the check in flight, of `init`, or of `teardown`. `diagnosis` is the diagnosis of
     /// a world that has not hung, if the script under way demands one.
     pub(super) fn note_failure(&mut self, failure: &WorldFailure, diagnosis: Option<Diagnosis>) {
-        let (outcome, class, what) = match failure {
+        let (outcome, class, mut what) = match failure {
             WorldFailure::Hang(diagnosis) => (Outcome::Hang, "hang", hung(diagnosis)),
             WorldFailure::Crash(rank, why) => {
                 (Outcome::Crash, "crash", format!("rank {rank}: {why}"))
@@ -48,7 +48,7 @@ impl WorldState<'_> {
             }
             WorldFailure::GivenUp(why) => {
                 self.result.lost = Some(why.clone());
-                self.result.is_given_up = true;
+                self.result.is_starved = true;
                 return;
             }
         };
@@ -57,6 +57,18 @@ impl WorldState<'_> {
         if let WorldFailure::Hang(diagnosis) = failure {
             finding.diagnosis = Some(diagnosis.clone());
             self.mark_stuck();
+            if let Some(summary) = self.missed_timeout() {
+                // The ranks that do not come are meant not to come: none is the culprit.
+                what.clone_from(&summary);
+                finding.class = Some("timeout-not-honoured".to_owned());
+                finding.summary.clone_from(&summary);
+                finding.diagnosis = Some(Box::new(Diagnosis {
+                    confidence: Confidence::None,
+                    culprits: Vec::new(),
+                    summary,
+                    ..(**diagnosis).clone()
+                }));
+            }
         }
         if let Some(open) = self.pending.front()
             && let Purpose::Check(..) | Purpose::Script(..) = open.purpose
@@ -96,6 +108,12 @@ impl WorldState<'_> {
                 }
                 self.result.checks.insert(index, finding);
             }
+            // It is the first call of its check.
+            Some(Purpose::ProbeBefore(index, _)) => {
+                let index = *index;
+                finding.summary = format!("in the call before it, {}", finding.summary);
+                self.result.checks.insert(index, finding);
+            }
             Some(Purpose::Imports | Purpose::Opening) => {
                 if finding.outcome != Outcome::HarnessError {
                     finding.outcome = Outcome::InitFailed;
@@ -111,6 +129,25 @@ impl WorldState<'_> {
             }
             None => self.result.end = Some(finding),
         }
+    }
+
+    /// Says which timeout was not honoured, if the script under way has a rank in a call that must have raised at it. None if there
+    /// is no such rank.
+    fn missed_timeout(&self) -> Option<String> {
+        let open = self.pending.front()?;
+        let script = open.script()?;
+        let world = self.plan.scenario.case.world.timeout_s;
+        let mut ranks = self.size().ranks().zip(&self.result.ranks);
+        ranks.find_map(|(rank, rank_run)| {
+            let (step, call, since) = rank_run.position?;
+            let lasts = (self.now - since).as_secs_f64();
+            let missed = script.missed_timeout(rank, call, lasts, world);
+            let timeout = missed.filter(|_| step == open.number)?;
+            let called = &script.events.get(rank.index())?.get(call)?.what;
+            Some(format!(
+                "timeout of {timeout} s not honoured: rank {rank} has been in {called} for {lasts:.1} s"
+            ))
+        })
     }
 
     /// Returns the step in which the world failed. Steps are sent ahead, so ranks may be in different ones: a rank that

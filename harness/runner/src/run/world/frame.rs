@@ -71,6 +71,7 @@ impl WorldState<'_> {
                     Purpose::Imports
                     | Purpose::Opening
                     | Purpose::Probe(..)
+                    | Purpose::ProbeBefore(..)
                     | Purpose::Script(..)
                     | Purpose::Closing => false,
                 };

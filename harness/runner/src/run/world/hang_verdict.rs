@@ -28,6 +28,7 @@ impl WorldState<'_> {
                 | Purpose::Opening
                 | Purpose::Check(..)
                 | Purpose::Probe(..)
+                | Purpose::ProbeBefore(..)
                 | Purpose::Closing,
             ) => true,
             None => false,

@@ -171,7 +171,7 @@ impl WorldState<'_> {
                     Declared::Unsupported(_) => check.group.size(),
                 }
             }
-            Purpose::Probe(..) | Purpose::Script(..) => 0,
+            Purpose::Probe(..) | Purpose::ProbeBefore(..) | Purpose::Script(..) => 0,
             // There is no check to make again, so their result counts.
             Purpose::Imports | Purpose::Opening | Purpose::Closing => return false,
         };
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(result.lost.as_deref(), Some(why), "{preparation}");
             assert_eq!(outcomes(&result), [], "{preparation}");
             assert!(result.end.is_none(), "{preparation}");
-            assert!(!result.is_given_up, "{preparation}");
+            assert!(!result.is_starved, "{preparation}");
         }
     }
 
@@ -298,7 +298,7 @@ mod tests {
         assert!(world.is_killed());
         let result = world.reaped();
         assert_eq!(
-            (result.lost.as_deref(), result.is_given_up),
+            (result.lost.as_deref(), result.is_starved),
             (Some("too busy"), true)
         );
         assert_eq!(outcomes(&result), []);
@@ -411,6 +411,7 @@ mod tests {
         let steps = "  - all_gather: {numel: 3}\n  - barrier: {}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         assert_eq!(world.state.result.checks[&0].outcome, Outcome::Unsupported);
@@ -426,6 +427,7 @@ mod tests {
         let steps = "  - all_gather: {numel: 3}\n";
         let (scenario, known) = (planned(TWO, steps), Expectations::default());
         let mut world = Simulation::opened(&scenario, &known);
+        world.answer_sum();
         world.raise(0, "not supported");
         world.raise(1, "not supported");
         world.die(1, 9);

@@ -21,6 +21,8 @@ pub struct WorldResult {
     /// Why the world was lost; none if it was not.
     pub lost: Option<String>,
     /// Whether it was lost because the machine hardly let its ranks run: another world would fare no better.
+    pub is_starved: bool,
+    /// Whether it was given up, without a wait, because a check that every rank answered may have left the group unusable.
     pub is_given_up: bool,
     /// For each rank, what is known of it.
     pub ranks: Vec<RankRun>,

@@ -247,9 +247,14 @@ impl<'a> Simulation<'a> {
 
     /// Lets a rank's next call raise, and answers the step.
     pub fn raise(&mut self, rank: u32, message: &str) {
+        self.raise_as(rank, "RuntimeError", message);
+    }
+
+    /// The same with an exception of this type.
+    pub fn raise_as(&mut self, rank: u32, kind: &str, message: &str) {
         let failing = self.entered[rank as usize];
         let error = CallError {
-            kind: "RuntimeError".to_owned(),
+            kind: kind.to_owned(),
             message: message.to_owned(),
         };
         self.answer_with(rank, failing + 1, |place, _| match place.cmp(&failing) {

@@ -1,6 +1,6 @@
 //! The data of the state machine of one world.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::event::Action;
@@ -34,6 +34,9 @@ pub struct WorldState<'a> {
     pub(super) result: WorldResult,
     pub(super) script_events: ScriptEvents,
     pub(super) hang_checks: HangChecks,
+    /// The groups on which a follow-up call has been sent before the first refusal, each with how that call failed; none
+    /// while it has not been answered, or if it was right.
+    pub(super) probed: BTreeMap<String, Option<String>>,
     /// When something last moved.
     pub(super) progress: Duration,
     /// When the latest event came.
@@ -62,6 +65,7 @@ impl<'a> WorldState<'a> {
             result,
             script_events: ScriptEvents::default(),
             hang_checks: HangChecks::default(),
+            probed: BTreeMap::new(),
             progress: Duration::ZERO,
             now: Duration::ZERO,
             is_interrupted: false,
