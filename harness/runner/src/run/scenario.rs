@@ -72,9 +72,9 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
             run.lost += 1;
         }
         let lost = result.lost.clone();
-        let is_given_up = result.is_given_up;
+        let is_starved = result.is_starved;
         absorb(&mut run, result, &mut initialised);
-        if let Some(why) = lost.as_ref().filter(|_| is_given_up) {
+        if let Some(why) = lost.as_ref().filter(|_| is_starved) {
             findings.give_up(&mut run, why);
             break;
         }
