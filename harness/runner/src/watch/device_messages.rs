@@ -53,9 +53,9 @@ pub fn under_way(call_trace: &CallTrace) -> Vec<RecordedOp> {
         return Vec::new();
     };
     let mut seen = BTreeSet::new();
-    let is_first = |entry: &&RecordEntry| seen.insert((&entry.process_group, entry.op()));
-    let messages = record.messages_under_way().into_iter().filter(is_first);
-    let recorded = messages.map(|entry| RecordedOp {
+    let mut messages = record.messages_under_way();
+    messages.retain(|entry| seen.insert((&entry.process_group, entry.op())));
+    let recorded = messages.into_iter().map(|entry| RecordedOp {
         op: entry.op().to_owned(),
         group: entry.process_group.join(" "),
         number: entry.p2p_seq_id,
