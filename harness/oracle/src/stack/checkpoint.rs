@@ -1,6 +1,7 @@
 //! Distributed checkpoints: a matrix that all ranks save in one placement, and that all or fewer load in another.
 //!
-//! Tensors: `saved`, the rank's part when it is saved; `loaded`, its part when it is loaded. With `save: later` also `after`, what
+//! Tensors: `saved`, the rank's part when it is saved; `loaded`, its part when it is loaded; `plain`, a tensor that is no DTensor and
+//! the same on all ranks, and `loaded_plain`. With `save: later` also `after`, what
 //! the rank's part is overwritten with as soon as `async_save` has returned, and `addend` and `sum`, an all_reduce that is made
 //! before the save is waited for. With a fault `refused`, which is 1 if `load` raised, and nothing else.
 
@@ -13,10 +14,13 @@ use allranks_model::stack::{Checkpoint, Fault, Save, TensorPlacement};
 
 /// Elements of what is summed meanwhile.
 const ADDENDS: usize = 33;
-/// Slots: the matrix, what it is overwritten with, what is summed meanwhile.
+/// Elements of what is no DTensor: so that no rank is without data, whatever its part of the matrix.
+const PLAIN: usize = 5;
+/// Slots: the matrix, what it is overwritten with, what is summed meanwhile, what is no DTensor.
 const MATRIX: u32 = 0;
 const AFTER: u32 = 1;
 const ADDEND: u32 = 2;
+const PLAIN_SLOT: u32 = 3;
 /// How long the late rank sleeps before it saves and before it loads, milliseconds.
 const LATE_MS: u64 = 100;
 
@@ -61,6 +65,8 @@ fn of_rank(point: Checkpoint, world: World, rank: u32) -> RankData {
         &shape,
         matrix::part(from, &matrix, size, rank),
     );
+    let plain = world.draw(dtype, 1, 0, PLAIN_SLOT, PLAIN);
+    data.reads("plain".to_owned(), &[PLAIN as u64], plain.clone());
     if save == Save::Later {
         let numbers = matrix::part(from, &after, size, rank);
         data.reads("after".to_owned(), &shape, numbers);
@@ -101,6 +107,9 @@ fn of_rank(point: Checkpoint, world: World, rank: u32) -> RankData {
         }
         let shape = matrix::shape(to, loaders, rank);
         data.gives("loaded".to_owned(), &shape, part(&matrix), guesses);
+        let reversed = plain.iter().rev().copied().collect();
+        let guesses = vec![(Class::Reversed, reversed)];
+        data.gives("loaded_plain".to_owned(), &[PLAIN as u64], plain, guesses);
     }
     data
 }

@@ -23,7 +23,7 @@ const UNUSED_ON_FIRST: usize = 1;
 const USED_ON_LAST: usize = 3;
 /// Megabytes of a bucket that holds one parameter or two.
 const SMALL_MB: f64 = 0.0001;
-/// How long the late rank sleeps before each forward, milliseconds.
+/// How long the late rank sleeps before each backward, milliseconds.
 const LATE_MS: u64 = 100;
 
 /// What every rank is given and must give back.

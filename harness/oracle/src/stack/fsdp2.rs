@@ -29,7 +29,7 @@ const NARROW: u64 = 255;
 const LOST: u64 = 7;
 /// Numbers that bfloat16 has and that such small ones do not change are multiples of this.
 const COARSE: f64 = 4096.0;
-/// How long the late rank sleeps before each forward, milliseconds.
+/// How long the late rank sleeps before each backward, milliseconds.
 const LATE_MS: u64 = 100;
 
 /// What every rank is given and must give back.
@@ -258,15 +258,17 @@ impl Training {
             return shard;
         };
         let total = match how {
-            Reduction::LocalNorm => {
-                let parameters = 0..SIZES.len();
-                let own =
-                    parameters.flat_map(|parameter| self.reduced_shard(how, rank, step, parameter));
-                own.map(|element| element * element).sum()
-            }
+            Reduction::LocalNorm => self.local_squares(rank, step),
             _ => norm.total() * norm.total(),
         };
         norm.clipped(&shard, total)
+    }
+
+    /// The sum of the squares of a rank's shards of all gradients.
+    fn local_squares(self, rank: u32, step: u32) -> f64 {
+        let shards = (0..SIZES.len())
+            .flat_map(|parameter| self.reduced_shard(Reduction::Right, rank, step, parameter));
+        shards.map(|element| element * element).sum()
     }
 
     /// A rank's shard of the gradient after the reduction.
@@ -394,7 +396,9 @@ impl Training {
                 }
             }
             if let Some(norm) = self.norm() {
-                data.gives(format!("norm.{step}"), &[1], vec![norm.total()], Vec::new());
+                let local = f64::from(self.local_squares(rank, step).sqrt() as f32);
+                let guesses = vec![(Class::LocalNorm, vec![local])];
+                data.gives(format!("norm.{step}"), &[1], vec![norm.total()], guesses);
             }
         }
         data

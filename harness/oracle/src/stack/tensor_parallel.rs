@@ -75,7 +75,10 @@ impl Layers {
 
     fn bias(self, rank: u32, layer: u32) -> Vec<f64> {
         let len = if layer == 0 { self.hidden() } else { OUTPUTS };
-        self.drawn(rank, LAYER + 1 + 2 * layer, 1, len).numbers
+        let numbers = self.drawn(rank, LAYER + 1 + 2 * layer, 1, len).numbers;
+        // torch adds a part of the second bias on each rank: the division must be exact.
+        let factor = if layer == 0 { 1.0 } else { self.size() as f64 };
+        times(&numbers, factor)
     }
 
     /// The rows of a matrix that a rank has: some under sequence parallelism, all otherwise.

@@ -1,8 +1,9 @@
 """Distributed checkpoints: a matrix that all ranks save in one placement, and that all or fewer load in another.
 
-Tensors: ``saved``, the rank's part when it is saved, and ``loaded``, its part when it is loaded, if it loads it. With
-``later`` also ``after``, what the part is overwritten with as soon as ``async_save`` has returned, and ``addend`` and
-``sum``, an all_reduce that is made before the save is waited for. With a fault ``refused`` in place of ``loaded``.
+Tensors: ``saved``, the rank's part when it is saved, and ``loaded``, its part when it is loaded, if it loads it;
+``plain``, a tensor that is no DTensor and the same on all ranks, and ``loaded_plain``. With ``later`` also ``after``,
+what the part is overwritten with as soon as ``async_save`` has returned, and ``addend`` and ``sum``, an all_reduce that
+is made before the save is waited for. With a fault ``refused`` in place of what is loaded.
 
 Options: ``from`` and ``to`` (placements: ``rows``, ``columns``, ``replicate``), ``shape`` (of the matrix), ``loaders``
 (how many ranks load it, from the first one on), ``later`` (``async_save``), ``fault`` (what is missing when it is
@@ -28,8 +29,8 @@ from . import StackCall
 
 #: Option -> placement.
 PLACEMENTS = {"rows": Shard(0), "columns": Shard(1), "replicate": Replicate()}
-#: The key of the matrix, and one that is not in the checkpoint.
-KEY, MISSING = "matrix", "missing"
+#: The keys of the matrix and of the tensor that is no DTensor, and one that is not in the checkpoint.
+KEY, PLAIN, MISSING = "matrix", "plain", "missing"
 
 
 def run(call: StackCall) -> None:
@@ -77,7 +78,7 @@ def save(call: StackCall, path: Path) -> None:
     # A group of its own, as the documentation asks for, on the host.
     aside = dist.new_group(backend="gloo") if call.options["later"] else None
     call.sleep()
-    state = {KEY: matrix_of(call, local, call.group, call.options["from"])}
+    state = {KEY: matrix_of(call, local, call.group, call.options["from"]), PLAIN: call.tensors["plain"].clone()}
     if not call.options["later"]:
         dcp.save(state, checkpoint_id=path, process_group=call.group)
         return
@@ -104,7 +105,7 @@ def load(call: StackCall, path: str) -> None:
         return
     if options["fault"] == "none":
         matrix = matrix_of(call, call.tensors["loaded"], group, options["to"])
-        dcp.load({KEY: matrix}, checkpoint_id=path, process_group=group)
+        dcp.load({KEY: matrix, PLAIN: call.tensors["loaded_plain"]}, checkpoint_id=path, process_group=group)
         return
     state = {KEY: matrix_of(call, torch.zeros_like(call.tensors["saved"]), group, options["from"])}
     if options["fault"] == "key":

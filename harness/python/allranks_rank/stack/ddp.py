@@ -8,7 +8,7 @@ left as it is. A model that must be refused has ``refused`` in place of all that
 Options: ``parameters`` (how many), ``used`` (those that this rank uses), ``find_unused``, ``bucket_mb`` (null: DDP's
 own), ``steps`` (that this rank makes), ``passes``, ``view`` (``gradient_as_bucket_view``), ``hook``, ``join`` (the
 steps are made under it), ``is_refused``, ``one_more`` (the model has a parameter more), ``sleep_ms`` (before each
-forward).
+backward).
 """
 
 from __future__ import annotations
@@ -87,11 +87,12 @@ def train(call: StackCall, parallel: DistributedDataParallel, model: Model, step
         is_last = number + 1 == options["passes"]
         if is_last and number > 0:
             give_gradients(call, model, f"local.{step}")
-        call.sleep()
         with nullcontext() if is_last else parallel.no_sync():
             loss = parallel([tensors[f"input.{step}.{number}.{place}"] for place in range(options["parameters"])])
             if number == 0:
                 call.give(f"synced.{step}", model.buffer)
+            # Before it, ranks wait for each other anyhow: buffers are broadcast.
+            call.sleep()
             loss.backward()
     give_gradients(call, model, f"gradient.{step}")
 

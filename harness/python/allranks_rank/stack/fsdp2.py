@@ -9,7 +9,7 @@ shard of the parameter after the optimiser's step) and ``full.S.P`` (all shards 
 Options: ``parameters`` (how many), ``mesh`` (sizes of the device mesh: one to shard along, or one to replicate along
 and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``divide_by`` (the gradient divide factor;
 null: FSDP2's own), ``force_sum``, ``parameter_dtype`` and ``reduce_dtype`` (of the policy; null: the parameters' own),
-``clip_to`` (the largest norm; null: nothing is clipped), ``rate`` (of SGD), ``sleep_ms`` (before each forward).
+``clip_to`` (the largest norm; null: nothing is clipped), ``rate`` (of SGD), ``sleep_ms`` (before each backward).
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def run(call: StackCall) -> None:
         sharded_model.set_force_sum_reduction_for_comms(True)
     optimiser = torch.optim.SGD(model.parameters(), lr=options["rate"])
     for step in range(options["steps"]):
-        call.sleep()
         # Without a gradient of its own no input has a backward hook, and the reduction comes after backward.
         inputs = [tensors[f"input.{step}.{place}"].clone().requires_grad_() for place in places]
-        model(*inputs).backward()
+        loss = model(*inputs)
+        # Before it, ranks wait for each other anyhow: parameters are gathered.
+        call.sleep()
+        loss.backward()
         if options["clip_to"] is not None:
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["clip_to"])
             call.give(f"norm.{step}", sharded(norm).full_tensor().reshape(1))
