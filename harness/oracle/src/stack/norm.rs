@@ -64,7 +64,8 @@ impl KnownNorm {
     /// Returns what elements become that are clipped by a norm, the root of a sum of squares, in float32.
     pub(super) fn clipped(self, elements: &[f64], squares: f64) -> Vec<f64> {
         let norm = squares.sqrt() as f32 + EPSILON;
-        let factor = (self.limit() as f32 / norm).min(1.0);
+        // torch divides a number by a tensor by way of the reciprocal.
+        let factor = (self.limit() as f32 * (1.0 / norm)).min(1.0);
         elements
             .iter()
             .map(|element| f64::from(*element as f32 * factor) + 0.0)
