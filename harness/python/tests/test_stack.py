@@ -48,6 +48,9 @@ class StackTest(unittest.TestCase):
             "passes": 1,
             "view": False,
             "hook": "none",
+            "join": False,
+            "is_refused": False,
+            "one_more": False,
             "sleep_ms": 0,
         }
         of_rank = lambda r: {name: value(r) if callable(value) else value for name, value in options.items()}  # noqa: E731
@@ -114,23 +117,77 @@ class StackTest(unittest.TestCase):
             self.assertEqual(entry["status"], "ok", entry)
             self.assertEqual(held["gradient.0.0"] + held["gradient.0.1"], [2, 9])
 
-    def test_shards_are_those_of_chunk_and_all_together_the_whole(self):
-        options = {"parameters": 1, "mesh": [2], "steps": 1, "reshard": True, "rate": 0.5, "sleep_ms": 0}
-        before = {
-            "input.0.0": [0, 0, 0],
-            "gathered.0.0": [9, 9, 9],
-            "returned.0.0": [9, 9, 9],
-            "full.0.0": [9, 9, 9],
-        }
-        of_rank = lambda r: {  # noqa: E731
-            **before,
-            "parameter.0": [10 + r, 20 + r, 30 + r],
-            "input.0.0": [4 * r, 8, 12 * r],
-            "gradient.0.0": [9] * (2 - r),
-            "shard.0.0": [9] * (2 - r),
-        }
-        for rank, (entry, held) in enumerate(self.use("fsdp2", lambda r: options, of_rank)):
+    def test_a_rank_that_has_run_out_of_inputs_adds_nothing(self):
+        def tensors(r):
+            held = {"parameter.0": [1], "parameter.1": [1]}
+            for step in range(1 + r):
+                held |= {f"buffer.{step}": [10 * r + step], f"synced.{step}": [0]}
+                for place in range(2):
+                    held |= {f"input.{step}.0.{place}": [4 + 4 * r + step], f"gradient.{step}.{place}": [0]}
+            return held
+
+        (first, one), (second, two) = self.ddp(tensors, join=True, steps=lambda r: 1 + r)
+        self.assertEqual([first["status"], second["status"]], ["ok", "ok"])
+        # Buffers are those of the last rank that still has inputs.
+        self.assertEqual(one["synced.0"] + two["synced.0"] + two["synced.1"], [10, 10, 11])
+        self.assertEqual(one["gradient.0.0"] + two["gradient.0.0"] + two["gradient.1.0"], [6, 6, 4.5])
+
+    def test_a_model_with_a_parameter_more_is_refused_on_every_rank(self):
+        def tensors(r):
+            return {"parameter.0": [1], "parameter.1": [1], "buffer.0": [1], "refused": [9]}
+
+        for extra, refused in ((1, [1]), (0, [0])):
+            answers = self.ddp(tensors, is_refused=True, one_more=lambda r, extra=extra: r < extra)
+            for entry, held in answers:
+                self.assertEqual(entry["status"], "ok", entry)
+                self.assertEqual(held["refused"], refused)
+
+    def fsdp2(self, given, more=None, **options):
+        """Has a world of two make a step with a parameter of three elements."""
+        plain = {"parameters": 1, "mesh": [2], "steps": 1, "reshard": True, "rate": 0.5, "sleep_ms": 0}
+        plain |= dict.fromkeys(["divide_by", "parameter_dtype", "reduce_dtype", "clip_to"]) | {"force_sum": False}
+
+        def tensors(r):
+            whole = {f"{name}.0.0": [9, 9, 9] for name in ("gathered", "returned", "full")}
+            parts = {f"{name}.0.0": [9] * (2 - r) for name in ("gradient", "shard")}
+            return whole | parts | {"parameter.0": [10 + r, 20 + r, 30 + r], "input.0.0": given(r)} | (more or {})
+
+        answers = self.use("fsdp2", lambda r: plain | options, tensors)
+        for entry, _ in answers:
             self.assertEqual(entry["status"], "ok", entry)
+        return [held for _, held in answers]
+
+    def test_the_operator_of_the_average_makes_no_difference(self):
+        for options in ({"divide_by": 2}, {"force_sum": True}):
+            first, second = self.fsdp2(lambda r: [4 * r, 8, 12 * r], **options)
+            self.assertEqual(first["gradient.0.0"] + second["gradient.0.0"], [2, 8, 6])
+
+    def test_gradients_are_reduced_in_the_type_of_the_policy(self):
+        # 2 and 512 have a place each in bfloat16, and 514 has none.
+        given = lambda r: [512, 2, 4] if r else [2, 512, 514]  # noqa: E731
+        first, second = self.fsdp2(given, parameter_dtype="bfloat16", reduce_dtype="float32")
+        self.assertEqual(first["gradient.0.0"] + second["gradient.0.0"], [257, 257, 258])
+        first, second = self.fsdp2(given, reduce_dtype="bfloat16")
+        self.assertEqual(first["gradient.0.0"] + second["gradient.0.0"], [256, 256, 258])
+
+    def test_gradients_are_clipped_by_the_norm_of_all_shards(self):
+        first, second = self.fsdp2(lambda r: [0, 48, 64], {"norm.0": [0]}, clip_to=40)
+        self.assertEqual(first["norm.0"] + second["norm.0"], [80, 80])
+        self.assertEqual(first["gradient.0.0"] + second["gradient.0.0"], [0, 24, 32])
+
+    def test_an_optimiser_in_parts_leaves_the_same_on_every_rank(self):
+        options = {"parameters": 2, "steps": 1, "rate": 0.5, "view": False, "sleep_ms": 0}
+
+        def tensors(r):
+            held = {"parameter.0": [10 + r], "parameter.1": [20, 30], "input.0.0": [4 * r], "input.0.1": [8, 4 * r]}
+            return held | {"updated.0.0": [0], "updated.0.1": [0, 0]}
+
+        for entry, held in self.use("zero", lambda r: options, tensors):
+            self.assertEqual(entry["status"], "ok", entry)
+            self.assertEqual(held["updated.0.0"] + held["updated.0.1"], [9, 16, 29])
+
+    def test_shards_are_those_of_chunk_and_all_together_the_whole(self):
+        for rank, held in enumerate(self.fsdp2(lambda r: [4 * r, 8, 12 * r])):
             self.assertEqual(held["gathered.0.0"], [10, 20, 31])
             self.assertEqual(held["returned.0.0"], [10, 20, 31])
             self.assertEqual(held["gradient.0.0"], [[2, 8], [6]][rank])
@@ -173,7 +230,7 @@ class StackTest(unittest.TestCase):
 
     def test_a_result_of_another_shape_is_an_error(self):
         options = {"collective": "all_reduce", "op": "sum", "dim": 0, "root": 0, "splits": None, "wait": True}
-        options |= {"backward": False, "calls": 1, "tensors": 1, "sleep_ms": 0}
+        options |= {"backward": False, "traced": False, "calls": 1, "tensors": 1, "sleep_ms": 0}
         tensors = {"input.0.0": [1, 2], "result.0.0": [0, 0, 0]}
         for entry, _ in self.use("functional", lambda r: options, lambda r: tensors):
             self.assertIn("result.0.0 is torch.float32 (2,), not torch.float32 (3,)", entry["error"]["message"])

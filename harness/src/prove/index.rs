@@ -53,6 +53,10 @@ pub struct Mutant {
     /// The number of units in the shortest failing sequence, if the check is a random sequence.
     #[serde(default)]
     pub shrinks_to: Option<usize>,
+    /// True if no check of c10d's own functions may see it: it is tried on a check of each op, too, and on all of the panel but
+    /// the stack's cases.
+    #[serde(default)]
+    pub above_c10d: bool,
     /// The public report of such a bug; `None` if none is known.
     #[serde(default)]
     pub source: Option<String>,

@@ -246,6 +246,7 @@ mod tests {
             class: Some("no-op".into()),
             verdict: Verdict::Regression,
             shrinks_to: None,
+            above_c10d: false,
             source: None,
         }
     }

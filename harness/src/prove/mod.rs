@@ -12,12 +12,14 @@
 //! |------------|----------------------------------------------------------------------------|
 //! | `index`    | the files of `fixtures/mutants`                                             |
 //! | `shared_checks`    | which checks every mutant meets                                             |
+//! | `above`    | mutants that no check of c10d's own functions may see                       |
 //! | `proof`    | mutants and the healthy backend, run                                        |
 //! | `kill`     | what the records of one mutant amount to                                    |
 //! | `matrix`   | all kills together, and what they prove of each requirement                 |
 //! | `record`   | `kills.jsonl`                                                               |
 //! | `markdown`, `html` | the matrix for people                                               |
 
+mod above;
 mod healthy;
 mod html;
 mod index;

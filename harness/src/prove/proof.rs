@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use super::above::{EACH_OP, seen_in_c10d};
 use super::healthy::Healthy;
 use super::index::{Index, Mutant, PACKAGE};
 use super::kill::{Kill, MutantOutcome, is_unexpected};
@@ -205,6 +206,20 @@ impl Plan {
         plan::plan(cases, &[self.target(mutant)], &selection).scenarios
     }
 
+    /// Returns the scenarios with one check of each op of c10d, at a mutant's world size, without the bug.
+    fn each_op(&self, mutant: &Mutant) -> Vec<Scenario> {
+        let cases = self.suite.cases.iter();
+        let cases: Vec<_> = cases
+            .filter(|case| case.id.as_str() == EACH_OP)
+            .cloned()
+            .collect();
+        let selection = Selection {
+            world_sizes: vec![mutant.size],
+            ..Selection::default()
+        };
+        plan::plan(&cases, &[self.target(mutant)], &selection).scenarios
+    }
+
     /// Returns the scenarios with every check that any of these mutants meets, each once, without a bug.
     #[must_use]
     pub fn healthy(&self, mutants: &[Mutant]) -> Vec<Scenario> {
@@ -369,6 +384,15 @@ impl Proof {
         let about = about.unwrap_or_default();
         let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut kill = Kill::of(mutant, about, &own, &panel, stopped, took);
+        if mutant.above_c10d {
+            let each_op = self.plan.each_op(mutant).into_iter().map(infect);
+            let session = self
+                .session
+                .beside(folder.join("c10d"), WORLDS, &self.interrupt)?;
+            let each_op = side_by_side(&session, each_op.collect(), |_| ()).await;
+            kill.troubles
+                .extend(seen_in_c10d(each_op.iter().chain(&panel)));
+        }
         if let Some(wanted) = mutant.shrinks_to {
             match super::shrunk::units(&folder.join("own").join("shrunk")) {
                 Ok(found) if found == wanted => {}

@@ -110,6 +110,7 @@ pub fn tests() -> Vec<Test> {
         plain("platforms::autoload", autoload),
         with_torch("platforms::autoload_of_real_torch", autoload_of_real_torch),
         with_torch("platforms::every_shape_of_a_backend", shapes),
+        with_torch("platforms::right_in_c10d_and_wrong_above_it", above_c10d),
         with_torch("platforms::kernels_without_a_device_are_not_run", kernels),
         with_torch("platforms::a_backend_that_does_nothing", fake),
         with_torch("platforms::ranks_that_share_devices", sharing),
@@ -196,6 +197,57 @@ fn shapes() {
     // A group in Python refuses what it does not define.
     let group = passed("tiny_group");
     assert!(group > all / 2 && group < all, "{group} of {all}");
+}
+
+/// A group that passes c10d's own checks fails those of functional collectives, and not those of DDP; the same collectives
+/// registered as a backend pass both. The book's page `above-c10d` tells it.
+fn above_c10d() {
+    let stage = Stage::new("platforms");
+    let arguments = ["--platforms", "fixtures/backends", "--platform", "tiny"];
+    let more = [
+        "--profile",
+        "stack",
+        "--world-size",
+        "2",
+        "--backend",
+        "tiny,tiny_group",
+    ];
+    let filters = [
+        "--filter",
+        "case=stack/functional collective=all_reduce op=sum,avg",
+        "--filter",
+        "case=stack/ddp passes=2,3",
+    ];
+    let ran = stage.run_out(&[&arguments[..], &more, &filters].concat());
+    ran.assert_code(1);
+    let results = stage.results("out");
+    let outcomes = |backend: &str, case: &str| {
+        let own = results.checks.iter().filter(|check| {
+            let id = check.id.as_str();
+            check.column.backend == backend && id.starts_with(case) && id.contains("#0.")
+        });
+        own.map(|check| check.outcome).collect::<Vec<_>>()
+    };
+    let all_are = |backend: &str, case: &str, outcome: Outcome| {
+        let outcomes = outcomes(backend, case);
+        assert!(!outcomes.is_empty(), "{}", ran.stdout);
+        assert!(outcomes.iter().all(|one| *one == outcome), "{}", ran.stdout);
+    };
+    all_are("tiny", "stack/functional", Outcome::Pass);
+    all_are("tiny_group", "stack/functional", Outcome::Error);
+    let words = "ProcessGroup name not set";
+    assert!(ran.stdout.contains(words), "{}", ran.stdout);
+    let ddp = results
+        .checks
+        .iter()
+        .filter(|check| check.id.as_str().starts_with("stack/ddp"));
+    let outcomes: Vec<_> = ddp.map(|check| check.outcome).collect();
+    assert!(outcomes.len() > 4, "{}", ran.stdout);
+    assert!(
+        outcomes.iter().all(|one| *one == Outcome::Pass),
+        "{}",
+        ran.stdout
+    );
 }
 
 /// Ranks that have imported wait for those that have not, before any of them initialises.

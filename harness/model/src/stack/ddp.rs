@@ -54,6 +54,10 @@ pub struct Ddp {
     pub view: bool,
     /// The hook that reduces the gradients.
     pub hook: Hook,
+    /// Whether ranks have inputs for different numbers of steps, under the context manager `join`.
+    pub join: bool,
+    /// Whether the first rank's model has a parameter more than the others', which DDP must refuse.
+    pub differs: bool,
     /// Whether the last rank is late in every backward pass.
     pub late: bool,
 }
@@ -68,6 +72,8 @@ impl Default for Ddp {
             unused: false,
             view: false,
             hook: Hook::default(),
+            join: false,
+            differs: false,
             late: false,
         }
     }
@@ -86,6 +92,14 @@ impl Ddp {
     pub(super) fn unsupported_reason(&self) -> Option<String> {
         let is_compressed = matches!(self.hook, Hook::Fp16 | Hook::Bf16);
         let is_narrow = matches!(self.dtype, DType::Float16 | DType::Bfloat16);
-        (is_compressed && is_narrow).then(|| "there is nothing to be compressed".into())
+        if is_compressed && is_narrow {
+            return Some("there is nothing to be compressed".into());
+        }
+        let has_own_hook = self.hook != Hook::None;
+        if self.join && (self.passes > 1 || self.unused || has_own_hook || self.steps < 2) {
+            return Some("under join, ranks make at least two plain steps".into());
+        }
+        (self.differs && (self.join || self.passes > 1 || self.unused || has_own_hook))
+            .then(|| "a model that is refused makes no step".into())
     }
 }

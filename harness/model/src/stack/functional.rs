@@ -99,6 +99,8 @@ pub struct Functional {
     pub wait: Wait,
     /// Whether the inputs require gradients, which are then computed and compared.
     pub backward: bool,
+    /// Whether the calls are traced by `torch.compile` with backend `aot_eager`.
+    pub traced: bool,
     /// Whether the last rank is late.
     pub late: bool,
 }
@@ -113,6 +115,7 @@ impl Default for Functional {
             splits: Splits::default(),
             wait: Wait::default(),
             backward: false,
+            traced: false,
             late: false,
         }
     }
@@ -149,6 +152,9 @@ impl Functional {
         }
         if self.splits != Splits::Even && self.collective != Collective::AllToAllSingle {
             return Some("only all_to_all_single takes split sizes".into());
+        }
+        if self.backward && self.traced {
+            return Some("what is traced is compared without a backward".into());
         }
         if self.backward && self.op != ReduceOp::Sum {
             return Some("only sums have a backward".into());

@@ -4,19 +4,25 @@
 //! collectives below it. The parameters of a layer in a case file are the fields of its struct here; the names are those of case
 //! files and of the protocol.
 
+mod checkpoint;
 mod ddp;
 mod dtensor;
 mod fsdp2;
 mod functional;
 mod mesh;
 mod pipeline;
+mod tensor_parallel;
+mod zero;
 
+pub use checkpoint::{Checkpoint, Fault, Save};
 pub use ddp::{Buckets, Ddp, Hook};
 pub use dtensor::{Dtensor, TensorPlacement};
-pub use fsdp2::{Fsdp2, Sharding};
+pub use fsdp2::{Divide, Fsdp2, Precision, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
 pub use mesh::Mesh;
 pub use pipeline::{Pipeline, Schedule};
+pub use tensor_parallel::TensorParallel;
+pub use zero::Zero;
 
 use std::sync::Arc;
 
@@ -29,9 +35,12 @@ use crate::group::Group;
 pub const MODULES: &[&str] = &[
     "torch._dynamo",
     "torch.distributed.algorithms.ddp_comm_hooks",
+    "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
+    "torch.distributed.optim",
     "torch.distributed.pipelining",
     "torch.distributed.tensor",
+    "torch.distributed.tensor.parallel",
 ];
 
 /// A layer at one point of its axes.
@@ -56,6 +65,12 @@ pub enum Layer {
     Dtensor(Dtensor),
     /// Pipeline parallelism by `torch.distributed.pipelining`.
     Pipeline(Pipeline),
+    /// An optimiser whose state is sharded, by `ZeroRedundancyOptimizer`.
+    Zero(Zero),
+    /// Linear layers divided over the ranks, by `torch.distributed.tensor.parallel`.
+    TensorParallel(TensorParallel),
+    /// Distributed checkpoints by `torch.distributed.checkpoint`.
+    Checkpoint(Checkpoint),
 }
 
 impl Layer {
@@ -75,6 +90,9 @@ impl Layer {
             Self::Mesh(point) => point.dtype,
             Self::Dtensor(point) => point.dtype,
             Self::Pipeline(point) => point.dtype,
+            Self::Zero(point) => point.dtype,
+            Self::TensorParallel(point) => point.dtype,
+            Self::Checkpoint(point) => point.dtype,
         }
     }
 }
@@ -99,6 +117,9 @@ impl Layer {
             Self::Mesh(point) => point.invalid(),
             Self::Dtensor(point) => point.invalid(),
             Self::Pipeline(point) => point.invalid(),
+            Self::Zero(point) => point.invalid(),
+            Self::TensorParallel(point) => point.invalid(),
+            Self::Checkpoint(point) => point.invalid(),
         }
     }
 
@@ -113,6 +134,8 @@ impl Layer {
             Self::Mesh(point) => point.unsupported_reason(ranks),
             Self::Dtensor(point) => point.unsupported_reason(),
             Self::Pipeline(point) => point.unsupported_reason(ranks),
+            Self::Zero(_) | Self::TensorParallel(_) => None,
+            Self::Checkpoint(point) => point.unsupported_reason(),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The classes of wrong answers above c10d: the first line of a failure. Names are stable, because result and expectations files hold them.
 
 /// What an answer looks like, and so which bug to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub(super) enum StackClass {
     /// Bytes around a tensor were written to.
     GuardOverwritten,
@@ -18,8 +21,10 @@ pub(super) enum StackClass {
     /// The average, divided by the number of ranks once more.
     AvgDividedTwice,
     /// The first rank's contribution is missing.
+    #[strum(serialize = "rank-dropped")]
     FirstRankDropped,
     /// The last rank's contribution is missing.
+    #[strum(serialize = "rank-dropped")]
     LastRankDropped,
     /// A later tensor of a call has what belongs to its first.
     KthIsFirst,
@@ -28,6 +33,7 @@ pub(super) enum StackClass {
     /// Each rank has its own data in place of what others sent it.
     NotPermuted,
     /// Blocks are those of other ranks.
+    #[strum(serialize = "chunk-shifted")]
     BlocksShifted,
     /// The average in place of a rank's own gradient, which was not to be reduced yet.
     ReducedEarly,
@@ -42,11 +48,21 @@ pub(super) enum StackClass {
     /// The sum over another group of the mesh.
     WrongGroup,
     /// The sum over all ranks in place of a group's.
+    #[strum(serialize = "got-world-instead-of-group")]
     WholeWorld,
     /// Elements lie in reverse order.
+    #[strum(serialize = "order-reversed")]
     Reversed,
     /// The last block is zero.
     TailZero,
+    /// What had to be refused was accepted.
+    NotRefused,
+    /// Gradients were clipped by the norm of a rank's own shard.
+    LocalNorm,
+    /// The reduction was made in another element type than asked for.
+    ReducedInAnotherType,
+    /// What was written after a checkpoint had been asked for is in it.
+    SavedLate,
     /// Outputs are as they were before the call.
     StaleSentinel,
     /// Outputs are all zero.
@@ -56,34 +72,9 @@ pub(super) enum StackClass {
 }
 
 impl StackClass {
-    /// The stable name.
+    /// Returns the stable name.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::GuardOverwritten => "guard-overwritten",
-            Self::InputModified => "input-modified",
-            Self::NotReduced => "not-reduced",
-            Self::TailNotReduced => "tail-not-reduced",
-            Self::Stale => "stale",
-            Self::AvgDidSum => "avg-did-sum",
-            Self::AvgDividedTwice => "avg-divided-twice",
-            Self::FirstRankDropped | Self::LastRankDropped => "rank-dropped",
-            Self::KthIsFirst => "kth-is-first",
-            Self::Interleaved => "interleaved",
-            Self::NotPermuted => "not-permuted",
-            Self::BlocksShifted => "chunk-shifted",
-            Self::ReducedEarly => "reduced-early",
-            Self::WrongRoot => "wrong-root",
-            Self::OwnKept => "own-kept",
-            Self::UnusedMistaken => "unused-mistaken",
-            Self::ReducedTwice => "reduced-twice",
-            Self::WrongGroup => "wrong-group",
-            Self::WholeWorld => "got-world-instead-of-group",
-            Self::Reversed => "order-reversed",
-            Self::TailZero => "tail-zero",
-            Self::StaleSentinel => "stale-sentinel",
-            Self::ZeroOutput => "zero-output",
-            Self::Unclassified => "unclassified",
-        }
+        self.into()
     }
 
     /// Describes the mismatch in one line.
@@ -115,6 +106,12 @@ impl StackClass {
             Self::WholeWorld => "ranks outside the group took part",
             Self::Reversed => "elements lie in reverse order",
             Self::TailZero => "the last block is zero",
+            Self::NotRefused => "what had to be refused was accepted",
+            Self::LocalNorm => "gradients were clipped by the norm of each rank's own shard",
+            Self::ReducedInAnotherType => {
+                "the reduction was made in another element type than asked for"
+            }
+            Self::SavedLate => "the checkpoint has what was written after it had been asked for",
             Self::StaleSentinel => "outputs are as they were before the call",
             Self::ZeroOutput => "outputs are all zero",
             Self::Unclassified => "wrong bytes that no known bug explains",

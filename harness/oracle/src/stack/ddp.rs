@@ -3,7 +3,8 @@
 //! The loss of a pass is the sum of all parameters times their inputs, so a parameter's gradient is its input, and after the
 //! reduction the average of the ranks' inputs. Tensors: `parameter.P` (each rank begins with its own, and all end with the first
 //! rank's); for step S `buffer.S`, what the rank's buffer holds before it, and `synced.S`, what it holds after the first forward;
-//! `input.S.M.P` of pass M; `local.S.P`, the gradient before the last pass of a step with several; `gradient.S.P`.
+//! `input.S.M.P` of pass M; `local.S.P`, the gradient before the last pass of a step with several; `gradient.S.P`. A model that
+//! must be refused has `refused` in their place, which is 1 if DDP raised.
 
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use allranks_model::dtype::DType;
 use allranks_model::stack::{Buckets, Ddp, Hook};
 
 /// Elements of the parameters: no multiple of any number of ranks, and one that is smaller.
-const SIZES: [usize; 4] = [33, 1, 64, 7];
+const SIZES: &[usize] = &[33, 1, 64, 7];
 /// Elements of the buffer.
 const BUFFER: usize = 5;
 /// The parameter that no rank uses, the one that all but the first use, the one that only the last rank uses.
@@ -22,7 +23,7 @@ const UNUSED_ON_FIRST: usize = 1;
 const USED_ON_LAST: usize = 3;
 /// Megabytes of a bucket that holds one parameter or two.
 const SMALL_MB: f64 = 0.0001;
-/// How long the late rank sleeps before each forward, milliseconds.
+/// How long the late rank sleeps before each backward, milliseconds.
 const LATE_MS: u64 = 100;
 
 /// Returns the data that every rank is given, and those that it must give back.
@@ -77,9 +78,28 @@ impl Training {
         }
     }
 
+    /// The steps that a rank has inputs for: under join, the first ranks have fewer.
+    fn steps_of(self, rank: u32) -> u32 {
+        let behind = self.world.size - 1 - rank;
+        match self.point.join {
+            true => self.point.steps.saturating_sub(behind).max(1),
+            false => self.point.steps,
+        }
+    }
+
+    /// The rank whose buffers all have in a step: the first, or under join the last that still has inputs.
+    fn root(self) -> u32 {
+        if self.point.join {
+            self.world.size - 1
+        } else {
+            0
+        }
+    }
+
     /// A rank's own gradient after so many passes of a step.
     fn local(self, rank: u32, step: u32, passes: u32, parameter: usize) -> Vec<f64> {
-        let factor = f64::from(u8::from(self.uses(rank, parameter)));
+        let has_one = self.uses(rank, parameter) && step < self.steps_of(rank);
+        let factor = f64::from(u8::from(has_one));
         let inputs: Vec<_> = (0..passes)
             .map(|pass| times(&self.input(rank, step, pass, parameter), factor))
             .collect();
@@ -127,6 +147,15 @@ impl Training {
         if step > 0 {
             guesses.push((Class::Stale, self.gradient(step - 1, parameter)));
         }
+        if self.point.join {
+            // Ranks that have run out of inputs give their last gradients once more.
+            let again = self.world.ranks().map(|rank| {
+                let last = step.min(self.steps_of(rank) - 1);
+                self.local(rank, last, self.point.passes, parameter)
+            });
+            let again = times(&sum(&again.collect::<Vec<_>>()), self.share());
+            guesses.push((Class::Stale, again));
+        }
         if !self.uses(rank, parameter) {
             guesses.push((Class::UnusedMistaken, own.clone()));
         }
@@ -138,7 +167,21 @@ impl Training {
             options: self.options(rank),
             ..RankData::default()
         };
-        for (parameter, size) in SIZES.into_iter().enumerate() {
+        if self.point.differs {
+            for (parameter, size) in SIZES.iter().copied().enumerate() {
+                let own = self.parameter(rank, parameter);
+                data.reads(format!("parameter.{parameter}"), &[size as u64], own);
+            }
+            data.reads(
+                "buffer.0".to_owned(),
+                &[BUFFER as u64],
+                self.buffer(rank, 0),
+            );
+            let guesses = vec![(Class::NotRefused, vec![0.0])];
+            data.gives("refused".to_owned(), &[1], vec![1.0], guesses);
+            return data;
+        }
+        for (parameter, size) in SIZES.iter().copied().enumerate() {
             let own = self.parameter(rank, parameter);
             let after = self.parameter(0, parameter);
             let guesses = vec![(Class::OwnKept, own.clone())];
@@ -150,7 +193,7 @@ impl Training {
                 guesses,
             );
         }
-        for step in 0..self.point.steps {
+        for step in 0..self.steps_of(rank) {
             self.step(rank, step, &mut data);
         }
         data
@@ -160,16 +203,16 @@ impl Training {
         let own = self.buffer(rank, step);
         let mut guesses = vec![(Class::OwnKept, own.clone())];
         if step > 0 {
-            guesses.push((Class::Stale, self.buffer(0, step - 1)));
+            guesses.push((Class::Stale, self.buffer(self.root(), step - 1)));
         }
         data.reads(format!("buffer.{step}"), &[BUFFER as u64], own);
         data.gives(
             format!("synced.{step}"),
             &[BUFFER as u64],
-            self.buffer(0, step),
+            self.buffer(self.root(), step),
             guesses,
         );
-        for (parameter, size) in SIZES.into_iter().enumerate() {
+        for (parameter, size) in SIZES.iter().copied().enumerate() {
             let shape = [size as u64];
             for pass in 0..self.point.passes {
                 let input = self.input(rank, step, pass, parameter);
@@ -205,6 +248,8 @@ impl Training {
             unused,
             view,
             hook,
+            join,
+            differs,
             late,
         } = self.point;
         let used: Vec<usize> = (0..SIZES.len())
@@ -216,10 +261,13 @@ impl Training {
             "used": used,
             "find_unused": unused,
             "bucket_mb": (buckets == Buckets::Many).then_some(SMALL_MB),
-            "steps": steps,
+            "steps": self.steps_of(rank).min(steps),
             "passes": passes,
             "view": view,
             "hook": hook,
+            "join": join,
+            "one_more": differs && rank == 0,
+            "is_refused": differs,
             "sleep_ms": if is_late { LATE_MS } else { 0 },
         })
     }

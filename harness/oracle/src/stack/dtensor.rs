@@ -8,11 +8,9 @@ use serde_json::json;
 
 use super::class::StackClass as Class;
 use super::data::{RankData, World, sum, times};
+use super::matrix::{self, COLUMNS, ROWS};
 use allranks_model::stack::{Dtensor, TensorPlacement};
 
-/// The matrix: neither side divides by any number of ranks, and the columns are fewer than some worlds have ranks.
-const ROWS: usize = 7;
-const COLUMNS: usize = 5;
 /// How long the late rank sleeps, milliseconds.
 const LATE_MS: u64 = 100;
 /// Slots: the matrix, what is distributed, the cotangent.
@@ -38,36 +36,18 @@ impl Redistribution {
             .draw(self.point.dtype, 2, rank, slot, ROWS * COLUMNS)
     }
 
-    /// The part of so many elements that a rank has, as `torch.chunk` cuts them.
+    /// The part of so many elements that a rank has.
     fn range(self, rank: u32, len: usize) -> std::ops::Range<usize> {
-        let each = len.div_ceil(self.world.size as usize);
-        let start = (rank as usize * each).min(len);
-        start..(start + each).min(len)
+        matrix::range(self.world.size, rank, len)
     }
 
     /// A rank's part of a matrix.
     fn part(self, placement: TensorPlacement, whole: &[f64], rank: u32) -> Vec<f64> {
-        match placement {
-            TensorPlacement::Rows => {
-                let rows = self.range(rank, ROWS);
-                whole[rows.start * COLUMNS..rows.end * COLUMNS].to_vec()
-            }
-            TensorPlacement::Columns => {
-                let columns = self.range(rank, COLUMNS);
-                let rows = whole.chunks_exact(COLUMNS);
-                rows.flat_map(|row| row[columns.clone()].to_vec()).collect()
-            }
-            TensorPlacement::Replicate | TensorPlacement::Partial => whole.to_vec(),
-        }
+        matrix::part(placement, whole, self.world.size, rank)
     }
 
     fn shape(self, placement: TensorPlacement, rank: u32) -> [u64; 2] {
-        let (rows, columns) = match placement {
-            TensorPlacement::Rows => (self.range(rank, ROWS).len(), COLUMNS),
-            TensorPlacement::Columns => (ROWS, self.range(rank, COLUMNS).len()),
-            TensorPlacement::Replicate | TensorPlacement::Partial => (ROWS, COLUMNS),
-        };
-        [rows as u64, columns as u64]
+        matrix::shape(placement, self.world.size, rank)
     }
 
     /// Returns what a rank's part of the matrix is made from: its own summand, or the matrix.

@@ -397,6 +397,7 @@ impl Calls {
             splits,
             wait,
             backward,
+            traced,
             late,
         } = self.point;
         let is_late = late && rank + 1 == self.size();
@@ -409,6 +410,7 @@ impl Calls {
             "splits": splits,
             "wait": wait == Wait::Explicit,
             "backward": backward,
+            "traced": traced,
             "calls": CALLS,
             "tensors": collective.tensors(),
             "sleep_ms": if is_late { LATE_MS } else { 0 },

@@ -9,20 +9,29 @@
 //! | `data` | numbers, and tensors made of them |
 //! | `bytes` | storages, with guard bands and sentinels |
 //! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
-//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline` | a layer each |
+//! | `matrix` | a matrix divided by rows or columns |
+//! | `linear` | products of small matrices |
+//! | `norm` | gradients whose norm is known |
+//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline`, `zero`, `tensor_parallel`, `checkpoint` | a layer each |
 
 mod bytes;
+mod checkpoint;
 mod class;
 mod data;
 mod ddp;
 mod dtensor;
 mod fsdp2;
 mod functional;
+mod linear;
+mod matrix;
 mod mesh;
+mod norm;
 mod pipeline;
+mod tensor_parallel;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod zero;
 
 use self::bytes::{Placed, placed};
 use self::class::StackClass;
@@ -65,6 +74,9 @@ impl StackPrepared {
             Layer::Mesh(point) => mesh::ranks(*point, world),
             Layer::Dtensor(point) => dtensor::ranks(*point, world),
             Layer::Pipeline(point) => pipeline::ranks(*point, world),
+            Layer::Zero(point) => zero::ranks(*point, world),
+            Layer::TensorParallel(point) => tensor_parallel::ranks(*point, world),
+            Layer::Checkpoint(point) => checkpoint::ranks(*point, world),
         };
         let mut steps = Vec::new();
         let mut ranks = Vec::new();

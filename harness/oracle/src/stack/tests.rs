@@ -11,12 +11,13 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, Mesh, Pipeline, Sharding,
-    Splits, StackCheck, TensorPlacement, Wait,
+    Buckets, Checkpoint, Collective, Ddp, Divide, Dtensor, Fault, Fsdp2, Functional, Hook, Layer,
+    Mesh, Pipeline, Precision, Save, Sharding, Splits, StackCheck, TensorParallel, TensorPlacement,
+    Wait, Zero,
 };
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 
-const SIZES: [u32; 4] = [2, 3, 4, 5];
+const SIZES: &[u32] = &[2, 3, 4, 5];
 
 fn check(layer: Layer, size: u32) -> StackCheck {
     StackCheck {
@@ -130,13 +131,102 @@ fn layers() -> Vec<Layer> {
             ..Fsdp2::default()
         }));
     }
+    layers.extend(more_of_fsdp2());
+    layers.extend(checkpoints());
+    for (dtype, is) in [(DType::Float32, false), (DType::Float64, true)] {
+        layers.push(Layer::Ddp(Ddp {
+            dtype,
+            join: true,
+            late: is,
+            ..Ddp::default()
+        }));
+        layers.push(Layer::Ddp(Ddp {
+            differs: true,
+            dtype,
+            ..Ddp::default()
+        }));
+        for bias in [false, true] {
+            layers.push(Layer::TensorParallel(TensorParallel {
+                dtype,
+                sequence: is,
+                bias,
+                late: is,
+            }));
+        }
+    }
+    for dtype in [
+        DType::Float32,
+        DType::Float64,
+        DType::Float16,
+        DType::Bfloat16,
+    ] {
+        layers.push(Layer::Zero(Zero {
+            dtype,
+            ..Zero::default()
+        }));
+    }
     layers
+}
+
+/// Points of FSDP2 besides the plain ones.
+fn more_of_fsdp2() -> Vec<Layer> {
+    let plain = Fsdp2::default();
+    let mut points = Vec::new();
+    for sharding in [Sharding::Full, Sharding::Hybrid] {
+        for divide in [Divide::Factor, Divide::Sum] {
+            for dtype in [DType::Float32, DType::Float16] {
+                points.push(Fsdp2 {
+                    dtype,
+                    sharding,
+                    divide,
+                    ..plain
+                });
+            }
+        }
+    }
+    for precision in [Precision::ReduceWide, Precision::ReduceNarrow] {
+        points.push(Fsdp2 { precision, ..plain });
+    }
+    points.push(Fsdp2 {
+        clip: true,
+        ..plain
+    });
+    points.into_iter().map(Layer::Fsdp2).collect()
+}
+
+/// Checkpoints of every placement, way to save, and fault.
+fn checkpoints() -> Vec<Layer> {
+    let placements = [
+        TensorPlacement::Rows,
+        TensorPlacement::Columns,
+        TensorPlacement::Replicate,
+    ];
+    let plain = Checkpoint::default();
+    let mut points = Vec::new();
+    for from in placements {
+        for to in placements {
+            for (fewer, save) in [(false, Save::Now), (true, Save::Later)] {
+                points.push(Checkpoint {
+                    from,
+                    to,
+                    fewer,
+                    save,
+                    ..plain
+                });
+            }
+        }
+    }
+    for fault in [Fault::Key, Fault::File] {
+        points.push(Checkpoint { fault, ..plain });
+    }
+    points.into_iter().map(Layer::Checkpoint).collect()
 }
 
 /// The worlds in which a layer has a meaning.
 fn sizes(layer: &Layer) -> impl Iterator<Item = u32> {
     SIZES
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|size| layer.unsupported_reason(*size).is_none())
 }
 
@@ -304,6 +394,64 @@ fn a_parameter_that_all_ranks_left_out_must_have_no_gradient() {
     assert_eq!(unused.len(), 1);
     replies[0].payload[unused[0].range.clone()].fill(0);
     assert_eq!(class_of(&prepared, &replies), "unused-mistaken");
+}
+
+#[test]
+fn a_rank_without_inputs_adds_nothing_and_the_division_stays() {
+    let point = Ddp {
+        join: true,
+        ..Ddp::default()
+    };
+    let check = check(Layer::Ddp(point), 3);
+    let prepared = StackPrepared::new(&check, WorldSize(3), 1).unwrap();
+    let numbers = |rank: usize, name: &str| {
+        let mut tensors = prepared.ranks[rank].iter();
+        let placed = tensors.find(|placed| placed.entry.name == name);
+        placed.map(|placed| {
+            let entry = &placed.entry;
+            entry.after.clone().or(entry.before.clone()).unwrap()
+        })
+    };
+    // The first rank has one step, the second two, the last three.
+    assert_eq!(numbers(0, "gradient.1.0"), None);
+    assert_eq!(numbers(1, "gradient.2.0"), None);
+    let inputs = [1, 2].map(|rank| numbers(rank, "input.1.0.0").unwrap());
+    let gradient = numbers(2, "gradient.1.0").unwrap();
+    assert_eq!(numbers(1, "gradient.1.0").unwrap(), gradient);
+    for (index, number) in gradient.iter().enumerate() {
+        assert_eq!(*number, (inputs[0][index] + inputs[1][index]) / 3.0);
+    }
+    let last = numbers(2, "input.2.0.0").unwrap();
+    let gradient = numbers(2, "gradient.2.0").unwrap();
+    assert_eq!(gradient[0], last[0] / 3.0);
+    // Buffers are those of the last rank, the only one that has inputs for all steps.
+    assert_eq!(
+        numbers(0, "synced.0").unwrap(),
+        numbers(2, "buffer.0").unwrap()
+    );
+}
+
+#[test]
+fn mixed_precision_leaves_what_the_other_type_does_not() {
+    for (precision, is_narrow) in [
+        (Precision::ReduceWide, false),
+        (Precision::ReduceNarrow, true),
+    ] {
+        let point = Fsdp2 {
+            precision,
+            ..Fsdp2::default()
+        };
+        let check = check(Layer::Fsdp2(point), 2);
+        let prepared = StackPrepared::new(&check, WorldSize(2), 1).unwrap();
+        let entries = prepared.ranks[0].iter().map(|placed| &placed.entry);
+        let gradients = entries.filter(|entry| entry.name.starts_with("gradient"));
+        let has_every_digit = |number: &f64| half::bf16::from_f64(*number).to_f64() == *number;
+        let mut numbers = gradients.flat_map(|entry| entry.after.clone().unwrap());
+        match is_narrow {
+            true => assert!(numbers.all(|number| has_every_digit(&number))),
+            false => assert!(numbers.any(|number| !has_every_digit(&number))),
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -40,6 +40,15 @@ class StackCall(NamedTuple):
             raise RuntimeError(f"{name} is {found}, not {wanted}")
         target.copy_(result.detach())
 
+    def give_refused(self, use: Callable[[], object], refusal: type[BaseException] = RuntimeError) -> None:
+        """Gives 1 as ``refused`` if the function raises this exception, 0 if it returns."""
+        try:
+            use()
+        except refusal:
+            self.tensors["refused"].fill_(1)
+        else:
+            self.tensors["refused"].fill_(0)
+
     def sleep(self) -> None:
         """Makes this rank late, if it is to be."""
         time.sleep(self.options["sleep_ms"] / 1000)
@@ -57,4 +66,14 @@ def run(layer: str, call: StackCall) -> None:
 
 
 #: The layers of this driver.
-LAYERS = ("functional", "ddp", "fsdp2", "mesh", "dtensor", "pipeline")
+LAYERS = (
+    "functional",
+    "ddp",
+    "fsdp2",
+    "mesh",
+    "dtensor",
+    "pipeline",
+    "zero",
+    "tensor_parallel",
+    "checkpoint",
+)

@@ -3,10 +3,12 @@
 Tensors: ``parameter.P``, whose memory the model's parameters are; for step S ``buffer.S``, what the model's buffer
 holds before it, ``synced.S``, what it holds after the first forward, ``input.S.M.P`` of pass M, ``local.S.P``, the
 gradient before the last pass of a step with several, and ``gradient.S.P``, the one after it. What has no gradient is
-left as it is.
+left as it is. A model that must be refused has ``refused`` in place of all that is given back.
 
 Options: ``parameters`` (how many), ``used`` (those that this rank uses), ``find_unused``, ``bucket_mb`` (null: DDP's
-own), ``steps``, ``passes``, ``view`` (``gradient_as_bucket_view``), ``hook``, ``sleep_ms`` (before each forward).
+own), ``steps`` (that this rank makes), ``passes``, ``view`` (``gradient_as_bucket_view``), ``hook``, ``join`` (the
+steps are made under it), ``is_refused``, ``one_more`` (the model has a parameter more), ``sleep_ms`` (before each
+backward).
 """
 
 from __future__ import annotations
@@ -46,35 +48,53 @@ class Model(torch.nn.Module):
 def run(call: StackCall) -> None:
     """Makes the training steps and gives back gradients and buffers."""
     options, tensors = call.options, call.tensors
-    places = range(options["parameters"])
-    parameters = [tensors[f"parameter.{place}"] for place in places]
+    parameters = [tensors[f"parameter.{place}"] for place in range(options["parameters"])]
+    if options["one_more"]:
+        parameters.append(torch.zeros_like(parameters[0]))
     model = Model(parameters, tensors["buffer.0"].clone(), options["used"])
+    if options["is_refused"]:
+        call.give_refused(lambda: parallelise(call, model))
+        return
+    parallel = parallelise(call, model)
+    if options["hook"] != "none":
+        parallel.register_comm_hook(call.group, HOOKS[options["hook"]])
+    with parallel.join() if options["join"] else nullcontext():
+        for step in range(options["steps"]):
+            train(call, parallel, model, step)
+
+
+def parallelise(call: StackCall, model: Model) -> DistributedDataParallel:
+    """Wraps the model as the options say."""
+    options = call.options
     bucket = {} if options["bucket_mb"] is None else {"bucket_cap_mb": options["bucket_mb"]}
-    parallel = DistributedDataParallel(
+    return DistributedDataParallel(
         model,
         process_group=call.group,
         find_unused_parameters=options["find_unused"],
         gradient_as_bucket_view=options["view"],
         **bucket,
     )
-    if options["hook"] != "none":
-        parallel.register_comm_hook(call.group, HOOKS[options["hook"]])
-    for step in range(options["steps"]):
-        for weight in model.weights:
-            weight.grad = None
-        with torch.no_grad():
-            model.buffer.copy_(tensors[f"buffer.{step}"])
-        for number in range(options["passes"]):
-            is_last = number + 1 == options["passes"]
-            if is_last and number > 0:
-                give_gradients(call, model, f"local.{step}")
+
+
+def train(call: StackCall, parallel: DistributedDataParallel, model: Model, step: int) -> None:
+    """Makes one step and gives back what comes of it."""
+    options, tensors = call.options, call.tensors
+    for weight in model.weights:
+        weight.grad = None
+    with torch.no_grad():
+        model.buffer.copy_(tensors[f"buffer.{step}"])
+    for number in range(options["passes"]):
+        is_last = number + 1 == options["passes"]
+        if is_last and number > 0:
+            give_gradients(call, model, f"local.{step}")
+        with nullcontext() if is_last else parallel.no_sync():
+            loss = parallel([tensors[f"input.{step}.{number}.{place}"] for place in range(options["parameters"])])
+            if number == 0:
+                call.give(f"synced.{step}", model.buffer)
+            # Before it, ranks wait for each other anyhow: buffers are broadcast.
             call.sleep()
-            with nullcontext() if is_last else parallel.no_sync():
-                loss = parallel([tensors[f"input.{step}.{number}.{place}"] for place in places])
-                if number == 0:
-                    call.give(f"synced.{step}", model.buffer)
-                loss.backward()
-        give_gradients(call, model, f"gradient.{step}")
+            loss.backward()
+    give_gradients(call, model, f"gradient.{step}")
 
 
 def give_gradients(call: StackCall, model: Model, name: str) -> None:

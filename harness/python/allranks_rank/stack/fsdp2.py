@@ -3,11 +3,13 @@
 Tensors: ``parameter.P``, the parameter in full, of which the rank keeps its shard; for step S ``input.S.P``,
 ``gathered.S.P`` (the parameter as the forward has it), ``returned.S.P`` (the input's gradient: the parameter as the
 backward has it), ``gradient.S.P`` (the rank's shard of it), ``shard.S.P`` (its
-shard of the parameter after the optimiser's step) and ``full.S.P`` (all shards together).
+shard of the parameter after the optimiser's step) and ``full.S.P`` (all shards together). Where gradients are clipped,
+``norm.S``, the norm of all of them before that.
 
 Options: ``parameters`` (how many), ``mesh`` (sizes of the device mesh: one to shard along, or one to replicate along
-and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``rate`` (of SGD), ``sleep_ms`` (before
-each forward).
+and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``divide_by`` (the gradient divide factor;
+null: FSDP2's own), ``force_sum``, ``parameter_dtype`` and ``reduce_dtype`` (of the policy; null: the parameters' own),
+``clip_to`` (the largest norm; null: nothing is clipped), ``rate`` (of SGD), ``sleep_ms`` (before each backward).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from . import StackCall
@@ -46,15 +48,25 @@ def run(call: StackCall) -> None:
     model = Model([tensors[f"parameter.{place}"] for place in places])
     names = ("replicate", "shard")[-len(options["mesh"]) :]
     mesh = init_device_mesh(call.device.type, tuple(options["mesh"]), mesh_dim_names=names)
-    fully_shard(model, mesh=mesh, reshard_after_forward=options["reshard"])
+    policy = MixedPrecisionPolicy(dtype_of(options["parameter_dtype"]), dtype_of(options["reduce_dtype"]))
+    sharded_model = fully_shard(model, mesh=mesh, reshard_after_forward=options["reshard"], mp_policy=policy)
+    if options["divide_by"] is not None:
+        sharded_model.set_gradient_divide_factor(options["divide_by"])
+    if options["force_sum"]:
+        sharded_model.set_force_sum_reduction_for_comms(True)
     optimiser = torch.optim.SGD(model.parameters(), lr=options["rate"])
     for step in range(options["steps"]):
-        call.sleep()
         # Without a gradient of its own no input has a backward hook, and the reduction comes after backward.
         inputs = [tensors[f"input.{step}.{place}"].clone().requires_grad_() for place in places]
-        model(*inputs).backward()
+        loss = model(*inputs)
+        # Before it, ranks wait for each other anyhow: parameters are gathered.
+        call.sleep()
+        loss.backward()
+        if options["clip_to"] is not None:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["clip_to"])
+            call.give(f"norm.{step}", sharded(norm).full_tensor().reshape(1))
         for place, weight in enumerate(model.weights):
-            call.give(f"gathered.{step}.{place}", model.gathered[place])
+            call.give(f"gathered.{step}.{place}", model.gathered[place].to(inputs[place].dtype))
             if (returned := inputs[place].grad) is not None:
                 call.give(f"returned.{step}.{place}", returned)
             call.give(f"gradient.{step}.{place}", local(weight.grad))
@@ -63,6 +75,11 @@ def run(call: StackCall) -> None:
         for place, weight in enumerate(model.weights):
             call.give(f"shard.{step}.{place}", local(weight))
             call.give(f"full.{step}.{place}", sharded(weight).full_tensor())
+
+
+def dtype_of(name: str | None) -> torch.dtype | None:
+    """Returns the element type of this name, if there is a name."""
+    return name and getattr(torch, name)
 
 
 def sharded(tensor: torch.Tensor | None) -> DTensor:

@@ -5,7 +5,8 @@ result is multiplied with before it is summed, and ``gradient.C.T``, what the in
 
 Options: ``collective`` (the function), ``op``, ``dim`` (gather or scatter dimension), ``root``, ``splits`` (output and
 input split sizes; null: none are passed), ``wait`` (true: ``wait_tensor`` is called on the results, the last one
-first), ``backward``, ``calls``, ``tensors`` (of each call), ``sleep_ms``.
+first), ``backward``, ``traced`` (by ``torch.compile`` with backend ``aot_eager``), ``calls``, ``tensors`` (of each
+call), ``sleep_ms``.
 """
 
 from __future__ import annotations
@@ -23,21 +24,38 @@ def run(call: StackCall) -> None:
     """Makes the calls and gives back results and gradients."""
     options = call.options
     call.sleep()
-    inputs, results = [], []
+    inputs = []
     for number in range(options["calls"]):
         given = [call.tensors[f"input.{number}.{place}"] for place in range(options["tensors"])]
         if options["backward"]:
             # Leaves of their own: what must come back to them is no business of the step's tensors.
             given = [tensor.detach().requires_grad_() for tensor in given]
         inputs.append(given)
-        results.append(issue(call, given))
-    if options["wait"]:
-        results = [[functional.wait_tensor(result) for result in made] for made in reversed(results)][::-1]
+    results = traced(call, inputs) if options["traced"] else issue_all(call, inputs)
     for number, made in enumerate(results):
         for place, result in enumerate(made):
             call.give(f"result.{number}.{place}", result + 0)
     if options["backward"]:
         backward(call, inputs, results)
+
+
+def traced(call: StackCall, inputs: Sequence[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Makes all calls in one traced function, in which their results are used too; returns the results."""
+
+    def use(inputs: Sequence[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+        return [[result + 0 for result in made] for made in issue_all(call, inputs)]
+
+    torch.compiler.reset()
+    made: list[list[torch.Tensor]] = torch.compile(use, backend="aot_eager")(inputs)
+    return made
+
+
+def issue_all(call: StackCall, inputs: Sequence[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Makes all calls before any result is used, and waits for the results if it is to; returns them."""
+    results = [issue(call, given) for given in inputs]
+    if call.options["wait"]:
+        return [[functional.wait_tensor(result) for result in made] for made in reversed(results)][::-1]
+    return results
 
 
 def issue(call: StackCall, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -43,10 +43,11 @@ pub struct ExitRecord {
 }
 
 impl ExitRecord {
-    /// Reads the record of a rank in this folder; none if there is none, because the rank was never started.
+    /// Reads the record of a rank's start, from 0, in this folder; none if there is none, because the rank was not started so
+    /// often.
     #[must_use]
-    pub fn read(folder: &Path, rank: Rank) -> Option<Self> {
-        let text = fs::read(folder.join(file(&rank.to_string()))).ok()?;
+    pub fn read(folder: &Path, rank: Rank, start: u32) -> Option<Self> {
+        let text = fs::read(folder.join(file(&rank.to_string(), start))).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
@@ -65,16 +66,25 @@ impl ExitRecord {
     }
 
     /// Replaces the record file; a reader never sees half of it.
-    fn write(&self, folder: &Path, rank: &str) -> io::Result<()> {
-        let path = folder.join(file(rank));
+    fn write(&self, folder: &Path, rank: &str, start: u32) -> io::Result<()> {
+        let path = folder.join(file(rank, start));
         let draft = path.with_extension("new");
         fs::write(&draft, serde_json::to_vec(self)?)?;
         fs::rename(draft, path)
     }
 }
 
-fn file(rank: &str) -> String {
-    format!("rank{rank}.json")
+fn file(rank: &str, start: u32) -> String {
+    format!("rank{rank}.{start}.json")
+}
+
+/// Variable in which torchrun says how often it has started the ranks anew.
+const RESTARTS: &str = "TORCHELASTIC_RESTART_COUNT";
+
+/// Returns which start of the rank this is, from 0.
+fn start() -> u32 {
+    let count = std::env::var(RESTARTS).ok();
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 /// Runs a command as the rank that `RANK` names, with its output in `logs/rankN.log`, and ends with its exit code or
@@ -113,7 +123,7 @@ pub fn run_wrapped(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result
                 error: Some(error),
                 ..ExitRecord::default()
             }
-            .write(records, &rank)?;
+            .write(records, &rank, start())?;
             Ok(NOT_FOUND)
         }
     }
@@ -145,13 +155,13 @@ fn run(
         pid: Some(child.id()),
         ..ExitRecord::default()
     };
-    exit_record.write(records, rank)?;
+    exit_record.write(records, rank, start())?;
     let status = child.wait()?;
     exit_record.code = status.code();
     exit_record.signal = status.signal();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     exit_record.ended_us = now.ok().map(|now| now.as_micros() as u64);
-    exit_record.write(records, rank)?;
+    exit_record.write(records, rank, start())?;
     Ok(Ok(status))
 }
 
@@ -162,13 +172,14 @@ mod tests {
     #[test]
     fn what_was_not_seen_is_not_known() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(ExitRecord::read(folder.path(), Rank(0)), None);
+        assert_eq!(ExitRecord::read(folder.path(), Rank(0), 0), None);
         let mut exit_record = ExitRecord {
             pid: Some(7),
             ..ExitRecord::default()
         };
-        exit_record.write(folder.path(), "0").unwrap();
-        let read = ExitRecord::read(folder.path(), Rank(0)).unwrap();
+        exit_record.write(folder.path(), "0", 1).unwrap();
+        assert_eq!(ExitRecord::read(folder.path(), Rank(0), 0), None);
+        let read = ExitRecord::read(folder.path(), Rank(0), 1).unwrap();
         assert_eq!((read.pid, read.end()), (Some(7), None));
         exit_record.signal = Some(9);
         assert_eq!(exit_record.end(), Some(RankExit::Signalled(9)));

@@ -46,7 +46,8 @@ pub use script::{
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
 pub use stack::{
-    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, StackSpec,
+    CheckpointSpec, DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec,
+    PipelineSpec, StackSpec, TensorParallelSpec, ZeroSpec,
 };
 
 use std::collections::BTreeMap;

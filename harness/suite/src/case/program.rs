@@ -61,6 +61,13 @@ pub struct ProgramSpec {
     /// How the ranks must end. Absent: all with exit code 0; beside `hang:`, in any way.
     #[serde(default)]
     pub exit: Option<ExitSpec>,
+    /// How often torchrun starts all ranks anew because one of them failed (`--max-restarts`); each rank must be started
+    /// once more than that. `lines` and `never` are about the output of all starts, `exit` about the last. Absent: 0.
+    #[serde(default)]
+    pub restarts: u32,
+    /// How the ranks must end in each start before the last. Absent: in any way.
+    #[serde(default)]
+    pub exit_before: Option<ExitSpec>,
     /// How long the program may take in all; then it is killed. Absent: 60 s.
     #[serde(default = "a_minute")]
     pub within: Within,
@@ -87,14 +94,19 @@ impl ProgramSpec {
     pub fn exit_of(&self, rank: Rank, size: WorldSize) -> Option<ExitCode> {
         match &self.exit {
             None => self.hang.is_none().then_some(ExitCode::Code(0)),
-            Some(ExitSpec::Every(code)) => Some(*code),
-            Some(ExitSpec::Each(entries)) => {
-                let own = entries
-                    .iter()
-                    .find(|entry| entry.on.in_world(size).contains(&rank));
-                Some(own.map_or(ExitCode::Code(0), |entry| entry.is))
+            Some(spec) => {
+                let own = spec.of(rank, size);
+                Some(own.unwrap_or(ExitCode::Code(0)))
             }
         }
+    }
+
+    /// Returns how a rank must end in each start before the last.
+    #[must_use]
+    pub fn exit_before(&self, rank: Rank, size: WorldSize) -> ExitCode {
+        let own = self.exit_before.as_ref();
+        own.and_then(|spec| spec.of(rank, size))
+            .unwrap_or(ExitCode::Any)
     }
 
     /// Returns whether the end of some rank is checked.
@@ -152,6 +164,21 @@ pub enum ExitSpec {
     Every(ExitCode),
     /// Each rank ends as the first entry says that is `on` it, the others with exit code 0.
     Each(Vec<ExitOf>),
+}
+
+impl ExitSpec {
+    /// Returns how it says a rank must end; `None` if no entry is about the rank.
+    fn of(&self, rank: Rank, size: WorldSize) -> Option<ExitCode> {
+        match self {
+            Self::Every(code) => Some(*code),
+            Self::Each(entries) => {
+                let own = entries
+                    .iter()
+                    .find(|entry| entry.on.in_world(size).contains(&rank));
+                own.map(|entry| entry.is)
+            }
+        }
+    }
 }
 
 /// How some ranks must end: `{on: last, is: 42}`.

@@ -9,8 +9,9 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Collective, Ddp, Dtensor, Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Pipeline,
-    Schedule, Sharding, Splits, TensorPlacement, Wait,
+    Buckets, Checkpoint, Collective, Ddp, Divide, Dtensor, Fault, Fsdp2, Functional, Hook, Layer,
+    LayerName, Mesh, Pipeline, Precision, Save, Schedule, Sharding, Splits, TensorParallel,
+    TensorPlacement, Wait, Zero,
 };
 
 /// One point of a layer's sweep.
@@ -114,6 +115,8 @@ layer! {
         wait: Wait,
         /// `true`: inputs require gradients, and the gradients that come back are checked. Absent: `false`.
         backward: bool,
+        /// `true`: the calls are traced by `torch.compile` with backend `aot_eager`. Absent: `false`.
+        traced: bool,
         /// `true`: the last rank makes its calls 0.1 s late. Absent: `false`.
         late: bool,
     }
@@ -137,6 +140,12 @@ layer! {
         view: bool,
         /// The communication hook that reduces the gradients. Absent: none, DDP's own reduction.
         hook: Hook,
+        /// `true`: the first ranks have inputs for fewer steps than the last, under the context manager `join`. Absent:
+        /// `false`.
+        join: bool,
+        /// `true`: the first rank's model has a parameter more than the others', which DDP must refuse on every rank.
+        /// Absent: `false`.
+        differs: bool,
         /// `true`: the last rank is 0.1 s late in every backward pass. Absent: `false`.
         late: bool,
     }
@@ -153,6 +162,12 @@ layer! {
         steps: u32,
         /// The argument `reshard_after_forward` of `fully_shard`. Absent: `true`.
         reshard: bool,
+        /// By which operator gradients are averaged. Absent: FSDP2's own choice.
+        divide: Divide,
+        /// Element types of parameters in forward and of the reduction, by a `MixedPrecisionPolicy`. Absent: `dtype`.
+        precision: Precision,
+        /// `true`: `clip_grad_norm_` halves the gradients, whose norm is known. Absent: `false`.
+        clip: bool,
         /// `true`: the last rank is 0.1 s late in every step. Absent: `false`.
         late: bool,
     }
@@ -198,6 +213,54 @@ layer! {
     }
 }
 
+layer! {
+    /// Training steps of a model under `DistributedDataParallel` with `ZeroRedundancyOptimizer`.
+    ZeroSpec, Zero {
+        /// Element types of the parameters. Absent: `float32`.
+        dtype: DType,
+        /// Number of steps, 1 to 8, each with its own data. Absent: 3.
+        steps: u32,
+        /// The argument `parameters_as_bucket_view`. Absent: `false`.
+        view: bool,
+        /// `true`: the last rank is 0.1 s late in every step. Absent: `false`.
+        late: bool,
+    }
+}
+
+layer! {
+    /// Two linear layers divided over the ranks, the first by columns and the second by rows.
+    TensorParallelSpec, TensorParallel {
+        /// Element types, `float32` or `float64`. Absent: `float32`.
+        dtype: DType,
+        /// `true`: input and output are divided by rows (sequence parallelism). Absent: `false`.
+        sequence: bool,
+        /// Whether the layers have a bias. Absent: `true`.
+        bias: bool,
+        /// `true`: the last rank is 0.1 s late. Absent: `false`.
+        late: bool,
+    }
+}
+
+layer! {
+    /// A checkpoint that is saved by all ranks, and loaded by all or fewer.
+    CheckpointSpec, Checkpoint {
+        /// Element types of the matrix. Absent: `float32`.
+        dtype: DType,
+        /// Placements when it is saved, all but `partial`. Absent: rows.
+        from: TensorPlacement,
+        /// Placements when it is loaded, all but `partial`. Absent: rows.
+        to: TensorPlacement,
+        /// `true`: all ranks but the last load it. Absent: `false`.
+        fewer: bool,
+        /// How it is written. Absent: by `save`.
+        save: Save,
+        /// What the checkpoint that is loaded lacks; `load` must then fail on every rank. Absent: nothing.
+        fault: Fault,
+        /// `true`: the last rank is 0.1 s late. Absent: `false`.
+        late: bool,
+    }
+}
+
 /// A step about a layer, by layer: the lists of the layer's parameters, and what all steps have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
@@ -213,6 +276,12 @@ pub enum StackSpec {
     Dtensor(DtensorSpec),
     /// A step `pipeline:`, about `torch.distributed.pipelining`.
     Pipeline(PipelineSpec),
+    /// A step `zero:`, about `ZeroRedundancyOptimizer`.
+    Zero(ZeroSpec),
+    /// A step `tensor_parallel:`, about `torch.distributed.tensor.parallel`.
+    TensorParallel(TensorParallelSpec),
+    /// A step `checkpoint:`, about `torch.distributed.checkpoint`.
+    Checkpoint(CheckpointSpec),
 }
 
 /// Evaluates the same expression on the parameters of whichever layer a step is about.
@@ -225,6 +294,9 @@ macro_rules! each {
             StackSpec::Mesh($own) => $value,
             StackSpec::Dtensor($own) => $value,
             StackSpec::Pipeline($own) => $value,
+            StackSpec::Zero($own) => $value,
+            StackSpec::TensorParallel($own) => $value,
+            StackSpec::Checkpoint($own) => $value,
         }
     };
 }
@@ -242,6 +314,9 @@ impl StackSpec {
             LayerName::Mesh => Self::Mesh(map.next_value()?),
             LayerName::Dtensor => Self::Dtensor(map.next_value()?),
             LayerName::Pipeline => Self::Pipeline(map.next_value()?),
+            LayerName::Zero => Self::Zero(map.next_value()?),
+            LayerName::TensorParallel => Self::TensorParallel(map.next_value()?),
+            LayerName::Checkpoint => Self::Checkpoint(map.next_value()?),
         })
     }
 
@@ -255,6 +330,9 @@ impl StackSpec {
             Self::Mesh(_) => LayerName::Mesh,
             Self::Dtensor(_) => LayerName::Dtensor,
             Self::Pipeline(_) => LayerName::Pipeline,
+            Self::Zero(_) => LayerName::Zero,
+            Self::TensorParallel(_) => LayerName::TensorParallel,
+            Self::Checkpoint(_) => LayerName::Checkpoint,
         }
     }
 

@@ -4,8 +4,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
-    DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, PipelineSpec, RANDOM, RandomSpec,
-    SCRIPT, ScriptSpec, StepParams,
+    CheckpointSpec, DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, PipelineSpec,
+    RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams, TensorParallelSpec, ZeroSpec,
 };
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
@@ -49,6 +49,9 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
             LayerName::Mesh => generator.subschema_for::<MeshSpec>(),
             LayerName::Dtensor => generator.subschema_for::<DtensorSpec>(),
             LayerName::Pipeline => generator.subschema_for::<PipelineSpec>(),
+            LayerName::Zero => generator.subschema_for::<ZeroSpec>(),
+            LayerName::TensorParallel => generator.subschema_for::<TensorParallelSpec>(),
+            LayerName::Checkpoint => generator.subschema_for::<CheckpointSpec>(),
         };
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }

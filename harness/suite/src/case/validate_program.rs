@@ -8,6 +8,7 @@ use regex::Regex;
 use super::checker::Checker;
 use super::program::{ARGUMENTS, ExitSpec, LineSpec, PROGRAM, ProgramSpec};
 use super::{ExitCode, InitSpec, Starts, WorldSpec};
+use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
 use allranks_yaml::{Segment, way};
 
@@ -34,6 +35,7 @@ impl ProgramChecker<'_, '_> {
             }
         }
         self.exits();
+        self.restarts();
         if self.program.within.0.is_zero() {
             let path = way![PROGRAM, "within"];
             self.checker.report(path, "no time at all", "more than 0 s");
@@ -141,6 +143,42 @@ impl ProgramChecker<'_, '_> {
         }
         for (index, entry) in entries.iter().enumerate() {
             self.members(way![PROGRAM, "exit", index], Some(&entry.on));
+        }
+    }
+
+    fn restarts(&mut self) {
+        let Some(spec) = &self.program.exit_before else {
+            if self.program.restarts > 0 {
+                self.needs_torchrun();
+            }
+            return;
+        };
+        if self.program.restarts == 0 {
+            let hint = "say how often torchrun starts all ranks anew: `restarts: 1`";
+            let path = way![PROGRAM, "exit_before"];
+            self.checker
+                .report_key(path, "there is one start only", hint);
+            return;
+        }
+        self.needs_torchrun();
+        if let ExitSpec::Each(entries) = spec {
+            for (index, entry) in entries.iter().enumerate() {
+                self.members(way![PROGRAM, "exit_before", index], Some(&entry.on));
+            }
+        }
+    }
+
+    /// Reports restarts under a launcher that starts nothing anew.
+    fn needs_torchrun(&mut self) {
+        let launchers = self.program.launcher.as_slice();
+        if launchers
+            .iter()
+            .any(|launcher| *launcher != Launcher::Torchrun)
+        {
+            let message = "only torchrun starts ranks anew";
+            let hint = "`launcher: torchrun`";
+            self.checker
+                .report_key(way![PROGRAM, "restarts"], message, hint);
         }
     }
 

@@ -52,15 +52,17 @@ pub fn witnessed(binary: &Path, records: &Path, logs: &Path, command: &[String])
 /// Returns the command that starts `command` as every rank of one host with `torchrun`, as a module of the run's
 /// Python.
 ///
-/// `logs`: the folder for torchrun's own files.
+/// `logs`: the folder for torchrun's own files. `restarts`: how often it may start all ranks anew.
 #[must_use]
 pub fn torchrun(
     scenario: &Scenario,
     python: &Path,
     port: &str,
     logs: &str,
+    restarts: u32,
     command: &[String],
 ) -> Vec<String> {
+    let restarts = restarts.to_string();
     let size = scenario.world_size.to_string();
     let python = python.to_string_lossy();
     let mut words: Vec<String> = [
@@ -78,7 +80,7 @@ pub fn torchrun(
         "--local-addr",
         LOOPBACK,
         "--max-restarts",
-        "0",
+        &restarts,
         "--log-dir",
         logs,
         "--no-python",
@@ -155,7 +157,14 @@ pub fn command_lines(
     match scenario.launcher {
         Launcher::Local => vec![("each rank".to_owned(), command)],
         Launcher::Torchrun => {
-            let whole = torchrun(scenario, python, "(leased)", "(scratch)", &command);
+            let whole = torchrun(
+                scenario,
+                python,
+                "(leased)",
+                "(scratch)",
+                program.restarts,
+                &command,
+            );
             vec![
                 ("torchrun".to_owned(), whole),
                 ("each rank".to_owned(), command),

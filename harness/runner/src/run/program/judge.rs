@@ -36,6 +36,8 @@ pub struct ProgramRanks {
 /// What was seen of one rank.
 #[derive(Debug)]
 pub struct RankSeen {
+    /// The exit record of each start before the last; none where there is none.
+    pub earlier: Vec<Option<ExitRecord>>,
     /// The exit record that its rank wrapper wrote, as read before anything was killed; none if there is none.
     pub exit_record: Option<ExitRecord>,
     /// What was found in its log.
@@ -66,9 +68,13 @@ impl RankSeen {
     }
 
     fn has_begun(&self) -> bool {
-        self.exit_record
-            .as_ref()
-            .is_some_and(|one| one.pid.is_some())
+        self.starts() > 0
+    }
+
+    /// Returns how often it was started.
+    fn starts(&self) -> usize {
+        let all = self.earlier.iter().chain([&self.exit_record]);
+        all.flatten().filter(|one| one.pid.is_some()).count()
     }
 }
 
@@ -83,6 +89,11 @@ impl ProgramEvidence<'_> {
     /// Judges the check `init`: every rank must have been started.
     pub fn init(&self) -> CheckResult {
         let faults = self.faults(|_, rank| match &rank.exit_record {
+            None if rank.has_begun() => Some(format!(
+                "it was started {}; it must be {}",
+                times(rank.starts()),
+                times(rank.earlier.len() + 1)
+            )),
             None => Some("it was never started".to_owned()),
             Some(ExitRecord {
                 error: Some(error), ..
@@ -143,6 +154,9 @@ impl ProgramEvidence<'_> {
         let mut outcome = Outcome::Mismatch;
         let mut class = "exit-code";
         let faults = self.faults(|number, rank| {
+            if let Some(fault) = self.earlier_end(number, rank) {
+                return Some(fault);
+            }
             let asked = self.program.exit_of(number, self.size)?;
             let end = rank.end();
             if end.as_ref().is_some_and(|end| is_as_asked(end, asked)) {
@@ -183,6 +197,20 @@ impl ProgramEvidence<'_> {
             }
             Some(_) | None => self.verdict(faults, outcome, class),
         }
+    }
+
+    /// Returns what is wrong with how a rank ended in a start before the last; none if nothing is.
+    fn earlier_end(&self, number: Rank, rank: &RankSeen) -> Option<String> {
+        let asked = self.program.exit_before(number, self.size);
+        let mut starts = (1..).zip(&rank.earlier);
+        starts.find_map(|(start, record)| {
+            let end = record.as_ref().and_then(ExitRecord::end);
+            match end {
+                Some(end) if is_as_asked(&end, asked) => None,
+                Some(end) => Some(format!("{end} in start {start}; it must be {asked}")),
+                None => Some(format!("the end of its start {start} was not recorded")),
+            }
+        })
     }
 
     /// Judges whether the launcher's exit code is a failure exactly if it must be.
@@ -372,6 +400,15 @@ impl ProgramEvidence<'_> {
     }
 }
 
+/// Returns a number of times in words.
+fn times(count: usize) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{more} times"),
+    }
+}
+
 fn is_as_asked(end: &RankExit, asked: ExitCode) -> bool {
     match (end, asked) {
         (RankExit::Exited { code, .. }, ExitCode::Code(wanted)) => *code == i32::from(wanted),
@@ -413,6 +450,7 @@ mod tests {
 
     fn rank(code: Option<i32>, signal: Option<i32>, lines: &[LineMatch]) -> RankSeen {
         RankSeen {
+            earlier: Vec::new(),
             exit_record: Some(ExitRecord {
                 pid: Some(1),
                 code,
@@ -530,6 +568,46 @@ mod tests {
     }
 
     #[test]
+    fn every_start_of_every_rank_counts() {
+        let yaml = "restarts: 1\nexit_before: [{on: last, is: 42}]\nlines: [a]";
+        let record = |code| fine_end(code);
+        let mut all = seen(fine());
+        let judge = |all: &ProgramRanks| judged(yaml, all, ProgramCheck::Exit);
+        // The first start of the first rank was not recorded.
+        all.ranks[0].earlier = vec![None];
+        all.ranks[1].earlier = vec![record(42)];
+        let (outcome, class, text) = judge(&all);
+        assert_eq!(outcome, Outcome::Mismatch, "{class:?} {text}");
+        assert!(text.contains("start 1 was not recorded"), "{text}");
+        // Any end will do for the first, and 42 is the last one's.
+        all.ranks[0].earlier = vec![record(1)];
+        assert_eq!(judge(&all).0, Outcome::Pass);
+        all.ranks[1].earlier = vec![record(0)];
+        let (_, _, text) = judge(&all);
+        assert!(text.contains("in start 1; it must be exit 42"), "{text}");
+        // A rank that was not started again.
+        all.ranks[1].earlier = vec![record(42)];
+        all.ranks[1].exit_record = None;
+        let program = program(yaml);
+        let evidence = ProgramEvidence {
+            program: &program,
+            size: SIZE,
+            seen: &all,
+        };
+        let result = evidence.init();
+        assert_eq!(result.outcome, Outcome::InitFailed);
+        assert!(
+            result.summary.contains("started once; it must be twice"),
+            "{}",
+            result.summary
+        );
+    }
+
+    fn fine_end(code: i32) -> Option<ExitRecord> {
+        rank(Some(code), None, &[]).exit_record
+    }
+
+    #[test]
     fn the_first_to_end_is_named_first() {
         let mut seen = seen(rank(None, Some(9), &[LineMatch::Found(1)]));
         seen.ranks[0] = rank(None, Some(15), &[LineMatch::Found(1)]);
@@ -545,6 +623,7 @@ mod tests {
     fn a_rank_that_was_never_started_is_a_failure_of_everything() {
         let mut absent = seen(fine());
         absent.ranks[1] = RankSeen {
+            earlier: Vec::new(),
             exit_record: None,
             log_matches: LogMatches {
                 lines: vec![LineMatch::Missing],

@@ -174,7 +174,7 @@ async fn run_program(
     // Exit records are read before anything is killed: the kill is not part of how the ranks ended.
     let exit_records: Vec<Option<ExitRecord>> = size
         .ranks()
-        .map(|rank| ExitRecord::read(&folders.records, rank))
+        .map(|rank| ExitRecord::read(&folders.records, rank, program.restarts))
         .collect();
     let unkilled = unkilled(&commands.kill().await);
     let torch = tokio::task::block_in_place(|| monitor.torch());
@@ -183,7 +183,11 @@ async fn run_program(
     for (rank, exit_record) in size.ranks().zip(exit_records) {
         let log = shared.settings.out.join(&run.logs[rank.index()]);
         let log_matches = lines::look_through(&log, program, rank, size)?;
+        let earlier = 0..program.restarts;
         ranks.push(RankSeen {
+            earlier: earlier
+                .map(|start| ExitRecord::read(&folders.records, rank, start))
+                .collect(),
             exit_record,
             log_matches,
         });
@@ -244,7 +248,9 @@ fn start(
         Launcher::Local => (rank, scenario.world_size.0),
         Launcher::Torchrun => {
             let logs = folders.launcher.to_string_lossy();
-            let whole = torchrun(scenario, &python, &port.to_string(), &logs, &rank);
+            let port = port.to_string();
+            let restarts = program.restarts;
+            let whole = torchrun(scenario, &python, &port, &logs, restarts, &rank);
             (whole, 1)
         }
     };
@@ -316,7 +322,7 @@ async fn wait(
 fn is_as_it_is_to(program: &ProgramSpec, size: WorldSize, diagnosis: &Diagnosis) -> bool {
     let is_to_fail = |rank: &Rank| {
         let exit = program.exit_of(*rank, size);
-        exit.is_some_and(ExitCode::is_failure)
+        exit.is_some_and(ExitCode::is_failure) || program.exit_before(*rank, size).is_failure()
     };
     program.hang.is_none()
         && !diagnosis.culprits.is_empty()
