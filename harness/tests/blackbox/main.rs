@@ -12,6 +12,7 @@ mod disk;
 mod doctor;
 mod environments;
 mod faults;
+mod fleet;
 mod history;
 mod imports;
 mod launcher;
@@ -123,6 +124,7 @@ fn main() -> ExitCode {
         .collect();
     tell_of_environments(&lacking);
     let tests = [
+        fleet::tests(),
         launcher::tests(),
         nodes::tests(),
         programs::tests(),

@@ -27,6 +27,7 @@ fn listen(folder: &Path, count: usize) -> (Nodes, Credentials, Notices) {
     let settings = NodesSettings {
         engine: Engine::Attached,
         command: None,
+        to_join: String::new(),
         engine_log: folder.join("engine.log"),
         count,
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
