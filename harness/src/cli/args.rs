@@ -86,13 +86,15 @@ Exit codes:
   0   no fault; there may be warnings and notes
   1   at least one fault
   2   usage, or a bad platform file
+  4   --fleet: not all hosts came
   10  the harness failed
 
 Examples:
   allranks doctor                                  where the ranks are to be started
   allranks doctor --platform cuda                  a fault if it cannot be used
   allranks doctor --platforms my.yaml --platform mine
-  srun -N2 allranks doctor --json                  what each machine of a job has";
+  srun -N2 allranks doctor --json                  what each machine of a job has
+  allranks doctor --fleet --nodes 3                three hosts compared, and whether each reaches each other one";
 
 const NODE_EXIT_CODES: &str = "\
 Exit codes:

@@ -225,28 +225,19 @@ fn unreached(seen: &Inspection) -> Vec<Finding> {
         ));
         return findings;
     }
-    let explained = |host: usize, is_one: &dyn Fn(&Failure<'_>) -> bool, all: usize| {
-        // With two hosts, the one explains as much as the other.
-        seen.hosts.len() > 2
-            && all > 1
-            && failed.iter().filter(|one| is_one(one)).count() == all
-            && host < seen.hosts.len()
-    };
     let mut left: BTreeSet<(usize, usize)> =
         failed.iter().map(|(from, to, _)| (*from, *to)).collect();
-    for host in 0..seen.hosts.len() {
-        let into = tried.iter().filter(|pair| pair.to == host).count();
-        let out = tried.iter().filter(|pair| pair.from == host).count();
-        let is_into = explained(host, &|one| one.1 == host, into);
-        let is_out = explained(host, &|one| one.0 == host, out);
+    for (host, covers) in explanations(seen.hosts.len(), &tried, &left) {
+        let is_into = covers.iter().any(|(_, to)| *to == host);
+        let is_out = covers.iter().any(|(from, _)| *from == host);
         let what = match (is_into, is_out) {
             (true, true) => "no other host reaches {host}, and it reaches none",
             (true, false) => "no other host reaches {host}",
-            (false, true) => "{host} reaches no other host",
-            (false, false) => continue,
+            (false, _) => "{host} reaches no other host",
         };
-        left.retain(|(from, to)| !(is_into && *to == host || is_out && *from == host));
-        let first = failed.iter().find(|one| one.0 == host || one.1 == host);
+        let first = failed
+            .iter()
+            .find(|(from, to, _)| covers.contains(&(*from, *to)));
         findings.push(Finding::new(
             Severity::Fault,
             "fleet-unreachable",
@@ -257,6 +248,7 @@ fn unreached(seen: &Inspection) -> Vec<Finding> {
             ),
             format!("look at the link and the firewall of {}", name(host)),
         ));
+        left.retain(|direction| !covers.contains(direction));
     }
     for (from, to, failures) in &failed {
         if left.contains(&(*from, *to)) {
@@ -279,6 +271,44 @@ fn unreached(seen: &Inspection) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Directions: from one host to another.
+type Directions = BTreeSet<(usize, usize)>;
+
+/// Returns the hosts that each explain several failures, with these: all tried directions to it fail, or all from it, or both. Where
+/// explanations share a failure, the one that explains more counts, and none if they explain as much: either host may be innocent.
+fn explanations(
+    hosts: usize,
+    tried: &[&PairSeen],
+    failed: &Directions,
+) -> Vec<(usize, Directions)> {
+    // Of two hosts the one explains as much as the other.
+    if hosts < 3 {
+        return Vec::new();
+    }
+    let all_of = |is_one: &dyn Fn(&PairSeen) -> bool| -> Directions {
+        let of_host = tried.iter().filter(|pair| is_one(pair));
+        let directions: Directions = of_host.map(|pair| (pair.from, pair.to)).collect();
+        match directions.len() > 1 && directions.is_subset(failed) {
+            true => directions,
+            false => Directions::new(),
+        }
+    };
+    let candidates: Vec<(usize, Directions)> = (0..hosts)
+        .map(|host| {
+            let mut covers = all_of(&|pair| pair.to == host);
+            covers.extend(all_of(&|pair| pair.from == host));
+            (host, covers)
+        })
+        .filter(|(_, covers)| !covers.is_empty())
+        .collect();
+    let is_best = |(host, covers): &&(usize, Directions)| {
+        candidates.iter().all(|(other, others)| {
+            other == host || others.is_disjoint(covers) || others.len() < covers.len()
+        })
+    };
+    candidates.iter().filter(is_best).cloned().collect()
 }
 
 /// Pairs that are much slower than the others.
@@ -396,6 +426,15 @@ mod tests {
         assert_eq!(said(4, |_, _| true), ["no host reaches another one"]);
         assert_eq!(said(2, |_, _| true), ["h0 and h1 do not reach each other"]);
         assert_eq!(said(2, |from, _| from == 0), ["h0 does not reach h1"]);
+        // h1 may be filtered on its way out, or h0 and h2 on their way in.
+        assert_eq!(
+            said(3, |from, to| from == 1 || (from, to) == (0, 2)),
+            [
+                "h0 does not reach h2",
+                "h1 does not reach h0",
+                "h1 does not reach h2"
+            ]
+        );
         let mut seen = hosts(3);
         seen.pairs[0].reached = None;
         let found = fleet_findings(&seen);

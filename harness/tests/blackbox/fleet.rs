@@ -2,9 +2,11 @@
 //! how many nodes they are.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use allranks_model::outcome::Outcome;
+use allranks_runner::probe;
 
 use super::nodes::{DRIVER, MANY, SIZES, agents, no_hosts, no_mpi, slurm_command, start};
 use super::stage::{Ran, Stage, assert_reported, checkout};
@@ -157,6 +159,15 @@ fn no_hosts_of_root() -> Option<super::Lack> {
     super::nodes::lack("network namespaces of root", "unshare", &words)
 }
 
+/// The Python of this machine, whether it has torch or not.
+fn python() -> PathBuf {
+    let found = probe::python(None).path;
+    match found.is_file() {
+        true => std::path::absolute(&found).unwrap(),
+        false => found,
+    }
+}
+
 /// Runs a command of allranks beside hosts; returns how the script went, and what command and agents said.
 fn on_hosts(stage: &Stage, count: &str, fault: &str, words: &[&str]) -> (Ran, String) {
     let temporary = stage.path("tmp");
@@ -176,6 +187,7 @@ fn on_hosts(stage: &Stage, count: &str, fault: &str, words: &[&str]) -> (Ran, St
         .arg(stage.out())
         .args([count, fault])
         .args(words)
+        .env("ALLRANKS_PYTHON", python())
         .env("TMPDIR", temporary);
     let ran = stage.start(stage.marked(command)).end();
     stage.assert_nothing_remains();
@@ -215,7 +227,13 @@ fn doctor(sick: &Sick) {
     let stage = Stage::new(&format!("fleet-doctor-{}", sick.fault));
     if sick.fault == "torch" {
         use std::os::unix::fs::PermissionsExt;
-        let path = stage.write("out.python", "#!/bin/sh\necho 1.0.0\n");
+        // The same Python in all else.
+        let python = python();
+        let script = format!(
+            "#!/bin/sh\nsaid=$({} \"$@\" 2>/dev/null)\necho 1.0.0\necho \"$said\" | sed -n 2p\n",
+            python.display()
+        );
+        let path = stage.write("out.python", &script);
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     let words = ["doctor", "--fleet", "--json", "--patience", "60"];
@@ -308,11 +326,12 @@ fn placed() {
     stage.assert_nothing_remains();
     let results = stage.results("out");
     assert_reported(&results);
-    let scenarios: Vec<(&str, u32)> = results
+    let mut scenarios: Vec<(&str, u32)> = results
         .scenarios
         .iter()
         .map(|one| (one.id.as_str(), one.column.nodes))
         .collect();
+    scenarios.sort_unstable();
     assert_eq!(
         scenarios,
         [
@@ -348,11 +367,7 @@ fn programs(stage: &Stage, ran: &Ran, launcher: &str, nodes: u32, count: usize) 
 
 fn torchrun() {
     let stage = Stage::new("fleet-torchrun");
-    let ran = stage.run_out(&[
-        "cases/fleet/two_nodes_of_four.yaml",
-        "--platform",
-        "cpu",
-    ]);
+    let ran = stage.run_out(&["cases/fleet/two_nodes_of_four.yaml", "--platform", "cpu"]);
     programs(&stage, &ran, "torchrun", 2, 1);
     let stage = Stage::new("fleet-torchrun-trap");
     let ran = stage.run_out(&[
