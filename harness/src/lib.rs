@@ -32,6 +32,7 @@
 //! | [`suite`]  | the checkout's or the embedded cases, platforms and expectations          |
 //! | [`claim`]  | packages of conformance claims, and their verifier                        |
 //! | [`doctor`] | what this machine has, what is wrong with it, and the fix for each         |
+//! | [`kubernetes`] | manifests whose Pods are node agents                                   |
 //! | [`prove`]  | the suite against backends with one seeded bug: the kill matrix            |
 //! | [`repro`]  | one check as a Python file that needs only torch, for a vendor's tracker   |
 //!
@@ -41,6 +42,7 @@ pub mod claim;
 pub mod cli;
 pub mod conclusion;
 pub mod doctor;
+pub mod kubernetes;
 pub mod prove;
 pub mod repro;
 pub mod suite;

@@ -214,6 +214,7 @@ impl Run {
             import_patience: IMPORT_PATIENCE,
             shrinking: run::SHRINKING,
             nodes: None,
+            launcher_options: Vec::new(),
             notices: None,
             profile: self.planned.profile().map(str::to_owned),
             arguments: std::env::args().skip(1).collect(),

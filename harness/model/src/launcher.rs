@@ -27,6 +27,10 @@ pub enum Launcher {
     Local,
     /// PyTorch's `torchrun`, of the run's Python.
     Torchrun,
+    /// Slurm's `srun`, inside an allocation.
+    Slurm,
+    /// `mpirun` of Open MPI, or of MPICH and those derived from it.
+    Mpi,
 }
 
 impl Launcher {

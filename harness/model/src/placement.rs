@@ -32,6 +32,18 @@ impl Placement {
         ))
     }
 
+    /// Returns the placement with these numbers of ranks. `None` if there is no node, or a node without a rank.
+    #[must_use]
+    pub fn of(ranks: Vec<u32>) -> Option<Self> {
+        (!ranks.is_empty() && !ranks.contains(&0)).then_some(Self(ranks))
+    }
+
+    /// Returns the number of ranks on each node, in the order of the nodes.
+    #[must_use]
+    pub fn ranks(&self) -> &[u32] {
+        &self.0
+    }
+
     /// Returns the number of nodes; at least 1.
     #[must_use]
     pub fn nodes(&self) -> usize {
@@ -70,6 +82,10 @@ mod tests {
         assert_eq!(place(5, 3), Some(vec![2, 2, 1]));
         assert_eq!(place(4, 1), Some(vec![4]));
         assert_eq!((place(1, 2), place(4, 0)), (None, None));
+        assert_eq!(
+            (Placement::of(vec![3, 0]), Placement::of(vec![])),
+            (None, None)
+        );
         let even = Placement::even(WorldSize(5), 3).unwrap();
         let places: Vec<_> = (0..6).map(|rank| even.place_of(Rank(rank))).collect();
         let expected = [

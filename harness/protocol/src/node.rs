@@ -16,7 +16,7 @@ use super::{FromRank, Hello, MAX_HEADER, RankExit, ToRank};
 use allranks_model::names::Rank;
 
 /// The version of these frames. Run and agents are the same binary, and an agent of another version is refused.
-pub const NODE_VERSION: u32 = 1;
+pub const NODE_VERSION: u32 = 2;
 /// The longest header of a frame before the agent is admitted, in bytes; such frames have no payload.
 pub const MAX_GREETING: usize = 64 << 10;
 /// The longest header of any other frame, in bytes: that of a rank's, and what is around it.
@@ -248,13 +248,15 @@ pub struct NodeListener {
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum FromNode {
     /// The answer to the challenge.
-    Join(Join),
+    Join(Box<Join>),
     /// Nothing else is to be said, and the agent is alive.
     Beat,
     /// The agent is alive, and has read the question.
     Alive {
         /// Number of the question.
         ask: u64,
+        /// The node's clock when it had read the question, in microseconds since 1970.
+        clock_us: u64,
     },
     /// The node listens.
     Listening {
@@ -273,6 +275,8 @@ pub enum FromNode {
         interface: Option<String>,
         /// Why it was not reached at the addresses before, in words.
         failures: Vec<String>,
+        /// How long the exchange at that address took, in microseconds.
+        took_us: u64,
     },
     /// Ports are leased, until [`ToNode::Release`].
     Reserved {
@@ -388,6 +392,16 @@ pub struct NodeFacts {
     pub python: String,
     /// Version of the torch that this Python has; none if it has none.
     pub torch: Option<String>,
+    /// Version of the NCCL package that this Python has; none if it has none.
+    pub nccl: Option<String>,
+    /// Version of the NVIDIA driver; none if there is none.
+    pub driver: Option<String>,
+    /// Free bytes of `/dev/shm`; none if there is none.
+    pub shm_free: Option<u64>,
+    /// Free bytes of the folder for temporary files; none if the system does not tell.
+    pub disk_free: Option<u64>,
+    /// Whether the host's own name stands for a loopback address and for no other.
+    pub name_is_loopback: bool,
     /// Interfaces that are up, and an address of each; an interface is here once for each address.
     pub interfaces: Vec<(String, String)>,
     /// The agent's own address of its connection to the run.

@@ -87,13 +87,15 @@ Exit codes:
   0   no fault; there may be warnings and notes
   1   at least one fault
   2   usage, or a bad platform file
+  4   --fleet: not all hosts came
   10  the harness failed
 
 Examples:
   allranks doctor                                  where the ranks are to be started
   allranks doctor --platform cuda                  a fault if it cannot be used
   allranks doctor --platforms my.yaml --platform mine
-  srun -N2 allranks doctor --json                  what each machine of a job has";
+  srun -N2 allranks doctor --json                  what each machine of a job has
+  allranks doctor --fleet --nodes 3                three hosts compared, and whether each reaches each other one";
 
 const NODE_EXIT_CODES: &str = "\
 Exit codes:
@@ -267,15 +269,17 @@ pub struct SelectArguments {
     /// platforms only, those whose files have no `count`: nothing but `python` and `libtorch` can count devices.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-    /// What starts ranks: `local`, the harness itself; `torchrun`, which starts the ranks of `program:` cases only; or node
-    /// agents on other hosts: `attached`, which people start with the command that is printed, `slurm`, which `srun` starts
-    /// inside an allocation, and `mpi`, which `mpirun` starts. Default: whatever a case names, on this machine.
+    /// What starts ranks: `local`, the harness itself; or node agents on other hosts: `attached`, which people start with the
+    /// command that is printed, `slurm`, which `srun` starts inside an allocation, `mpi`, which `mpirun` starts, `torchrun` with
+    /// `--nodes`, which starts one on each host, and `kubernetes`, whose manifests are written. Ranks of `program:` cases have no
+    /// agents: `torchrun`, `slurm` and `mpi` start them directly, where a case names them. Default: whatever a case names.
     #[arg(long, value_name = "NAME")]
     pub launcher: Option<LauncherChoice>,
     /// Number of nodes of each world, under a launcher with node agents. Ranks are placed in blocks, as evenly as they can be.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
-    /// Words for `srun` or `mpirun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces.
+    /// Words for `srun`, `mpirun` or `torchrun`, such as '--partition=test --mem=8G' or '--host a,b', separated by spaces; for
+    /// `kubernetes`, image=NAME, namespace=NAME, shm=SIZE and devices=RESOURCE:COUNT.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     pub launcher_options: Option<String>,
     /// Seconds that importing torch, and what a platform imports besides, may take: in looking for platforms, and in a rank.
@@ -295,6 +299,43 @@ impl SelectArguments {
     #[must_use]
     pub const fn import_patience(&self) -> Duration {
         Duration::from_secs(self.import_patience)
+    }
+
+    /// What starts node agents; `None` if there are none. Under `torchrun` there are some only where nodes are asked for: without
+    /// them it starts the ranks of programs on this machine.
+    #[must_use]
+    pub const fn engine(&self) -> Option<Engine> {
+        match (self.launcher, self.nodes) {
+            (None | Some(LauncherChoice::Local), _) | (Some(LauncherChoice::Torchrun), None) => {
+                None
+            }
+            (Some(LauncherChoice::Torchrun), Some(_)) => Some(Engine::Torchrun),
+            (Some(LauncherChoice::Attached), _) => Some(Engine::Attached),
+            (Some(LauncherChoice::Slurm), _) => Some(Engine::Slurm),
+            (Some(LauncherChoice::Mpi), _) => Some(Engine::Mpi),
+            (Some(LauncherChoice::Kubernetes), _) => Some(Engine::Kubernetes),
+        }
+    }
+
+    /// Whether the launcher takes words.
+    #[must_use]
+    pub const fn takes_launcher_words(&self) -> bool {
+        match self.launcher {
+            None | Some(LauncherChoice::Local | LauncherChoice::Attached) => false,
+            Some(
+                LauncherChoice::Slurm
+                | LauncherChoice::Mpi
+                | LauncherChoice::Torchrun
+                | LauncherChoice::Kubernetes,
+            ) => true,
+        }
+    }
+
+    /// Words for the launcher's command.
+    #[must_use]
+    pub fn launcher_words(&self) -> Vec<String> {
+        let words = self.launcher_options.as_deref().unwrap_or_default();
+        words.split_whitespace().map(str::to_owned).collect()
     }
 
     /// What to load.
@@ -322,30 +363,20 @@ pub enum LauncherChoice {
     Slurm,
     /// Node agents that `mpirun` starts.
     Mpi,
-}
-
-impl LauncherChoice {
-    /// What starts node agents; none if there are none.
-    #[must_use]
-    pub const fn engine(self) -> Option<Engine> {
-        match self {
-            Self::Local | Self::Torchrun => None,
-            Self::Attached => Some(Engine::Attached),
-            Self::Slurm => Some(Engine::Slurm),
-            Self::Mpi => Some(Engine::Mpi),
-        }
-    }
+    /// Node agents in Pods.
+    Kubernetes,
 }
 
 impl From<LauncherChoice> for Launcher {
     fn from(choice: LauncherChoice) -> Self {
         match choice {
             // An agent starts ranks as the harness does.
-            LauncherChoice::Local
-            | LauncherChoice::Attached
-            | LauncherChoice::Slurm
-            | LauncherChoice::Mpi => Self::Local,
+            LauncherChoice::Local | LauncherChoice::Attached | LauncherChoice::Kubernetes => {
+                Self::Local
+            }
             LauncherChoice::Torchrun => Self::Torchrun,
+            LauncherChoice::Slurm => Self::Slurm,
+            LauncherChoice::Mpi => Self::Mpi,
         }
     }
 }
@@ -419,7 +450,9 @@ pub struct RunArguments {
 
 /// How a run listens for its node agents.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Node agents (--launcher attached, slurm, mpi)")]
+#[command(
+    next_help_heading = "Node agents (--launcher attached, slurm, mpi, torchrun, kubernetes)"
+)]
 pub struct ListenArguments {
     /// Address at which the run listens for node agents; port 0 is any. Default: all addresses of this machine.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -580,9 +613,52 @@ pub struct DoctorArguments {
     /// More platform files, or folders of them.
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub platforms: Vec<PathBuf>,
-    /// Seconds that an `import torch` may take before it counts as one that hangs.
+    /// Seconds that an `import torch` may take before it counts as one that hangs; with --fleet, seconds in which hosts try to reach
+    /// each other.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub patience: u64,
+    /// Look at the hosts of a fleet in place of this machine: compare them, and let every two of them exchange bytes in both
+    /// directions. A node agent on each host does that.
+    #[arg(long)]
+    pub fleet: bool,
+    /// With --fleet: what starts the node agents, as for `run`. Default: attached.
+    #[arg(long, value_name = "NAME", requires = "fleet")]
+    pub launcher: Option<LauncherChoice>,
+    /// With --fleet: number of hosts. Default: 2.
+    #[arg(long, value_name = "N", requires = "fleet", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub nodes: Option<u32>,
+    /// With --fleet: words for the launcher, as for `run`.
+    #[arg(
+        long,
+        value_name = "WORDS",
+        requires = "fleet",
+        allow_hyphen_values = true
+    )]
+    pub launcher_options: Option<String>,
+    /// How the doctor listens for node agents.
+    #[command(flatten)]
+    pub listening: ListenArguments,
+}
+
+impl DoctorArguments {
+    /// What starts the node agents.
+    #[must_use]
+    pub const fn engine(&self) -> Engine {
+        match self.launcher {
+            None | Some(LauncherChoice::Local | LauncherChoice::Attached) => Engine::Attached,
+            Some(LauncherChoice::Slurm) => Engine::Slurm,
+            Some(LauncherChoice::Mpi) => Engine::Mpi,
+            Some(LauncherChoice::Torchrun) => Engine::Torchrun,
+            Some(LauncherChoice::Kubernetes) => Engine::Kubernetes,
+        }
+    }
+
+    /// Words for the launcher's command.
+    #[must_use]
+    pub fn launcher_words(&self) -> Vec<String> {
+        let words = self.launcher_options.as_deref().unwrap_or_default();
+        words.split_whitespace().map(str::to_owned).collect()
+    }
 }
 
 /// `schema`.
@@ -663,6 +739,9 @@ pub struct SuperviseArguments {
 /// `witness`.
 #[derive(Debug, Args)]
 pub struct WitnessArguments {
+    /// What has started it.
+    #[arg(value_enum)]
+    pub launcher: LauncherChoice,
     /// Where to write how it began and ended.
     pub records: PathBuf,
     /// Where its output goes.

@@ -13,7 +13,7 @@ use allranks_model::names::{Rank, WorldSize};
 use allranks_report::command_line;
 use allranks_runner::probe;
 use allranks_runner::run;
-use allranks_runner::world::Driver;
+use allranks_runner::world::{Dialect, Driver};
 use allranks_suite::case::{LineSpec, ProgramSpec};
 use allranks_suite::expectation::Point;
 use allranks_suite::plan::{Check, ProgramCheck, Scenario, hang};
@@ -107,17 +107,29 @@ fn write_scenario(
     if let Some(program) = &case.program {
         writeln!(out, "driver     program")?;
         writeln!(out, "launcher   {}", scenario.launcher.name())?;
-        for (owner, argv) in run::command_lines(scenario, program, &python) {
+        for (owner, argv) in run::command_lines(scenario, program, &python, &[]) {
             writeln!(out, "argv       {owner}: {}", command_line(&argv))?;
         }
         if scenario.launcher != Launcher::Local {
             for (name, value) in run::distinctive_environment(scenario, Rank(0)) {
                 writeln!(out, "env        {name}={value}")?;
             }
-            return writeln!(
-                out,
-                "env        torchrun adds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and its own to each rank"
-            );
+            let name = scenario.launcher.name();
+            return match scenario.launcher {
+                Launcher::Local | Launcher::Torchrun => writeln!(
+                    out,
+                    "env        {name} adds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and its own to each rank"
+                ),
+                Launcher::Slurm | Launcher::Mpi => {
+                    let dialects = Dialect::of(scenario.launcher).iter();
+                    let dialects: Vec<String> = dialects.map(Dialect::to_string).collect();
+                    writeln!(
+                        out,
+                        "env        {name} adds its own to each rank; allranks takes its place from {}",
+                        dialects.join(", or ")
+                    )
+                }
+            };
         }
     } else {
         let driver = self::driver(driver, python);

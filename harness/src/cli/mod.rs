@@ -7,12 +7,14 @@ mod claims;
 mod command_line;
 mod diagnose;
 mod doctor;
+mod doctor_fleet;
 mod earlier;
 mod environment;
 mod expectations;
 mod expectations_arguments;
 mod explain;
 mod files_of_run;
+mod fleet;
 mod history;
 mod history_arguments;
 mod inputs;
@@ -143,6 +145,9 @@ pub fn main(
         Command::Explain(arguments) => explain::explain(&arguments, out),
         Command::Repro(arguments) => repro::repro(&arguments, words, out),
         Command::Diagnose(arguments) => diagnose::diagnose(&arguments, out),
+        Command::Doctor(arguments) if arguments.fleet => {
+            orphans::ended(|| doctor_fleet::doctor_fleet(&arguments, out, err))
+        }
         Command::Doctor(arguments) => doctor::doctor(&arguments, out),
         Command::Schema(arguments) => schema(&arguments, out),
         Command::Report(arguments) => results::report(&arguments, out),
@@ -162,7 +167,9 @@ pub fn main(
             &arguments.command,
         ))),
         Command::Witness(arguments) => {
-            match world::run_wrapped(&arguments.records, &arguments.logs, &arguments.command) {
+            let launcher = arguments.launcher.into();
+            let (records, logs) = (&arguments.records, &arguments.logs);
+            match world::run_wrapped(launcher, records, logs, &arguments.command) {
                 Ok(code) => std::process::exit(code),
                 Err(error) => Err(Failure::Io(error)),
             }

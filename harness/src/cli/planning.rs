@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rayon::prelude::*;
 
-use super::args::{DriverChoice, LauncherChoice, PlanArguments, SelectArguments};
+use super::args::{DriverChoice, PlanArguments, SelectArguments};
+use super::fleet::FleetRequest;
 use super::read_run::read;
 use super::{Exit, Failure};
 use crate::suite::Suite;
@@ -24,7 +25,6 @@ use allranks_runner::probe;
 use allranks_runner::probe::{Interpreter, Observed};
 use allranks_runner::run;
 use allranks_runner::world::Imported;
-use allranks_runner::world::node::{self, Engine, EngineCommand};
 use allranks_suite::case::{Case, PYTHON};
 use allranks_suite::plan::{Plan, Selection, Share, Target, plan};
 use allranks_suite::platform::Platform;
@@ -383,43 +383,14 @@ fn share(arguments: &SelectArguments) -> Result<Option<Share>, Failure> {
 /// # Errors
 /// Nodes are asked for, and no launcher that has any.
 fn nodes(arguments: &SelectArguments) -> Result<Option<u32>, Failure> {
-    let has_agents = arguments
-        .launcher
-        .and_then(LauncherChoice::engine)
-        .is_some();
-    match (has_agents, arguments.nodes) {
+    match (arguments.engine().is_some(), arguments.nodes) {
         (true, nodes) => Ok(Some(nodes.unwrap_or(1))),
         (false, None) => Ok(None),
         (false, Some(_)) => Err(Failure::Usage(
             "--nodes needs a launcher with node agents".to_owned(),
-            "add --launcher attached, slurm or mpi".to_owned(),
+            "add --launcher attached, slurm, mpi, torchrun or kubernetes".to_owned(),
         )),
     }
-}
-
-/// The command with which the arguments' launcher starts node agents; none if it has none, or people start them.
-///
-/// # Errors
-/// The launcher cannot be used here, or options are given to one that takes none.
-pub fn engine_command(arguments: &SelectArguments) -> Result<Option<EngineCommand>, Failure> {
-    let options = arguments.launcher_options.as_deref().unwrap_or_default();
-    let options: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-    let engine = arguments.launcher.and_then(LauncherChoice::engine);
-    if !options.is_empty() && engine.is_none_or(|engine| engine == Engine::Attached) {
-        return Err(Failure::Usage(
-            "--launcher-options are words for srun or mpirun".to_owned(),
-            "add --launcher slurm, or mpi".to_owned(),
-        ));
-    }
-    let Some(engine) = engine else {
-        return Ok(None);
-    };
-    let count = arguments.nodes.unwrap_or(1) as usize;
-    let agent = std::env::current_exe()?;
-    node::command(engine, count, &options, &agent).map_err(|why| match why.split_once("; hint: ") {
-        Some((why, hint)) => Failure::Usage(why.to_owned(), hint.to_owned()),
-        None => Failure::Usage(why, "`--launcher attached` needs no engine".to_owned()),
-    })
 }
 
 /// A platform to look for, and the backends of it to test.
@@ -568,23 +539,13 @@ pub fn print(
         if refused > 0 {
             write!(out, " ({refused} must be refused)")?;
         }
-        if arguments.select.nodes.is_some() {
+        if arguments.select.nodes.is_some() || scenario.placement.nodes() > 1 {
             write!(out, " on {}", on_nodes(&scenario.placement))?;
         }
         writeln!(out)?;
     }
     writeln!(out)?;
-    match engine_command(&arguments.select) {
-        Ok(Some(command)) => writeln!(
-            out,
-            "node agents: {}; {}",
-            command.argv.join(" "),
-            command.why
-        )?,
-        Ok(None) => {}
-        // What starts agents there may not be here.
-        Err(failure) => writeln!(out, "node agents: {failure}")?,
-    }
+    write_agents(&arguments.select, out)?;
     for (reason, points) in left_out(&planned.plan) {
         writeln!(out, "left out: {points} points, because {reason}")?;
     }
@@ -601,6 +562,27 @@ pub fn print(
         planned.suite.origin
     )?;
     Ok(Exit::AsExpected)
+}
+
+/// Writes how node agents would be started; nothing if there are none.
+fn write_agents(arguments: &SelectArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let Some(request) = FleetRequest::of(arguments)? else {
+        return Ok(());
+    };
+    match request.command() {
+        Ok(Some(command)) => {
+            let words = command.argv.join(" ");
+            writeln!(out, "node agents: {words}; {}", command.why)?;
+        }
+        Ok(None) => {
+            let folder = Path::new("target/allranks/RUN");
+            let how = request.to_join(&folder.join("credentials.json"), folder)?;
+            writeln!(out, "node agents: {how}")?;
+        }
+        // What starts agents there may not be here.
+        Err(failure) => writeln!(out, "node agents: {failure}")?,
+    }
+    Ok(())
 }
 
 /// Returns `2 node(s) (2+2 ranks)`.
@@ -638,6 +620,18 @@ fn print_steps(plan: &Plan, seed: u64, out: &mut impl Write) -> Result<Exit, Fai
         writeln!(out)?;
     }
     Ok(Exit::AsExpected)
+}
+
+/// Writes one line for each reason why scenarios cannot be run here.
+pub fn write_too_large(planned: &Planned, out: &mut impl Write) -> io::Result<()> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, reason) in &planned.plan.too_large {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    for (reason, count) in reasons {
+        writeln!(out, "not run: {count} scenario(s): {reason}")?;
+    }
+    Ok(())
 }
 
 /// Writes one line for each platform that was not found.

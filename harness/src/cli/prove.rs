@@ -81,6 +81,7 @@ pub fn prove(
         origin: None,
         recorded: Arc::default(),
         nodes: None,
+        launcher_options: Vec::new(),
         notices: None,
     };
     let session = {

@@ -11,10 +11,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::args::{DriverChoice, LauncherChoice, RunArguments};
+use super::args::{DriverChoice, RunArguments};
 use super::command_line::without_secrets;
 use super::earlier::{Earlier, ReusedRecords};
 use super::files_of_run::FilesOfRun;
+use super::fleet::FleetRequest;
 use super::planning::{self, Asked, Planned};
 use super::until_closed::UntilClosed;
 use super::{Failure, environment, origin};
@@ -26,10 +27,9 @@ use allranks_report::jsonl::Writer;
 use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
 use allranks_runner::run::{Capacity, Interrupt, Settings};
-use allranks_runner::world::node::{ANYWHERE, NodesSettings};
 use allranks_runner::world::{Driver, Imported, LocalLauncher};
 use allranks_suite::expectation::{Expectations, Point};
-use allranks_suite::plan::Plan;
+use allranks_suite::plan::{Plan, Scenario};
 
 /// The period at which the progress line is refreshed while nothing happens.
 const REFRESH_PERIOD: Duration = Duration::from_millis(200);
@@ -95,6 +95,7 @@ pub(super) fn execute_in(
     }
     planning::prove_inputs(&planned.plan, arguments.select.seed)?;
     planning::write_absent(&planned, err)?;
+    planning::write_too_large(&planned, err)?;
     let reused = match earlier {
         Some(earlier) => earlier.reused(&planned, arguments.repeat, &folder)?,
         None => ReusedRecords::default(),
@@ -103,9 +104,14 @@ pub(super) fn execute_in(
     let origin = origin::of(&planned, &folder);
     let request = arguments.select.request();
     let origin = origin::complete(origin, &driver, &request, &folder)?;
+    let request = FleetRequest::of(&arguments.select)?;
+    let request = request.filter(|_| planned.plan.scenarios.iter().any(has_agents));
+    let nodes = request.map(|request| request.settings(&arguments.listening, &folder));
+    let nodes = nodes.transpose()?;
     let settings = Settings {
         driver,
-        launcher: Some(launcher),
+        // Nothing is started here if there are nodes: what was started to ask for platforms ends.
+        launcher: nodes.is_none().then_some(launcher),
         seed: arguments.select.seed,
         ranks_at_once: arguments
             .ranks_at_once
@@ -122,7 +128,8 @@ pub(super) fn execute_in(
         absent: planned.absences(),
         origin: Some(origin),
         recorded: Arc::new(reused.recorded.clone()),
-        nodes: nodes(arguments, &folder)?,
+        nodes,
+        launcher_options: arguments.select.launcher_words(),
         notices: None,
         out: folder.clone(),
     };
@@ -132,23 +139,9 @@ pub(super) fn execute_in(
     finish(results, &troubles, out)
 }
 
-/// The nodes that the arguments ask for; none: this machine.
-fn nodes(arguments: &RunArguments, folder: &Path) -> Result<Option<NodesSettings>, Failure> {
-    let Some(engine) = arguments.select.launcher.and_then(LauncherChoice::engine) else {
-        return Ok(None);
-    };
-    let listening = &arguments.listening;
-    let credentials = listening.credentials.clone();
-    Ok(Some(NodesSettings {
-        engine,
-        command: planning::engine_command(&arguments.select)?,
-        engine_log: folder.join("engine.log"),
-        count: arguments.select.nodes.unwrap_or(1) as usize,
-        listen: listening.listen.unwrap_or(ANYWHERE),
-        credentials: credentials.unwrap_or_else(|| folder.join("credentials.json")),
-        join_patience: Duration::from_secs(listening.join_patience),
-        lost_after: Duration::from_secs(listening.lost_after),
-    }))
+/// Whether the ranks of a scenario are started by node agents, if there are any.
+fn has_agents(scenario: &Scenario) -> bool {
+    scenario.case.program.is_none()
 }
 
 fn driver(

@@ -13,6 +13,7 @@ mod disk;
 mod doctor;
 mod environments;
 mod faults;
+mod fleet;
 mod history;
 mod imports;
 mod launcher;
@@ -142,6 +143,7 @@ fn main() -> ExitCode {
         .collect();
     tell_of_environments(&lacking);
     let tests = [
+        fleet::tests(),
         launcher::tests(),
         nodes::tests(),
         programs::tests(),

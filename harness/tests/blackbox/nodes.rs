@@ -14,9 +14,9 @@ use super::stage::{Ran, Running, Stage, assert_reported, checkout, essence};
 use super::{Lack, Test, plain, unless_lacking, with_torch};
 
 /// A driver without torch.
-const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
+pub(super) const DRIVER: &str = "command:python3 fixtures/drivers/pretend.py";
 /// More checks than are over before something happens to a node.
-const MANY: &str = "\
+pub(super) const MANY: &str = "\
 id: many
 title: many sums
 covers: [COLL-001]
@@ -25,7 +25,7 @@ steps:
   - all_reduce: {dtype: float32, op: sum, numel: 33}
 ";
 /// Worlds of each of these sizes, one after the other.
-const SIZES: &str = "\
+pub(super) const SIZES: &str = "\
 id: sizes
 title: sums
 covers: [COLL-001]
@@ -69,13 +69,13 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// Network namespaces stand for hosts.
-fn no_hosts() -> Option<Lack> {
+pub(super) fn no_hosts() -> Option<Lack> {
     let link = "ip link add one type veth peer name two";
     let words = ["--user", "--map-root-user", "--net", "sh", "-c", link];
     lack("network namespaces", "unshare", &words)
 }
 
-fn no_slurm() -> Option<Lack> {
+pub(super) fn no_slurm() -> Option<Lack> {
     // Its clients tell not even their version without a configuration.
     let programs = ["slurmctld", "slurmd", "salloc", "srun", "sinfo"];
     let found = |program| lack("Slurm", "sh", &["-c", &format!("command -v {program}")]);
@@ -83,12 +83,12 @@ fn no_slurm() -> Option<Lack> {
     lacks.find_map(|lack| lack)
 }
 
-fn no_mpi() -> Option<Lack> {
+pub(super) fn no_mpi() -> Option<Lack> {
     lack("MPI", "mpirun", &["--version"])
 }
 
 /// What is lacking if this command does not end with 0.
-fn lack(what: &'static str, program: &str, words: &[&str]) -> Option<Lack> {
+pub(super) fn lack(what: &'static str, program: &str, words: &[&str]) -> Option<Lack> {
     let why = match Command::new(program).args(words).output() {
         Ok(ran) if ran.status.success() => return None,
         Ok(ran) => String::from_utf8_lossy(&ran.stderr).trim().to_owned(),
@@ -98,7 +98,7 @@ fn lack(what: &'static str, program: &str, words: &[&str]) -> Option<Lack> {
 }
 
 /// Starts a run on two nodes, and returns it when agents can join.
-fn start(stage: &Stage, arguments: &[&str]) -> Running {
+pub(super) fn start(stage: &Stage, arguments: &[&str]) -> Running {
     let mut all = arguments.to_vec();
     all.extend(["--launcher", "attached", "--nodes", "2"]);
     let run = stage.start_run(&all);
@@ -118,7 +118,7 @@ fn join(stage: &Stage, credentials: &Path) -> Running {
     stage.start(command)
 }
 
-fn agents(stage: &Stage) -> [Running; 2] {
+pub(super) fn agents(stage: &Stage) -> [Running; 2] {
     let credentials = stage.path("out/credentials.json");
     [0, 1].map(|_| join(stage, &credentials))
 }
@@ -296,6 +296,15 @@ fn lost(how: Signal) {
     }
 }
 
+/// The folders of agents that are left.
+fn folders_of_agents(stage: &Stage) -> usize {
+    let entries = fs::read_dir(stage.path("tmp")).unwrap().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("allranks-node-"))
+        .count()
+}
+
 fn rerun(stage: &Stage, decided: usize) {
     let (from, to) = (stage.out().display().to_string(), stage.path("again"));
     let mut command = stage.command(&[
@@ -323,6 +332,11 @@ fn rerun(stage: &Stage, decided: usize) {
     stage.assert_nothing_remains();
     let results = stage.results("again");
     assert_reported(&results);
+    assert_eq!(
+        folders_of_agents(stage),
+        0,
+        "the next agents remove what the killed one has left"
+    );
     let ids = essence(&results);
     assert_eq!(
         ids.len(),
@@ -512,6 +526,18 @@ fn assert_column(stage: &Stage, launcher: &str) {
     );
     let column = &results.scenarios[0].column;
     assert_eq!((column.nodes, column.launcher.as_str()), (2, launcher));
+}
+
+/// Returns the command that runs `words` under a Slurm of its own, in an allocation of this many nodes.
+pub(super) fn slurm_command(stage: &Stage, nodes: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg(checkout().join("harness/tests/blackbox/hosts/slurm.sh"))
+        .arg(stage.path("slurm"))
+        .arg(nodes)
+        .args(words)
+        .current_dir(checkout());
+    stage.marked(command)
 }
 
 /// Runs under a Slurm of its own, in an allocation of this many nodes.

@@ -419,7 +419,7 @@ fn selected() {
     assert_eq!(plan(&["--filter", "launcher=torchrun"]).0, [torchrun]);
     let (ids, said) = plan(&["--launcher", "torchrun"]);
     assert_eq!(ids, [torchrun]);
-    let why = "because only `program:` cases run under torchrun yet";
+    let why = "because `--launcher torchrun` starts other ranks than those of programs with `--nodes` only";
     assert!(said.contains(why), "{said}");
     let ran = stage.run(&[
         "run",
@@ -430,7 +430,7 @@ fn selected() {
         "torchrun",
     ]);
     ran.assert_code(3)
-        .assert_says("only `program:` cases run under torchrun yet");
+        .assert_says("starts other ranks than those of programs with `--nodes` only");
     let ran = stage.run(&["explain", torchrun]);
     ran.assert_code(0);
     for words in [

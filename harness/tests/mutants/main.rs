@@ -205,6 +205,7 @@ fn begin() -> Result<Live, String> {
         import_patience: IMPORT_PATIENCE,
         shrinking: SHRINKING,
         nodes: None,
+        launcher_options: Vec::new(),
         notices: None,
         profile: None,
         arguments: Vec::new(),

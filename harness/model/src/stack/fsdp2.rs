@@ -99,11 +99,11 @@ impl Fsdp2 {
             return Some(reason.into());
         }
         let is_plain = self.divide == Divide::Average && !is_hybrid;
-        if self.precision != Precision::Own {
-            if self.dtype != DType::Float32 || self.clip || !is_plain {
-                let reason = "element types are mixed with float32 parameters, and nothing else";
-                return Some(reason.into());
-            }
+        if self.precision != Precision::Own
+            && (self.dtype != DType::Float32 || self.clip || !is_plain)
+        {
+            let reason = "element types are mixed with float32 parameters, and nothing else";
+            return Some(reason.into());
         }
         if self.clip {
             if self.dtype != DType::Float32 || !is_plain {

@@ -91,6 +91,8 @@ pub struct Settings {
     pub recorded: Arc<BTreeSet<CheckId>>,
     /// The nodes on which worlds are started; none: this machine.
     pub nodes: Option<NodesSettings>,
+    /// Words for the commands of launchers that start programs.
+    pub launcher_options: Vec<String>,
     /// Where it is told what the run waits for, a line each; none: nowhere.
     pub notices: Option<mpsc::UnboundedSender<String>>,
 }

@@ -245,9 +245,10 @@ impl Recorder {
             world_size: scenario.world_size,
             nodes: scenario.placement.nodes() as u32,
             driver: driver.to_owned(),
-            launcher: match &self.shared.settings.nodes {
-                Some(nodes) => nodes.engine.name().to_owned(),
-                None => scenario.launcher.name().to_owned(),
+            launcher: match (&self.shared.settings.nodes, &scenario.case.program) {
+                (Some(nodes), None) => nodes.engine.name().to_owned(),
+                // Node agents start no programs.
+                (Some(_), Some(_)) | (None, _) => scenario.launcher.name().to_owned(),
             },
             evidence: scenario.platform.evidence,
             torch: self.torch(),

@@ -26,11 +26,11 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Starts a command once for each launch spec, with its environment and log. `supervisor` is the allranks binary;
-    /// `token` must be unique on this host.
+    /// Starts each command, with the environment and the log of the launch spec at the same place. `supervisor` is the allranks
+    /// binary; `token` must be unique on this host.
     #[must_use]
     pub fn start(
-        argv: &[String],
+        argvs: Vec<Vec<String>>,
         supervisor: &Path,
         token: &str,
         mut orders: Vec<RankLaunchSpec>,
@@ -39,7 +39,8 @@ impl Commands {
             order.env.insert(TOKEN.to_owned(), token.to_owned());
         }
         let (sender, events) = mpsc::channel(EVENTS);
-        let processes = spawned::start(argv, Some(supervisor), token, &orders, &sender);
+        let each = argvs.iter().map(Vec::as_slice).zip(&orders);
+        let processes = spawned::start(each, Some(supervisor), token, &sender);
         Self {
             token: token.to_owned(),
             processes,

@@ -199,14 +199,8 @@ impl LocalLauncher {
                 }
             }
             let supervisor = self.supervisor.as_deref();
-            let ranks = &order.ranks;
-            Box::new(spawned::start(
-                &argv,
-                supervisor,
-                &place.token,
-                ranks,
-                &sender,
-            ))
+            let ranks = order.ranks.iter().map(|rank| (argv.as_slice(), rank));
+            Box::new(spawned::start(ranks, supervisor, &place.token, &sender))
         };
         Ok(LocalWorld::new(
             started,

@@ -16,6 +16,7 @@
 mod commands;
 mod control_server;
 mod devices;
+mod dialect;
 mod driver;
 mod exhaustion;
 mod frame;
@@ -35,6 +36,7 @@ mod zygote;
 pub use allranks_protocol::RankExit;
 pub use commands::Commands;
 pub use devices::{Device, DeviceLease, devices, held_devices, lease_devices};
+pub use dialect::{Dialect, Slot};
 pub use driver::{Driver, python_files};
 pub use exhaustion::{is_exhaustion, names_exhaustion};
 pub(crate) use host_facts::{HostFacts, HostQuery, MeetingHost};

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::RankExit;
+use super::dialect::Slot;
 use super::supervise::end_as;
+use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
 
 /// Exit code of a rank that could not be started: the code that a shell gives for a command that does not exist.
@@ -40,6 +42,9 @@ pub struct ExitRecord {
     /// Why it could not be started; none if it was started.
     #[serde(default)]
     pub error: Option<String>,
+    /// What its launcher told it of its place; none in a record that an earlier version has written.
+    #[serde(default)]
+    pub slot: Option<Slot>,
 }
 
 impl ExitRecord {
@@ -87,19 +92,25 @@ fn start() -> u32 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Runs a command as the rank that `RANK` names, with its output in `logs/rankN.log`, and ends with its exit code or
-/// signal. Its record goes into `records`. Returns only if the command cannot be started: the code to exit with.
+/// Runs a command as the rank that `launcher` says it is, with its output in `logs/rankN.log`. Its record goes into `records`.
+/// Under `local` and `torchrun` it ends with the rank's exit code or signal, as these launchers expect, and returns only if the
+/// command cannot be started: the code to exit with. Under an engine it returns 0 in any case: engines kill all other ranks for one
+/// that failed, before they could be judged.
 ///
 /// Signals that ask a process to end are left to the rank: launchers send them to the whole process group, and the
 /// wrapper stays to record how the rank ends.
 ///
 /// # Errors
-/// `RANK` is missing, or files cannot be written.
-pub fn run_wrapped(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result<i32> {
-    let rank = std::env::var("RANK")
-        .ok()
-        .filter(|rank| rank.parse::<u32>().is_ok());
-    let rank = rank.ok_or_else(|| io::Error::other("the launcher has set no RANK"))?;
+/// The launcher does not say which rank this is, or files cannot be written.
+pub fn run_wrapped(
+    launcher: Launcher,
+    records: &Path,
+    logs: &Path,
+    argv: &[OsString],
+) -> io::Result<i32> {
+    let environment = std::env::vars().collect();
+    let slot = Slot::read(launcher, &environment).map_err(io::Error::other)?;
+    let rank = slot.rank.to_string();
     let log = open(&logs.join(format!("rank{rank}.log")))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -116,15 +127,24 @@ pub fn run_wrapped(records: &Path, logs: &Path, argv: &[OsString]) -> io::Result
         .map(signal)
         .collect::<io::Result<_>>()
     })?;
-    match run(records, &rank, log, argv)? {
+    let record = ExitRecord {
+        slot: Some(slot),
+        ..ExitRecord::default()
+    };
+    let is_engine = match launcher {
+        Launcher::Local | Launcher::Torchrun => false,
+        Launcher::Slurm | Launcher::Mpi => true,
+    };
+    match run(record.clone(), records, &rank, log, argv)? {
+        Ok(_) if is_engine => Ok(0),
         Ok(status) => end_as(status),
         Err(error) => {
             ExitRecord {
                 error: Some(error),
-                ..ExitRecord::default()
+                ..record
             }
             .write(records, &rank, start())?;
-            Ok(NOT_FOUND)
+            Ok(if is_engine { 0 } else { NOT_FOUND })
         }
     }
 }
@@ -135,6 +155,7 @@ fn open(path: &PathBuf) -> io::Result<File> {
 
 /// Runs the command. Returns its exit status, or why it could not be started.
 fn run(
+    mut exit_record: ExitRecord,
     records: &Path,
     rank: &str,
     log: File,
@@ -151,10 +172,7 @@ fn run(
         Ok(child) => child,
         Err(error) => return Ok(Err(format!("{}: {error}", program.to_string_lossy()))),
     };
-    let mut exit_record = ExitRecord {
-        pid: Some(child.id()),
-        ..ExitRecord::default()
-    };
+    exit_record.pid = Some(child.id());
     exit_record.write(records, rank, start())?;
     let status = child.wait()?;
     exit_record.code = status.code();

@@ -105,19 +105,18 @@ impl Processes for SpawnedProcesses {
     }
 }
 
-/// Starts one process for each rank, and reports how each ends as an event.
+/// Starts one process for each rank, given with its command, and reports how each ends as an event.
 ///
 /// `supervisor` is this program, run as `supervise` (see [`super::supervise`]), so that the rank is killed if the
 /// harness ends, whatever its driver is. Without one a rank only notices that its connection is closed.
-pub fn start(
-    argv: &[String],
+pub fn start<'a>(
+    ranks: impl Iterator<Item = (&'a [String], &'a RankLaunchSpec)>,
     supervisor: Option<&Path>,
     token: &str,
-    ranks: &[RankLaunchSpec],
     events: &mpsc::Sender<Event>,
 ) -> SpawnedProcesses {
     let mut running = BTreeMap::new();
-    for order in ranks {
+    for (argv, order) in ranks {
         let rank = order.rank;
         let events = events.clone();
         match spawn(argv, supervisor, &order.env, &order.log) {
@@ -234,7 +233,12 @@ mod tests {
         };
         let (sender, mut events) = mpsc::channel(1);
         let sleeper = ["/bin/sleep".to_owned(), "60".to_owned()];
-        let processes = start(&sleeper, None, "nothing", &[order], &sender);
+        let processes = start(
+            [(&sleeper[..], &order)].into_iter(),
+            None,
+            "nothing",
+            &sender,
+        );
         assert!(processes.running[&Rank(0)].pid().is_some());
         processes.signal(Rank(0), 9);
         let ended = events.recv().await.unwrap();

@@ -101,6 +101,15 @@ pub struct WorldSpec {
     /// World sizes, the numbers of ranks: `4` or `[2, 3, 8]`, each from 1 to 4096.
     #[serde(default = "default_sizes")]
     pub size: OneOrMany<u32>,
+    /// Numbers of nodes that the ranks are on: `2` or `[1, 2]`, each from 1 to 4096. Ranks are placed in blocks, as evenly as they
+    /// can be; worlds with fewer ranks than nodes are left out. Absent: as many nodes as `--nodes` says.
+    #[serde(default)]
+    pub nodes: Option<OneOrMany<u32>>,
+    /// Number of ranks on each node: `[3, 1]`, three on the first node and one on the second; their sum is the world size. Absent:
+    /// even, as `nodes` says.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub placement: Option<Vec<u32>>,
     /// How ranks initialise: `{method: [env, tcp]}`.
     #[serde(default)]
     pub init: InitSpec,
@@ -163,6 +172,8 @@ impl Default for WorldSpec {
             platform: None,
             backend: None,
             size: default_sizes(),
+            nodes: None,
+            placement: None,
             init: InitSpec::default(),
             timeout_s: default_timeout(),
             deadline_s: default_deadline(),

@@ -183,6 +183,7 @@ impl Checker<'_> {
                 );
             }
         }
+        self.nodes();
         self.distinct(
             way!["world", "init", "method"],
             world.init.method.as_slice(),
@@ -232,6 +233,43 @@ impl Checker<'_> {
                     hint,
                 );
             }
+        }
+    }
+
+    /// Checks `nodes` and `placement`: each world of the case must fit on some number of nodes, and each number must have a world.
+    fn nodes(&mut self) {
+        let world = &self.file.world;
+        let largest = self.sizes().into_iter().max();
+        if let Some(nodes) = &world.nodes {
+            self.distinct(way!["world", "nodes"], nodes.as_slice());
+            for (index, count) in nodes.as_slice().iter().enumerate() {
+                let path = way!["world", "nodes", index];
+                if *count == 0 {
+                    self.report(path, "a world on 0 nodes", "at least 1");
+                } else if largest.is_some_and(|largest| largest.0 < *count) {
+                    let message =
+                        format!("no world of the case has a rank for each of {count} nodes");
+                    self.report(path, message, "raise `world.size`");
+                }
+            }
+        }
+        let Some(placement) = &world.placement else {
+            return;
+        };
+        let path = way!["world", "placement"];
+        if world.nodes.is_some() {
+            let hint = "leave `nodes` out: the placement has an entry for each node";
+            self.report_key(path, "`placement` beside `nodes`", hint);
+        }
+        if placement.is_empty() || placement.contains(&0) {
+            let hint = "each entry is the number of ranks on one node, at least 1: `[3, 1]`";
+            self.report(path, "a node without ranks", hint);
+            return;
+        }
+        let sum: u64 = placement.iter().map(|ranks| u64::from(*ranks)).sum();
+        if self.sizes().iter().any(|size| u64::from(size.0) != sum) {
+            let message = format!("the nodes have {sum} ranks, and the world another number");
+            self.report(path, message, format!("write `size: {sum}`"));
         }
     }
 

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::checker::Checker;
 use super::program::{ARGUMENTS, ExitSpec, LineSpec, PROGRAM, ProgramSpec};
-use super::{ExitCode, InitSpec, Starts, WorldSpec};
+use super::{ExitCode, InitSpec, OneOrMany, Starts, WorldSpec};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
 use allranks_yaml::{Segment, way};
@@ -26,6 +26,7 @@ impl ProgramChecker<'_, '_> {
         self.command();
         let launchers = self.program.launcher.as_slice();
         self.checker.distinct(way![PROGRAM, "launcher"], launchers);
+        self.nodes(launchers);
         for (list, lines) in [
             ("lines", &self.program.lines),
             ("never", &self.program.never),
@@ -73,6 +74,28 @@ impl ProgramChecker<'_, '_> {
         let passes = "leave it out: a program passes its own timeout to torch; `program.within` limits the whole run";
         let is_given = (world.timeout_s - usual.timeout_s).abs() > f64::EPSILON;
         refuse(is_given, "timeout_s", passes);
+    }
+
+    /// Reports several nodes under the launcher `local`, which has one.
+    fn nodes(&mut self, launchers: &[Launcher]) {
+        let world = &self.checker.file.world;
+        let nodes = world.nodes.as_ref().map(OneOrMany::as_slice);
+        let is_spread = world
+            .placement
+            .as_ref()
+            .is_some_and(|ranks| ranks.len() > 1)
+            || nodes.is_some_and(|nodes| nodes.iter().any(|count| *count > 1));
+        if is_spread && launchers.contains(&Launcher::Local) {
+            let message = "the launcher `local` starts all ranks on one node";
+            let hint = "name others: `launcher: [torchrun, slurm, mpi]`";
+            let has_launcher = self.checker.document.keys(way![PROGRAM]);
+            match has_launcher.contains(&"launcher") {
+                true => self
+                    .checker
+                    .report_key(way![PROGRAM, "launcher"], message, hint),
+                false => self.checker.report_key(way![PROGRAM], message, hint),
+            }
+        }
     }
 
     fn command(&mut self) {

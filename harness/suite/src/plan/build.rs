@@ -8,14 +8,13 @@ use rayon::prelude::*;
 use super::context::ScenarioContext;
 use super::expand::expand;
 use super::program::checks as program_checks;
+use super::spread::Spread;
 use super::{Filter, Init, Scenario, Share, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};
 use crate::platform::Platform;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
-use allranks_model::placement::Placement;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
-use allranks_model::store::StoreMethod;
 
 /// A backend that is to be tested, on a platform that was found.
 #[derive(Clone, Debug)]
@@ -119,8 +118,14 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
             }
             for init in recipes(&case.world.init, target) {
                 for (launcher, init) in launched(case, init) {
-                    let how = How { init, launcher };
-                    add(&mut plan, case, target, WorldSize(*size), how, selection);
+                    for spread in Spread::of_case(case, WorldSize(*size), selection.nodes) {
+                        let how = How {
+                            init: init.clone(),
+                            launcher,
+                            spread,
+                        };
+                        add(&mut plan, case, target, WorldSize(*size), how, selection);
+                    }
                 }
             }
         }
@@ -128,10 +133,11 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
     plan
 }
 
-/// An init recipe, and what starts the ranks.
+/// An init recipe, what starts the ranks, and on how many nodes they are.
 struct How {
     init: Init,
     launcher: Launcher,
+    spread: Spread,
 }
 
 /// Returns a recipe once for each launcher of the case. If there are several, the launcher is among the recipe's swept
@@ -161,10 +167,12 @@ fn why_not_selected(
     match (selection.programs, selection.launcher) {
         (Some(true), _) if !is_program => Some("only `program:` cases have the driver `program`"),
         (Some(false), _) if is_program => Some("a `program:` case has a driver of its own"),
-        (_, Some(Launcher::Torchrun)) if !is_program => {
-            Some("only `program:` cases run under torchrun yet")
+        (_, Some(Launcher::Torchrun)) if !is_program && selection.nodes.is_none() => Some(
+            "`--launcher torchrun` starts other ranks than those of programs with `--nodes` only",
+        ),
+        (_, Some(asked)) if is_program && asked != launcher => {
+            Some("`--launcher` names another launcher")
         }
-        (_, Some(asked)) if asked != launcher => Some("`--launcher` names another launcher"),
         _ => None,
     }
 }
@@ -279,14 +287,17 @@ fn add(
     how: How,
     selection: &Selection,
 ) {
-    let How { init, launcher } = how;
+    let How {
+        init,
+        launcher,
+        spread,
+    } = how;
     let recipe: String = init
         .swept
         .iter()
         .map(|(axis, value)| format!(".{axis}-{value}"))
         .collect();
-    let nodes = selection.nodes.filter(|nodes| *nodes > 1);
-    let nodes = nodes.map_or_else(String::new, |nodes| format!(".nodes-{nodes}"));
+    let nodes = spread.in_id(case);
     let id = ScenarioId(format!(
         "{}@{}.{}.ws{world_size}{nodes}{recipe}",
         case.id, target.platform.name, target.backend
@@ -317,15 +328,16 @@ fn add(
         plan.too_large.push((id, lack));
         return;
     }
-    let placement = match selection.nodes {
-        None => Placement::one_node(world_size),
-        Some(nodes) => match placed(case, target, world_size, init.method, nodes) {
-            Ok(placement) => placement,
-            Err(lack) => {
-                plan.too_large.push((id, lack));
-                return;
-            }
-        },
+    let placed = match &case.program {
+        Some(_) => spread.placed_program(world_size, launcher, selection),
+        None => spread.placed(target, world_size, init.method, selection.nodes),
+    };
+    let placement = match placed {
+        Ok(placement) => placement,
+        Err(lack) => {
+            plan.too_large.push((id, lack));
+            return;
+        }
     };
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
@@ -388,30 +400,6 @@ fn add(
     }
     plan.left_out.extend(left_out);
     plan.scenarios.push(scenario);
-}
-
-/// Places a world on nodes of its own.
-///
-/// # Errors
-/// Says why it cannot be.
-fn placed(
-    case: &Case,
-    target: &Target,
-    size: WorldSize,
-    method: StoreMethod,
-    nodes: u32,
-) -> Result<Placement, String> {
-    if case.program.is_some() {
-        return Err("node agents start no programs".to_owned());
-    }
-    if target.devices.is_some() {
-        return Err("node agents lease no devices".to_owned());
-    }
-    if nodes > 1 && method == StoreMethod::File {
-        return Err("ranks on several nodes have no file of their own to meet at".to_owned());
-    }
-    let lack = || format!("needs {nodes} ranks or more, one for each node");
-    Placement::even(size, nodes).ok_or_else(lack)
 }
 
 /// Keeps the checks that every filter matches. Returns `None` if neither a check nor the scenario itself matches.

@@ -13,6 +13,7 @@ mod random;
 mod script;
 mod sequence;
 mod shard;
+mod spread;
 mod sweep;
 
 pub use build::{Excluded, Plan, Selection, Target, plan};

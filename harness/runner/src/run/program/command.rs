@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::launcher_start::LauncherStart;
 use crate::run::setup::{Endpoint, environment};
 use crate::watch;
-use crate::world::LOOPBACK;
 use crate::world::{Device, prepend_path};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
@@ -15,14 +15,9 @@ use allranks_suite::plan::Scenario;
 /// Variable that names the modules which `sitecustomize` makes Python import right after torch.
 const IMPORT: &str = "ALLRANKS_IMPORT";
 /// Variables that a launcher other than `local` sets for each rank itself.
-const RANK_VARIABLES: &[&str] = &[
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-];
+const RANK_VARIABLES: &[&str] = &["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"];
+/// Where the ranks meet: engines do not say so, and torchrun does.
+const MEETING_VARIABLES: &[&str] = &["MASTER_ADDR", "MASTER_PORT"];
 
 /// Returns the command of one rank, with its placeholders filled in.
 #[must_use]
@@ -38,55 +33,19 @@ pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec
     program.run.iter().enumerate().map(filled).collect()
 }
 
-/// Returns the command that runs `command` under a rank wrapper (the hidden command `witness`).
+/// Returns the command that runs `command` under a rank wrapper (the hidden command `witness`) that this launcher starts.
 #[must_use]
-pub fn witnessed(binary: &Path, records: &Path, logs: &Path, command: &[String]) -> Vec<String> {
-    let paths = [records, logs].map(|path| path.to_string_lossy().into_owned());
-    let mut words = vec![binary.to_string_lossy().into_owned(), "witness".to_owned()];
-    words.extend(paths);
-    words.push("--".to_owned());
-    words.extend(command.iter().cloned());
-    words
-}
-
-/// Returns the command that starts `command` as every rank of one host with `torchrun`, as a module of the run's
-/// Python.
-///
-/// `logs`: the folder for torchrun's own files. `restarts`: how often it may start all ranks anew.
-#[must_use]
-pub fn torchrun(
-    scenario: &Scenario,
-    python: &Path,
-    port: &str,
-    logs: &str,
-    restarts: u32,
+pub fn witnessed(
+    launcher: Launcher,
+    binary: &Path,
+    (records, logs): (&Path, &Path),
     command: &[String],
 ) -> Vec<String> {
-    let restarts = restarts.to_string();
-    let size = scenario.world_size.to_string();
-    let python = python.to_string_lossy();
-    let mut words: Vec<String> = [
-        python.as_ref(),
-        "-m",
-        "torch.distributed.run",
-        "--nnodes",
-        "1",
-        "--nproc-per-node",
-        &size,
-        "--master-addr",
-        LOOPBACK,
-        "--master-port",
-        port,
-        "--local-addr",
-        LOOPBACK,
-        "--max-restarts",
-        &restarts,
-        "--log-dir",
-        logs,
-        "--no-python",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let paths = [records, logs].map(|path| path.to_string_lossy().into_owned());
+    let mut words = vec![binary.to_string_lossy().into_owned(), "witness".to_owned()];
+    words.push(launcher.name().to_owned());
+    words.extend(paths);
+    words.push("--".to_owned());
     words.extend(command.iter().cloned());
     words
 }
@@ -122,10 +81,12 @@ pub fn environment_under(
     launcher: Launcher,
     mut of_rank: BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
-    match launcher {
-        Launcher::Local => {}
-        Launcher::Torchrun => of_rank.retain(|name, _| !RANK_VARIABLES.contains(&name.as_str())),
-    }
+    let is_own = |name: &str| match launcher {
+        Launcher::Local => false,
+        Launcher::Torchrun => RANK_VARIABLES.contains(&name) || MEETING_VARIABLES.contains(&name),
+        Launcher::Slurm | Launcher::Mpi => RANK_VARIABLES.contains(&name),
+    };
+    of_rank.retain(|name, _| !is_own(name));
     of_rank
 }
 
@@ -146,29 +107,36 @@ pub fn distinctive_environment(
 }
 
 /// Returns the command lines that a person would type to run the scenario's program, each with a label; the rank
-/// wrappers are left out.
+/// wrappers are left out. `options` are words for the launcher.
 #[must_use]
 pub fn command_lines(
     scenario: &Scenario,
     program: &ProgramSpec,
     python: &Path,
+    options: &[String],
 ) -> Vec<(String, Vec<String>)> {
     let command = of_rank(scenario, program, python);
+    let each = ("each rank".to_owned(), command.clone());
+    let start = LauncherStart {
+        scenario,
+        python,
+        options,
+        port: "(leased)",
+        logs: "(scratch)",
+    };
+    let name = scenario.launcher.name();
     match scenario.launcher {
-        Launcher::Local => vec![("each rank".to_owned(), command)],
+        Launcher::Local => vec![each],
         Launcher::Torchrun => {
-            let whole = torchrun(
-                scenario,
-                python,
-                "(leased)",
-                "(scratch)",
-                program.restarts,
-                &command,
-            );
-            vec![
-                ("torchrun".to_owned(), whole),
-                ("each rank".to_owned(), command),
-            ]
+            let nodes = 0..scenario.placement.nodes();
+            let label = |node: usize| match scenario.placement.nodes() {
+                1 => name.to_owned(),
+                _ => format!("{name} {node}"),
+            };
+            let whole = nodes.map(|node| (label(node), start.torchrun(node, &command)));
+            whole.chain([each]).collect()
         }
+        Launcher::Slurm => vec![(name.to_owned(), start.srun(&command)), each],
+        Launcher::Mpi => vec![(name.to_owned(), start.mpirun("", &[], &command)), each],
     }
 }

@@ -7,12 +7,14 @@
 use std::fmt::Write;
 
 use super::lines::{LineMatch, LogMatches};
+use super::placement_faults::{placement_faults, sum_of_local_sizes};
 use crate::check_result::CheckResult;
-use crate::world::{ExitRecord, RankExit};
+use crate::world::{ExitRecord, RankExit, Slot};
 use allranks_diagnose::list;
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::outcome::Outcome;
+use allranks_model::placement::Placement;
 use allranks_model::record::RankLine;
 use allranks_suite::case::{ExitCode, ProgramSpec};
 use allranks_suite::plan::{ProgramCheck, hang};
@@ -67,6 +69,11 @@ impl RankSeen {
         self.exit_record.as_ref().and_then(ExitRecord::end)
     }
 
+    /// Returns what its launcher told it; none if it was never started.
+    pub fn slot(&self) -> Option<&Slot> {
+        self.exit_record.as_ref()?.slot.as_ref()
+    }
+
     fn has_begun(&self) -> bool {
         self.starts() > 0
     }
@@ -82,11 +89,14 @@ impl RankSeen {
 pub struct ProgramEvidence<'a> {
     pub program: &'a ProgramSpec,
     pub size: WorldSize,
+    /// Where the plan has the ranks.
+    pub placement: &'a Placement,
     pub seen: &'a ProgramRanks,
 }
 
 impl ProgramEvidence<'_> {
-    /// Judges the check `init`: every rank must have been started.
+    /// Judges the check `init`: every rank must have been started, at the place that the plan has for it, and the local sizes that
+    /// the launcher told must add up to the world size.
     pub fn init(&self) -> CheckResult {
         let faults = self.faults(|_, rank| match &rank.exit_record {
             None if rank.has_begun() => Some(format!(
@@ -100,7 +110,22 @@ impl ProgramEvidence<'_> {
             }) => Some(format!("it could not be started: {error}")),
             Some(_) => None,
         });
-        self.verdict(faults, Outcome::InitFailed, "not-started")
+        if !faults.is_empty() {
+            return self.verdict(faults, Outcome::InitFailed, "not-started");
+        }
+        let slots: Vec<Option<&Slot>> = self.seen.ranks.iter().map(RankSeen::slot).collect();
+        let faults = placement_faults(self.placement, self.size, &slots);
+        let found = self.verdict(faults, Outcome::InitFailed, "placement");
+        match sum_of_local_sizes(&slots) {
+            Some(sum) if sum != self.size.0 => CheckResult {
+                summary: format!(
+                    "{}; the local sizes of all nodes add up to {sum}, and the world has {} ranks",
+                    found.summary, self.size
+                ),
+                ..found
+            },
+            Some(_) | None => found,
+        }
     }
 
     /// Judges the check `teardown`: the program must end by itself, unless the case expects a hang, and leave no
@@ -456,7 +481,7 @@ mod tests {
                 code,
                 signal,
                 ended_us: None,
-                error: None,
+                ..ExitRecord::default()
             }),
             log_matches: LogMatches {
                 lines: lines.to_vec(),
@@ -488,6 +513,7 @@ mod tests {
         let evidence = ProgramEvidence {
             program: &program,
             size: SIZE,
+            placement: &Placement::one_node(SIZE),
             seen,
         };
         let found = evidence.judge(program_check);
@@ -592,6 +618,7 @@ mod tests {
         let evidence = ProgramEvidence {
             program: &program,
             size: SIZE,
+            placement: &Placement::one_node(SIZE),
             seen: &all,
         };
         let result = evidence.init();
@@ -636,6 +663,7 @@ mod tests {
         let evidence = ProgramEvidence {
             program: &program,
             size: SIZE,
+            placement: &Placement::one_node(SIZE),
             seen: &absent,
         };
         let init = evidence.init();

@@ -7,13 +7,17 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `command` | command lines and environments |
+//! | `command` | command lines of ranks, and environments |
+//! | `launcher_start` | command lines of launchers |
 //! | `lines` | searches each rank's log |
 //! | `judge` | turns what was seen into check results |
+//! | `placement_faults` | compares what launchers told ranks with the plan |
 
 mod command;
 mod judge;
+mod launcher_start;
 mod lines;
+mod placement_faults;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,8 +27,9 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub use command::{command_lines, distinctive_environment, of_rank as program_of_rank};
-use command::{environment_of, environment_under, of_rank, torchrun, witnessed};
+use command::{environment_of, environment_under, of_rank, witnessed};
 use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
+use launcher_start::LauncherStart;
 
 use super::Shared;
 use super::findings::Findings;
@@ -35,8 +40,10 @@ use super::setup::{Endpoint, lease};
 use crate::check_result::CheckResult;
 use crate::watch;
 use crate::watch::{Event, Monitor};
+use crate::world::node::interfaces;
 use crate::world::{
-    Commands, Device, Driver, ExitRecord, LOOPBACK, RankExit, RankLaunchSpec, lease_port, unkilled,
+    Commands, Device, Driver, ExitRecord, LOOPBACK, RankExit, RankLaunchSpec, TOKEN,
+    base_environment, lease_port, unkilled,
 };
 use allranks_host::{TaggedProcess, describe};
 use allranks_model::diagnosis::Diagnosis;
@@ -121,7 +128,15 @@ async fn run_program(
     (run, findings): (&mut ScenarioRun, &mut Findings),
 ) -> io::Result<bool> {
     let size = scenario.world_size;
-    let base = &shared.base_environment;
+    // Nodes have environments of their own, and programs are not started by their agents.
+    let own;
+    let base = match &shared.settings.nodes {
+        None => &shared.base_environment,
+        Some(_) => {
+            own = base_environment();
+            &own
+        }
+    };
     // Where a program cannot be told which devices are its, it gets all of them.
     let wanted = |present: &[Device]| match &scenario.platform.visible_devices {
         Some(_) => scenario.platform.devices_for(size),
@@ -140,23 +155,25 @@ async fn run_program(
         absolute(shared, logs.unwrap_or(Path::new("logs"))),
     )?;
     let at = Endpoint {
-        host: LOOPBACK.to_owned(),
+        host: meeting_host(scenario),
         port: port.port,
         file: String::new(),
         spare: Vec::new(),
     };
-    let environment = |rank: Rank| {
-        let devices = devices.devices();
+    let environment = |base: &BTreeMap<String, String>, rank: Rank| {
+        let devices = devices_on_node(scenario, devices.devices(), rank);
         let folders = (folders.modules.as_path(), folders.call_traces.as_path());
         environment_of(scenario, &at, base, (rank, devices), folders)
     };
+    let distinctive = environment(&BTreeMap::new(), Rank(0));
+    let environment = |rank: Rank| environment(base, rank);
     let token = token(scratch.path());
     let mut commands = start(
         shared,
         scenario,
         program,
         &folders,
-        at.port,
+        (&at, distinctive),
         &token,
         environment,
     )?;
@@ -204,9 +221,13 @@ async fn run_program(
         stopped,
         orphans,
     };
+    if let Some(how) = told(scenario, &seen) {
+        shared.notify(how);
+    }
     let evidence = ProgramEvidence {
         program,
         size,
+        placement: &scenario.placement,
         seen: &seen,
     };
     judge(scenario, &evidence, run, findings);
@@ -228,7 +249,7 @@ fn start(
     scenario: &Scenario,
     program: &ProgramSpec,
     folders: &Folders,
-    port: u16,
+    (at, distinctive): (&Endpoint, BTreeMap<String, String>),
     token: &str,
     environment: impl Fn(Rank) -> BTreeMap<String, String>,
 ) -> io::Result<Commands> {
@@ -241,29 +262,102 @@ fn start(
         Driver::Python { python, .. } => python.clone(),
         Driver::Libtorch(_) | Driver::Command(_) => PathBuf::from("python3"),
     };
-    let rank = of_rank(scenario, program, &python);
-    let rank = witnessed(binary, &folders.records, &folders.logs, &rank);
     let launcher = scenario.launcher;
-    let (argv, count) = match launcher {
-        Launcher::Local => (rank, scenario.world_size.0),
-        Launcher::Torchrun => {
-            let logs = folders.launcher.to_string_lossy();
-            let port = port.to_string();
-            let restarts = program.restarts;
-            let whole = torchrun(scenario, &python, &port, &logs, restarts, &rank);
-            (whole, 1)
+    let rank = of_rank(scenario, program, &python);
+    let rank = witnessed(launcher, binary, (&folders.records, &folders.logs), &rank);
+    let (port, logs) = (at.port.to_string(), folders.launcher.to_string_lossy());
+    let start = LauncherStart {
+        scenario,
+        python: &python,
+        options: &shared.settings.launcher_options,
+        port: &port,
+        logs: &logs,
+    };
+    // One for each process to be started: its command, the first rank that it starts, and its log.
+    let placement = &scenario.placement;
+    let ranks = scenario.world_size.ranks();
+    let whole: Vec<(Vec<String>, Rank, String)> = match launcher {
+        Launcher::Local => ranks
+            // For output that comes before the rank wrapper has opened its own log.
+            .map(|number| (rank.clone(), number, format!("rank{number}.log")))
+            .collect(),
+        Launcher::Torchrun => (0..placement.nodes())
+            .map(|node| {
+                let log = match node {
+                    0 => "torchrun.log".to_owned(),
+                    _ => format!("torchrun{node}.log"),
+                };
+                let first = placement.ranks()[..node].iter().sum();
+                (start.torchrun(node, &rank), Rank(first), log)
+            })
+            .collect(),
+        Launcher::Slurm => vec![(start.srun(&rank), Rank(0), "srun.log".to_owned())],
+        Launcher::Mpi => {
+            let exported = environment_under(launcher, distinctive);
+            let exported: Vec<String> = exported.into_keys().chain([TOKEN.to_owned()]).collect();
+            let words = start.mpirun(&mpirun_version()?, &exported, &rank);
+            vec![(words, Rank(0), "mpirun.log".to_owned())]
         }
     };
-    let orders = (0..count).map(|number| RankLaunchSpec {
-        rank: Rank(number),
-        env: environment_under(launcher, environment(Rank(number))),
-        log: folders.logs.join(match launcher {
-            // For output that comes before the rank wrapper has opened its own log.
-            Launcher::Local => format!("rank{number}.log"),
-            Launcher::Torchrun => "torchrun.log".to_owned(),
-        }),
-    });
-    Ok(Commands::start(&argv, binary, token, orders.collect()))
+    let (commands, orders) = whole
+        .into_iter()
+        .zip(0..)
+        .map(|((argv, first, log), number)| {
+            let order = RankLaunchSpec {
+                rank: Rank(number),
+                env: environment_under(launcher, environment(first)),
+                log: folders.logs.join(log),
+            };
+            (argv, order)
+        })
+        .unzip();
+    Ok(Commands::start(commands, binary, token, orders))
+}
+
+/// Returns the address at which a program's ranks meet: loopback, or, where an engine has them on several nodes, an address of this
+/// machine that others may reach.
+fn meeting_host(scenario: &Scenario) -> String {
+    let is_spread = scenario.placement.nodes() > 1
+        && matches!(scenario.launcher, Launcher::Slurm | Launcher::Mpi);
+    let own = is_spread.then(|| interfaces().into_iter().next()).flatten();
+    own.map_or_else(|| LOOPBACK.to_owned(), |(_, address)| address.to_string())
+}
+
+/// Returns those of a world's devices that the ranks on the node of this rank have. All of them where there is one node, or where a
+/// program cannot be told which are its.
+fn devices_on_node<'a>(scenario: &Scenario, devices: &'a [Device], rank: Rank) -> &'a [Device] {
+    let placement = &scenario.placement;
+    let Some((node, local)) = placement.place_of(rank) else {
+        return devices;
+    };
+    if placement.nodes() == 1 || devices.len() != scenario.world_size.count() {
+        return devices;
+    }
+    let first = rank.index() - local as usize;
+    &devices[first..first + placement.ranks_on(node) as usize]
+}
+
+/// Returns what `mpirun --version` says.
+fn mpirun_version() -> io::Result<String> {
+    let said = std::process::Command::new("mpirun")
+        .arg("--version")
+        .stdin(std::process::Stdio::null())
+        .output()?;
+    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Says in which variables an engine told the ranks their places; none under launchers that set torch's own.
+fn told(scenario: &Scenario, seen: &ProgramRanks) -> Option<String> {
+    let name = match scenario.launcher {
+        Launcher::Local | Launcher::Torchrun => return None,
+        Launcher::Slurm | Launcher::Mpi => scenario.launcher.name(),
+    };
+    let mut slots = seen.ranks.iter().filter_map(RankSeen::slot);
+    let slot = slots.next()?;
+    Some(format!(
+        "ranks of programs under {name} have the places that {} told them ({}), the first of its variables that was set",
+        slot.dialect, slot.from
+    ))
 }
 
 /// How a program came to its end, or why it must be killed now.
@@ -292,7 +386,7 @@ async fn wait(
             ended = commands.next() => match ended {
                 // With several commands each is a rank, with a single one it may be the launcher; the caller knows
                 // which.
-                Some((_, end)) => launcher = Some(end),
+                Some((_, end)) => launcher = Some(worse(launcher, end)),
                 None => return over(launcher, None),
             },
             () = asked(&mut interrupt) => return None,
@@ -314,6 +408,14 @@ async fn wait(
                 }
             }
         }
+    }
+}
+
+/// Returns the first of two ends of launchers that is a failure; the later one if neither is.
+fn worse(earlier: Option<RankExit>, end: RankExit) -> RankExit {
+    match earlier {
+        Some(RankExit::Exited { code: 0, .. }) | None => end,
+        Some(failed) => failed,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -16,8 +16,9 @@ use tokio_rustls::client::TlsStream;
 use super::agent_world::{self, Here, Order};
 use super::channel::{self, Incoming, Outbox, Pulse};
 use super::credentials::{Credentials, proof};
-use super::engine::{EngineSlot, is_of_engine};
+use super::engine_slot::{EngineSlot, is_of_engine};
 use super::facts::facts;
+use super::scratch::Scratch;
 use super::{reach, tls};
 use crate::world::frame::{read_frame_within, write_frame};
 use crate::world::{Driver, LocalLauncher, PortLease, lease_port};
@@ -78,9 +79,7 @@ pub async fn agent(
         beat: Duration::from_millis(welcome.beat_ms.max(1)),
         patience: Duration::from_millis(welcome.patience_ms.max(1)),
     };
-    let scratch = tempfile::Builder::new()
-        .prefix("allranks-node-")
-        .tempdir()?;
+    let scratch = Scratch::new(&std::env::temp_dir())?;
     let driver = driver(&welcome.driver, &options, scratch.path())?;
     let launcher = LocalLauncher::new(
         driver,
@@ -145,7 +144,7 @@ async fn join(
         let why = format!("it is another version of allranks than {own}");
         return Err(AgentError::Refused(why));
     }
-    let join = FromNode::Join(Join {
+    let join = FromNode::Join(Box::new(Join {
         version: NODE_VERSION,
         run: credentials.run.clone(),
         proof: proof(&credentials.token, &nonce),
@@ -153,7 +152,7 @@ async fn join(
             address: own.to_string(),
             ..facts
         },
-    });
+    }));
     write_frame(&mut stream, &join, &[]).await?;
     let frame = read_frame_within::<ToNode>(&mut stream, MAX_GREETING, 0).await;
     match frame.map_err(|error| gone(error.to_string()))?.header {
@@ -199,10 +198,16 @@ fn base_environment(has_engine: bool) -> BTreeMap<String, String> {
     base
 }
 
+/// Returns this host's time, in microseconds since 1970.
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_micros() as u64)
+}
+
 struct Agent {
     launcher: Arc<LocalLauncher>,
     outbox: Outbox<FromNode>,
-    scratch: TempDir,
+    scratch: Scratch,
     /// What the environment of every rank has, unless the run says something else.
     base: BTreeMap<String, String>,
     /// Orders for each world that has ranks here.
@@ -223,7 +228,10 @@ impl Agent {
         let outbox = self.outbox.clone();
         match header {
             ToNode::Beat | ToNode::Finish => {}
-            ToNode::Confirm { ask } => outbox.push(FromNode::Alive { ask }, Vec::new()),
+            ToNode::Confirm { ask } => {
+                let clock_us = now_us();
+                outbox.push(FromNode::Alive { ask, clock_us }, Vec::new());
+            }
             ToNode::Challenge { .. } | ToNode::Welcome(_) | ToNode::Refused { .. } => {
                 let why = "it greets twice".to_owned();
                 return Err(AgentError::Gone(why));
@@ -248,6 +256,8 @@ impl Agent {
                         address: found.address,
                         interface: found.interface,
                         failures: found.failures,
+                        // Never 0, which would say that it was not measured.
+                        took_us: (found.took.as_micros() as u64).max(1),
                     };
                     outbox.push(answer, Vec::new());
                 });

@@ -1,6 +1,6 @@
 //! What an agent says of its host.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,18 +10,23 @@ use nix::net::if_::InterfaceFlags;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::engine::EngineSlot;
+use super::engine_slot::EngineSlot;
 use crate::world::host_facts::memory_available;
 use allranks_protocol::NodeFacts;
 
-/// Prints the version of torch that is installed, without importing it.
-const VERSION: &str = "import importlib.metadata as m; print(m.version('torch'))";
+/// Prints the versions of torch and of the NCCL package that are installed, a line each, without importing them.
+const VERSIONS: &str = "\
+import importlib.metadata as m
+print(m.version('torch'))
+print(next((one.version for one in m.distributions() if (one.name or '').startswith('nvidia-nccl-')), ''))
+";
 /// How long that may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the facts of this host, but for the address of the agent's connection. `python`: the Python with torch; `slot`: the
 /// place that the engine gave the agent, if it did.
 pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts {
+    let (torch, nccl) = versions(python).await;
     NodeFacts {
         host: host(),
         allranks: env!("CARGO_PKG_VERSION").to_owned(),
@@ -29,7 +34,14 @@ pub(super) async fn facts(python: &Path, slot: Option<&EngineSlot>) -> NodeFacts
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         memory: memory_available(),
         python: python.display().to_string(),
-        torch: torch(python).await,
+        torch,
+        nccl,
+        driver: driver(),
+        shm_free: free(Path::new("/dev/shm")),
+        disk_free: free(&std::env::temp_dir()),
+        name_is_loopback: tokio::task::spawn_blocking(|| is_loopback(&host()))
+            .await
+            .unwrap_or(false),
         interfaces: interfaces()
             .into_iter()
             .map(|(name, address)| (name, address.to_string()))
@@ -46,21 +58,51 @@ fn host() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Returns the version of the torch that a Python has; none if it has none, or does not answer in time.
-async fn torch(python: &Path) -> Option<String> {
+/// Returns the versions of torch and of the NCCL package that a Python has; none if it has none, or does not answer in time.
+async fn versions(python: &Path) -> (Option<String>, Option<String>) {
     let asked = Command::new(python)
-        .args(["-c", VERSION])
+        .args(["-c", VERSIONS])
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let said = timeout(PATIENCE, asked).await.ok()?.ok()?;
-    let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-    (said.status.success() && !version.is_empty()).then_some(version)
+    let Ok(Ok(said)) = timeout(PATIENCE, asked).await else {
+        return (None, None);
+    };
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let mut lines = text.lines().map(|line| {
+        let version = line.trim();
+        (!version.is_empty()).then(|| version.to_owned())
+    });
+    match said.status.success() {
+        true => (lines.next().flatten(), lines.next().flatten()),
+        false => (None, None),
+    }
+}
+
+/// Returns the version of the NVIDIA driver; none if there is none.
+fn driver() -> Option<String> {
+    let text = std::fs::read_to_string("/sys/module/nvidia/version").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Returns the bytes that an ordinary user may still write to the file system of a folder; none if the system does not tell.
+fn free(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Returns true if a name stands for loopback addresses only. A name that stands for nothing is none of them.
+fn is_loopback(name: &str) -> bool {
+    let Ok(found) = (name, 0).to_socket_addrs() else {
+        return false;
+    };
+    let addresses: Vec<_> = found.collect();
+    !addresses.is_empty() && addresses.iter().all(|one| one.ip().is_loopback())
 }
 
 /// Returns the interfaces that are up, each once for each of its addresses, loopback last. Link-local addresses are left out: they
 /// mean nothing without their interface.
-pub(super) fn interfaces() -> Vec<(String, IpAddr)> {
+pub(crate) fn interfaces() -> Vec<(String, IpAddr)> {
     let Ok(found) = getifaddrs() else {
         return Vec::new();
     };

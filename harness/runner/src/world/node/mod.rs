@@ -9,14 +9,18 @@
 //! | `credentials` | what an agent must have to be admitted, and the proof that it has it |
 //! | `tls` | the run's key, and what an agent trusts |
 //! | `channel` | a connection that carries frames both ways and notices that the other end is gone |
-//! | `engine` | what starts agents, and the place that it gives each |
+//! | `engine` | what starts agents |
+//! | `engine_command` | the engine's command, and its process |
+//! | `engine_slot` | the place that an engine gives an agent |
 //! | `nodes` | the run's end: admits agents, knows which are there |
 //! | `node` | one admitted agent: questions, answers, and the worlds that it has ranks of |
 //! | `nodes_world` | a world whose ranks are on nodes |
 //! | `agent` | the agent: its connection, and what it does for the run |
 //! | `agent_world` | the ranks of one world on the agent's host |
 //! | `reach` | finds an address at which another node is reached |
+//! | `scratch` | the folder of an agent for its files |
 //! | `facts` | what an agent says of its host |
+//! | `inspection` | facts of all hosts, and whether each reaches each other one |
 //! | `convert` | the runner's types as frames have them |
 
 mod agent;
@@ -25,19 +29,27 @@ mod channel;
 mod convert;
 mod credentials;
 mod engine;
+mod engine_command;
+mod engine_slot;
 mod facts;
+mod inspection;
 #[expect(clippy::module_inception, reason = "it holds one node")]
 mod node;
 mod nodes;
 mod nodes_world;
 mod reach;
+mod scratch;
 #[cfg(test)]
 mod tests;
 mod tls;
 
 pub use agent::{AgentError, AgentOptions, agent};
 pub use credentials::{CREDENTIALS, Credentials};
-pub use engine::{Engine, EngineCommand, EngineSlot, command, slot};
+pub use engine::Engine;
+pub use engine_command::{EngineCommand, command};
+pub use engine_slot::{EngineSlot, slot};
+pub(crate) use facts::interfaces;
+pub use inspection::{HostSeen, Inspection, PairSeen, Reach};
 pub use node::NodeHold;
 pub use nodes::{ANYWHERE, Nodes, NodesSettings};
 pub use nodes_world::NodesWorld;

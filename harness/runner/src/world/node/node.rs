@@ -159,7 +159,7 @@ impl Node {
             | FromNode::Reached { ask, .. }
             | FromNode::Reserved { ask, .. }
             | FromNode::Launched { ask, .. }
-            | FromNode::Alive { ask }
+            | FromNode::Alive { ask, .. }
             | FromNode::Seen { ask, .. }
             | FromNode::Swept { ask, .. } => {
                 if let Some(answer) = self.state().asks.remove(&ask) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tokio::time::timeout;
 
 use super::channel::{self, Incoming, Pulse};
 use super::credentials::{Credentials, is_proof};
-use super::engine::{Engine, EngineCommand, RunningEngine};
+use super::engine::Engine;
+use super::engine_command::{EngineCommand, RunningEngine};
 use super::facts::interfaces;
 use super::node::{Node, NodeHold, Route};
 use super::nodes_world::NodesWorld;
@@ -44,6 +45,8 @@ pub struct NodesSettings {
     pub engine: Engine,
     /// The engine's command; none if people start the agents.
     pub command: Option<EngineCommand>,
+    /// What people do who start the agents, in words that follow `waiting for 2 node(s); `.
+    pub to_join: String,
     /// File for the output of engine and agents.
     pub engine_log: PathBuf,
     /// The number of nodes that the run waits for.
@@ -174,15 +177,27 @@ impl Nodes {
     /// Waits until all nodes are there, and reach the first one. If that is not so in time, worlds cannot be started, and say why.
     pub async fn gather(&self) {
         let shared = &self.shared;
+        if let Some(fault) = self.assemble().await {
+            shared.slots().fault = Some(fault);
+            return;
+        }
+        let met = self.meet().await;
+        let mut slots = shared.slots();
+        match met {
+            Ok(meeting) => slots.meeting = Some(meeting),
+            Err(fault) => slots.fault = Some(fault),
+        }
+    }
+
+    /// Starts the engine, or says how agents are started, and waits until all nodes are there. Returns why they are not; none if
+    /// they are.
+    pub(super) async fn assemble(&self) -> Option<String> {
+        let shared = &self.shared;
         let count = shared.settings.count;
         let fault = match &shared.settings.command {
             None => {
-                let path = std::path::absolute(&self.credentials);
-                let path = path.unwrap_or_else(|_| self.credentials.clone());
-                shared.notify(format!(
-                    "waiting for {count} node(s); on each host run: allranks node --credentials {}",
-                    shlex_quoted(&path)
-                ));
+                let how = &shared.settings.to_join;
+                shared.notify(format!("waiting for {count} node(s); {how}"));
                 self.arrivals(std::future::pending()).await
             }
             Some(command) => {
@@ -199,17 +214,21 @@ impl Nodes {
                 }
             }
         };
-        if let Some(fault) = fault {
+        if let Some(fault) = &fault {
             shared.notify(fault.clone());
-            shared.slots().fault = Some(fault);
-            return;
         }
-        let met = self.meet().await;
-        let mut slots = shared.slots();
-        match met {
-            Ok(meeting) => slots.meeting = Some(meeting),
-            Err(fault) => slots.fault = Some(fault),
-        }
+        fault
+    }
+
+    /// Returns the nodes that are there, in the order of their places.
+    pub(super) fn present(&self) -> Vec<Arc<Node>> {
+        self.shared
+            .slots()
+            .nodes
+            .iter()
+            .flatten()
+            .cloned()
+            .collect()
     }
 
     /// Waits until all nodes are there. Returns why they are not; none if they are. `engine` gives how the engine ended.
@@ -455,7 +474,7 @@ impl Drop for Nodes {
 
 /// Returns the addresses of a node at which others may reach it, most suitable first: the one of its connection, unless that is
 /// loopback, then the others, loopback last.
-fn candidates(node: &Node) -> Vec<String> {
+pub(super) fn candidates(node: &Node) -> Vec<String> {
     let facts = &node.facts;
     let is_loopback = |address: &String| {
         address
@@ -498,15 +517,6 @@ fn bind(at: SocketAddr) -> io::Result<TcpListener> {
 
 /// The address that means all addresses of this machine, with any port.
 pub const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
-
-fn shlex_quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    match text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
 
 /// Accepts connections for ever.
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +22,8 @@ pub(super) struct Reached {
     pub(super) interface: Option<String>,
     /// Why it was not reached at the addresses before.
     pub(super) failures: Vec<String>,
+    /// How long the exchange at that address took.
+    pub(super) took: Duration,
 }
 
 /// Listens at all addresses, and sends to each peer that sends `word` the word back, as long as the runtime lives. Returns the
@@ -57,9 +59,11 @@ pub(super) async fn reach(addresses: Vec<String>, port: u16, word: &str) -> Reac
             reached.failures.push(format!("{address} is no address"));
             continue;
         };
+        let began = Instant::now();
         let tried = timeout(PATIENCE, exchange(ip, port, word)).await;
         match tried {
             Ok(Ok(own)) => {
+                reached.took = began.elapsed();
                 reached.interface = interface_of(own);
                 reached.address = Some(address);
                 return reached;
@@ -78,6 +82,7 @@ pub(super) async fn reach(addresses: Vec<String>, port: u16, word: &str) -> Reac
 /// Sends the word and compares what comes back. Returns this end's own address.
 async fn exchange(address: IpAddr, port: u16, word: &str) -> io::Result<IpAddr> {
     let mut peer = TcpStream::connect((address, port)).await?;
+    peer.set_nodelay(true)?;
     peer.write_all(word.as_bytes()).await?;
     let mut said = vec![0; word.len()];
     peer.read_exact(&mut said).await?;

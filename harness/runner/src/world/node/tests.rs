@@ -27,6 +27,7 @@ fn listen(folder: &Path, count: usize) -> (Nodes, Credentials, Notices) {
     let settings = NodesSettings {
         engine: Engine::Attached,
         command: None,
+        to_join: String::new(),
         engine_log: folder.join("engine.log"),
         count,
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -74,7 +75,7 @@ fn joining(run: &str, proof: String) -> Join {
 
 /// Says this on a connection, and returns the answer.
 async fn answer(stream: &mut TlsStream<TcpStream>, join: Join) -> ToNode {
-    write_frame(stream, &FromNode::Join(join), &[])
+    write_frame(stream, &FromNode::Join(Box::new(join)), &[])
         .await
         .unwrap();
     read_frame::<ToNode>(stream).await.unwrap().header
