@@ -17,7 +17,7 @@ use allranks_model::capability::Declared;
 use allranks_model::names::Rank;
 
 /// How long the end of a process may come after the end of its connection.
-pub const END_PATIENCE: Duration = Duration::from_secs(1);
+pub const END_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other ranks may take to answer the steps that a lost rank had answered.
 pub const LATE_PATIENCE: Duration = Duration::from_secs(2);
 
