@@ -112,7 +112,7 @@ class Recorder:
         if not self.is_known:
             # NCCL keeps a recorder of its own; the other backends share one.
             names = ["_dump_fr_trace_json"]
-            # A world made without naming a backend is `undefined` in `pg_map`; what it consists of, the other table tells.
+            # A world that names no backend is `undefined` in `pg_map`; the other table tells what it consists of.
             kinds = [kind for kind, _ in c10d._world.pg_map.values()]
             kinds += getattr(c10d._world, "pg_backend_config", {}).values()
             if any("nccl" in str(kind).lower() for kind in kinds):
