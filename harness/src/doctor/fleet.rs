@@ -256,7 +256,11 @@ fn unreached(seen: &Inspection) -> Vec<Finding> {
             if other && from > to {
                 continue;
             }
-            let (one, two) = (name(*from), name(*to));
+            let (mut one, mut two) = (name(*from), name(*to));
+            if other && one > two {
+                // Whichever of them joined first.
+                (one, two) = (two, one);
+            }
             let what = match other {
                 true => format!("{one} and {two} do not reach each other"),
                 false => format!("{one} does not reach {two}"),
