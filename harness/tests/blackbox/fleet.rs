@@ -409,7 +409,6 @@ fn slurm() {
         env!("CARGO_BIN_EXE_allranks"),
         "run",
         "cases/fleet/dialects/slurm.yaml",
-        "cases/fleet/dialects/slurm_node_as_rank.yaml",
         "--platform",
         "cpu",
         "--out",
@@ -417,7 +416,7 @@ fn slurm() {
     ];
     let ran = stage.start(slurm_command(&stage, "2", &words)).end();
     ran.assert_says("ranks of programs under slurm have the places that Slurm told them");
-    programs(&stage, &ran, "slurm", 2, 2);
+    programs(&stage, &ran, "slurm", 2, 1);
 }
 
 /// What torchrun does with an agent: it tells it its number in RANK.
