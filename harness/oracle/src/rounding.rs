@@ -66,9 +66,9 @@ pub(super) enum Rounding {
     Nearest,
     /// To either neighbour, with a probability that depends on how near it is.
     Stochastic,
-    /// To one side.
+    /// Always to this side of the exact result.
     OneSided(Side),
-    /// Otherwise.
+    /// In none of these ways.
     Other,
 }
 
@@ -94,7 +94,7 @@ impl Rounded {
         self.error != self.least
     }
 
-    /// Whether it lies on a side.
+    /// Returns true if the error lies on a side.
     fn is_on(&self, side: Side) -> bool {
         match side {
             Side::TowardZero => (self.error > 0.0) == self.negative,
@@ -104,7 +104,7 @@ impl Rounded {
         }
     }
 
-    /// Whether it is the neighbour of the exact result that is not the nearest one.
+    /// Returns true if it is the neighbour of the exact result that is not the nearest one.
     fn is_other_neighbour(&self) -> bool {
         self.least != 0.0 && self.error.abs() < self.ulp && (self.error > 0.0) != (self.least > 0.0)
     }
@@ -116,7 +116,7 @@ impl Rounded {
 }
 
 impl Comparison<'_> {
-    /// Whether an element is a result that does not have the bits of the exact result rounded once to nearest.
+    /// Returns true if an element is a result that does not have the bits of the exact result rounded once to nearest.
     pub(super) fn is_rounded_otherwise(self, spot: &ElementRef<'_>) -> bool {
         matches!(spot.piece.after, Origin::Reduce { .. })
             && spot.buffer.role != Role::Unspecified
@@ -202,7 +202,7 @@ fn inexact(numbers: &[Rounded]) -> impl Iterator<Item = &Rounded> {
     numbers.iter().filter(is_meant)
 }
 
-/// Whether enough results of one rounding each show how they were rounded.
+/// Returns true if enough results of one rounding each show how they were rounded.
 fn is_enough(numbers: &[Rounded]) -> bool {
     inexact(numbers).count() >= ENOUGH_ROUNDED_ONCE
 }
@@ -227,7 +227,7 @@ fn rounded_once(numbers: &[Rounded]) -> Option<Rounding> {
     })
 }
 
-/// Whether as many results are not the nearest numbers, and on either side, as stochastic rounding explains; among ties, and among
+/// Returns true if as many results are not the nearest numbers, and on either side, as stochastic rounding explains; among ties, and among
 /// the others.
 fn is_stochastic(numbers: &[&Rounded]) -> bool {
     let (ties, others): (Vec<&Rounded>, Vec<_>) =

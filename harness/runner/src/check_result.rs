@@ -225,14 +225,14 @@ impl CheckResult {
     }
 }
 
-/// The message of an exception, without its type.
+/// Returns the message of an exception, without its type.
 fn message(line: &RankLine) -> &str {
     line.text
         .split_once(": ")
         .map_or("", |(_, message)| message)
 }
 
-/// Whether a message says anything: it has a word of three letters.
+/// Returns true if a message says anything: it has a word of three letters.
 fn has_words(message: &str) -> bool {
     let mut parts = message.split(|letter: char| !letter.is_alphabetic());
     parts.any(|part| part.chars().count() >= 3)

@@ -294,6 +294,12 @@ pub struct SelectArguments {
     pub require: Vec<String>,
 }
 
+/// Splits words for a launcher's command at spaces.
+fn launcher_words(options: Option<&str>) -> Vec<String> {
+    let words = options.unwrap_or_default().split_whitespace();
+    words.map(str::to_owned).collect()
+}
+
 impl SelectArguments {
     /// Returns how long importing torch, and what a platform imports besides, may take.
     #[must_use]
@@ -306,14 +312,8 @@ impl SelectArguments {
     #[must_use]
     pub const fn engine(&self) -> Option<Engine> {
         match (self.launcher, self.nodes) {
-            (None | Some(LauncherChoice::Local), _) | (Some(LauncherChoice::Torchrun), None) => {
-                None
-            }
-            (Some(LauncherChoice::Torchrun), Some(_)) => Some(Engine::Torchrun),
-            (Some(LauncherChoice::Attached), _) => Some(Engine::Attached),
-            (Some(LauncherChoice::Slurm), _) => Some(Engine::Slurm),
-            (Some(LauncherChoice::Mpi), _) => Some(Engine::Mpi),
-            (Some(LauncherChoice::Kubernetes), _) => Some(Engine::Kubernetes),
+            (None, _) | (Some(LauncherChoice::Torchrun), None) => None,
+            (Some(launcher), _) => launcher.engine(),
         }
     }
 
@@ -334,8 +334,7 @@ impl SelectArguments {
     /// Words for the launcher's command.
     #[must_use]
     pub fn launcher_words(&self) -> Vec<String> {
-        let words = self.launcher_options.as_deref().unwrap_or_default();
-        words.split_whitespace().map(str::to_owned).collect()
+        launcher_words(self.launcher_options.as_deref())
     }
 
     /// What to load.
@@ -365,6 +364,20 @@ pub enum LauncherChoice {
     Mpi,
     /// Node agents in Pods.
     Kubernetes,
+}
+
+impl LauncherChoice {
+    /// What starts node agents; `None` if there are none.
+    const fn engine(self) -> Option<Engine> {
+        match self {
+            Self::Local => None,
+            Self::Attached => Some(Engine::Attached),
+            Self::Slurm => Some(Engine::Slurm),
+            Self::Mpi => Some(Engine::Mpi),
+            Self::Torchrun => Some(Engine::Torchrun),
+            Self::Kubernetes => Some(Engine::Kubernetes),
+        }
+    }
 }
 
 impl From<LauncherChoice> for Launcher {
@@ -643,21 +656,15 @@ pub struct DoctorArguments {
 impl DoctorArguments {
     /// What starts the node agents.
     #[must_use]
-    pub const fn engine(&self) -> Engine {
-        match self.launcher {
-            None | Some(LauncherChoice::Local | LauncherChoice::Attached) => Engine::Attached,
-            Some(LauncherChoice::Slurm) => Engine::Slurm,
-            Some(LauncherChoice::Mpi) => Engine::Mpi,
-            Some(LauncherChoice::Torchrun) => Engine::Torchrun,
-            Some(LauncherChoice::Kubernetes) => Engine::Kubernetes,
-        }
+    pub fn engine(&self) -> Engine {
+        let engine = self.launcher.and_then(LauncherChoice::engine);
+        engine.unwrap_or(Engine::Attached)
     }
 
     /// Words for the launcher's command.
     #[must_use]
     pub fn launcher_words(&self) -> Vec<String> {
-        let words = self.launcher_options.as_deref().unwrap_or_default();
-        words.split_whitespace().map(str::to_owned).collect()
+        launcher_words(self.launcher_options.as_deref())
     }
 }
 

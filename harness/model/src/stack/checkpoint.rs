@@ -10,10 +10,10 @@ use crate::dtype::DType;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Save {
-    /// `save`.
+    /// Written by `save`, which returns when all is written.
     #[default]
     Now,
-    /// `async_save`: what is saved is overwritten, and summed over all ranks, before it is waited for.
+    /// Written by `async_save`: what is saved is overwritten, and summed over all ranks, before it is waited for.
     Later,
 }
 
@@ -21,7 +21,7 @@ pub enum Save {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// Nothing.
+    /// Nothing is missing.
     #[default]
     None,
     /// A key that is asked for: `load` must fail on every rank.

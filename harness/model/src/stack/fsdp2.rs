@@ -3,11 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::InvalidParameter;
+use super::{InvalidParameter, invalid_steps};
 use crate::dtype::DType;
 
-/// Largest number of training steps, so that sums over all of them stay exact.
-const MAX_STEPS: u32 = 8;
 /// Largest number of ranks for which there are gradients whose norm is known.
 const MOST_RANKS_OF_A_NORM: u32 = 4;
 
@@ -26,7 +24,7 @@ pub enum Sharding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Divide {
-    /// FSDP2's own choice.
+    /// The operator that FSDP2 chooses by itself.
     #[default]
     Average,
     /// `set_gradient_divide_factor` with the number of shards: under hybrid sharding this is not the average.
@@ -44,7 +42,7 @@ pub enum Precision {
     Own,
     /// `param_dtype` bfloat16 and `reduce_dtype` float32.
     ReduceWide,
-    /// `reduce_dtype` bfloat16.
+    /// `reduce_dtype` bfloat16, and parameters in their own type.
     ReduceNarrow,
 }
 
@@ -86,10 +84,7 @@ impl Default for Fsdp2 {
 
 impl Fsdp2 {
     pub(super) fn invalid(&self) -> Option<InvalidParameter> {
-        match self.steps {
-            1..=MAX_STEPS => None,
-            steps => Some(("steps", format!("{steps} steps"), "1 to 8")),
-        }
+        invalid_steps(self.steps)
     }
 
     pub(super) fn unsupported_reason(&self, ranks: u32) -> Option<String> {

@@ -100,6 +100,17 @@ impl Layer {
 /// A parameter with an invalid value: its name, what is wrong with the value, and which values are valid.
 pub type InvalidParameter = (&'static str, String, &'static str);
 
+/// Largest number of steps with an optimiser, so that sums over all of them stay exact.
+const MAX_STEPS: u32 = 8;
+
+/// Returns the number of steps with an optimiser if it is invalid: it must be 1 to 8.
+fn invalid_steps(steps: u32) -> Option<InvalidParameter> {
+    match steps {
+        1..=MAX_STEPS => None,
+        steps => Some(("steps", format!("{steps} steps"), "1 to 8")),
+    }
+}
+
 impl Layer {
     /// Returns a parameter whose value is invalid in every combination, or `None` if all are valid.
     #[must_use]

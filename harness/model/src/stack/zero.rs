@@ -2,11 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::InvalidParameter;
+use super::{InvalidParameter, invalid_steps};
 use crate::dtype::DType;
-
-/// Largest number of training steps, so that sums over all of them stay exact.
-const MAX_STEPS: u32 = 8;
 
 /// Training steps of a model under DDP with an optimiser whose state is sharded over the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +31,6 @@ impl Default for Zero {
 
 impl Zero {
     pub(super) fn invalid(&self) -> Option<InvalidParameter> {
-        match self.steps {
-            1..=MAX_STEPS => None,
-            steps => Some(("steps", format!("{steps} steps"), "1 to 8")),
-        }
+        invalid_steps(self.steps)
     }
 }

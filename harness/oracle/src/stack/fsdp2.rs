@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::class::StackClass as Class;
 use super::data::{RankData, World, sum, times};
+use super::matrix;
 use super::norm::KnownNorm;
 use crate::hash::{Stream, below};
 use allranks_model::dtype::DType;
@@ -99,9 +100,7 @@ impl Training {
 
     /// The elements of a shard, as `torch.chunk` has them: the last ones may be short, or empty.
     fn range(self, shard: u32, len: usize) -> std::ops::Range<usize> {
-        let each = len.div_ceil(self.shards() as usize);
-        let start = (shard as usize * each).min(len);
-        start..(start + each).min(len)
+        matrix::range(self.shards(), shard, len)
     }
 
     /// A parameter in full before sharding; replicas have the same.

@@ -596,23 +596,22 @@ mod tests {
     #[test]
     fn every_start_of_every_rank_counts() {
         let yaml = "restarts: 1\nexit_before: [{on: last, is: 42}]\nlines: [a]";
-        let record = |code| fine_end(code);
         let mut all = seen(fine());
         let judge = |all: &ProgramRanks| judged(yaml, all, ProgramCheck::Exit);
         // The first start of the first rank was not recorded.
         all.ranks[0].earlier = vec![None];
-        all.ranks[1].earlier = vec![record(42)];
+        all.ranks[1].earlier = vec![fine_end(42)];
         let (outcome, class, text) = judge(&all);
         assert_eq!(outcome, Outcome::Mismatch, "{class:?} {text}");
         assert!(text.contains("start 1 was not recorded"), "{text}");
         // Any end will do for the first, and 42 is the last one's.
-        all.ranks[0].earlier = vec![record(1)];
+        all.ranks[0].earlier = vec![fine_end(1)];
         assert_eq!(judge(&all).0, Outcome::Pass);
-        all.ranks[1].earlier = vec![record(0)];
+        all.ranks[1].earlier = vec![fine_end(0)];
         let (_, _, text) = judge(&all);
         assert!(text.contains("in start 1; it must be exit 42"), "{text}");
         // A rank that was not started again.
-        all.ranks[1].earlier = vec![record(42)];
+        all.ranks[1].earlier = vec![fine_end(42)];
         all.ranks[1].exit_record = None;
         let program = program(yaml);
         let evidence = ProgramEvidence {

@@ -40,7 +40,7 @@ use super::setup::{Endpoint, lease};
 use crate::check_result::CheckResult;
 use crate::watch;
 use crate::watch::{Event, Monitor};
-use crate::world::node::interfaces;
+use crate::world::node::{interfaces, mpirun_version};
 use crate::world::{
     Commands, Device, Driver, ExitRecord, LOOPBACK, RankExit, RankLaunchSpec, TOKEN,
     base_environment, lease_port, unkilled,
@@ -335,15 +335,6 @@ fn devices_on_node<'a>(scenario: &Scenario, devices: &'a [Device], rank: Rank) -
     }
     let first = rank.index() - local as usize;
     &devices[first..first + placement.ranks_on(node) as usize]
-}
-
-/// Returns what `mpirun --version` says.
-fn mpirun_version() -> io::Result<String> {
-    let said = std::process::Command::new("mpirun")
-        .arg("--version")
-        .stdin(std::process::Stdio::null())
-        .output()?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
 /// Says in which variables an engine told the ranks their places; none under launchers that set torch's own.

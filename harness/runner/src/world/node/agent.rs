@@ -199,7 +199,7 @@ fn base_environment(has_engine: bool) -> BTreeMap<String, String> {
 }
 
 /// Returns this host's time, in microseconds since 1970.
-fn now_us() -> u64 {
+pub(super) fn now_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_micros() as u64)
 }

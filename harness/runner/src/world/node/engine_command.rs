@@ -35,17 +35,24 @@ pub fn command(
         Engine::Attached | Engine::Torchrun | Engine::Kubernetes => Ok(None),
         Engine::Slurm => slurm(count, options, agent, var).map(Some),
         Engine::Mpi => {
-            let said = std::process::Command::new("mpirun")
-                .arg("--version")
-                .stdin(Stdio::null())
-                .output();
-            let said = said.map_err(|error| {
+            let version = mpirun_version().map_err(|error| {
                 format!("mpirun cannot be run ({error}); hint: load the module of your MPI")
             })?;
-            let version = String::from_utf8_lossy(&said.stdout).into_owned();
             mpi(count, options, agent, &version).map(Some)
         }
     }
+}
+
+/// Returns what `mpirun --version` says.
+///
+/// # Errors
+/// There is no `mpirun` that can be run.
+pub(crate) fn mpirun_version() -> io::Result<String> {
+    let said = std::process::Command::new("mpirun")
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
 fn slurm(

@@ -1,11 +1,12 @@
 //! Looks at all nodes of a fleet: the facts of each, its clock, and whether each reaches each other one.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Deadline, timeout_at};
 
+use super::agent::now_us;
 use super::node::Node;
 use super::nodes::{Nodes, candidates};
 use crate::world::control_server::token;
@@ -119,11 +120,6 @@ fn ahead(before: u64, told: u64, after: u64) -> i64 {
         _ if told > after => difference(told, after),
         _ => 0,
     }
-}
-
-fn now_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_micros() as u64)
 }
 
 /// Lets each node reach each other one, in rounds in which each node is in one pair at most.
