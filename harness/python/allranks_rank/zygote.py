@@ -96,10 +96,14 @@ def state(pid: int) -> str:
 
 
 class Forked(NamedTuple):
-    """A living rank: the ``id`` of its ``fork`` frame, and the token in its environment, which its children inherit."""
+    """A living rank, with what its children inherit from it."""
 
+    #: The ``id`` of its ``fork`` frame.
     request: int
+    #: The token in its environment.
     token: str | None
+    #: The files that its standard output and standard error go to.
+    output: frozenset[str] = frozenset()
 
 
 class Zygote:
@@ -172,7 +176,8 @@ class Zygote:
             return None
         if pid == 0:
             return lambda: self.become_rank(frame, parent)
-        self.ranks[pid] = Forked(frame["id"], frame["env"].get(TOKEN))
+        output = frozenset(os.path.realpath(frame[stream]) for stream in ("stdout", "stderr")) - {os.devnull}
+        self.ranks[pid] = Forked(frame["id"], frame["env"].get(TOKEN), output)
         self.wire.send({"frame": "forked", "id": frame["id"], "pid": pid})
         return None
 
@@ -290,13 +295,19 @@ class Zygote:
     def owner(self, pid: int) -> int | None:
         """Returns the rank in the table that an orphan belongs to; None if that cannot be known.
 
-        Its session tells, or else the token in the environment that it was started with.
+        Its session tells, or else the token in the environment that it was started with, or else, for a process that
+        a rank has forked, the files that its standard output and standard error go to.
         """
         leader = session(pid)
         if leader in self.ranks:
             return leader
-        token = token_of(pid)
-        return next((rank for rank, forked in self.ranks.items() if token and forked.token == token), None)
+        token = token_of(pid)  # the zygote's own, if the process has been forked alone
+        marked = [rank for rank, forked in self.ranks.items() if token and forked.token == token]
+        if marked:
+            return marked[0]
+        output = output_of(pid)
+        writers = [rank for rank, forked in self.ranks.items() if forked.output & output]
+        return writers[0] if len(writers) == 1 else None
 
     def kill_everything(self) -> None:
         """Kills all ranks and all their orphans."""
@@ -337,6 +348,15 @@ def token_of(pid: int) -> str | None:
         return None
     token = variables.get(TOKEN.encode())
     return None if token is None else token.decode(errors="replace")
+
+
+def output_of(pid: int) -> frozenset[str]:
+    """Returns the files that the standard output and standard error of a process go to; none if it is gone."""
+    files = set()
+    for descriptor in 1, 2:
+        with suppress(OSError):
+            files.add(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+    return frozenset(files)
 
 
 def run() -> int:

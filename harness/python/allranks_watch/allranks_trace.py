@@ -7,6 +7,7 @@ the trace to a file that ``allranks watch`` reads: ``harness/runner/src/watch/di
 from __future__ import annotations
 
 import collections
+import gc
 import itertools
 import json
 import os
@@ -457,7 +458,22 @@ _FOREIGN = tuple({os.path.dirname(os.__file__) + os.sep, os.path.dirname(os.path
 
 def main_frame() -> FrameType | None:
     """Returns the innermost frame of the main thread."""
-    return sys._current_frames().get(threading.main_thread().ident or 0)
+    return current_frames().get(threading.main_thread().ident or 0)
+
+
+def current_frames() -> dict[int, FrameType]:
+    """Returns the innermost frame of each thread, by thread id.
+
+    Python 3.11 holds a lock of the interpreter while it makes the frame objects. If that starts the garbage collector,
+    whose finalizers let another thread run, both wait for each other for ever (python/cpython#106883).
+    """
+    if sys.version_info[:2] != (3, 11) or not gc.isenabled():
+        return sys._current_frames()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        gc.enable()
 
 
 def current_call(inside: dict[int, Inside]) -> Inside | None:
@@ -533,7 +549,7 @@ def is_serving(frame: FrameType | None) -> bool:
 def is_served() -> bool:
     """Returns whether a thread other than the main one and the caller's waits for requests."""
     left_out = {threading.main_thread().ident, threading.get_ident()}
-    frames = sys._current_frames().items()
+    frames = current_frames().items()
     return any(is_serving(frame) for ident, frame in frames if ident not in left_out)
 
 

@@ -147,6 +147,32 @@ class CallTraceTest(unittest.TestCase):
             self.assertEqual((written["moves"], [entry["number"] for entry in written["entries"]]), (2, [0]))
         self.assertEqual(child["pid"], pid)
 
+    def test_a_look_at_the_frames_ends_though_the_garbage_collector_lets_other_threads_run(self):
+        script = """if True:
+            import gc, os, threading, time
+            from allranks_trace import current_frames
+
+            def start_threads():
+                while True:
+                    thread = threading.Thread(target=int)
+                    thread.start()
+                    thread.join()
+
+            def look(depth):
+                return look(depth - 1) if depth else current_frames()
+
+            threading.Thread(target=start_threads, daemon=True).start()
+            gc.callbacks.append(lambda *_: time.sleep(0.001))
+            gc.set_threshold(1)
+            for _ in range(50):
+                look(5)
+            assert gc.isenabled()
+            os._exit(0)
+        """
+        environment = {**os.environ, "PYTHONPATH": os.path.dirname(allranks_patch.__file__)}
+        end = subprocess.run([sys.executable, "-c", script], env=environment, timeout=300, check=False)
+        self.assertEqual(end.returncode, 0)
+
     def settle(self, run, kind):
         """Runs a function on a thread until its place is of this kind; returns whether that waits for requests."""
         thread = threading.Thread(target=run, daemon=True)

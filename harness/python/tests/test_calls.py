@@ -223,6 +223,7 @@ def exchanges(size):
                         "splits": None,
                         "wait": False,
                         "backward": False,
+                        "traced": False,
                         "calls": 1,
                         "tensors": 1,
                         "sleep_ms": 0,

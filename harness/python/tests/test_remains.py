@@ -20,8 +20,11 @@ def zygote_of(*ranks):
 
 
 @contextlib.contextmanager
-def processes(children, sessions):
-    """Replaces what is seen of processes by children and the session of each; yields the set of those killed."""
+def processes(children, sessions, output=()):
+    """Replaces what is seen of processes: the children, the session of each, and the files that all write to.
+
+    Yields the set of those killed.
+    """
     killed = set()
     with mock.patch.multiple(
         zygote,
@@ -30,6 +33,7 @@ def processes(children, sessions):
         send_signal=lambda pid, _: killed.add(pid),
         session=sessions.get,
         token_of=lambda _: None,
+        output_of=lambda _: frozenset(output),
     ):
         yield killed
 
@@ -81,6 +85,17 @@ class TestRemains(unittest.TestCase):
             self.assertEqual(killed, set())
             self.assertEqual(a_zygote.kill_orphans(2), 0)
         self.assertEqual(killed, {4711})
+
+    def test_an_orphan_without_session_or_token_is_known_by_the_file_that_it_writes_to(self):
+        a_zygote = zygote_of(1, 2)
+        for pid in 1, 2:
+            a_zygote.ranks[pid] = a_zygote.ranks[pid]._replace(output=frozenset([f"/{pid}.out", "/both.err"]))
+        with processes([4711], {4711: 4711}, ["/2.out"]) as killed:
+            self.assertEqual(a_zygote.kill_orphans(1), 0)
+            self.assertEqual(killed, set())
+            self.assertEqual(a_zygote.kill_orphans(2), 1)
+        with processes([4712], {4712: 4712}, ["/both.err"]):
+            self.assertEqual(a_zygote.kill_orphans(1), 0)
 
     def test_the_end_of_the_zygote_kills_every_orphan(self):
         a_zygote = zygote_of(1, 2)
