@@ -350,8 +350,8 @@ impl Order {
 /// Returns true if several ranks wait for messages to or from this one: then it has gone on without them, and not each of them
 /// without it.
 fn has_messages_from(evidence: &HangEvidence, rank: Rank) -> bool {
-    let waiting = evidence.ranks.iter().filter(|sight| {
-        matches!(sight.now(), Some(EventKind::Message(one) | EventKind::AwaitMessage(one, _)) if one.peer == Some(rank))
+    let waiting = evidence.ranks.iter().filter(|state| {
+        matches!(state.now(), Some(EventKind::Message(one) | EventKind::AwaitMessage(one, _)) if one.peer == Some(rank))
     });
     waiting.count() > 1
 }

@@ -27,7 +27,7 @@ pub struct HangEvidence {
     /// Whether these are all the processes that the job has.
     pub is_whole: bool,
     /// Processes outside the job that listen where the ranks want to meet.
-    pub strangers: Vec<ForeignListener>,
+    pub foreign_listeners: Vec<ForeignListener>,
     /// Endpoints, `host:port`, at which no rank can be reached, each with the reason.
     pub endpoints_without_listener: Vec<(String, String)>,
     /// How many collectives of a group, by name, came before the first one in `done`, on every rank alike. Absent:

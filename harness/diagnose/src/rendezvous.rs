@@ -391,16 +391,20 @@ impl Participants<'_> {
             .iter()
             .find(|participant| participant.rendezvous.rank == 0)?;
         let port = host.rendezvous.address().map(|(_, port)| port)?;
-        let stranger = self.evidence.strangers.iter().find(|one| one.port == port);
+        let listener = self
+            .evidence
+            .foreign_listeners
+            .iter()
+            .find(|one| one.port == port);
         let refused = host
             .state
             .errors
             .iter()
             .any(|error| matches!(error_cause(error), ErrorCause::AddressInUse(_)));
         let culprits = vec![host.state.rank];
-        match stranger {
-            Some(stranger) => {
-                let (kind, does) = match stranger.is_silent {
+        match listener {
+            Some(listener) => {
+                let (kind, does) = match listener.is_silent {
                     true => (
                         HangKind::SilentListener,
                         "takes connections and is no store: a rank that connects to it waits for ever",
@@ -409,7 +413,7 @@ impl Participants<'_> {
                 };
                 let summary = format!(
                     "rank {} cannot listen at port {port}: {} {does}",
-                    host.state.rank, stranger.owner
+                    host.state.rank, listener.owner
                 );
                 Some(self.verdict(kind, culprits, summary))
             }

@@ -6,7 +6,7 @@ use allranks_model::status::Status;
 pub(crate) const fn number(status: Status) -> i64 {
     match status {
         Status::Regression => 1,
-        Status::Trouble => 2,
+        Status::HarnessError => 2,
         Status::UnexpectedPass => 3,
         Status::NotRun => 4,
         Status::Waived => 5,

@@ -26,8 +26,9 @@ pub enum Status {
     /// The outcome is not as required, and no expectation covers it.
     Regression,
     /// The harness or the machine failed.
+    #[serde(rename = "trouble")]
     #[strum(serialize = "harness error")]
-    Trouble,
+    HarnessError,
     /// Expected to fail, but passed.
     #[strum(serialize = "unexpected pass")]
     UnexpectedPass,
@@ -62,7 +63,7 @@ impl Status {
     pub fn of(outcome: Outcome, verdict: Verdict) -> Self {
         match verdict {
             Verdict::Regression => match outcome {
-                Outcome::HarnessError => Self::Trouble,
+                Outcome::HarnessError => Self::HarnessError,
                 Outcome::Pass
                 | Outcome::Mismatch
                 | Outcome::Error
@@ -74,7 +75,7 @@ impl Status {
             },
             Verdict::Expected => match outcome {
                 Outcome::Unsupported => Self::Refused,
-                Outcome::HarnessError => Self::Trouble,
+                Outcome::HarnessError => Self::HarnessError,
                 Outcome::NotRun => Self::NotRun,
                 // A case that kills a rank expects what follows.
                 Outcome::Pass
@@ -95,7 +96,7 @@ impl Status {
     #[must_use]
     pub fn is_failing(self) -> bool {
         match self {
-            Self::Regression | Self::Trouble | Self::UnexpectedPass => true,
+            Self::Regression | Self::HarnessError | Self::UnexpectedPass => true,
             Self::NotRun | Self::Waived | Self::KnownFailure | Self::Refused | Self::Passed => {
                 false
             }
@@ -113,7 +114,7 @@ impl Status {
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Regression => "✗",
-            Self::Trouble => "‼",
+            Self::HarnessError => "‼",
             Self::UnexpectedPass => "★",
             Self::NotRun => "–",
             Self::Waived => "w",

@@ -15,8 +15,8 @@ mod zygote;
 pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
 pub use node::{
     FromNode, Join, MAX_GREETING, MAX_NODE_HEADER, NODE_VERSION, NodeDriver, NodeFacts,
-    NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeRank, NodeSight, NodeWorld, ToNode,
-    Welcome,
+    NodeListener, NodeMeeting, NodeObservation, NodeProcess, NodeQuery, NodeRank, NodeWorld,
+    ToNode, Welcome,
 };
 pub use rank_exit::RankExit;
 pub use zygote::{Fork, FromZygote, Script, ToZygote};

@@ -209,11 +209,12 @@ pub struct NodeMeeting {
 
 /// What an agent's host sees of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeSight {
+pub struct NodeObservation {
     /// What each process of the query does; none if it was not asked for, or the host does not tell.
     pub processes: Vec<Option<NodeProcess>>,
     /// Processes that are no ranks and listen at the query's ports.
-    pub strangers: Vec<NodeListener>,
+    #[serde(rename = "strangers")]
+    pub foreign_listeners: Vec<NodeListener>,
     /// Endpoints at which no rank can be reached, each with the reason.
     pub endpoints_without_listener: Vec<(String, String)>,
     /// Bytes available to programs; none if the host does not report it.
@@ -346,7 +347,8 @@ pub enum FromNode {
         /// Number of the question.
         ask: u64,
         /// The facts.
-        sight: NodeSight,
+        #[serde(rename = "sight")]
+        observation: NodeObservation,
     },
     /// What ranks had left behind is killed.
     Swept {

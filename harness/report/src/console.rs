@@ -245,7 +245,7 @@ const DIM: Style = Style::new().dimmed();
 /// Colour is a second sign beside the word, never the only one.
 fn style(status: Status) -> Style {
     let colour = match status {
-        Status::Regression | Status::Trouble => AnsiColor::Red,
+        Status::Regression | Status::HarnessError => AnsiColor::Red,
         Status::UnexpectedPass => AnsiColor::Magenta,
         Status::NotRun | Status::Waived | Status::KnownFailure => AnsiColor::Yellow,
         Status::Refused => AnsiColor::Cyan,

@@ -225,10 +225,12 @@ impl Diff {
     /// Returns the list that a change belongs in.
     fn list(&mut self, old: Status, new: Status) -> &mut Vec<Change> {
         match new {
-            Status::Regression | Status::Trouble | Status::UnexpectedPass if old.is_failing() => {
+            Status::Regression | Status::HarnessError | Status::UnexpectedPass
+                if old.is_failing() =>
+            {
                 &mut self.changed
             }
-            Status::Regression | Status::Trouble | Status::UnexpectedPass => &mut self.broken,
+            Status::Regression | Status::HarnessError | Status::UnexpectedPass => &mut self.broken,
             Status::NotRun if old == Status::NotRun => &mut self.changed,
             Status::NotRun => &mut self.lost,
             Status::Refused if old == Status::Refused => &mut self.changed,
@@ -236,7 +238,7 @@ impl Diff {
             Status::Waived | Status::KnownFailure => match old {
                 Status::Waived | Status::KnownFailure => &mut self.changed,
                 Status::Regression
-                | Status::Trouble
+                | Status::HarnessError
                 | Status::UnexpectedPass
                 | Status::NotRun
                 | Status::Refused
@@ -246,7 +248,7 @@ impl Diff {
                 Status::Passed => &mut self.changed,
                 Status::NotRun | Status::Refused => &mut self.ran,
                 Status::Regression
-                | Status::Trouble
+                | Status::HarnessError
                 | Status::UnexpectedPass
                 | Status::Waived
                 | Status::KnownFailure => &mut self.mended,

@@ -102,7 +102,7 @@ fn fault(check: &CheckRecord) -> Option<String> {
         // What the backend does not have it has in no way.
         Status::Refused => None,
         Status::Regression
-        | Status::Trouble
+        | Status::HarnessError
         | Status::UnexpectedPass
         | Status::NotRun
         | Status::Waived

@@ -36,13 +36,13 @@ pub struct SideRow {
     /// Its sentence; empty if the results do not have it.
     pub sentence: String,
     /// For each side its worst status, and how many checks of how many have it; `None` where there is no check.
-    pub cells: Vec<Option<Standing>>,
+    pub cells: Vec<Option<WorstStatus>>,
 }
 
-/// How a requirement stands on one side.
+/// The worst status of a requirement on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The worst status.
+pub struct WorstStatus {
+    /// The status.
     pub status: Status,
     /// Number of checks with that status.
     pub count: u64,
@@ -81,7 +81,7 @@ impl Sides {
         let mut alike = 0;
         let mut told = Vec::new();
         for (requirement, counts) in rows {
-            let cells: Vec<Option<Standing>> = counts.iter().map(standing).collect();
+            let cells: Vec<Option<WorstStatus>> = counts.iter().map(worst_status).collect();
             let statuses: BTreeSet<Status> = cells.iter().flatten().map(|one| one.status).collect();
             if statuses.len() < 2 {
                 alike += 1;
@@ -103,12 +103,12 @@ impl Sides {
     }
 }
 
-fn standing(counts: &StatusCounts) -> Option<Standing> {
+fn worst_status(counts: &StatusCounts) -> Option<WorstStatus> {
     let status = Status::ALL
         .iter()
         .copied()
         .find(|one| counts.count(*one) > 0)?;
-    Some(Standing {
+    Some(WorstStatus {
         status,
         count: counts.count(status),
         of: counts.total(),

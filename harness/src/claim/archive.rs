@@ -1,4 +1,4 @@
-//! Packages as files: tar in Zstandard frames. A package comes from a stranger, so reading writes plain files below one folder
+//! Packages as files: tar in Zstandard frames. Who made a package is not known, so reading writes plain files below one folder
 //! and nothing else, and stops at limits.
 //!
 //! Both directions use `ruzstd`, which is safe Rust. Its compressor cannot report errors of a stream, so each frame is compressed

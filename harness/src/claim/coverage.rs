@@ -56,7 +56,7 @@ impl Coverage {
             checks: checks.len(),
             ..Self::default()
         };
-        let mut musts = BTreeMap::<&RequirementId, Tally>::new();
+        let mut musts = BTreeMap::<&RequirementId, RequirementResult>::new();
         for check in checks {
             let kind = Kind::of(check);
             match kind {
@@ -80,20 +80,20 @@ impl Coverage {
             }
         }
         counts.musts = musts.len();
-        for (id, tally) in musts {
-            match tally {
-                Tally {
+        for (id, result) in musts {
+            match result {
+                RequirementResult {
                     passed: true,
                     failed: false,
                     ..
                 } => counts.met += 1,
-                Tally { passed: true, .. } => counts.met_in_part.push(id.clone()),
-                Tally {
+                RequirementResult { passed: true, .. } => counts.met_in_part.push(id.clone()),
+                RequirementResult {
                     refused: true,
                     failed: false,
                     ..
                 } => counts.unsupported.push(id.clone()),
-                Tally { .. } => counts.unmet.push(id.clone()),
+                RequirementResult { .. } => counts.unmet.push(id.clone()),
             }
         }
         counts
@@ -111,13 +111,13 @@ impl Coverage {
 
 /// What the checks of one requirement came to.
 #[derive(Default)]
-struct Tally {
+struct RequirementResult {
     passed: bool,
     refused: bool,
     failed: bool,
 }
 
-impl Tally {
+impl RequirementResult {
     fn add(&mut self, kind: Kind) {
         match kind {
             Kind::Passed => self.passed = true,

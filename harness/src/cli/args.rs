@@ -215,10 +215,10 @@ pub enum Command {
     Node(NodeArguments),
     /// Run a command that dies with the process that watches it.
     #[command(hide = true)]
-    Guard(GuardArguments),
+    Subreaper(SubreaperArguments),
     /// Run a command as one rank, with its output in a file of its own, and write down how it ends.
     #[command(hide = true)]
-    Witness(WitnessArguments),
+    RankWrapper(RankWrapperArguments),
     /// Become a command that dies with this process's parent.
     #[command(hide = true)]
     Supervise(SuperviseArguments),
@@ -743,9 +743,9 @@ pub struct SuperviseArguments {
     pub command: Vec<OsString>,
 }
 
-/// `witness`.
+/// `rank-wrapper`.
 #[derive(Debug, Args)]
-pub struct WitnessArguments {
+pub struct RankWrapperArguments {
     /// What has started it.
     #[arg(value_enum)]
     pub launcher: LauncherChoice,
@@ -758,9 +758,9 @@ pub struct WitnessArguments {
     pub command: Vec<OsString>,
 }
 
-/// `guard`.
+/// `subreaper`.
 #[derive(Debug, Args)]
-pub struct GuardArguments {
+pub struct SubreaperArguments {
     /// The process that watches.
     pub watcher: u32,
     /// Its folder, removed if it is killed.

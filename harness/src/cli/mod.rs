@@ -161,12 +161,12 @@ pub fn main(
         Command::History(arguments) => history::history(&arguments, out),
         Command::Watch(arguments) => return orphans::ended(|| watch::watch(&arguments, err)),
         Command::Node(arguments) => node::node(&arguments, err),
-        Command::Guard(arguments) => Err(Failure::Io(allranks_runner::watch::guard(
+        Command::Subreaper(arguments) => Err(Failure::Io(allranks_runner::watch::subreaper(
             arguments.watcher,
             arguments.folder,
             &arguments.command,
         ))),
-        Command::Witness(arguments) => {
+        Command::RankWrapper(arguments) => {
             let launcher = arguments.launcher.into();
             let (records, logs) = (&arguments.records, &arguments.logs);
             match world::run_wrapped(launcher, records, logs, &arguments.command) {

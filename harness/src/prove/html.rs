@@ -226,7 +226,7 @@ mod tests {
     use crate::prove::matrix::tests::{head, kill};
 
     #[test]
-    fn a_row_for_each_mutant_a_column_for_each_requirement_and_no_markup_of_strangers() {
+    fn a_row_for_each_mutant_a_column_for_each_requirement_and_no_markup_of_others() {
         let head = head(&["A-001", "B-001"], &[]);
         let kills = [
             kill("killed", "A-001", MutantOutcome::Killed, true),

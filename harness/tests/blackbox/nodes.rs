@@ -42,7 +42,10 @@ pub fn tests() -> Vec<Test> {
     vec![
         plain("nodes::ranks_are_on_two_nodes", two_nodes),
         plain("nodes::a_node_that_does_not_come_is_named", nobody_comes),
-        plain("nodes::a_stranger_is_refused_and_reported", stranger),
+        plain(
+            "nodes::an_unauthenticated_peer_is_refused_and_reported",
+            unauthenticated,
+        ),
         plain("nodes::required_nodes_that_are_not_there", required),
         plain("nodes::a_killed_agent_and_rerun", killed),
         plain("nodes::a_silent_agent_is_lost", || lost(Signal::STOP)),
@@ -200,8 +203,8 @@ fn nobody_comes() {
     }
 }
 
-fn stranger() {
-    let stage = Stage::new("stranger");
+fn unauthenticated() {
+    let stage = Stage::new("unauthenticated");
     let case = stage.write("many.yaml", MANY);
     let run = start(&stage, &[&case, "--driver", DRIVER]);
     let genuine = stage.path("out/credentials.json");

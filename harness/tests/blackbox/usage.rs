@@ -44,7 +44,7 @@ pub fn tests() -> Vec<Test> {
             2,
             &["--profile", "cor"],
             "there is no profile `cor`",
-            "hint: profiles are core, full, libraries, simulated, smoke, stack, xla",
+            "hint: profiles are core, fleet, full, libraries, simulated, smoke, stack, xla",
         ),
         refused(
             "unknown_backend",

@@ -57,12 +57,12 @@ impl PlanBuilder<'_> {
     }
 }
 
-pub(super) fn all_reduce(desk: &mut PlanBuilder<'_>) {
-    let tensors: Vec<usize> = (0..desk.items())
+pub(super) fn all_reduce(builder: &mut PlanBuilder<'_>) {
+    let tensors: Vec<usize> = (0..builder.items())
         .map(|slot| {
-            let number = desk.numbered(slot);
-            let item = desk.extended(slot);
-            desk.tensor(
+            let number = builder.numbered(slot);
+            let item = builder.extended(slot);
+            builder.tensor(
                 Role::Both,
                 number,
                 item,
@@ -71,10 +71,10 @@ pub(super) fn all_reduce(desk: &mut PlanBuilder<'_>) {
             )
         })
         .collect();
-    let (op, async_op) = (desk.op(), desk.is_async());
-    if desk.check.op == Op::AllReduceCoalesced {
-        let group = desk.group();
-        return desk.call(Call::AllReduceCoalesced {
+    let (op, async_op) = (builder.op(), builder.is_async());
+    if builder.check.op == Op::AllReduceCoalesced {
+        let group = builder.group();
+        return builder.call(Call::AllReduceCoalesced {
             group,
             tensors,
             op,
@@ -84,26 +84,26 @@ pub(super) fn all_reduce(desk: &mut PlanBuilder<'_>) {
     let calls = tensors
         .into_iter()
         .map(|tensor| Call::AllReduce {
-            group: desk.group(),
+            group: builder.group(),
             tensor,
             op,
             async_op,
         })
         .collect();
-    desk.issue(calls);
+    builder.issue(calls);
 }
 
-pub(super) fn broadcast(desk: &mut PlanBuilder<'_>) {
-    let (rank, slot) = (desk.member(desk.root()), 0);
-    let tensor = desk.tensor(
+pub(super) fn broadcast(builder: &mut PlanBuilder<'_>) {
+    let (rank, slot) = (builder.member(builder.root()), 0);
+    let tensor = builder.tensor(
         Role::Both,
         None,
         0,
         Fill::Own(0),
         Origin::Copy { rank, slot },
     );
-    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
-    desk.call(Call::Broadcast {
+    let (group, root, async_op) = (builder.group(), builder.root_ref(), builder.is_async());
+    builder.call(Call::Broadcast {
         group,
         tensor,
         root,
@@ -111,21 +111,26 @@ pub(super) fn broadcast(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn reduce(desk: &mut PlanBuilder<'_>) {
-    let (role, after) = if desk.is_root() {
+pub(super) fn reduce(builder: &mut PlanBuilder<'_>) {
+    let (role, after) = if builder.is_root() {
         (Role::Both, Origin::Reduce { slot: 0 })
     } else {
         // "Only the process with rank dst is going to receive the final result", says the documentation, and nothing
         // of what the others hold.
-        let role = match desk.check.non_root {
+        let role = match builder.check.non_root {
             NonRoot::Unspecified => Role::Unspecified,
             NonRoot::Untouched => Role::NonRoot,
         };
         (role, Origin::Keep)
     };
-    let tensor = desk.tensor(role, None, 0, Fill::Own(0), after);
-    let (group, op, root, async_op) = (desk.group(), desk.op(), desk.root_ref(), desk.is_async());
-    desk.call(Call::Reduce {
+    let tensor = builder.tensor(role, None, 0, Fill::Own(0), after);
+    let (group, op, root, async_op) = (
+        builder.group(),
+        builder.op(),
+        builder.root_ref(),
+        builder.is_async(),
+    );
+    builder.call(Call::Reduce {
         group,
         tensor,
         op,
@@ -135,34 +140,34 @@ pub(super) fn reduce(desk: &mut PlanBuilder<'_>) {
 }
 
 /// An input, and an output for each rank; in place, the input is this rank's output.
-fn gathered(desk: &mut PlanBuilder<'_>, item: u32) -> (usize, Vec<usize>) {
-    let form = desk.form(item);
+fn gathered(builder: &mut PlanBuilder<'_>, item: u32) -> (usize, Vec<usize>) {
+    let form = builder.form(item);
     let mut input = None;
-    if !desk.in_place() {
-        let number = desk.numbered(item);
+    if !builder.in_place() {
+        let number = builder.numbered(item);
         let own = (
-            desk.share(item, desk.position),
+            builder.share(item, builder.position),
             Fill::Own(item),
             Origin::Keep,
         );
-        input = Some(desk.sized(Role::Input, number, item, own));
+        input = Some(builder.sized(Role::Input, number, item, own));
     }
-    let outputs = (0..desk.ranks())
+    let outputs = (0..builder.ranks())
         .map(|from| {
-            let mine = desk.in_place() && from == desk.position;
+            let mine = builder.in_place() && from == builder.position;
             let before = if mine {
                 Fill::Own(item)
             } else {
                 Fill::Sentinel
             };
-            let rank = desk.member(from);
-            let number = item * desk.ranks() + from;
+            let rank = builder.member(from);
+            let number = item * builder.ranks() + from;
             let after = Origin::Copy { rank, slot: item };
-            let piece = (desk.share(item, from), before, after);
-            let output = desk.sized(Role::Output, Some(number), item, piece);
+            let piece = (builder.share(item, from), before, after);
+            let output = builder.sized(Role::Output, Some(number), item, piece);
             if mine {
-                let buffer = desk.work.tensors[output].storage;
-                input = Some(desk.whole(buffer, form));
+                let buffer = builder.work.tensors[output].storage;
+                input = Some(builder.whole(buffer, form));
             }
             output
         })
@@ -170,10 +175,10 @@ fn gathered(desk: &mut PlanBuilder<'_>, item: u32) -> (usize, Vec<usize>) {
     (input.expect("one of the outputs is this rank's"), outputs)
 }
 
-pub(super) fn all_gather(desk: &mut PlanBuilder<'_>) {
-    let (input, outputs) = gathered(desk, 0);
-    let (group, async_op) = (desk.group(), desk.is_async());
-    desk.call(Call::AllGather {
+pub(super) fn all_gather(builder: &mut PlanBuilder<'_>) {
+    let (input, outputs) = gathered(builder, 0);
+    let (group, async_op) = (builder.group(), builder.is_async());
+    builder.call(Call::AllGather {
         group,
         outputs,
         input,
@@ -181,18 +186,18 @@ pub(super) fn all_gather(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn all_gather_coalesced(desk: &mut PlanBuilder<'_>) {
+pub(super) fn all_gather_coalesced(builder: &mut PlanBuilder<'_>) {
     let mut inputs = Vec::new();
-    let mut outputs = vec![Vec::new(); desk.ranks() as usize];
-    for item in 0..desk.items() {
-        let (input, from) = gathered(desk, item);
+    let mut outputs = vec![Vec::new(); builder.ranks() as usize];
+    for item in 0..builder.items() {
+        let (input, from) = gathered(builder, item);
         inputs.push(input);
         for (list, output) in outputs.iter_mut().zip(from) {
             list.push(output);
         }
     }
-    let (group, async_op) = (desk.group(), desk.is_async());
-    desk.call(Call::AllGatherCoalesced {
+    let (group, async_op) = (builder.group(), builder.is_async());
+    builder.call(Call::AllGatherCoalesced {
         group,
         outputs,
         inputs,
@@ -200,48 +205,52 @@ pub(super) fn all_gather_coalesced(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn all_gather_into_tensor(desk: &mut PlanBuilder<'_>) {
+pub(super) fn all_gather_into_tensor(builder: &mut PlanBuilder<'_>) {
     let mut calls = Vec::new();
-    for slot in 0..desk.items() {
-        let (number, form, joined) = (desk.numbered(slot), desk.form(slot), desk.joined());
-        let len = desk.len(slot);
-        let separate = (!desk.in_place())
-            .then(|| desk.tensor(Role::Input, number, slot, Fill::Own(slot), Origin::Keep));
-        let pieces: Vec<_> = (0..desk.ranks())
+    for slot in 0..builder.items() {
+        let (number, form, joined) = (builder.numbered(slot), builder.form(slot), builder.joined());
+        let len = builder.len(slot);
+        let separate = (!builder.in_place())
+            .then(|| builder.tensor(Role::Input, number, slot, Fill::Own(slot), Origin::Keep));
+        let pieces: Vec<_> = (0..builder.ranks())
             .map(|from| {
-                let mine = separate.is_none() && from == desk.position;
+                let mine = separate.is_none() && from == builder.position;
                 let before = if mine {
                     Fill::Own(slot)
                 } else {
                     Fill::Sentinel
                 };
-                let rank = desk.member(from);
+                let rank = builder.member(from);
                 (len, before, Origin::Copy { rank, slot })
             })
             .collect();
-        let buffer = desk.buffer(Role::Output, number, joined, pieces);
-        let output = desk.joint_view(buffer);
-        let input = separate.unwrap_or_else(|| desk.part(buffer, desk.position, form));
+        let buffer = builder.buffer(Role::Output, number, joined, pieces);
+        let output = builder.joint_view(buffer);
+        let input = separate.unwrap_or_else(|| builder.part(buffer, builder.position, form));
         calls.push(Call::AllGatherIntoTensor {
-            group: desk.group(),
+            group: builder.group(),
             output,
             input,
-            async_op: desk.is_async(),
+            async_op: builder.is_async(),
         });
     }
-    desk.issue(calls);
+    builder.issue(calls);
 }
 
-pub(super) fn gather(desk: &mut PlanBuilder<'_>) {
-    let (input, outputs) = if desk.is_root() {
-        let (input, outputs) = gathered(desk, 0);
+pub(super) fn gather(builder: &mut PlanBuilder<'_>) {
+    let (input, outputs) = if builder.is_root() {
+        let (input, outputs) = gathered(builder, 0);
         (input, Some(outputs))
     } else {
-        let own = (desk.share(0, desk.position), Fill::Own(0), Origin::Keep);
-        (desk.sized(Role::Input, None, 0, own), None)
+        let own = (
+            builder.share(0, builder.position),
+            Fill::Own(0),
+            Origin::Keep,
+        );
+        (builder.sized(Role::Input, None, 0, own), None)
     };
-    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
-    desk.call(Call::Gather {
+    let (group, root, async_op) = (builder.group(), builder.root_ref(), builder.is_async());
+    builder.call(Call::Gather {
         group,
         input,
         outputs,
@@ -251,21 +260,21 @@ pub(super) fn gather(desk: &mut PlanBuilder<'_>) {
 }
 
 /// An input for each rank; in place, a view of this rank's own one is the output, and `after` is what it must hold.
-fn shares(desk: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
+fn shares(builder: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<usize>) {
     let mut output = None;
     let mut inputs = Vec::new();
-    for to in 0..desk.ranks() {
-        let mine = desk.in_place() && to == desk.position;
+    for to in 0..builder.ranks() {
+        let mine = builder.in_place() && to == builder.position;
         let (role, after) = if mine {
             (Role::Both, after)
         } else {
             (Role::Input, Origin::Keep)
         };
-        let piece = (desk.share(0, to), Fill::Own(to), after);
-        let input = desk.sized(role, Some(to), 0, piece);
+        let piece = (builder.share(0, to), Fill::Own(to), after);
+        let input = builder.sized(role, Some(to), 0, piece);
         if mine {
-            let (buffer, form) = (desk.work.tensors[input].storage, desk.form(0));
-            output = Some(desk.whole(buffer, form));
+            let (buffer, form) = (builder.work.tensors[input].storage, builder.form(0));
+            output = Some(builder.whole(buffer, form));
         }
         inputs.push(input);
     }
@@ -273,24 +282,24 @@ fn shares(desk: &mut PlanBuilder<'_>, after: Origin) -> (Vec<usize>, Option<usiz
 }
 
 /// The tensor that this rank's share comes to.
-fn received(desk: &mut PlanBuilder<'_>, after: Origin) -> usize {
-    let piece = (desk.share(0, desk.position), Fill::Sentinel, after);
-    desk.sized(Role::Output, None, 0, piece)
+fn received(builder: &mut PlanBuilder<'_>, after: Origin) -> usize {
+    let piece = (builder.share(0, builder.position), Fill::Sentinel, after);
+    builder.sized(Role::Output, None, 0, piece)
 }
 
-pub(super) fn scatter(desk: &mut PlanBuilder<'_>) {
-    let (rank, slot) = (desk.member(desk.root()), desk.position);
+pub(super) fn scatter(builder: &mut PlanBuilder<'_>) {
+    let (rank, slot) = (builder.member(builder.root()), builder.position);
     let after = Origin::Copy { rank, slot };
     let mut output = None;
     let mut inputs = None;
-    if desk.is_root() {
-        let (list, own) = shares(desk, after);
+    if builder.is_root() {
+        let (list, own) = shares(builder, after);
         inputs = Some(list);
         output = own;
     }
-    let output = output.unwrap_or_else(|| received(desk, after));
-    let (group, root, async_op) = (desk.group(), desk.root_ref(), desk.is_async());
-    desk.call(Call::Scatter {
+    let output = output.unwrap_or_else(|| received(builder, after));
+    let (group, root, async_op) = (builder.group(), builder.root_ref(), builder.is_async());
+    builder.call(Call::Scatter {
         group,
         output,
         inputs,
@@ -299,14 +308,14 @@ pub(super) fn scatter(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn reduce_scatter(desk: &mut PlanBuilder<'_>) {
+pub(super) fn reduce_scatter(builder: &mut PlanBuilder<'_>) {
     let after = Origin::Reduce {
-        slot: desk.position,
+        slot: builder.position,
     };
-    let (inputs, output) = shares(desk, after);
-    let output = output.unwrap_or_else(|| received(desk, after));
-    let (group, op, async_op) = (desk.group(), desk.op(), desk.is_async());
-    desk.call(Call::ReduceScatter {
+    let (inputs, output) = shares(builder, after);
+    let output = output.unwrap_or_else(|| received(builder, after));
+    let (group, op, async_op) = (builder.group(), builder.op(), builder.is_async());
+    builder.call(Call::ReduceScatter {
         group,
         output,
         inputs,
@@ -315,12 +324,12 @@ pub(super) fn reduce_scatter(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn reduce_scatter_tensor(desk: &mut PlanBuilder<'_>) {
+pub(super) fn reduce_scatter_tensor(builder: &mut PlanBuilder<'_>) {
     let mut calls = Vec::new();
-    for item in 0..desk.items() {
-        let (number, form, joined) = (desk.numbered(item), desk.form(item), desk.joined());
-        let len = desk.len(item);
-        let (ranks, position, in_place) = (desk.ranks(), desk.position, desk.in_place());
+    for item in 0..builder.items() {
+        let (number, form, joined) = (builder.numbered(item), builder.form(item), builder.joined());
+        let len = builder.len(item);
+        let (ranks, position, in_place) = (builder.ranks(), builder.position, builder.in_place());
         let after = Origin::Reduce {
             slot: item * ranks + position,
         };
@@ -334,20 +343,20 @@ pub(super) fn reduce_scatter_tensor(desk: &mut PlanBuilder<'_>) {
             )
         });
         let role = if in_place { Role::Both } else { Role::Input };
-        let buffer = desk.buffer(role, number, joined, pieces);
-        let input = desk.joint_view(buffer);
+        let buffer = builder.buffer(role, number, joined, pieces);
+        let input = builder.joint_view(buffer);
         let output = if in_place {
-            desk.part(buffer, position, form)
+            builder.part(buffer, position, form)
         } else {
-            desk.tensor(Role::Output, number, item, Fill::Sentinel, after)
+            builder.tensor(Role::Output, number, item, Fill::Sentinel, after)
         };
         calls.push(Call::ReduceScatterTensor {
-            group: desk.group(),
+            group: builder.group(),
             output,
             input,
-            op: desk.op(),
-            async_op: desk.is_async(),
+            op: builder.op(),
+            async_op: builder.is_async(),
         });
     }
-    desk.issue(calls);
+    builder.issue(calls);
 }

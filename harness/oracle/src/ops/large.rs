@@ -17,45 +17,48 @@ const BLOCKS: u32 = 17;
 const SAMPLES: u64 = 24;
 
 /// A collective on large tensors.
-pub(super) fn collective(desk: &mut PlanBuilder<'_>) {
-    let rows = rows(desk);
-    let (group, async_op) = (desk.group(), desk.is_async());
-    match desk.check.op {
+pub(super) fn collective(builder: &mut PlanBuilder<'_>) {
+    let rows = rows(builder);
+    let (group, async_op) = (builder.group(), builder.is_async());
+    match builder.check.op {
         Op::AllReduce => {
-            let tensor = grown(desk, Some(0), rows);
-            let op = desk.op();
-            desk.call(Call::AllReduce {
+            let tensor = grown(builder, Some(0), rows);
+            let op = builder.op();
+            builder.call(Call::AllReduce {
                 group,
                 tensor,
                 op,
                 async_op,
             });
-            show(desk, tensor, rows, 1, |_, slot| Origin::Reduce { slot });
+            show(builder, tensor, rows, 1, |_, slot| Origin::Reduce { slot });
         }
         Op::Broadcast => {
-            let tensor = grown(desk, Some(0), rows);
-            let root = desk.root_ref();
-            let rank = desk.member(desk.root());
-            desk.call(Call::Broadcast {
+            let tensor = grown(builder, Some(0), rows);
+            let root = builder.root_ref();
+            let rank = builder.member(builder.root());
+            builder.call(Call::Broadcast {
                 group,
                 tensor,
                 root,
                 async_op,
             });
-            show(desk, tensor, rows, 1, |_, slot| Origin::Copy { rank, slot });
+            show(builder, tensor, rows, 1, |_, slot| Origin::Copy {
+                rank,
+                slot,
+            });
         }
         Op::AllGatherIntoTensor => {
-            let input = grown(desk, Some(0), rows);
-            let ranks = desk.ranks();
-            let output = grown(desk, None, rows * u64::from(ranks));
-            desk.call(Call::AllGatherIntoTensor {
+            let input = grown(builder, Some(0), rows);
+            let ranks = builder.ranks();
+            let output = grown(builder, None, rows * u64::from(ranks));
+            builder.call(Call::AllGatherIntoTensor {
                 group,
                 output,
                 input,
                 async_op,
             });
-            let members: Vec<u32> = (0..ranks).map(|from| desk.member(from)).collect();
-            show(desk, output, rows, ranks, |from, slot| Origin::Copy {
+            let members: Vec<u32> = (0..ranks).map(|from| builder.member(from)).collect();
+            show(builder, output, rows, ranks, |from, slot| Origin::Copy {
                 rank: members[from as usize],
                 slot,
             });
@@ -65,53 +68,57 @@ pub(super) fn collective(desk: &mut PlanBuilder<'_>) {
 }
 
 /// Blocking messages around the ring, the last rank's first.
-pub(super) fn exchange(desk: &mut PlanBuilder<'_>) {
-    let rows = rows(desk);
-    let (me, ranks) = (desk.position, desk.ranks());
+pub(super) fn exchange(builder: &mut PlanBuilder<'_>) {
+    let rows = rows(builder);
+    let (me, ranks) = (builder.position, builder.ranks());
     let (next, previous) = ((me + 1) % ranks, (me + ranks - 1) % ranks);
-    let (input, output) = (grown(desk, Some(0), rows), grown(desk, None, rows));
-    let by = desk.check.peer_by;
-    let tag = desk.check.tag;
+    let (input, output) = (grown(builder, Some(0), rows), grown(builder, None, rows));
+    let by = builder.check.peer_by;
+    let tag = builder.check.tag;
     let send = Call::Send {
-        group: desk.group(),
+        group: builder.group(),
         tensor: input,
-        peer: desk.rank_ref(next, by),
+        peer: builder.rank_ref(next, by),
         tag,
     };
     let recv = Call::Recv {
-        group: desk.group(),
+        group: builder.group(),
         tensor: output,
-        peer: Some(desk.rank_ref(previous, by)),
+        peer: Some(builder.rank_ref(previous, by)),
         tag,
     };
     let calls = if me == 0 { [recv, send] } else { [send, recv] };
-    desk.work.calls.extend(calls);
-    let rank = desk.member(previous);
-    show(desk, output, rows, 1, |_, slot| Origin::Copy { rank, slot });
+    builder.work.calls.extend(calls);
+    let rank = builder.member(previous);
+    show(builder, output, rows, 1, |_, slot| Origin::Copy {
+        rank,
+        slot,
+    });
 }
 
 /// Tiles of one contribution: as many as hold the check's number of elements.
-fn rows(desk: &PlanBuilder<'_>) -> u64 {
-    desk.check
+fn rows(builder: &PlanBuilder<'_>) -> u64 {
+    builder
+        .check
         .extent
         .numel()
         .div_ceil(BLOCK as u64 * u64::from(BLOCKS))
 }
 
 /// A tensor of that many tiles, of the rank's own data or of what no result can be.
-fn grown(desk: &mut PlanBuilder<'_>, own: Option<u32>, times: u64) -> usize {
-    let form = desk.joined();
+fn grown(builder: &mut PlanBuilder<'_>, own: Option<u32>, times: u64) -> usize {
+    let form = builder.joined();
     let fill = |slot| own.map_or(Fill::Sentinel, |first| Fill::Own(first + slot));
     let tile = (0..BLOCKS).map(|slot| (BLOCK, fill(slot), Origin::Keep));
-    let buffer = desk.buffer(Role::Input, None, form, tile);
-    let tensor = desk.whole(buffer, form);
-    desk.work.calls.push(Call::Grow { tensor, times });
+    let buffer = builder.buffer(Role::Input, None, form, tile);
+    let tensor = builder.whole(buffer, form);
+    builder.work.calls.push(Call::Grow { tensor, times });
     tensor
 }
 
 /// Windows of a tensor that holds `parts` contributions of `rows` tiles.
 fn show(
-    desk: &mut PlanBuilder<'_>,
+    builder: &mut PlanBuilder<'_>,
     tensor: usize,
     rows: u64,
     parts: u32,
@@ -119,8 +126,9 @@ fn show(
 ) {
     let blocks = rows * u64::from(BLOCKS);
     let all = blocks * u64::from(parts);
-    let size = desk.check.dtype.size() as u64;
-    let words = Key::of_check(desk.seed, desk.check.index, 0).stream(Stream::Shared, parts, BLOCKS);
+    let size = builder.check.dtype.size() as u64;
+    let words =
+        Key::of_check(builder.seed, builder.check.index, 0).stream(Stream::Shared, parts, BLOCKS);
     let mut windows: Vec<u64> = [1 << 31, (1 << 31) / size, 1 << 32, (1 << 32) / size]
         .into_iter()
         .map(|element: u64| element / BLOCK as u64)
@@ -140,10 +148,10 @@ fn show(
             (BLOCK, Fill::Sentinel, origin(part, slot))
         })
         .collect();
-    let form = desk.joined();
-    let buffer = desk.buffer(Role::Output, None, form, pieces);
-    let output = desk.whole(buffer, form);
-    desk.work.calls.push(Call::Windows {
+    let form = builder.joined();
+    let buffer = builder.buffer(Role::Output, None, form, pieces);
+    let output = builder.whole(buffer, form);
+    builder.work.calls.push(Call::Windows {
         tensor,
         starts: windows.iter().map(|block| block * BLOCK as u64).collect(),
         len: BLOCK as u64,

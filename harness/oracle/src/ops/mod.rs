@@ -36,50 +36,50 @@ pub(super) fn work(check: &OpCheck, seed: u64, rank: Rank) -> RankPlan {
     let Some(position) = check.group.group_rank(rank) else {
         return bystander(check, seed);
     };
-    let desk = &mut PlanBuilder::new(check, seed, position);
+    let builder = &mut PlanBuilder::new(check, seed, position);
     if check.tensor != TensorKind::Plain {
         let kind = check.tensor;
         let tensors = Vec::new();
-        desk.work.calls.push(Call::TensorsAs { kind, tensors });
+        builder.work.calls.push(Call::TensorsAs { kind, tensors });
     }
-    set_factor(desk);
+    set_factor(builder);
     if check.is_large() {
         match check.op {
-            Op::SendRecv => large::exchange(desk),
-            _ => large::collective(desk),
+            Op::SendRecv => large::exchange(builder),
+            _ => large::collective(builder),
         }
-        return std::mem::take(&mut desk.work);
+        return std::mem::take(&mut builder.work);
     }
     match check.op {
         Op::AllReduce | Op::AllReduceCoalesced | Op::CoalescedAllReduce => {
-            collective::all_reduce(desk);
+            collective::all_reduce(builder);
         }
-        Op::AllReduceSparse => sparse::all_reduce(desk),
-        Op::Broadcast => collective::broadcast(desk),
-        Op::Reduce => collective::reduce(desk),
-        Op::AllGather => collective::all_gather(desk),
-        Op::AllGatherCoalesced => collective::all_gather_coalesced(desk),
+        Op::AllReduceSparse => sparse::all_reduce(builder),
+        Op::Broadcast => collective::broadcast(builder),
+        Op::Reduce => collective::reduce(builder),
+        Op::AllGather => collective::all_gather(builder),
+        Op::AllGatherCoalesced => collective::all_gather_coalesced(builder),
         Op::AllGatherIntoTensor | Op::CoalescedAllGatherIntoTensor => {
-            collective::all_gather_into_tensor(desk);
+            collective::all_gather_into_tensor(builder);
         }
-        Op::Gather => collective::gather(desk),
-        Op::Scatter => collective::scatter(desk),
-        Op::ReduceScatter => collective::reduce_scatter(desk),
+        Op::Gather => collective::gather(builder),
+        Op::Scatter => collective::scatter(builder),
+        Op::ReduceScatter => collective::reduce_scatter(builder),
         Op::ReduceScatterTensor | Op::CoalescedReduceScatterTensor => {
-            collective::reduce_scatter_tensor(desk);
+            collective::reduce_scatter_tensor(builder);
         }
-        Op::AllToAll => uneven::all_to_all(desk),
-        Op::AllToAllSingle => uneven::all_to_all_single(desk),
-        Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => pairs::exchange(desk),
-        Op::Barrier | Op::MonitoredBarrier => barrier(desk),
-        Op::AllGatherObject => objects::all_gather(desk),
-        Op::GatherObject => objects::gather(desk),
-        Op::BroadcastObjectList => objects::broadcast(desk),
-        Op::ScatterObjectList => objects::scatter(desk),
+        Op::AllToAll => uneven::all_to_all(builder),
+        Op::AllToAllSingle => uneven::all_to_all_single(builder),
+        Op::SendRecv | Op::IsendIrecv | Op::BatchIsendIrecv => pairs::exchange(builder),
+        Op::Barrier | Op::MonitoredBarrier => barrier(builder),
+        Op::AllGatherObject => objects::all_gather(builder),
+        Op::GatherObject => objects::gather(builder),
+        Op::BroadcastObjectList => objects::broadcast(builder),
+        Op::ScatterObjectList => objects::scatter(builder),
         // Refused before: the ops it issues are checks of their own.
     }
-    choose_tensors(&mut desk.work);
-    std::mem::take(&mut desk.work)
+    choose_tensors(&mut builder.work);
+    std::mem::take(&mut builder.work)
 }
 
 /// Chooses the tensors that a call of `tensors_as` is about: of leaves that require gradients, those that are read.
@@ -101,48 +101,51 @@ fn choose_tensors(work: &mut RankPlan) {
 
 /// A rank outside the group makes no call and holds a buffer that must not be written to.
 fn bystander(check: &OpCheck, seed: u64) -> RankPlan {
-    let desk = &mut PlanBuilder::new(check, seed, 0);
+    let builder = &mut PlanBuilder::new(check, seed, 0);
     let len = if check.op.has_tensors() && !check.is_large() {
-        desk.len(0)
+        builder.len(0)
     } else {
         16
     };
-    let form = desk.form(0);
-    let buffer = desk.buffer(
+    let form = builder.form(0);
+    let buffer = builder.buffer(
         Role::Bystander,
         None,
         form,
         [(len, Fill::Own(0), Origin::Keep)],
     );
-    desk.whole(buffer, form);
-    std::mem::take(&mut desk.work)
+    builder.whole(buffer, form);
+    std::mem::take(&mut builder.work)
 }
 
 /// Tells the rank what `premul_sum` multiplies by, where that is not what the protocol says.
-fn set_factor(desk: &mut PlanBuilder<'_>) {
-    let (factor, tensor) = match desk.check.factor {
+fn set_factor(builder: &mut PlanBuilder<'_>) {
+    let (factor, tensor) = match builder.check.factor {
         Factor::Scalar => return,
-        Factor::PerRank => (Some(Factor::PerRank.of(desk.position as usize)), None),
+        Factor::PerRank => (Some(Factor::PerRank.of(builder.position as usize)), None),
         Factor::Tensor => {
             let piece = (1, Fill::Factor, Origin::Keep);
-            let buffer = desk.buffer(Role::Input, None, Form::Flat, [piece]);
-            (None, Some(desk.whole(buffer, Form::Flat)))
+            let buffer = builder.buffer(Role::Input, None, Form::Flat, [piece]);
+            (None, Some(builder.whole(buffer, Form::Flat)))
         }
     };
-    desk.work.calls.push(Call::PremulFactor { factor, tensor });
+    builder
+        .work
+        .calls
+        .push(Call::PremulFactor { factor, tensor });
 }
 
-fn barrier(desk: &mut PlanBuilder<'_>) {
-    if desk.check.late == Some(desk.position) {
-        desk.work.calls.push(Call::Sleep { ms: LATE_MS });
+fn barrier(builder: &mut PlanBuilder<'_>) {
+    if builder.check.late == Some(builder.position) {
+        builder.work.calls.push(Call::Sleep { ms: LATE_MS });
     }
-    let group = desk.group();
-    if desk.check.op == Op::MonitoredBarrier {
+    let group = builder.group();
+    if builder.check.op == Op::MonitoredBarrier {
         // It has no `async_op`.
-        desk.work.calls.push(Call::MonitoredBarrier { group });
+        builder.work.calls.push(Call::MonitoredBarrier { group });
     } else {
-        let async_op = desk.is_async();
-        desk.call(Call::Barrier { group, async_op });
+        let async_op = builder.is_async();
+        builder.call(Call::Barrier { group, async_op });
     }
 }
 

@@ -55,52 +55,54 @@ impl PlanBuilder<'_> {
     }
 }
 
-pub(super) fn all_gather(desk: &mut PlanBuilder<'_>) {
+pub(super) fn all_gather(builder: &mut PlanBuilder<'_>) {
     let call = Call::AllGatherObject {
-        group: desk.group(),
-        object: desk.object(desk.position, 0),
+        group: builder.group(),
+        object: builder.object(builder.position, 0),
     };
-    let answer = Answer::Objects(desk.everyones());
-    desk.ask(call, answer);
+    let answer = Answer::Objects(builder.everyones());
+    builder.ask(call, answer);
 }
 
-pub(super) fn gather(desk: &mut PlanBuilder<'_>) {
+pub(super) fn gather(builder: &mut PlanBuilder<'_>) {
     let call = Call::GatherObject {
-        group: desk.group(),
-        object: desk.object(desk.position, 0),
-        root: desk.root_ref(),
+        group: builder.group(),
+        object: builder.object(builder.position, 0),
+        root: builder.root_ref(),
     };
-    let answer = if desk.is_root() {
-        desk.everyones()
+    let answer = if builder.is_root() {
+        builder.everyones()
     } else {
         Value::Null
     };
-    desk.ask(call, Answer::Objects(answer));
+    builder.ask(call, Answer::Objects(answer));
 }
 
-pub(super) fn broadcast(desk: &mut PlanBuilder<'_>) {
+pub(super) fn broadcast(builder: &mut PlanBuilder<'_>) {
     let list = |position: u32| {
         (0..LISTED)
-            .map(|item| desk.object(position, item))
+            .map(|item| builder.object(position, item))
             .collect()
     };
     let call = Call::BroadcastObjectList {
-        group: desk.group(),
-        objects: list(desk.position),
-        root: desk.root_ref(),
+        group: builder.group(),
+        objects: list(builder.position),
+        root: builder.root_ref(),
     };
-    let answer = Answer::Objects(Value::Array(list(desk.root())));
-    desk.ask(call, answer);
+    let answer = Answer::Objects(Value::Array(list(builder.root())));
+    builder.ask(call, answer);
 }
 
-pub(super) fn scatter(desk: &mut PlanBuilder<'_>) {
-    let root = desk.root();
-    let objects = (0..desk.ranks()).map(|to| desk.object(root, to)).collect();
+pub(super) fn scatter(builder: &mut PlanBuilder<'_>) {
+    let root = builder.root();
+    let objects = (0..builder.ranks())
+        .map(|to| builder.object(root, to))
+        .collect();
     let call = Call::ScatterObjectList {
-        group: desk.group(),
-        objects: desk.is_root().then_some(objects),
-        root: desk.root_ref(),
+        group: builder.group(),
+        objects: builder.is_root().then_some(objects),
+        root: builder.root_ref(),
     };
-    let answer = Answer::Objects(desk.object(root, desk.position));
-    desk.ask(call, answer);
+    let answer = Answer::Objects(builder.object(root, builder.position));
+    builder.ask(call, answer);
 }

@@ -22,34 +22,34 @@ fn pairs(pattern: Pairs, ranks: u32) -> Vec<(u32, u32)> {
     }
 }
 
-pub(super) fn exchange(desk: &mut PlanBuilder<'_>) {
-    let me = desk.position;
+pub(super) fn exchange(builder: &mut PlanBuilder<'_>) {
+    let me = builder.position;
     let (mut sent, mut received) = (0, 0);
     let mut batch = Vec::new();
-    for (from, to) in pairs(desk.check.pairs, desk.ranks()) {
-        for message in 0..desk.check.count {
-            let slot = message * desk.ranks() + to;
+    for (from, to) in pairs(builder.check.pairs, builder.ranks()) {
+        for message in 0..builder.check.count {
+            let slot = message * builder.ranks() + to;
             if from == me {
                 let own = Fill::Own(slot);
-                let tensor = desk.tensor(Role::Input, Some(sent), 0, own, Origin::Keep);
+                let tensor = builder.tensor(Role::Input, Some(sent), 0, own, Origin::Keep);
                 sent += 1;
-                message_call(desk, &mut batch, Direction::Send, tensor, to);
+                message_call(builder, &mut batch, Direction::Send, tensor, to);
             }
             if to == me {
-                let rank = desk.member(from);
+                let rank = builder.member(from);
                 let after = Origin::Copy { rank, slot };
-                let tensor = desk.tensor(Role::Output, Some(received), 0, Fill::Sentinel, after);
+                let tensor = builder.tensor(Role::Output, Some(received), 0, Fill::Sentinel, after);
                 received += 1;
-                message_call(desk, &mut batch, Direction::Recv, tensor, from);
+                message_call(builder, &mut batch, Direction::Recv, tensor, from);
             }
         }
     }
-    match desk.check.op {
+    match builder.check.op {
         Op::IsendIrecv => {
             let is_message = |call: &Call| matches!(call, Call::Isend { .. } | Call::Irecv { .. });
-            for work in 0..desk.work.calls.len() {
-                if is_message(&desk.work.calls[work]) {
-                    desk.work.calls.push(Call::Wait {
+            for work in 0..builder.work.calls.len() {
+                if is_message(&builder.work.calls[work]) {
+                    builder.work.calls.push(Call::Wait {
                         work,
                         timeout_ms: None,
                     });
@@ -57,8 +57,9 @@ pub(super) fn exchange(desk: &mut PlanBuilder<'_>) {
             }
         }
         Op::BatchIsendIrecv if !batch.is_empty() => {
-            let group = desk.group();
-            desk.work
+            let group = builder.group();
+            builder
+                .work
                 .calls
                 .push(Call::BatchIsendIrecv { group, ops: batch });
         }
@@ -67,49 +68,49 @@ pub(super) fn exchange(desk: &mut PlanBuilder<'_>) {
 }
 
 fn message_call(
-    desk: &mut PlanBuilder<'_>,
+    builder: &mut PlanBuilder<'_>,
     batch: &mut Vec<P2pCall>,
     direction: Direction,
     tensor: usize,
     other: u32,
 ) {
-    let group = desk.group();
-    let peer = desk.rank_ref(other, desk.check.peer_by);
-    let tag = desk.check.tag;
-    match (desk.check.op, direction) {
+    let group = builder.group();
+    let peer = builder.rank_ref(other, builder.check.peer_by);
+    let tag = builder.check.tag;
+    match (builder.check.op, direction) {
         (Op::BatchIsendIrecv, _) => batch.push(P2pCall {
             direction,
             tensor,
             peer,
             tag,
         }),
-        (Op::IsendIrecv, Direction::Send) => desk.work.calls.push(Call::Isend {
+        (Op::IsendIrecv, Direction::Send) => builder.work.calls.push(Call::Isend {
             group,
             tensor,
             peer,
             tag,
         }),
-        (Op::IsendIrecv, Direction::Recv) => desk.work.calls.push(Call::Irecv {
+        (Op::IsendIrecv, Direction::Recv) => builder.work.calls.push(Call::Irecv {
             group,
             tensor,
             peer,
             tag,
         }),
-        (_, Direction::Send) => desk.work.calls.push(Call::Send {
+        (_, Direction::Send) => builder.work.calls.push(Call::Send {
             group,
             tensor,
             peer,
             tag,
         }),
         (_, Direction::Recv) => {
-            let sender = Answer::Sender(Rank(desk.member(other)));
+            let sender = Answer::Sender(Rank(builder.member(other)));
             let call = Call::Recv {
                 group,
                 tensor,
                 peer: Some(peer),
                 tag,
             };
-            desk.ask(call, sender);
+            builder.ask(call, sender);
         }
     }
 }

@@ -21,31 +21,31 @@ impl PlanBuilder<'_> {
     }
 }
 
-pub(super) fn all_to_all(desk: &mut PlanBuilder<'_>) {
-    let form = if desk.check.splits == Splits::Even {
-        desk.form(0)
+pub(super) fn all_to_all(builder: &mut PlanBuilder<'_>) {
+    let form = if builder.check.splits == Splits::Even {
+        builder.form(0)
     } else {
-        desk.joined()
+        builder.joined()
     };
-    let me = desk.position;
+    let me = builder.position;
     let mut inputs = Vec::new();
     let mut outputs = Vec::new();
-    for to in 0..desk.ranks() {
-        let piece = (desk.slice(me, to), Fill::Own(to), Origin::Keep);
-        let buffer = desk.buffer(Role::Input, Some(to), form, [piece]);
-        inputs.push(desk.whole(buffer, form));
+    for to in 0..builder.ranks() {
+        let piece = (builder.slice(me, to), Fill::Own(to), Origin::Keep);
+        let buffer = builder.buffer(Role::Input, Some(to), form, [piece]);
+        inputs.push(builder.whole(buffer, form));
     }
-    for from in 0..desk.ranks() {
+    for from in 0..builder.ranks() {
         let after = Origin::Copy {
-            rank: desk.member(from),
+            rank: builder.member(from),
             slot: me,
         };
-        let piece = (desk.slice(from, me), Fill::Sentinel, after);
-        let buffer = desk.buffer(Role::Output, Some(from), form, [piece]);
-        outputs.push(desk.whole(buffer, form));
+        let piece = (builder.slice(from, me), Fill::Sentinel, after);
+        let buffer = builder.buffer(Role::Output, Some(from), form, [piece]);
+        outputs.push(builder.whole(buffer, form));
     }
-    let (group, async_op) = (desk.group(), desk.is_async());
-    desk.call(Call::AllToAll {
+    let (group, async_op) = (builder.group(), builder.is_async());
+    builder.call(Call::AllToAll {
         group,
         outputs,
         inputs,
@@ -53,29 +53,29 @@ pub(super) fn all_to_all(desk: &mut PlanBuilder<'_>) {
     });
 }
 
-pub(super) fn all_to_all_single(desk: &mut PlanBuilder<'_>) {
-    let (me, ranks, form) = (desk.position, desk.ranks(), desk.joined());
+pub(super) fn all_to_all_single(builder: &mut PlanBuilder<'_>) {
+    let (me, ranks, form) = (builder.position, builder.ranks(), builder.joined());
     let sent: Vec<_> = (0..ranks)
-        .map(|to| (desk.slice(me, to), Fill::Own(to), Origin::Keep))
+        .map(|to| (builder.slice(me, to), Fill::Own(to), Origin::Keep))
         .collect();
     let received: Vec<_> = (0..ranks)
         .map(|from| {
-            let rank = desk.member(from);
+            let rank = builder.member(from);
             let after = Origin::Copy { rank, slot: me };
-            (desk.slice(from, me), Fill::Sentinel, after)
+            (builder.slice(from, me), Fill::Sentinel, after)
         })
         .collect();
     let sizes = |pieces: &[(usize, Fill, Origin)]| {
-        (desk.check.splits != Splits::Even)
-            .then(|| pieces.iter().map(|(len, ..)| desk.rows(*len)).collect())
+        (builder.check.splits != Splits::Even)
+            .then(|| pieces.iter().map(|(len, ..)| builder.rows(*len)).collect())
     };
     let (input_splits, output_splits) = (sizes(&sent), sizes(&received));
-    let input = desk.buffer(Role::Input, None, form, sent);
-    let input = desk.whole(input, form);
-    let output = desk.buffer(Role::Output, None, form, received);
-    let output = desk.whole(output, form);
-    let (group, async_op) = (desk.group(), desk.is_async());
-    desk.call(Call::AllToAllSingle {
+    let input = builder.buffer(Role::Input, None, form, sent);
+    let input = builder.whole(input, form);
+    let output = builder.buffer(Role::Output, None, form, received);
+    let output = builder.whole(output, form);
+    let (group, async_op) = (builder.group(), builder.is_async());
+    builder.call(Call::AllToAllSingle {
         group,
         output,
         input,

@@ -94,7 +94,7 @@ fn note(status: Status) -> &'static str {
         Status::NotRun => " (no pass: nothing is known)",
         Status::KnownFailure | Status::Waived => " (no pass: it fails, as written down)",
         Status::Refused => " (no pass: a clear error on every rank)",
-        Status::Regression | Status::Trouble | Status::UnexpectedPass | Status::Passed => "",
+        Status::Regression | Status::HarnessError | Status::UnexpectedPass | Status::Passed => "",
     }
 }
 

@@ -457,7 +457,7 @@ impl Natural {
 fn is_detailed(status: Status) -> bool {
     match status {
         Status::Regression
-        | Status::Trouble
+        | Status::HarnessError
         | Status::UnexpectedPass
         | Status::Waived
         | Status::KnownFailure => true,

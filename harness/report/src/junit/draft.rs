@@ -183,7 +183,7 @@ impl<'a> Drafter<'a> {
             Status::UnexpectedPass => {
                 TestCaseBuilder::failure(&name, time, "unexpected-pass", &message)
             }
-            Status::Trouble => {
+            Status::HarnessError => {
                 TestCaseBuilder::error(&name, time, Outcome::HarnessError.name(), &message)
             }
         };

@@ -82,7 +82,7 @@ pub(super) fn is_good(status: Status) -> Option<bool> {
     match status {
         Status::Passed | Status::UnexpectedPass | Status::Refused => Some(true),
         Status::Regression | Status::KnownFailure | Status::Waived => Some(false),
-        Status::NotRun | Status::Trouble => None,
+        Status::NotRun | Status::HarnessError => None,
     }
 }
 

@@ -60,7 +60,7 @@ fn every_status_is_shown_as_what_it_is() {
             Status::NotRun => Some(("skipped", "not-run")),
             Status::Regression => Some(("failure", check.outcome.name())),
             Status::UnexpectedPass => Some(("failure", "unexpected-pass")),
-            Status::Trouble => Some(("error", "harness-error")),
+            Status::HarnessError => Some(("error", "harness-error")),
         };
         let found = case.result.as_ref();
         let found = found.map(|result| (result.element.as_str(), result.type_.as_str()));

@@ -7,8 +7,23 @@ use super::logs::absolute;
 use super::setup::{Endpoint, OpeningSteps, SPARE_PORTS, device, environment, lease};
 use super::world::{Decided, WorldPlan, WorldResult, WorldRunner};
 use crate::world::{Device, LaunchError, LaunchSpec, RankLaunchSpec};
+use allranks_model::evidence::Evidence;
 use allranks_suite::case::Starts;
 use allranks_suite::plan::Scenario;
+
+/// Modules that torch imports when it makes the first tensor of a simulated device, which takes a second.
+const MODULES_OF_SIMULATED_DEVICES: &[&str] = &["torch.fx.experimental.symbolic_shapes"];
+
+/// Returns the Python modules that the ranks of a scenario find imported, besides torch.
+fn modules(scenario: &Scenario) -> &'static [&'static str] {
+    if scenario.checks.iter().any(|check| check.stack().is_some()) {
+        allranks_model::stack::MODULES
+    } else if scenario.platform.evidence == Evidence::Simulated {
+        MODULES_OF_SIMULATED_DEVICES
+    } else {
+        &[]
+    }
+}
 
 /// Starts one world and runs the checks `todo` in it, given by index. None if the run is interrupted before the world
 /// is started. `logs`: one file for each rank, relative to the run's folder. `decided` receives the finding of each check that
@@ -45,10 +60,7 @@ pub(super) async fn world(
     }
     let order = LaunchSpec {
         start: scenario.platform.start,
-        modules: match scenario.checks.iter().any(|check| check.stack().is_some()) {
-            true => allranks_model::stack::MODULES,
-            false => &[],
-        },
+        modules: modules(scenario),
         ranks: size
             .ranks()
             .map(|rank| RankLaunchSpec {

@@ -34,7 +34,7 @@ pub fn evidence(
 ) -> Option<HangEvidence> {
     let is_whole = is_whole(ranks, assume_whole);
     let mut evidence = evidence_of_ranks(ranks, hosts, still, is_whole)?;
-    evidence.strangers = foreign_listeners(is_ours, &evidence);
+    evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 
@@ -53,7 +53,7 @@ pub fn evidence_of_ranks(
     let mut evidence = HangEvidence {
         ranks: states,
         is_whole,
-        strangers: Vec::new(),
+        foreign_listeners: Vec::new(),
         endpoints_without_listener: Vec::new(),
         forgotten: frame.starts.into_iter().collect(),
         still,
@@ -126,7 +126,7 @@ pub fn as_assigned(
             state.doing = Some((event, evidence.still));
         }
     }
-    evidence.strangers = foreign_listeners(is_ours, &evidence);
+    evidence.foreign_listeners = foreign_listeners(is_ours, &evidence);
     Some(evidence)
 }
 

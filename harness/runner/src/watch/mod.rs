@@ -8,7 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `program` | starts the command, passes signals on, kills what it leaves |
-//! | `guard` | the process between the watcher and the command |
+//! | `subreaper` | the process between the watcher and the command |
 //! | `call_trace` | reads what a Python process writes of its calls |
 //! | `record` | reads what torch's flight recorder writes |
 //! | `recorder` | puts the recorded collectives into the call trace |
@@ -31,7 +31,6 @@ mod below;
 mod call_trace;
 mod device_messages;
 mod evidence;
-mod guard;
 mod hang_detector;
 mod hosts;
 mod job;
@@ -40,6 +39,7 @@ mod program;
 mod reach;
 mod record;
 mod recorder;
+mod subreaper;
 #[cfg(test)]
 mod tests;
 
@@ -53,9 +53,9 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use attach::{Attached, attach};
-pub use guard::guard;
 pub use hang_detector::Event;
 pub use node_evidence::{EvidenceError, WorldReport, is_evidence, judge};
+pub use subreaper::subreaper;
 
 pub(crate) use program::{FOLDER, unpack_modules};
 
@@ -73,7 +73,7 @@ pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 pub struct Settings {
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Path of the allranks binary, which runs the guard.
+    /// Path of the allranks binary, which runs the subreaper.
     pub binary: PathBuf,
     /// True if Python processes write call traces.
     pub stacks: bool,

@@ -340,12 +340,12 @@ fn with_places(
     ranks: &[(Rank, &RankProcess)],
     places: &BTreeMap<u32, &SeenPlace>,
 ) -> HangEvidence {
-    for (sight, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
-        if let Some(place) = places.get(&sight.rank.0)
+    for (state, (_, process)) in evidence.ranks.iter_mut().zip(ranks) {
+        if let Some(place) = places.get(&state.rank.0)
             && process.traced.is_none()
-            && sight.doing.is_none()
+            && state.doing.is_none()
         {
-            sight.doing = Some(place.event(process));
+            state.doing = Some(place.event(process));
         }
     }
     evidence

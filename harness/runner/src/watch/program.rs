@@ -22,14 +22,14 @@ pub const FOLDER: &str = "ALLRANKS_WATCH";
 /// A running command. Dropping it kills it and everything that it started.
 #[derive(Debug)]
 pub struct Program {
-    guard: Child,
+    subreaper: Child,
     token: String,
     call_traces: PathBuf,
     _folder: TempDir,
 }
 
 impl Program {
-    /// Starts the command under the guard.
+    /// Starts the command under the subreaper.
     pub fn start(settings: &Settings) -> io::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("allranks-watch-")
@@ -40,7 +40,7 @@ impl Program {
         let token = format!("{}.{}", name.to_string_lossy(), std::process::id());
         let mut command = Command::new(&settings.binary);
         command
-            .arg("guard")
+            .arg("subreaper")
             .arg(std::process::id().to_string())
             .arg(folder.path())
             .arg("--")
@@ -54,7 +54,7 @@ impl Program {
                 .env("PYTHONPATH", search_path(&modules));
         }
         Ok(Self {
-            guard: command.spawn()?,
+            subreaper: command.spawn()?,
             token,
             call_traces,
             _folder: folder,
@@ -73,18 +73,18 @@ impl Program {
 
     /// Waits for its end. Returns its exit code, or 128 and the number of the signal.
     pub async fn wait(&mut self) -> io::Result<u8> {
-        Ok(code(self.guard.wait().await?))
+        Ok(code(self.subreaper.wait().await?))
     }
 
     /// Sends a signal to the command's process group, as a terminal does.
     pub fn pass_on(&self, signal: Signal) {
-        let Some(guard) = self.guard.id() else {
+        let Some(subreaper) = self.subreaper.id() else {
             return;
         };
-        // The guard has started the command before it adopted anything.
-        let children = host::descendants(guard).into_iter();
+        // The subreaper has started the command before it adopted anything.
+        let children = host::descendants(subreaper).into_iter();
         let command = children
-            .filter(|process| process.parent == guard)
+            .filter(|process| process.parent == subreaper)
             .min_by_key(|process| process.started);
         if let Some(group) = command.and_then(|command| Pid::from_raw(command.pid.cast_signed())) {
             let _ = kill_process_group(group, signal);
@@ -95,8 +95,8 @@ impl Program {
     /// [`end_remains`]).
     pub async fn kill(&mut self) -> Vec<Orphan> {
         let left = end_remains(&self.token);
-        // The guard carries the token too, and never waits in a way that a signal cannot interrupt.
-        let _ = self.guard.wait().await;
+        // The subreaper carries the token too, and never waits in a way that a signal cannot interrupt.
+        let _ = self.subreaper.wait().await;
         left
     }
 }

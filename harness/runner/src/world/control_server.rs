@@ -96,7 +96,7 @@ impl ControlServer {
         Self::bind_for(patience, MAX_WITHOUT_HELLO)
     }
 
-    fn bind_for(patience: Duration, strangers: usize) -> io::Result<Self> {
+    fn bind_for(patience: Duration, unauthenticated: usize) -> io::Result<Self> {
         let name = format!("allranks-{}-{}", std::process::id(), token()?);
         let (listener, address) = listen(&name)?;
         let control_server = Self {
@@ -106,10 +106,10 @@ impl ControlServer {
             deaf: watch::Sender::default(),
         };
         let accepting = control_server.clone();
-        let strangers = Arc::new(Semaphore::new(strangers));
+        let unauthenticated = Arc::new(Semaphore::new(unauthenticated));
         tokio::spawn(async move {
             let mut refused: Option<Instant> = None;
-            while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
+            while let Ok(place) = Arc::clone(&unauthenticated).acquire_owned().await {
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         if refused.take().is_some() {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_not_heard_for_long_nor_at_length() {
+    fn an_unauthenticated_peer_is_not_heard_for_long_nor_at_length() {
         within(async {
             let server = ControlServer::bind(LONG).unwrap();
             let (slot, mut arrivals) = server.expect_world().unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_strangers_than_so_many_are_heard_at_a_time() {
+    fn no_more_unauthenticated_peers_than_so_many_are_heard_at_a_time() {
         within(async {
             let server = ControlServer::bind_for(LONG, 8).unwrap();
             let (slot, mut arrivals) = server.expect_world().unwrap();

@@ -14,12 +14,14 @@ pub struct Dialect {
     pub name: &'static str,
     /// The rank. Set for every rank.
     rank: &'static str,
-    /// The number of ranks.
-    size: &'static str,
+    /// The number of ranks: the first of these that is set.
+    sizes: &'static [&'static str],
     /// The rank's number on its host.
     local_rank: &'static str,
     /// The number of ranks on its host.
     local_size: LocalSize,
+    /// What together tells one run of the launcher from another, as far as it is set. Empty if nothing does.
+    runs: &'static [&'static str],
 }
 
 /// Where a dialect has the number of ranks on a host.
@@ -32,55 +34,71 @@ enum LocalSize {
     Listed([&'static str; 2], &'static str),
 }
 
-const PLAIN: Dialect = Dialect {
+const TORCH: Dialect = Dialect {
     name: "torch",
     rank: "RANK",
-    size: "WORLD_SIZE",
+    sizes: &["WORLD_SIZE"],
     local_rank: "LOCAL_RANK",
     local_size: LocalSize::Of("LOCAL_WORLD_SIZE"),
+    runs: &[],
 };
 /// `SLURM_NODEID` is no rank: it is the node's.
 const SLURM: Dialect = Dialect {
     name: "Slurm",
     rank: "SLURM_PROCID",
-    size: "SLURM_NTASKS",
+    sizes: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
     local_rank: "SLURM_LOCALID",
     local_size: LocalSize::Listed(
         ["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"],
         "SLURM_NODEID",
     ),
+    runs: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
 };
 /// `OMPI_COMM_WORLD_NODE_RANK` is no number of a node.
 const OPEN_MPI: Dialect = Dialect {
     name: "Open MPI",
     rank: "OMPI_COMM_WORLD_RANK",
-    size: "OMPI_COMM_WORLD_SIZE",
+    sizes: &["OMPI_COMM_WORLD_SIZE"],
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
     local_size: LocalSize::Of("OMPI_COMM_WORLD_LOCAL_SIZE"),
+    runs: &["PMIX_NAMESPACE"],
 };
 const PALS: Dialect = Dialect {
     name: "PALS",
     rank: "PALS_RANKID",
-    size: "PALS_SIZE",
+    sizes: &["PALS_SIZE"],
     local_rank: "PALS_LOCAL_RANKID",
     local_size: LocalSize::Of("PALS_LOCAL_SIZE"),
+    runs: &["PALS_APID"],
 };
 const PMI: Dialect = Dialect {
     name: "PMI",
     rank: "PMI_RANK",
-    size: "PMI_SIZE",
+    sizes: &["PMI_SIZE"],
     local_rank: "MPI_LOCALRANKID",
     local_size: LocalSize::Of("MPI_LOCALNRANKS"),
+    runs: &["PMI_ID"],
 };
+const MVAPICH: Dialect = Dialect {
+    name: "MVAPICH",
+    rank: "MV2_COMM_WORLD_RANK",
+    sizes: &["MV2_COMM_WORLD_SIZE"],
+    local_rank: "MV2_COMM_WORLD_LOCAL_RANK",
+    local_size: LocalSize::Of("MV2_COMM_WORLD_LOCAL_SIZE"),
+    runs: &["PMI_ID"],
+};
+
+/// The dialects of launchers other than torch's, most specific first: mpirun inside an allocation of Slurm leaves Slurm's there.
+pub const OF_OTHER_LAUNCHERS: &[Dialect] = &[OPEN_MPI, PALS, PMI, MVAPICH, SLURM];
 
 impl Dialect {
     /// Returns the dialects that a launcher may speak, most specific first.
     #[must_use]
     pub const fn of(launcher: Launcher) -> &'static [Self] {
         match launcher {
-            Launcher::Local | Launcher::Torchrun => &[PLAIN],
+            Launcher::Local | Launcher::Torchrun => &[TORCH],
             Launcher::Slurm => &[SLURM],
-            Launcher::Mpi => &[OPEN_MPI, PALS, PMI],
+            Launcher::Mpi => &[OPEN_MPI, PALS, PMI, MVAPICH],
         }
     }
 
@@ -89,12 +107,42 @@ impl Dialect {
     pub const fn rank(&self) -> &'static str {
         self.rank
     }
+
+    /// Returns the names of the variables that have the number of ranks, the first of which counts that is set.
+    #[must_use]
+    pub const fn sizes(&self) -> &'static [&'static str] {
+        self.sizes
+    }
+
+    /// Returns the rank and the number of ranks, each with its variable; `None` unless both are numbers.
+    #[must_use]
+    pub fn place(
+        &self,
+        environment: &BTreeMap<String, String>,
+    ) -> Option<[(&'static str, u32); 2]> {
+        let number = |name: &'static str| Some((name, number(environment, name)?));
+        let size = self.sizes.iter().find_map(|name| number(name))?;
+        Some([number(self.rank)?, size])
+    }
+
+    /// Returns what tells this run of the launcher from others, a word for each variable; empty if nothing does.
+    #[must_use]
+    pub fn run(&self, environment: &BTreeMap<String, String>) -> String {
+        let values = self.runs.iter().filter_map(|name| environment.get(*name));
+        values.map(|value| format!("{value} ")).collect()
+    }
+}
+
+/// Returns the number that a variable has; `None` if it is not set, or no number.
+fn number(environment: &BTreeMap<String, String>, name: &str) -> Option<u32> {
+    environment.get(name)?.trim().parse().ok()
 }
 
 impl fmt::Display for Dialect {
-    /// Writes `RANK, WORLD_SIZE, LOCAL_RANK`.
+    /// Writes `RANK, WORLD_SIZE, LOCAL_RANK`; several variables for the number of ranks as `A or B`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}, {}", self.rank, self.size, self.local_rank)
+        let sizes = self.sizes.join(" or ");
+        write!(f, "{}, {sizes}, {}", self.rank, self.local_rank)
     }
 }
 
@@ -125,14 +173,14 @@ impl Slot {
         launcher: Launcher,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
-        let number = |name: &str| environment.get(name)?.trim().parse::<u32>().ok();
+        let number = |name: &str| number(environment, name);
         for dialect in Dialect::of(launcher) {
             if let Some(rank) = number(dialect.rank) {
                 return Ok(Self {
                     dialect: dialect.name.to_owned(),
                     from: dialect.to_string(),
                     rank,
-                    size: number(dialect.size),
+                    size: dialect.sizes.iter().find_map(|name| number(name)),
                     local_rank: number(dialect.local_rank),
                     local_size: match dialect.local_size {
                         LocalSize::Of(name) => number(name),
@@ -223,6 +271,31 @@ mod tests {
         assert!(Slot::read(Launcher::Local, &environment(&slurm)).is_err());
         let said = Slot::read(Launcher::Slurm, &environment(&[("SLURM_NODEID", "1")]));
         assert!(said.is_err(), "a node is no rank");
+    }
+
+    #[test]
+    fn steps_of_two_jobs_are_two_runs() {
+        let run = |job| {
+            SLURM.run(&environment(&[
+                ("SLURM_JOB_ID", job),
+                ("SLURM_STEP_ID", "0"),
+            ]))
+        };
+        assert_ne!(run("1"), run("2"));
+        assert_eq!(TORCH.run(&environment(&[("RANK", "0")])), "");
+    }
+
+    #[test]
+    fn mpirun_counts_before_the_allocation_that_it_runs_in() {
+        let both = environment(&[
+            ("SLURM_PROCID", "0"),
+            ("SLURM_NTASKS", "4"),
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+        ]);
+        let mut places = OF_OTHER_LAUNCHERS.iter().filter_map(|one| one.place(&both));
+        let [(name, rank), _] = places.next().unwrap();
+        assert_eq!((name, rank), ("OMPI_COMM_WORLD_RANK", 3));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct HostFacts {
     /// What each process of the query does; none if it was not asked for, or the host does not tell.
     pub processes: Vec<Option<Activity>>,
     /// Processes that are no ranks of this world and listen at its endpoints.
-    pub strangers: Vec<ForeignListener>,
+    pub foreign_listeners: Vec<ForeignListener>,
     /// Endpoints at which no rank can be reached, each with the reason.
     pub endpoints_without_listener: Vec<(String, String)>,
 }
@@ -60,7 +60,7 @@ pub fn facts(query: &HostQuery) -> HostFacts {
     let activity_of = |pid: &Option<u32>| pid.and_then(activity);
     HostFacts {
         processes: query.processes.iter().map(activity_of).collect(),
-        strangers: foreign_listeners(&query.ports, |pid| query.ranks.contains(&pid)),
+        foreign_listeners: foreign_listeners(&query.ports, |pid| query.ranks.contains(&pid)),
         endpoints_without_listener: query
             .hosts
             .iter()

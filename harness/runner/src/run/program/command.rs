@@ -6,7 +6,7 @@ use std::path::Path;
 use super::launcher_start::LauncherStart;
 use crate::run::setup::{Endpoint, environment};
 use crate::watch;
-use crate::world::{Device, prepend_path};
+use crate::world::{Device, Mpirun, prepend_path};
 use allranks_model::launcher::Launcher;
 use allranks_model::names::Rank;
 use allranks_suite::case::{PYTHON, ProgramSpec};
@@ -33,7 +33,7 @@ pub fn of_rank(scenario: &Scenario, program: &ProgramSpec, python: &Path) -> Vec
     program.run.iter().enumerate().map(filled).collect()
 }
 
-/// Returns the command that runs `command` under a rank wrapper (the hidden command `witness`) that this launcher starts.
+/// Returns the command that runs `command` under a rank wrapper (the hidden command `rank-wrapper`) that this launcher starts.
 #[must_use]
 pub fn witnessed(
     launcher: Launcher,
@@ -42,7 +42,10 @@ pub fn witnessed(
     command: &[String],
 ) -> Vec<String> {
     let paths = [records, logs].map(|path| path.to_string_lossy().into_owned());
-    let mut words = vec![binary.to_string_lossy().into_owned(), "witness".to_owned()];
+    let mut words = vec![
+        binary.to_string_lossy().into_owned(),
+        "rank-wrapper".to_owned(),
+    ];
     words.push(launcher.name().to_owned());
     words.extend(paths);
     words.push("--".to_owned());
@@ -137,6 +140,10 @@ pub fn command_lines(
             whole.chain([each]).collect()
         }
         Launcher::Slurm => vec![(name.to_owned(), start.srun(&command)), each],
-        Launcher::Mpi => vec![(name.to_owned(), start.mpirun("", &[], &command)), each],
+        Launcher::Mpi => {
+            // Shown, not run, and the same on every machine.
+            let whole = start.mpirun(Mpirun::OpenMpi, &[], &command);
+            vec![(name.to_owned(), whole), each]
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::world::LOOPBACK;
+use crate::world::{LOOPBACK, Mpirun};
 use allranks_suite::plan::Scenario;
 
 /// What a launcher is to start.
@@ -81,24 +81,26 @@ impl LauncherStart<'_> {
         words
     }
 
-    /// Returns the command that starts `command` as every rank with mpirun. `version` is what `mpirun --version` says, `exported` the
-    /// variables that ranks on other hosts are to have.
-    pub fn mpirun(&self, version: &str, exported: &[String], command: &[String]) -> Vec<String> {
+    /// Returns the command that starts `command` as every rank with mpirun. `exported` are the variables that ranks on other hosts
+    /// are to have.
+    pub fn mpirun(&self, family: Mpirun, exported: &[String], command: &[String]) -> Vec<String> {
         let placement = &self.scenario.placement;
         let mut words = words(&["mpirun", "-n", &self.scenario.world_size.to_string()]);
         let each = placement.ranks_on(0);
-        if version.contains("HYDRA") || version.contains("Intel(R) MPI") {
-            if placement.nodes() > 1 {
+        match family {
+            Mpirun::Hydra if placement.nodes() > 1 => {
                 words.extend(self::words(&["-ppn", &each.to_string()]));
             }
-        } else {
-            // A rank may use every core, and there may be fewer cores than ranks.
-            words.extend(self::words(&["--oversubscribe", "--bind-to", "none"]));
-            if placement.nodes() > 1 {
-                words.extend(self::words(&["--map-by", &format!("ppr:{each}:node")]));
-            }
-            for name in exported {
-                words.extend(self::words(&["-x", name]));
+            Mpirun::Hydra => {}
+            Mpirun::OpenMpi => {
+                // A rank may use every core, and there may be fewer cores than ranks.
+                words.extend(self::words(&["--oversubscribe", "--bind-to", "none"]));
+                if placement.nodes() > 1 {
+                    words.extend(self::words(&["--map-by", &format!("ppr:{each}:node")]));
+                }
+                for name in exported {
+                    words.extend(self::words(&["-x", name]));
+                }
             }
         }
         words.extend(self.options.iter().cloned());

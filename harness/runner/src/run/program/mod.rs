@@ -40,7 +40,8 @@ use super::setup::{Endpoint, lease};
 use crate::check_result::CheckResult;
 use crate::watch;
 use crate::watch::{Event, Monitor};
-use crate::world::node::{interfaces, mpirun_version};
+use crate::world::Mpirun;
+use crate::world::node::interfaces;
 use crate::world::{
     Commands, Device, Driver, ExitRecord, LOOPBACK, RankExit, RankLaunchSpec, TOKEN,
     base_environment, lease_port, unkilled,
@@ -295,7 +296,8 @@ fn start(
         Launcher::Mpi => {
             let exported = environment_under(launcher, distinctive);
             let exported: Vec<String> = exported.into_keys().chain([TOKEN.to_owned()]).collect();
-            let words = start.mpirun(&mpirun_version()?, &exported, &rank);
+            let (family, _) = Mpirun::installed()?;
+            let words = start.mpirun(family, &exported, &rank);
             vec![(words, Rank(0), "mpirun.log".to_owned())]
         }
     };

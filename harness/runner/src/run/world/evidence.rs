@@ -84,7 +84,7 @@ impl WorldState<'_> {
             state.process = self.process(state.rank, *activity);
         }
         diagnose(&HangEvidence {
-            strangers: facts.strangers,
+            foreign_listeners: facts.foreign_listeners,
             endpoints_without_listener: facts.endpoints_without_listener,
             ranks: states,
             is_whole: true,

@@ -301,7 +301,7 @@ impl ObservedWorld {
             ..HangEvidence::default()
         };
         let is_ours = |pid: u32| self.world.family.contains(&pid);
-        evidence.strangers = foreign_listeners(&is_ours, &evidence);
+        evidence.foreign_listeners = foreign_listeners(&is_ours, &evidence);
         let mut verdict = diagnose(&evidence);
         let is_from_kernel = match verdict.kind {
             HangKind::PeerStopped => true,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::stack::Stacks;
 use crate::watch::job::{ClaimedRank, RankProcess, ranks_that_speak};
+use crate::world::OF_OTHER_LAUNCHERS;
 use allranks_host as host;
 use allranks_host::{ProcessEntry, TaggedProcess};
 
@@ -59,56 +60,35 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
     }
 }
 
-/// The variables by which launchers other than torch's say which rank a process is: rank, world size, and what tells one run of
-/// the launcher from another.
-const LAUNCHERS: &[[&str; 3]] = &[
-    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"],
-    ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"],
-    [
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "PMIX_NAMESPACE",
-    ],
-    ["PMI_RANK", "PMI_SIZE", "PMI_ID"],
-    ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "PMI_ID"],
-];
-
 /// What a launcher other than torch's says of a process.
-struct Given<'a> {
+struct Given {
     /// The name of the variable with its rank.
     name: &'static str,
-    rank: &'a str,
-    size: &'a str,
+    rank: u32,
+    size: u32,
 }
 
-impl<'a> Given<'a> {
+impl Given {
     /// None if the environment has a RANK or WORLD_SIZE of its own, or no other launcher's.
-    fn of(environment: &'a BTreeMap<String, String>) -> Option<Self> {
+    fn of(environment: &BTreeMap<String, String>) -> Option<Self> {
         let has = |name: &str| environment.contains_key(name);
         if has("RANK") || has("WORLD_SIZE") {
             return None;
         }
-        let value = |name: &str| {
-            let text = environment.get(name)?.trim();
-            text.parse::<u32>().is_ok().then_some(text)
-        };
-        LAUNCHERS.iter().find_map(|[name, size, _]| {
-            Some(Self {
-                name,
-                rank: value(name)?,
-                size: value(size)?,
-            })
-        })
+        let mut places = OF_OTHER_LAUNCHERS
+            .iter()
+            .filter_map(|dialect| dialect.place(environment));
+        let [(name, rank), (_, size)] = places.next()?;
+        Some(Self { name, rank, size })
     }
 }
 
 /// Returns what distinguishes one run of a launcher other than torch's from another; empty if there is none.
 fn run(environment: &BTreeMap<String, String>) -> String {
-    let known = LAUNCHERS.iter().filter(|[name, size, _]| {
-        environment.contains_key(*name) && environment.contains_key(*size)
-    });
-    let ids = known.filter_map(|[_, _, id]| environment.get(*id));
-    ids.map(|id| format!("{id} ")).collect()
+    let known = OF_OTHER_LAUNCHERS
+        .iter()
+        .filter(|dialect| dialect.place(environment).is_some());
+    known.map(|dialect| dialect.run(environment)).collect()
 }
 
 /// Which process has started which.
@@ -181,8 +161,8 @@ fn claimed(
         let given = Given::of(&one.environment)?;
         let is_launcher = explicit.iter().any(|pid| tree.is_below(*pid, one.pid));
         let mut environment = one.environment.clone();
-        environment.insert("RANK".to_owned(), given.rank.to_owned());
-        environment.insert("WORLD_SIZE".to_owned(), given.size.to_owned());
+        environment.insert("RANK".to_owned(), given.rank.to_string());
+        environment.insert("WORLD_SIZE".to_owned(), given.size.to_string());
         environment.insert(BY_LAUNCHER.to_owned(), given.name.to_owned());
         (!is_launcher && has_torch(one.pid)).then_some(environment)
     };

@@ -149,8 +149,9 @@ impl AgentWorld {
             Order::Look(ask, query) => {
                 let query = convert::query_from_frame(query, self.pids.values().copied().collect());
                 let seen = block_in_place(|| facts(&query));
-                let sight = convert::facts_to_frame(seen, memory_available());
-                self.outbox.push(FromNode::Seen { ask, sight }, Vec::new());
+                let observation = convert::facts_to_frame(seen, memory_available());
+                self.outbox
+                    .push(FromNode::Seen { ask, observation }, Vec::new());
             }
             Order::Sweep(ask) => {
                 let found = block_in_place(|| self.world.sweep());

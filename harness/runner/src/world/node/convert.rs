@@ -5,7 +5,7 @@ use crate::world::host_facts::{HostFacts, HostQuery, MeetingHost};
 use allranks_diagnose::ForeignListener;
 use allranks_host::Activity;
 use allranks_model::names::Rank;
-use allranks_protocol::{NodeListener, NodeMeeting, NodeProcess, NodeQuery, NodeSight};
+use allranks_protocol::{NodeListener, NodeMeeting, NodeObservation, NodeProcess, NodeQuery};
 use rustix::process::Pid;
 
 /// Returns the processes that ranks left behind, without those whose ids cannot be one.
@@ -63,20 +63,20 @@ pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
     }
 }
 
-pub(super) fn facts_to_frame(facts: HostFacts, memory: Option<u64>) -> NodeSight {
+pub(super) fn facts_to_frame(facts: HostFacts, memory: Option<u64>) -> NodeObservation {
     let process = |activity: Activity| match activity {
         Activity::Alive { ticks } => NodeProcess::Alive(ticks),
         Activity::Stopped => NodeProcess::Stopped,
         Activity::Gone => NodeProcess::Gone,
     };
-    NodeSight {
+    NodeObservation {
         processes: facts
             .processes
             .into_iter()
             .map(|activity| activity.map(process))
             .collect(),
-        strangers: facts
-            .strangers
+        foreign_listeners: facts
+            .foreign_listeners
             .into_iter()
             .map(|one| NodeListener {
                 port: one.port,
@@ -90,25 +90,30 @@ pub(super) fn facts_to_frame(facts: HostFacts, memory: Option<u64>) -> NodeSight
 }
 
 /// Adds what one node sees to what others have seen; `node` is its name.
-pub(super) fn add_sight(facts: &mut HostFacts, sight: NodeSight, node: &str) {
+pub(super) fn add_observation(facts: &mut HostFacts, observation: NodeObservation, node: &str) {
     let activity = |process: NodeProcess| match process {
         NodeProcess::Alive(ticks) => Activity::Alive { ticks },
         NodeProcess::Stopped => Activity::Stopped,
         NodeProcess::Gone => Activity::Gone,
     };
-    for (known, seen) in facts.processes.iter_mut().zip(sight.processes) {
+    for (known, seen) in facts.processes.iter_mut().zip(observation.processes) {
         *known = known.or(seen.map(activity));
     }
     facts
-        .strangers
-        .extend(sight.strangers.into_iter().map(|one| ForeignListener {
-            port: one.port,
-            owner: format!("{} on {node}", one.owner),
-            is_silent: one.is_silent,
-        }));
+        .foreign_listeners
+        .extend(
+            observation
+                .foreign_listeners
+                .into_iter()
+                .map(|one| ForeignListener {
+                    port: one.port,
+                    owner: format!("{} on {node}", one.owner),
+                    is_silent: one.is_silent,
+                }),
+        );
     facts
         .endpoints_without_listener
-        .extend(sight.endpoints_without_listener);
+        .extend(observation.endpoints_without_listener);
 }
 
 #[cfg(test)]
@@ -140,14 +145,14 @@ mod tests {
             processes: vec![None; 4],
             ..HostFacts::default()
         };
-        let sight = |processes| NodeSight {
+        let observation = |processes| NodeObservation {
             processes,
-            ..NodeSight::default()
+            ..NodeObservation::default()
         };
-        let stopped = sight(vec![None, None, Some(NodeProcess::Stopped), None]);
-        add_sight(&mut facts, stopped, "b");
-        let alive = sight(vec![Some(NodeProcess::Alive(3)), None, None, None]);
-        add_sight(&mut facts, alive, "a");
+        let stopped = observation(vec![None, None, Some(NodeProcess::Stopped), None]);
+        add_observation(&mut facts, stopped, "b");
+        let alive = observation(vec![Some(NodeProcess::Alive(3)), None, None, None]);
+        add_observation(&mut facts, alive, "a");
         let expected = [
             Some(Activity::Alive { ticks: 3 }),
             None,

@@ -9,6 +9,7 @@ use tokio::process::{Child, Command};
 
 use super::credentials::{CREDENTIALS, Credentials};
 use super::engine::Engine;
+use crate::world::Mpirun;
 
 /// A command that starts agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,24 +36,10 @@ pub fn command(
         Engine::Attached | Engine::Torchrun | Engine::Kubernetes => Ok(None),
         Engine::Slurm => slurm(count, options, agent, var).map(Some),
         Engine::Mpi => {
-            let version = mpirun_version().map_err(|error| {
-                format!("mpirun cannot be run ({error}); hint: load the module of your MPI")
-            })?;
-            mpi(count, options, agent, &version).map(Some)
+            let (family, version) = Mpirun::installed().map_err(|error| error.to_string())?;
+            Ok(Some(mpi(count, options, agent, family, &version)))
         }
     }
-}
-
-/// Returns what `mpirun --version` says.
-///
-/// # Errors
-/// There is no `mpirun` that can be run.
-pub(crate) fn mpirun_version() -> io::Result<String> {
-    let said = std::process::Command::new("mpirun")
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
 fn slurm(
@@ -101,34 +88,28 @@ fn mpi(
     count: usize,
     options: &[String],
     agent: &Path,
+    family: Mpirun,
     version: &str,
-) -> Result<EngineCommand, String> {
-    let first = version.lines().find(|line| !line.trim().is_empty());
-    let first = first.unwrap_or_default().trim().to_owned();
+) -> EngineCommand {
     let mut argv: Vec<String> = ["mpirun", "-n", &count.to_string()]
         .map(str::to_owned)
         .to_vec();
-    let words: &[&str] = if version.contains("Open MPI") || version.contains("OpenRTE") {
-        // It does not pass the environment on by itself, and would bind an agent, and so all its ranks, to one core.
-        &["-x", CREDENTIALS, "--bind-to", "none"]
-    } else if version.contains("HYDRA") || version.contains("Intel(R) MPI") {
-        &["-ppn", "1"]
-    } else {
-        return Err(format!(
-            "`mpirun --version` says `{first}`, which is neither Open MPI nor of MPICH's family"
-        ));
+    let words: &[&str] = match family {
+        // It would bind an agent, and so all its ranks, to one core.
+        Mpirun::OpenMpi => &["-x", CREDENTIALS, "--bind-to", "none"],
+        Mpirun::Hydra => &["-ppn", "1"],
     };
     argv.extend(words.iter().map(|&word| word.to_owned()));
     // Options about hosts say where processes go; without any, one goes to each node.
-    if words[0] == "-x" && options.is_empty() {
+    if family == Mpirun::OpenMpi && options.is_empty() {
         argv.extend(["--map-by", "ppr:1:node"].map(str::to_owned));
     }
     argv.extend(options.iter().cloned());
     argv.extend([agent.display().to_string(), "node".to_owned()]);
-    Ok(EngineCommand {
+    EngineCommand {
         argv,
-        why: format!("`mpirun --version` says `{first}`"),
-    })
+        why: format!("`mpirun --version` says `{version}`"),
+    }
 }
 
 /// A running engine. Dropping it kills it.
@@ -221,21 +202,11 @@ mod tests {
 
     #[test]
     fn each_mpirun_is_told_in_its_own_words() {
-        let argv = |version: &str| {
-            mpi(2, &[], Path::new(AGENT), version).map(|command| command.argv.join(" "))
-        };
+        let argv = |family| mpi(2, &[], Path::new(AGENT), family, "").argv.join(" ");
         assert_eq!(
-            argv("mpirun (Open MPI) 4.1.4\n").unwrap(),
+            argv(Mpirun::OpenMpi),
             "mpirun -n 2 -x ALLRANKS_CREDENTIALS --bind-to none --map-by ppr:1:node /opt/allranks node"
         );
-        assert_eq!(
-            argv("HYDRA build details:\n").unwrap(),
-            "mpirun -n 2 -ppn 1 /opt/allranks node"
-        );
-        assert!(
-            argv("a script of mine")
-                .unwrap_err()
-                .contains("a script of mine")
-        );
+        assert_eq!(argv(Mpirun::Hydra), "mpirun -n 2 -ppn 1 /opt/allranks node");
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::engine::Engine;
+use crate::world::dialect::Dialect;
+use allranks_model::launcher::Launcher;
 
 /// The place that an engine gave an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,23 +25,21 @@ impl fmt::Display for EngineSlot {
     }
 }
 
-/// Where engines tell a process its number among those that were started together, and how many these are, most specific first.
-/// `SLURM_NODEID` is no such number: it is the host's. A Job of Kubernetes does not say how many Pods it has; the manifests of
-/// allranks do, in `ALLRANKS_NODES`.
-const DIALECTS: [(Engine, [&str; 2]); 7] = [
-    (Engine::Slurm, ["SLURM_PROCID", "SLURM_NTASKS"]),
-    (
-        Engine::Mpi,
-        ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
-    ),
-    (Engine::Mpi, ["PALS_RANKID", "PALS_SIZE"]),
-    (Engine::Mpi, ["PMI_RANK", "PMI_SIZE"]),
-    (Engine::Torchrun, ["RANK", "WORLD_SIZE"]),
-    (Engine::Kubernetes, ["PET_NODE_RANK", "PET_NNODES"]),
-    (
-        Engine::Kubernetes,
-        ["JOB_COMPLETION_INDEX", "ALLRANKS_NODES"],
-    ),
+/// Returns the launcher whose dialect an engine speaks to an agent: an agent is started as one rank for each node. `None` if it has a
+/// dialect of its own.
+fn launcher(engine: Engine) -> Option<Launcher> {
+    match engine {
+        Engine::Slurm => Some(Launcher::Slurm),
+        Engine::Mpi => Some(Launcher::Mpi),
+        Engine::Torchrun => Some(Launcher::Torchrun),
+        Engine::Kubernetes | Engine::Attached => None,
+    }
+}
+
+/// The number of an agent and the number of agents under Kubernetes. A Job does not say how many Pods it has; the manifests of allranks do, in `ALLRANKS_NODES`.
+const KUBERNETES: [[&str; 2]; 2] = [
+    ["PET_NODE_RANK", "PET_NNODES"],
+    ["JOB_COMPLETION_INDEX", "ALLRANKS_NODES"],
 ];
 
 /// Returns the place that the engine gave this process; none of one that people started.
@@ -54,14 +54,35 @@ pub fn slot(
         return Ok(None);
     }
     let number = |name: &str| environment.get(name)?.parse::<usize>().ok();
-    let dialects = DIALECTS.iter().filter(|(of, _)| *of == engine);
-    for (_, from) in dialects.clone() {
-        if let (Some(place), Some(count)) = (number(from[0]), number(from[1])) {
-            let from = *from;
-            return Ok(Some(EngineSlot { place, count, from }));
-        }
+    let (found, known): (Option<EngineSlot>, Vec<String>) = if let Some(launcher) = launcher(engine)
+    {
+        let dialects = Dialect::of(launcher).iter();
+        let found = dialects.clone().find_map(|dialect| {
+            let [place, count] = dialect.place(environment)?;
+            Some(EngineSlot {
+                place: place.1 as usize,
+                count: count.1 as usize,
+                from: [place.0, count.0],
+            })
+        });
+        let names = |one: &Dialect| format!("{} and {}", one.rank(), one.sizes().join(" or "));
+        (found, dialects.map(names).collect())
+    } else {
+        let found = KUBERNETES.into_iter().find_map(|from| {
+            Some(EngineSlot {
+                place: number(from[0])?,
+                count: number(from[1])?,
+                from,
+            })
+        });
+        (
+            found,
+            KUBERNETES.iter().map(|from| from.join(" and ")).collect(),
+        )
+    };
+    if found.is_some() {
+        return Ok(found);
     }
-    let known: Vec<String> = dialects.map(|(_, from)| from.join(" and ")).collect();
     Err(format!(
         "{} did not say which of its processes this is; looked for {}",
         engine.name(),

@@ -46,7 +46,6 @@ mod tls;
 pub use agent::{AgentError, AgentOptions, agent};
 pub use credentials::{CREDENTIALS, Credentials};
 pub use engine::Engine;
-pub(crate) use engine_command::mpirun_version;
 pub use engine_command::{EngineCommand, command};
 pub use engine_slot::{EngineSlot, slot};
 pub(crate) use facts::interfaces;

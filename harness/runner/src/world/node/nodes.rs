@@ -32,7 +32,7 @@ use allranks_protocol::{
 use allranks_suite::platform::Start;
 
 /// Number of connections that are not admitted yet, at a time.
-const STRANGERS: usize = 256;
+const UNAUTHENTICATED: usize = 256;
 /// Time without anything to send after which an end sends a beat.
 const BEAT: Duration = Duration::from_secs(1);
 /// How long agents may take to end when the run has.
@@ -520,10 +520,10 @@ pub const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIE
 
 /// Accepts connections for ever.
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS));
+    let unauthenticated = Arc::new(Semaphore::new(UNAUTHENTICATED));
     // Connections end with this task.
     let mut connections = JoinSet::new();
-    while let Ok(place) = Arc::clone(&strangers).acquire_owned().await {
+    while let Ok(place) = Arc::clone(&unauthenticated).acquire_owned().await {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, peer)) => {

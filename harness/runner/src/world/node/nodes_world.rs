@@ -104,8 +104,8 @@ impl NodesWorld {
             convert::query_to_frame(query, is_here, place == 0)
         });
         for (place, answer) in asked.await {
-            if let FromNode::Seen { sight, .. } = answer {
-                convert::add_sight(&mut facts, sight, &self.nodes[place].name);
+            if let FromNode::Seen { observation, .. } = answer {
+                convert::add_observation(&mut facts, observation, &self.nodes[place].name);
             }
         }
         facts
@@ -115,7 +115,7 @@ impl NodesWorld {
     pub(crate) async fn memory(&self) -> Option<u64> {
         let answers = self.look(|_| NodeQuery::default()).await;
         let memory = answers.into_iter().map(|(_, answer)| match answer {
-            FromNode::Seen { sight, .. } => sight.memory,
+            FromNode::Seen { observation, .. } => observation.memory,
             _ => None,
         });
         let memory: Option<Vec<u64>> = memory.collect();

@@ -1,7 +1,6 @@
-//! The guard: a process between the watcher and the watched command. If the watcher ends, the guard kills everything
-//! that the command started, removes the watcher's folder, and ends.
-//!
-//! It is a subreaper: what the command starts stays below it, however it detaches itself and whatever environment it has.
+//! The subreaper: a process between the watcher and the watched command. What the command starts stays below it, however it
+//! detaches itself and whatever environment it has. If the watcher ends, the subreaper kills all of it, removes the watcher's
+//! folder, and ends.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -15,13 +14,13 @@ use rustix::process::{Pid, getppid, setsid};
 
 use crate::world::{ORPHANED, TOKEN, adopt, end_as, end_children, kill_all, unkilled, wait};
 
-/// Interval at which the guard checks that the watcher is still there.
+/// Interval at which the subreaper checks that the watcher is still there.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Runs a command in a new session and a process group of its own, and ends with its exit code or signal. The command
 /// inherits the standard streams. Returns only if the command cannot be started.
 #[must_use]
-pub fn guard(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
+pub fn subreaper(watcher: u32, folder: PathBuf, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no command to watch");
     };
