@@ -12,6 +12,7 @@ use super::claim_arguments::{SUBMIT_HELP, SubmitArguments, VERIFY_HELP, VerifyAr
 use super::expectations_arguments::{EXPECTATIONS_EXIT_CODES, ExpectationsArguments};
 use super::history_arguments::{HistoryArguments, ReportHistory};
 use super::prove_arguments::ProveArguments;
+use super::suite_arguments::SuiteArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;
@@ -527,36 +528,6 @@ pub struct ExplainArguments {
     /// What would run its ranks: `python`, `libtorch`, or `command:PROGRAM ARGUMENT...`. Default: `python`.
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<DriverChoice>,
-}
-
-/// What a suite is loaded from, where it is not run.
-#[derive(Debug, Args)]
-pub struct SuiteArguments {
-    /// Case files or folders; default: the suite's own.
-    #[arg(long, value_name = "CASE_OR_DIR")]
-    pub cases: Vec<PathBuf>,
-    /// More platform files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub platforms: Vec<PathBuf>,
-    /// More expectation files, or folders of them.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub expectations: Vec<PathBuf>,
-    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
-    #[arg(long, value_name = "FILE_OR_DIR")]
-    pub waivers: Vec<PathBuf>,
-}
-
-impl SuiteArguments {
-    /// Returns what to load of a suite.
-    #[must_use]
-    pub fn request(&self) -> Request {
-        Request {
-            cases: self.cases.clone(),
-            platforms: self.platforms.clone(),
-            expectations: self.expectations.clone(),
-            waivers: self.waivers.clone(),
-        }
-    }
 }
 
 /// The options of `explain` and `repro` that find the suite.

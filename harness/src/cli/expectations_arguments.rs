@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::args::SuiteArguments;
+use super::suite_arguments::SuiteArguments;
 
 pub const EXPECTATIONS_EXIT_CODES: &str = "\
 Exit codes of update:

@@ -32,6 +32,7 @@ mod repro;
 mod rerunning;
 mod results;
 mod running;
+mod suite_arguments;
 mod threads;
 mod until_closed;
 mod watch;

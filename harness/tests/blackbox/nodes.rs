@@ -565,7 +565,10 @@ fn slurm_runs() {
         .assert_code(0)
         .assert_says("one task for each of 2 node(s); starting: srun --nodes=2");
     let log = fs::read_to_string(stage.path("out/engine.log")).unwrap();
-    assert!(log.contains("SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=2"), "{log}");
+    assert!(
+        log.contains("SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=2"),
+        "{log}"
+    );
     assert_column(&stage, "slurm");
 }
 

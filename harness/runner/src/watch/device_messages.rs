@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::call_trace::{Call, CallTrace, Entry, Inside};
-use super::record::{Record, RecordEntry};
-use super::recorder::CLOCK;
+use super::record::{CLOCK, Record, RecordEntry};
 use allranks_model::flight_recorder::RecordedOp;
 
 /// The record's name for the entry that ends with the last op of a batch. Those of the batch's ops never end.

@@ -6,6 +6,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
+pub(super) const CLOCK: f64 = 0.000_01;
+
 /// The fields that count of what torch's recorder wrote.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Record {

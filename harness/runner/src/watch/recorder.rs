@@ -11,10 +11,8 @@ use serde_json::Value;
 
 use super::call_trace::{Call, CallTrace, Entry, Group, Inside};
 use super::device_messages;
-use super::record::{Record, RecordEntry};
+use super::record::{CLOCK, Record, RecordEntry};
 
-/// Seconds by which the times of the record and of the call trace may differ; both come from the machine's clock.
-pub(super) const CLOCK: f64 = 0.000_01;
 /// Collectives that no recorder keeps, although they count in their group.
 const UNRECORDED: &[&str] = &["monitored_barrier", "new_group"];
 /// Collectives whose input may have another size, or another dtype, on each member.

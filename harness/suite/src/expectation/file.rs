@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use super::schema::FailingOutcome;
+use super::failing_outcome::FailingOutcome;
 use crate::case::{OneOrMany, is_name};
 use crate::expectation::{Entry, Expectations, Match, Size};
 use allranks_model::outcome::Outcome;

@@ -3,6 +3,7 @@
 //! In: an outcome, what the platform file declares, and the entries. Out: a verdict and its reason.
 
 mod entry;
+mod failing_outcome;
 mod file;
 mod judgement;
 mod proposal;

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 
+use super::failing_outcome::FailingOutcome;
 use super::file::{Checker, When, Written};
-use super::schema::FailingOutcome;
 use super::{Entry, Expectations, Match};
 use crate::case::{OneOrMany, is_well_formed};
 use allranks_model::names::RequirementId;

@@ -8,45 +8,14 @@ use rayon::prelude::*;
 use super::context::ScenarioContext;
 use super::expand::expand;
 use super::program::checks as program_checks;
+use super::selection::{Selection, Target};
 use super::spread::Spread;
-use super::{Filter, Init, Scenario, Share, groups};
-use crate::case::{Case, Fail, InitSpec, OneOrMany, Profile, Recipe, StepSpec, When};
+use super::{Filter, Init, Scenario, groups};
+use crate::case::{Case, Fail, InitSpec, OneOrMany, Recipe, StepSpec, When};
 use crate::platform::Platform;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
-
-/// A backend that is to be tested, on a platform that was found.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The platform that its ranks run on.
-    pub platform: Arc<Platform>,
-    /// The name of the backend, a key of the platform's `backends`.
-    pub backend: String,
-    /// Number of devices that were found. `None`: worlds of any size fit, as on the host.
-    pub devices: Option<u32>,
-}
-
-/// What the command line selects. The default selects everything.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// `--profile`. `None`: cases and steps of all profiles.
-    pub profile: Option<Profile>,
-    /// `--world-size`. Empty: all sizes.
-    pub world_sizes: Vec<u32>,
-    /// `--filter`: every one must match.
-    pub filters: Vec<Filter>,
-    /// `--shard I/N`. `None`: all scenarios.
-    pub shard: Option<Share>,
-    /// `--launcher`. `None`: every launcher that a case names.
-    pub launcher: Option<Launcher>,
-    /// Whether the plan is for another machine: that has what cases need.
-    pub is_elsewhere: bool,
-    /// `--nodes`: number of nodes of each world, if a launcher has node agents. `None`: worlds are on this machine.
-    pub nodes: Option<u32>,
-    /// `--driver`: `Some(true)` plans only cases with a program, `Some(false)` only the others. `None`: both.
-    pub programs: Option<bool>,
-}
 
 /// What will run, what was left out, and the reasons.
 #[derive(Clone, Debug, Default)]

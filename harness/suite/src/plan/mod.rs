@@ -11,17 +11,19 @@ mod op_point;
 mod program;
 mod random;
 mod script;
+mod selection;
 mod sequence;
 mod shard;
 mod spread;
 mod sweep;
 
-pub use build::{Excluded, Plan, Selection, Target, plan};
+pub use build::{Excluded, Plan, plan};
 pub use expand::replay;
 pub use filter::{Filter, FilterError};
 pub use groups::groups;
 pub use program::{ProgramCheck, hang};
 pub use script::{Act, Hang, MessageAct, Move, Script};
+pub use selection::{Selection, Target};
 pub use sequence::{Does, Sequence, Turn, Unit, UnitKind};
 pub use shard::{Shard, ShardError, Share};
 

@@ -1,6 +1,6 @@
 //! The spread of a scenario: how many nodes its ranks are on, as its case or the command line says.
 
-use super::build::{Selection, Target};
+use super::selection::{Selection, Target};
 use crate::case::Case;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::WorldSize;

@@ -1,0 +1,37 @@
+//! The options that say what a suite is loaded from.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::suite::Request;
+
+/// What a suite is loaded from, where it is not run.
+#[derive(Debug, Args)]
+pub struct SuiteArguments {
+    /// Case files or folders; default: the suite's own.
+    #[arg(long, value_name = "CASE_OR_DIR")]
+    pub cases: Vec<PathBuf>,
+    /// More platform files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub platforms: Vec<PathBuf>,
+    /// More expectation files, or folders of them.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub expectations: Vec<PathBuf>,
+    /// Files of waivers, or folders of them: failures of one requirement that an owner answers for until a day.
+    #[arg(long, value_name = "FILE_OR_DIR")]
+    pub waivers: Vec<PathBuf>,
+}
+
+impl SuiteArguments {
+    /// Returns what to load of a suite.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        Request {
+            cases: self.cases.clone(),
+            platforms: self.platforms.clone(),
+            expectations: self.expectations.clone(),
+            waivers: self.waivers.clone(),
+        }
+    }
+}
