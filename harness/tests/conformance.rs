@@ -186,11 +186,11 @@ struct Run {
 struct Live {
     runtime: tokio::runtime::Runtime,
     session: Session,
-    ledger: Mutex<Ledger>,
+    recorded: Mutex<Recorded>,
 }
 
 /// Everything recorded so far, in memory and on disk.
-struct Ledger {
+struct Recorded {
     results: Results,
     writer: Writer,
 }
@@ -236,7 +236,7 @@ impl Run {
         Ok(Live {
             runtime,
             session,
-            ledger: Mutex::new(Ledger { results, writer }),
+            recorded: Mutex::new(Recorded { results, writer }),
         })
     }
 
@@ -250,10 +250,10 @@ impl Run {
             .runtime
             .block_on(live.session.scenario(Arc::new(scenario), 0));
         let story = failures(live, &records);
-        let mut ledger = live.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = live.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         for record in records {
-            ledger.writer.append(&record)?;
-            ledger.results.push(record);
+            recorded.writer.append(&record)?;
+            recorded.results.push(record);
         }
         if story.is_empty() {
             Ok(())
@@ -268,15 +268,15 @@ impl Run {
         let Some(Ok(live)) = self.live.get() else {
             return Ok(());
         };
-        let mut ledger = live.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = Record::End(conclusion::end_record(&ledger.results, &[]));
-        ledger.writer.append(&end)?;
-        ledger.results.push(end);
+        let mut recorded = live.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = Record::End(conclusion::end_record(&recorded.results, &[]));
+        recorded.writer.append(&end)?;
+        recorded.results.push(end);
         let folder = &self.folder;
         std::fs::remove_dir_all(folder.join("driver"))?;
-        ledger.results.arrange();
+        recorded.results.arrange();
         if nextest_run().is_none() {
-            let paths = report::write_all(folder, &ledger.results)?;
+            let paths = report::write_all(folder, &recorded.results)?;
             tell(&format!("report: {}", paths[0].display()));
         }
         Ok(())
@@ -285,7 +285,7 @@ impl Run {
 
 /// The stories of the checks that must not be as they are, as the console tells them; empty if there are none.
 fn failures(live: &Live, records: &[Record]) -> String {
-    let ledger = live.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = live.recorded.lock().unwrap_or_else(PoisonError::into_inner);
     let scenario = records.iter().find_map(|record| match record {
         Record::Scenario(scenario) => Some(&**scenario),
         _ => None,
@@ -300,13 +300,13 @@ fn failures(live: &Live, records: &[Record]) -> String {
     let mut text = String::new();
     for check in bad.iter().take(STORIES) {
         text.push_str(&format!("{}\n", check.id));
-        for line in report::details(&ledger.results.run, scenario, check) {
+        for line in report::details(&recorded.results.run, scenario, check) {
             text.push_str(&format!("  {:>8}  {}\n", line.label, line.text));
         }
     }
     if bad.len() > STORIES {
         let more = bad.len() - STORIES;
-        let folder = ledger.results.folder.display();
+        let folder = recorded.results.folder.display();
         text.push_str(&format!("and {more} more checks, in {folder}\n"));
     }
     text

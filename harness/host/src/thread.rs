@@ -1,6 +1,4 @@
-//! What the threads of a process do: whether one has run since it was looked at last, and for how long it has not.
-
-use std::time::Duration;
+//! What the threads of a process do: whether one has run since it was looked at last.
 
 /// A thread at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +15,6 @@ pub struct Thread {
     pub preemptions: u64,
     /// Time on the processor so far, in clock ticks.
     pub ticks: u64,
-    /// For how long it has not run; `None` if the kernel does not tell, which needs CONFIG_SCHED_DEBUG.
-    pub idle: Option<Duration>,
 }
 
 impl Thread {
@@ -44,15 +40,10 @@ impl Thread {
 pub fn threads(pid: u32) -> Vec<Thread> {
     use procfs::process::Process;
 
-    let now = last_run("/proc/thread-self/sched");
     let tasks = Process::new(pid.cast_signed()).and_then(|process| process.tasks());
     let one = |task: procfs::process::Task| {
         let (stat, status) = (task.stat().ok()?, task.status().ok()?);
         let id = task.tid.cast_unsigned();
-        let last = last_run(&format!("/proc/{pid}/task/{id}/sched"));
-        let idle = now
-            .zip(last)
-            .map(|(now, last)| Duration::from_secs_f64((now - last).max(0.0) / 1000.0));
         Some(Thread {
             id,
             name: stat.comm,
@@ -60,7 +51,6 @@ pub fn threads(pid: u32) -> Vec<Thread> {
             waits: status.voluntary_ctxt_switches?,
             preemptions: status.nonvoluntary_ctxt_switches?,
             ticks: stat.utime + stat.stime,
-            idle: idle.filter(|_| matches!(stat.state, 'S' | 'D' | 'I')),
         })
     };
     let mut threads: Vec<Thread> = tasks
@@ -80,19 +70,10 @@ pub fn threads(_pid: u32) -> Vec<Thread> {
     Vec::new()
 }
 
-/// Returns when a thread was last on the processor, in milliseconds of the scheduler's own clock.
-#[cfg(target_os = "linux")]
-fn last_run(path: &str) -> Option<f64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("se.exec_start"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
-}
-
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_thread_that_sleeps_is_told_from_one_that_runs_now_and_then() {
@@ -116,9 +97,6 @@ mod tests {
             }
         };
         assert_eq!(before.id, sleeper.id());
-        if let Some(idle) = first(sleeper.id()).unwrap().idle {
-            assert!(idle >= Duration::from_millis(200), "{idle:?}");
-        }
         let before = first(poller.id()).unwrap();
         while first(poller.id()).unwrap().has_slept_since(&before) {
             std::thread::sleep(Duration::from_millis(20));

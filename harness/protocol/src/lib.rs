@@ -15,7 +15,7 @@ mod zygote;
 pub use call::{Call, DeviceArgument, Direction, P2pCall, RankRef};
 pub use node::{
     FromNode, Join, MAX_GREETING, MAX_NODE_HEADER, NODE_VERSION, NodeDriver, NodeFacts,
-    NodeListener, NodeMeeting, NodeObservation, NodeProcess, NodeQuery, NodeRank, NodeWorld,
+    NodeListener, NodeObservation, NodeProcess, NodeQuery, NodeRank, NodeRendezvous, NodeWorld,
     ToNode, Welcome,
 };
 pub use rank_exit::RankExit;

@@ -191,12 +191,13 @@ pub struct NodeQuery {
     /// Ports at which ranks want to meet on this node.
     pub ports: Vec<u16>,
     /// Ranks 0 on this node that are in init.
-    pub meetings: Vec<NodeMeeting>,
+    #[serde(rename = "meetings")]
+    pub rendezvous: Vec<NodeRendezvous>,
 }
 
 /// A rank 0 that is in init, where others are to connect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeMeeting {
+pub struct NodeRendezvous {
     /// The id of the process.
     pub pid: u32,
     /// The endpoint, `host:port`.

@@ -43,7 +43,7 @@ fn write_page(page: &mut String, results: &Results, trend: Option<&Trend>) -> st
     writeln!(page, "## {sign} allranks: {}\n", cell(&headline.sentence))?;
     write_counts(page, results)?;
     for trouble in results.troubles() {
-        writeln!(page, "> **Trouble:** {}\n", cell(trouble))?;
+        writeln!(page, "> **Error of the harness:** {}\n", cell(trouble))?;
     }
     for absence in results.absences() {
         writeln!(page, "> {}\n", cell(&absence))?;

@@ -248,7 +248,7 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
     }
 }
 
-type Played = (Results, Vec<RunIssue>);
+type Finished = (Results, Vec<RunIssue>);
 
 /// Runs the plan while showing and writing down what happens.
 fn execute(
@@ -258,7 +258,7 @@ fn execute(
     arguments: &RunArguments,
     reused: ReusedRecords,
     err: &mut (impl Write + Send),
-) -> Result<Played, Failure> {
+) -> Result<Finished, Failure> {
     let mut troubles: Vec<RunIssue> = unmet(&arguments.select.require, &planned)
         .into_iter()
         .map(RunIssue::Missing)

@@ -255,7 +255,7 @@ mod tests {
         let package = folder.path().join(PACKAGE);
         fs::create_dir(&package).unwrap();
         fs::write(folder.path().join(INDEX), "[]\n").unwrap();
-        let text = "def helper():\n    pass\n\n\n@mutates(\"send\")\ndef late(genuine, *args):\n    \"\"\"Comes late.\"\"\"\n";
+        let text = "def helper():\n    pass\n\n\n@mutates(\"send\")\ndef late(original, *args):\n    \"\"\"Comes late.\"\"\"\n";
         fs::write(package.join("one.py"), text).unwrap();
         let functions = Index::load(folder.path()).unwrap().functions().unwrap();
         let expected = BTreeMap::from([("late".to_owned(), "Comes late.".to_owned())]);

@@ -374,7 +374,7 @@ impl Proof {
             .session
             .beside(folder.join("own"), WORLDS, &self.interrupt)?;
         let own = side_by_side(&session, own.collect(), |_| ()).await;
-        // The panel is of the genuine platform's scenarios.
+        // The panel is of the platform without a mutant's scenarios.
         let panel = match mutant.platform {
             None => self.plan.panel.iter().cloned().map(infect).collect(),
             Some(_) => Vec::new(),

@@ -207,8 +207,8 @@ fn unauthenticated() {
     let stage = Stage::new("unauthenticated");
     let case = stage.write("many.yaml", MANY);
     let run = start(&stage, &[&case, "--driver", DRIVER]);
-    let genuine = stage.path("out/credentials.json");
-    let text = fs::read_to_string(&genuine).unwrap();
+    let credentials = stage.path("out/credentials.json");
+    let text = fs::read_to_string(&credentials).unwrap();
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     let forged = text.replace(read["token"].as_str().unwrap(), "0123");
     let forged = stage.write("forged.json", &forged);

@@ -21,7 +21,7 @@ const RETRIES: Duration = Duration::from_secs(1);
 const ENQUEUED: &str = "last_enqueued_collective";
 const COMPLETED: &str = "last_completed_collective";
 
-/// A diary, as it was at its last change.
+/// A call trace, as it was at its last change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CallTrace {
     /// Number of calls begun and ended so far, together.

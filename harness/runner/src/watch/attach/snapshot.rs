@@ -29,6 +29,8 @@ pub struct RankSnapshot {
     since: Instant,
     /// Since when its other threads that run Python, and all processes below it, have not run.
     quiet_since: Instant,
+    /// For how long its main thread has slept, as the kernel says.
+    idle: Option<Duration>,
     /// Whether it has gone from one place to another while it was looked at.
     pub has_moved: bool,
 }
@@ -42,6 +44,7 @@ impl RankSnapshot {
         stacks: &mut Stacks,
     ) -> Self {
         let now = Instant::now();
+        let idle = host::idle_time(rank.pid, rank.pid);
         let threads = host::threads(rank.pid);
         let below: Vec<Thread> = below(rank.pid, table)
             .into_iter()
@@ -55,6 +58,7 @@ impl RankSnapshot {
                 reads: 1,
                 since: now,
                 quiet_since: now,
+                idle,
                 has_moved: false,
             };
         };
@@ -93,6 +97,7 @@ impl RankSnapshot {
                     && (!is_same || !is_init && waits(&threads) != waits(&before.threads)),
             since: if stays { before.since } else { now },
             quiet_since: if is_quiet { before.quiet_since } else { now },
+            idle,
             threads,
             below,
             place,
@@ -118,7 +123,7 @@ impl RankSnapshot {
     /// Returns for how long the process has been where it is, as far as that was seen, or as the kernel says.
     pub fn still(&self) -> Duration {
         let seen = self.since.elapsed();
-        match self.threads.first().and_then(|main| main.idle) {
+        match self.idle {
             Some(idle) => seen.max(idle),
             None => seen,
         }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use super::agent_world::{self, Here, Order};
+use super::agent_world::{self, Here, WorldCommand};
 use super::channel::{self, Incoming, Outbox, Pulse};
 use super::credentials::{Credentials, proof};
 use super::engine_slot::{EngineSlot, is_of_engine};
@@ -210,8 +210,8 @@ struct Agent {
     scratch: Scratch,
     /// What the environment of every rank has, unless the run says something else.
     base: BTreeMap<String, String>,
-    /// Orders for each world that has ranks here.
-    worlds: HashMap<u64, mpsc::UnboundedSender<Order>>,
+    /// What is to be done in each world that has ranks here.
+    worlds: HashMap<u64, mpsc::UnboundedSender<WorldCommand>>,
     /// What is leased for each world whose ranks meet here.
     leases: HashMap<u64, (Vec<PortLease>, TempDir)>,
     /// What is under way; ended when this is dropped.
@@ -297,14 +297,16 @@ impl Agent {
                 world,
                 rank,
                 message,
-            } => self.order(world, Order::Send(rank, message, payload)),
+            } => self.command(world, WorldCommand::Send(rank, message, payload)),
             ToNode::Signal {
                 world,
                 rank,
                 signal,
-            } => self.order(world, Order::Signal(rank, signal)),
-            ToNode::Look { ask, world, query } => self.order(world, Order::Look(ask, query)),
-            ToNode::Sweep { ask, world } => self.order(world, Order::Sweep(ask)),
+            } => self.command(world, WorldCommand::Signal(rank, signal)),
+            ToNode::Look { ask, world, query } => {
+                self.command(world, WorldCommand::Look(ask, query))
+            }
+            ToNode::Sweep { ask, world } => self.command(world, WorldCommand::Sweep(ask)),
             ToNode::Close { world } => {
                 self.worlds.remove(&world);
             }
@@ -312,10 +314,10 @@ impl Agent {
         Ok(())
     }
 
-    /// Passes an order to a world. One that is closed, or was never started here, takes none.
-    fn order(&self, world: u64, order: Order) {
+    /// Passes a command to a world. One that is closed, or was never started here, takes none.
+    fn command(&self, world: u64, command: WorldCommand) {
         if let Some(orders) = self.worlds.get(&world) {
-            let _ = orders.send(order);
+            let _ = orders.send(command);
         }
     }
 
@@ -325,7 +327,7 @@ impl Agent {
             .collect::<io::Result<_>>()?;
         let numbers = leases.iter().map(|lease| lease.port).collect();
         let folder = tempfile::Builder::new()
-            .prefix("meeting-")
+            .prefix("rendezvous-")
             .tempdir_in(self.scratch.path())?;
         let path = folder.path().to_owned();
         self.leases.insert(world, (leases, folder));

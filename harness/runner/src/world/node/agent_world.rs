@@ -27,7 +27,7 @@ const LOG_TAIL: u64 = 3 << 20;
 
 /// What the run wants of the ranks of a world.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum WorldCommand {
     /// To pass a frame to a rank: header and payload.
     Send(Rank, ToRank, Vec<u8>),
     /// To send a signal to a rank.
@@ -54,7 +54,7 @@ pub(super) async fn serve(
     outbox: Outbox<FromNode>,
     ask: u64,
     launch: NodeWorld,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: mpsc::UnboundedReceiver<WorldCommand>,
 ) {
     let Here {
         launcher,
@@ -142,18 +142,18 @@ struct AgentWorld {
 }
 
 impl AgentWorld {
-    fn obey(&self, order: Order) {
+    fn obey(&self, order: WorldCommand) {
         match order {
-            Order::Send(rank, header, payload) => self.world.send(rank, header, payload),
-            Order::Signal(rank, signal) => self.world.signal(rank, signal),
-            Order::Look(ask, query) => {
+            WorldCommand::Send(rank, header, payload) => self.world.send(rank, header, payload),
+            WorldCommand::Signal(rank, signal) => self.world.signal(rank, signal),
+            WorldCommand::Look(ask, query) => {
                 let query = convert::query_from_frame(query, self.pids.values().copied().collect());
                 let seen = block_in_place(|| facts(&query));
                 let observation = convert::facts_to_frame(seen, memory_available());
                 self.outbox
                     .push(FromNode::Seen { ask, observation }, Vec::new());
             }
-            Order::Sweep(ask) => {
+            WorldCommand::Sweep(ask) => {
                 let found = block_in_place(|| self.world.sweep());
                 let left = found.iter().map(|one| {
                     let pid = one.pid.as_raw_nonzero().get();

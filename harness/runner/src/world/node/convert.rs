@@ -5,7 +5,7 @@ use crate::world::host_facts::{HostFacts, HostQuery, MeetingHost};
 use allranks_diagnose::ForeignListener;
 use allranks_host::Activity;
 use allranks_model::names::Rank;
-use allranks_protocol::{NodeListener, NodeMeeting, NodeObservation, NodeProcess, NodeQuery};
+use allranks_protocol::{NodeListener, NodeObservation, NodeProcess, NodeQuery, NodeRendezvous};
 use rustix::process::Pid;
 
 /// Returns the processes that ranks left behind, without those whose ids cannot be one.
@@ -23,7 +23,7 @@ pub(super) fn query_to_frame(
     meets: bool,
 ) -> NodeQuery {
     let processes = query.processes.iter().enumerate();
-    let meetings = query.hosts.iter().filter(|meeting| is_here(meeting.rank));
+    let rendezvous = query.hosts.iter().filter(|one| is_here(one.rank));
     NodeQuery {
         processes: processes
             .map(|(rank, pid)| pid.filter(|_| is_here(Rank(rank as u32))))
@@ -32,12 +32,12 @@ pub(super) fn query_to_frame(
             true => query.ports.clone(),
             false => Vec::new(),
         },
-        meetings: meetings
-            .map(|meeting| NodeMeeting {
-                pid: meeting.pid,
-                place: meeting.place.clone(),
-                host: meeting.host.clone(),
-                port: meeting.port,
+        rendezvous: rendezvous
+            .map(|one| NodeRendezvous {
+                pid: one.pid,
+                place: one.place.clone(),
+                host: one.host.clone(),
+                port: one.port,
             })
             .collect(),
     }
@@ -50,14 +50,14 @@ pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
         ranks,
         ports: query.ports,
         hosts: query
-            .meetings
+            .rendezvous
             .into_iter()
-            .map(|meeting| MeetingHost {
+            .map(|one| MeetingHost {
                 rank: Rank(0),
-                pid: meeting.pid,
-                place: meeting.place,
-                host: meeting.host,
-                port: meeting.port,
+                pid: one.pid,
+                place: one.place,
+                host: one.host,
+                port: one.port,
             })
             .collect(),
     }
@@ -138,8 +138,8 @@ mod tests {
         let second = query_to_frame(&query, |rank| rank.0 >= 2, false);
         assert_eq!(first.processes, [Some(10), None, None, None]);
         assert_eq!(second.processes, [None, None, Some(10), Some(11)]);
-        assert_eq!((first.ports.len(), first.meetings.len()), (1, 1));
-        assert_eq!((second.ports.len(), second.meetings.len()), (0, 0));
+        assert_eq!((first.ports.len(), first.rendezvous.len()), (1, 1));
+        assert_eq!((second.ports.len(), second.rendezvous.len()), (0, 0));
         // The same process id on two nodes is two processes.
         let mut facts = HostFacts {
             processes: vec![None; 4],

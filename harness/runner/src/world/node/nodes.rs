@@ -102,14 +102,14 @@ struct Slots {
     /// The names of nodes by their places, from when an agent is admitted: it may not have been told yet.
     taken: BTreeMap<usize, String>,
     /// Where ranks meet that are on several nodes; none until all nodes are there.
-    meeting: Option<Meeting>,
+    rendezvous: Option<RendezvousHost>,
     /// Why worlds cannot be started although all nodes are there, or why not all are; none if they can be, or nothing is known yet.
     fault: Option<String>,
 }
 
 /// Where ranks meet that are on several nodes: an address of the first node.
 #[derive(Clone, Debug)]
-struct Meeting {
+struct RendezvousHost {
     address: String,
     /// For each node, the interface that leads there.
     interfaces: Vec<Option<String>>,
@@ -156,7 +156,7 @@ impl Nodes {
             slots: Mutex::new(Slots {
                 nodes: vec![None; settings.count],
                 taken: BTreeMap::new(),
-                meeting: None,
+                rendezvous: None,
                 fault: None,
             }),
             changed: watch::Sender::new(()),
@@ -181,10 +181,10 @@ impl Nodes {
             shared.slots().fault = Some(fault);
             return;
         }
-        let met = self.meet().await;
+        let met = self.rendezvous_host().await;
         let mut slots = shared.slots();
         match met {
-            Ok(meeting) => slots.meeting = Some(meeting),
+            Ok(rendezvous) => slots.rendezvous = Some(rendezvous),
             Err(fault) => slots.fault = Some(fault),
         }
     }
@@ -249,13 +249,13 @@ impl Nodes {
     }
 
     /// Finds an address of the first node that all others reach.
-    async fn meet(&self) -> Result<Meeting, String> {
+    async fn rendezvous_host(&self) -> Result<RendezvousHost, String> {
         let nodes = self.nodes(self.shared.settings.count)?;
         let Some((first, others)) = nodes.split_first() else {
             return Err("the run has no nodes".to_owned());
         };
         if others.is_empty() {
-            return Ok(Meeting {
+            return Ok(RendezvousHost {
                 address: LOOPBACK.to_owned(),
                 interfaces: vec![None],
             });
@@ -308,7 +308,7 @@ impl Nodes {
         interfaces[0] = own
             .find(|(_, one)| *one == address)
             .map(|(name, _)| name.clone());
-        Ok(Meeting {
+        Ok(RendezvousHost {
             address,
             interfaces,
         })
@@ -345,8 +345,8 @@ impl Nodes {
         let first = first.ok_or_else(|| LaunchError::NoNode("there are no nodes".to_owned()))?;
         let host = match placement.nodes() {
             1 => LOOPBACK.to_owned(),
-            _ => match &self.shared.slots().meeting {
-                Some(meeting) => meeting.address.clone(),
+            _ => match &self.shared.slots().rendezvous {
+                Some(rendezvous) => rendezvous.address.clone(),
                 None => return Err(LaunchError::NoNode("the nodes have not met".to_owned())),
             },
         };
@@ -432,8 +432,9 @@ impl Nodes {
             return BTreeMap::new();
         }
         let slots = self.shared.slots();
-        let meeting = slots.meeting.as_ref();
-        let name = meeting.and_then(|meeting| meeting.interfaces.get(place).cloned().flatten());
+        let rendezvous = slots.rendezvous.as_ref();
+        let name =
+            rendezvous.and_then(|rendezvous| rendezvous.interfaces.get(place).cloned().flatten());
         let variables = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
         name.iter()
             .flat_map(|name| variables.map(|variable| (variable.to_owned(), name.clone())))

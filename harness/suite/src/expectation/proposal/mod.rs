@@ -101,7 +101,7 @@ struct State {
 
 /// What all cells of one entry have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Fate {
+struct SharedFailure {
     kinds: BTreeSet<Kind>,
     is_intermittent: bool,
     also_passes: bool,
@@ -191,7 +191,7 @@ fn remark(expectations: &Expectations, seen: &Seen<'_>) -> Option<Remark> {
 
 impl State {
     /// What has become of its checks; `None` if none of them failed unexpectedly.
-    fn fate(&self) -> Option<Fate> {
+    fn failure(&self) -> Option<SharedFailure> {
         if self.kinds.is_empty() {
             return None;
         }
@@ -199,7 +199,7 @@ impl State {
         let is_intermittent = ends.any(|(failed, passed)| *failed && *passed);
         let mut ends = self.checks.values();
         let also_passes = ends.any(|(failed, passed)| *passed && !failed);
-        Some(Fate {
+        Some(SharedFailure {
             kinds: self.kinds.clone(),
             is_intermittent,
             also_passes: also_passes && !is_intermittent,
@@ -210,12 +210,12 @@ impl State {
 impl Proposal {
     fn add(&mut self, cells: BTreeMap<Cell, State>, place: Option<&Point<'_>>) {
         let Some(place) = place else { return };
-        let fates: BTreeSet<Fate> = cells.values().filter_map(State::fate).collect();
+        let failures: BTreeSet<SharedFailure> = cells.values().filter_map(State::failure).collect();
         let kept: Vec<usize> = (0..FIELDS.len())
             .filter(|field| matches!(FIELDS[*field].name, "op" | "case"))
             .collect();
-        for fate in fates {
-            let is_of = |state: &State| state.fate().as_ref() == Some(&fate);
+        for failure in failures {
+            let is_of = |state: &State| state.failure().as_ref() == Some(&failure);
             let (mut wanted, mut others) = (Vec::new(), Vec::new());
             for (cell, state) in &cells {
                 match is_of(state) {
@@ -235,7 +235,7 @@ impl Proposal {
                     !is_in
                 });
                 self.entries
-                    .push(fate.entry(matches(region, &cells, place), of));
+                    .push(failure.entry(matches(region, &cells, place), of));
             }
             for cell in &found.inseparable {
                 let of = self.remarks.entry(Remark::Inseparable).or_default();
@@ -256,7 +256,7 @@ impl Examples {
     }
 }
 
-impl Fate {
+impl SharedFailure {
     fn entry(&self, matches: Vec<(&'static str, Vec<String>)>, of: Examples) -> NewEntry {
         // A list pins all failures of the entry, so it is left out where one of them has nothing to be pinned by.
         let all = |text: fn(&Kind) -> Option<&String>| {
