@@ -1,4 +1,4 @@
-// Opens report.html in Chromium: at the width of a phone and of a desk, light and dark, with axe-core, with the keyboard, and printed.
+// Opens report.html in Chromium: at the width of a phone and of a desktop, light and dark, with axe-core, with the keyboard, and printed.
 //   node look.mjs FOLDER_OF_MODULES CHROMIUM FOLDER_OF_RUNS
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -51,7 +51,7 @@ const violations = async (page) => {
 };
 
 const failing = "night30";
-for (const [name, width, height] of [["phone", 390, 844], ["desk", 1280, 900]]) {
+for (const [name, width, height] of [["phone", 390, 844], ["desktop", 1280, 900]]) {
   for (const colorScheme of ["light", "dark"]) {
     const { page, errors, context } = await open(failing, { width, height, colorScheme });
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

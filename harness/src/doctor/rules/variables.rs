@@ -3,14 +3,7 @@
 
 use super::super::Severity::{Fault, Note, Warning};
 use super::super::{Facts, Finding};
-
-/// What launchers other than torchrun tell ranks: rank, size.
-const LAUNCHERS: &[(&str, &str, &str)] = &[
-    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("a PMI launcher (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE"),
-    ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
-];
+use allranks_runner::world::OF_OTHER_LAUNCHERS;
 
 /// Reports what is wrong with `RANK`, `WORLD_SIZE` and `LOCAL_RANK`.
 pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
@@ -83,11 +76,13 @@ pub(super) fn rank(facts: &Facts) -> Vec<Finding> {
 /// Reports contradictions between a launcher's variables and torch's own.
 pub(super) fn launchers(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (launcher, rank, size) in LAUNCHERS.iter().copied() {
-        // In a batch script Slurm sets its own, and starts one process only.
-        let Some(ranks) = facts.number(size).filter(|ranks| *ranks > 1) else {
-            continue;
-        };
+    // In a batch script Slurm sets its own, and starts one process only.
+    let several = OF_OTHER_LAUNCHERS.iter().find_map(|dialect| {
+        let mut sizes = dialect.sizes().iter().copied();
+        let (size, ranks) = sizes.find_map(|name| Some((name, facts.number(name)?)))?;
+        (ranks > 1).then_some((dialect.name, dialect.rank(), size, ranks))
+    });
+    if let Some((launcher, rank, size, ranks)) = several {
         if let Some(world) = facts.number("WORLD_SIZE")
             && world != ranks
         {
