@@ -102,8 +102,12 @@ class Forked(NamedTuple):
     request: int
     #: The token in its environment.
     token: str | None
-    #: The files that its standard output and standard error go to.
-    output: frozenset[str] = frozenset()
+    #: The paths of the files that its standard output and standard error go to.
+    output: tuple[str, ...] = ()
+
+    def writes_to(self, files: frozenset[str]) -> bool:
+        """Returns whether its output goes to one of these files, given by their real paths."""
+        return any(os.path.realpath(path) in files for path in self.output if path != os.devnull)
 
 
 class Zygote:
@@ -124,6 +128,8 @@ class Zygote:
         signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+        #: Number of forks so far.
+        self._forks = 0
         self._small = pages.private_regions()
         self._selector = selectors.DefaultSelector()
         self._selector.register(wire.sock, selectors.EVENT_READ)
@@ -135,7 +141,7 @@ class Zygote:
         Returns only in the ranks that it forks: the function that runs the rank and returns its exit code.
         """
         while True:
-            # Idle time goes into cheaper forks, a few milliseconds at a time.
+            # Idle time goes into cheaper forks, a few milliseconds at a time; in busy times `fork` does the same.
             ready = {key.fileobj for key, _ in self._selector.select(0 if self._small else None)}
             if not ready:
                 pages.collapse(self._small.pop())
@@ -169,6 +175,10 @@ class Zygote:
         try:
             if (count := thread_count()) != 1:
                 raise RuntimeError(f"the zygote has {count} threads; forking it is unsafe")
+            # As many pieces as there were forks before: one world waits little, and after sixteen forks all are done.
+            for _ in range(min(self._forks, len(self._small))):
+                pages.collapse(self._small.pop())
+            self._forks += 1
             parent = os.getpid()
             pid = os.fork()
         except (OSError, RuntimeError) as error:
@@ -176,7 +186,7 @@ class Zygote:
             return None
         if pid == 0:
             return lambda: self.become_rank(frame, parent)
-        output = frozenset(os.path.realpath(frame[stream]) for stream in ("stdout", "stderr")) - {os.devnull}
+        output = frame["stdout"], frame["stderr"]
         self.ranks[pid] = Forked(frame["id"], frame["env"].get(TOKEN), output)
         self.wire.send({"frame": "forked", "id": frame["id"], "pid": pid})
         return None
@@ -306,7 +316,7 @@ class Zygote:
         if marked:
             return marked[0]
         output = output_of(pid)
-        writers = [rank for rank, forked in self.ranks.items() if forked.output & output]
+        writers = [rank for rank, forked in self.ranks.items() if forked.writes_to(output)]
         return writers[0] if len(writers) == 1 else None
 
     def kill_everything(self) -> None:
