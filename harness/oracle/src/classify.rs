@@ -355,8 +355,8 @@ impl<'a> Case<'a> {
     /// The block that a piece holds in place of its own.
     fn source(&self, first: &ElementRef<'a>) -> Option<(u32, u32)> {
         let comparison = self.comparison;
-        let homes = comparison.prepared.homes.iter().enumerate();
-        let mut blocks = homes
+        let block_index = comparison.prepared.block_index.iter().enumerate();
+        let mut blocks = block_index
             .flat_map(|(rank, slots)| (0..slots.len()).map(move |slot| (rank as u32, slot as u32)));
         blocks.find(|(rank, slot)| {
             (0..first.piece.len).all(|index| {

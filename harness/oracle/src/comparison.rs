@@ -96,10 +96,10 @@ impl<'a> Comparison<'a> {
 
     /// An element of a rank's block, if there is such a block and it is long enough.
     pub(super) fn block(self, rank: u32, slot: u32, index: usize) -> Option<u128> {
-        let homes = self.prepared.homes.get(rank as usize)?;
-        let home = (*homes.get(slot as usize)?)?;
+        let block_index = self.prepared.block_index.get(rank as usize)?;
+        let held = (*block_index.get(slot as usize)?)?;
         let payload = &self.prepared.steps[rank as usize].payload;
-        (index < home.len).then(|| word(&payload[home.place().range(index)]))
+        (index < held.len).then(|| word(&payload[held.place().range(index)]))
     }
 
     /// The members' contributions to a slot at an index, in group order.

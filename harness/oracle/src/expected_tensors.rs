@@ -1,7 +1,7 @@
 //! A check described tensor by tensor, for `explain` and `repro`: what each rank holds before its calls, what
 //! it must hold and be answered after them.
 //!
-//! In: a [`Prepared`]. Out: [`Exhibit`]s, in the order of the step's storages. Nothing is decided here; the bytes and
+//! In: a [`Prepared`]. Out: [`ExpectedTensor`]s, in the order of the step's storages. Nothing is decided here; the bytes and
 //! bounds are those that [`Prepared::verify`] compares with.
 
 use super::comparison::{Comparison, ElementRef};
@@ -17,7 +17,7 @@ pub use super::rank_plan::Answer;
 
 /// One storage of a rank and the tensor in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Exhibit {
+pub struct ExpectedTensor {
     /// `input`, `output[2]`, `tensor`, `bystander`; each once on a rank.
     pub label: String,
     /// All of the tensor.
@@ -51,10 +51,10 @@ pub enum After {
 impl Prepared {
     /// The tensors of a rank.
     #[must_use]
-    pub fn exhibits(&self, rank: Rank) -> Vec<Exhibit> {
+    pub fn expected_tensors(&self, rank: Rank) -> Vec<ExpectedTensor> {
         let buffers = self.works[rank.index()].buffers.iter().enumerate();
         buffers
-            .map(|(storage, buffer)| self.exhibit(rank, storage, buffer))
+            .map(|(storage, buffer)| self.expected_tensor(rank, storage, buffer))
             .collect()
     }
 
@@ -64,7 +64,7 @@ impl Prepared {
         answers.map(|(call, answer)| (*call, answer))
     }
 
-    fn exhibit(&self, rank: Rank, storage: usize, buffer: &Buffer) -> Exhibit {
+    fn expected_tensor(&self, rank: Rank, storage: usize, buffer: &Buffer) -> ExpectedTensor {
         let dtype = self.facts.purpose.dtype;
         let views = &self.steps[rank.index()].step.tensors;
         let whole = |view: &&Tensor| view.shape.iter().product::<u64>() == buffer.len as u64;
@@ -83,7 +83,7 @@ impl Prepared {
                 };
                 buffer.place.tensor(storage, dtype, buffer.len, form, None)
             });
-        Exhibit {
+        ExpectedTensor {
             label: buffer.label(),
             view,
             elements: (buffer.storage.1 / dtype.size()) as u64,

@@ -38,7 +38,7 @@ pub(super) fn parts(dtype: DType, bytes: &[u8]) -> (f64, Option<f64>) {
 
 /// Formats an element for messages; bits that a number does not show (NaN payloads, bools that are neither 0 nor 1) are
 /// added in hexadecimal.
-pub(super) fn show(dtype: DType, bytes: &[u8]) -> String {
+pub(super) fn format_element(dtype: DType, bytes: &[u8]) -> String {
     let hex = || {
         bytes
             .iter()

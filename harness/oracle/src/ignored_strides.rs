@@ -109,7 +109,7 @@ fn others_in_memory_order(comparison: Comparison<'_>, rank: u32, in_input: bool)
         any = true;
         let own = (*comparison
             .prepared
-            .homes
+            .block_index
             .get(rank as usize)?
             .get(slot as usize)?)?;
         let at = if in_input {
@@ -179,8 +179,11 @@ fn others_added(comparison: Comparison<'_>, rank: u32, reads: bool) -> Option<bo
                 let bits = if *member == rank {
                     word(base.get(range.clone())?)
                 } else if reads {
-                    let home = (*prepared.homes.get(*member as usize)?.get(slot as usize)?)?;
-                    in_memory_order(comparison, *member, slot, home.start + index)?
+                    let held = (*prepared
+                        .block_index
+                        .get(*member as usize)?
+                        .get(slot as usize)?)?;
+                    in_memory_order(comparison, *member, slot, held.start + index)?
                 } else {
                     comparison.block(*member, slot, index)?
                 };
@@ -205,8 +208,11 @@ fn others_added(comparison: Comparison<'_>, rank: u32, reads: bool) -> Option<bo
 /// The element at an index of the tensor a block lies in, read without strides; none if that is outside of the payload.
 fn in_memory_order(comparison: Comparison<'_>, rank: u32, slot: u32, index: usize) -> Option<u128> {
     let prepared = comparison.prepared;
-    let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
-    let place = home.buffer.ignoring_strides();
+    let held = (*prepared
+        .block_index
+        .get(rank as usize)?
+        .get(slot as usize)?)?;
+    let place = held.buffer.ignoring_strides();
     let payload = &prepared.steps[rank as usize].payload;
     payload.get(place.range(index)).map(word)
 }
@@ -219,8 +225,11 @@ fn explains(comparison: Comparison<'_>, rank: u32, reads: bool, writes: bool) ->
     let reply = &comparison.replies[rank as usize].payload;
     let read = |rank: u32, slot: u32, index: usize| {
         if reads {
-            let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
-            in_memory_order(comparison, rank, slot, home.start + index)
+            let held = (*prepared
+                .block_index
+                .get(rank as usize)?
+                .get(slot as usize)?)?;
+            in_memory_order(comparison, rank, slot, held.start + index)
         } else {
             comparison.block(rank, slot, index)
         }

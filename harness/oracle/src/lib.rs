@@ -55,7 +55,7 @@ mod verify;
 mod wrong;
 
 pub use class::Class;
-pub use expected_tensors::{After, Answer, Exhibit};
+pub use expected_tensors::{After, Answer, ExpectedTensor};
 pub use observe::Observations;
 pub use prepared_check::PreparedCheck;
 pub use stack::{StackPrepared, stack_classes, vacuous_stack};
@@ -73,7 +73,7 @@ use allranks_protocol::{Step, StepResult, Tensor};
 
 use self::hash::Key;
 use self::inputs::Purpose;
-use self::payload::{Homes, Results, image};
+use self::payload::{BlockIndex, Results, image};
 use self::rank_plan::RankPlan;
 
 /// What one rank is asked to do in a check.
@@ -147,7 +147,7 @@ impl CompareMode {
 pub struct Prepared {
     steps: Vec<RankStep>,
     works: Vec<RankPlan>,
-    homes: Homes,
+    block_index: BlockIndex,
     results: Results,
     facts: Facts,
 }
@@ -244,7 +244,7 @@ impl Prepared {
         Self {
             steps,
             works,
-            homes: image.homes,
+            block_index: image.block_index,
             results: image.results,
             facts: Facts {
                 op: check.op,

@@ -15,7 +15,7 @@ use allranks_model::dtype::DType;
 
 /// Where a rank holds one of its blocks before the calls.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
+pub(super) struct HeldBlock {
     /// The whole buffer's place in the rank's payload.
     pub buffer: TensorGeometry,
     /// The block's first element in the buffer.
@@ -24,15 +24,15 @@ pub(super) struct Home {
     pub len: usize,
 }
 
-impl Home {
+impl HeldBlock {
     /// The block's place in the rank's payload.
     pub(super) fn place(&self) -> TensorGeometry {
         self.buffer.from(self.start)
     }
 }
 
-/// The blocks of all ranks: `homes[rank][slot]`.
-pub(super) type Homes = Vec<Vec<Option<Home>>>;
+/// The blocks of all ranks: `block_index[rank][slot]`.
+pub(super) type BlockIndex = Vec<Vec<Option<HeldBlock>>>;
 
 /// Combined blocks, dense, by slot; empty where no rank must hold one.
 pub(super) type Results = Vec<Vec<u8>>;
@@ -43,14 +43,14 @@ pub(super) struct Image {
     /// What each rank is sent.
     pub payloads: Vec<Vec<u8>>,
     /// Where each rank holds its blocks.
-    pub homes: Homes,
+    pub block_index: BlockIndex,
     /// The blocks of each slot combined, where some rank must hold that.
     pub results: Results,
 }
 
 /// Makes all bytes. `members` are global ranks in group order.
 pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u32]) -> Image {
-    let homes = homes(works);
+    let block_index = block_index(works);
     let outsiders = (0..works.len() as u32).filter(|rank| !members.contains(rank));
     let mut positions = vec![0; works.len()];
     for (position, rank) in members.iter().copied().chain(outsiders).enumerate() {
@@ -61,17 +61,17 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u
         .enumerate()
         .map(|(rank, work)| surroundings(key, rank as u32, work))
         .collect();
-    for (rank, homes) in homes.iter().enumerate() {
-        for (slot, home) in homes.iter().enumerate() {
-            let Some(home) = home else { continue };
+    for (rank, block_index) in block_index.iter().enumerate() {
+        for (slot, held) in block_index.iter().enumerate() {
+            let Some(held) = held else { continue };
             let block = Block {
                 key,
                 rank: rank as u32,
                 position: positions[rank],
                 slot: if purpose.repeated { 0 } else { slot as u32 },
-                len: home.len,
+                len: held.len,
             };
-            fill(purpose, &block, &mut payloads[rank], &home.place());
+            fill(purpose, &block, &mut payloads[rank], &held.place());
         }
     }
     for (work, (payload, position)) in works.iter().zip(payloads.iter_mut().zip(&positions)) {
@@ -84,16 +84,16 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u
     for (rank, work) in works.iter().enumerate() {
         sentinels(purpose, key, rank as u32, work, &mut payloads[rank]);
     }
-    let results = results(purpose, works, members, &homes, &payloads);
+    let results = results(purpose, works, members, &block_index, &payloads);
     for (rank, work) in (0_u32..).zip(works) {
-        let coincidences = coincidences(rank, work, &payloads, &homes, &results);
+        let coincidences = coincidences(rank, work, &payloads, &block_index, &results);
         for byte in coincidences {
             payloads[rank as usize][byte] ^= 1;
         }
     }
     Image {
         payloads,
-        homes,
+        block_index,
         results,
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn image(purpose: Purpose, key: Key, works: &[RankPlan], members: &[u
 /// Returns where the bytes are that a piece must hold in the end. `payload` gives what a rank was sent.
 pub(super) fn source<'a>(
     payload: impl Fn(u32) -> &'a [u8],
-    homes: &Homes,
+    block_index: &BlockIndex,
     results: &'a Results,
     rank: u32,
     buffer: &Buffer,
@@ -110,8 +110,9 @@ pub(super) fn source<'a>(
     match piece.after {
         Origin::Keep => (payload(rank), buffer.place.from(piece.start)),
         Origin::Copy { rank, slot } => {
-            let home = homes[rank as usize][slot as usize].expect("a block that some rank holds");
-            (payload(rank), home.place())
+            let held =
+                block_index[rank as usize][slot as usize].expect("a block that some rank holds");
+            (payload(rank), held.place())
         }
         Origin::Reduce { slot } => (
             &results[slot as usize],
@@ -120,17 +121,17 @@ pub(super) fn source<'a>(
     }
 }
 
-fn homes(works: &[RankPlan]) -> Homes {
+fn block_index(works: &[RankPlan]) -> BlockIndex {
     let of = |work: &RankPlan| {
-        let mut homes: Vec<Option<Home>> = Vec::new();
+        let mut block_index: Vec<Option<HeldBlock>> = Vec::new();
         for buffer in &work.buffers {
             for piece in &buffer.pieces {
                 if let Fill::Own(slot) = piece.before {
                     let slot = slot as usize;
-                    if homes.len() <= slot {
-                        homes.resize(slot + 1, None);
+                    if block_index.len() <= slot {
+                        block_index.resize(slot + 1, None);
                     }
-                    homes[slot] = Some(Home {
+                    block_index[slot] = Some(HeldBlock {
                         buffer: buffer.place,
                         start: piece.start,
                         len: piece.len,
@@ -138,7 +139,7 @@ fn homes(works: &[RankPlan]) -> Homes {
                 }
             }
         }
-        homes
+        block_index
     };
     works.iter().map(of).collect()
 }
@@ -250,7 +251,7 @@ fn results(
     purpose: Purpose,
     works: &[RankPlan],
     members: &[u32],
-    homes: &Homes,
+    block_index: &BlockIndex,
     payloads: &[Vec<u8>],
 ) -> Results {
     let mut results = Results::new();
@@ -265,7 +266,7 @@ fn results(
                 results.resize(slot + 1, Vec::new());
             }
             if results[slot].is_empty() {
-                results[slot] = reduce(purpose, members, payloads, homes, slot, piece.len);
+                results[slot] = reduce(purpose, members, payloads, block_index, slot, piece.len);
             }
         }
     }
@@ -277,7 +278,7 @@ fn reduce(
     purpose: Purpose,
     members: &[u32],
     payloads: &[Vec<u8>],
-    homes: &Homes,
+    block_index: &BlockIndex,
     slot: usize,
     len: usize,
 ) -> Vec<u8> {
@@ -285,8 +286,8 @@ fn reduce(
         .iter()
         .map(|rank| {
             let rank = *rank as usize;
-            let home = homes[rank][slot].expect("every member contributes");
-            (payloads[rank].as_slice(), home.place())
+            let held = block_index[rank][slot].expect("every member contributes");
+            (payloads[rank].as_slice(), held.place())
         })
         .collect();
     let factors: Vec<f64> = (0..members.len())
@@ -309,7 +310,7 @@ fn coincidences(
     rank: u32,
     work: &RankPlan,
     payloads: &[Vec<u8>],
-    homes: &Homes,
+    block_index: &BlockIndex,
     results: &Results,
 ) -> Vec<usize> {
     let mut found = Vec::new();
@@ -320,7 +321,7 @@ fn coincidences(
             .filter(|piece| piece.before == Fill::Sentinel)
         {
             let payload = |rank: u32| payloads[rank as usize].as_slice();
-            let (bytes, from) = source(payload, homes, results, rank, buffer, piece);
+            let (bytes, from) = source(payload, block_index, results, rank, buffer, piece);
             let place = buffer.place.from(piece.start);
             let equal = |index: &usize| {
                 payloads[rank as usize][place.range(*index)] == bytes[from.range(*index)]

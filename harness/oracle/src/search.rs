@@ -230,8 +230,11 @@ fn beside(comparison: Comparison<'_>, spots: &[ElementRef<'_>]) -> Option<Class>
         let Origin::Copy { rank, slot } = spot.piece.after else {
             return None;
         };
-        let home = (*prepared.homes.get(rank as usize)?.get(slot as usize)?)?;
-        let at = home.place().range(spot.index).start as i64 + by;
+        let held = (*prepared
+            .block_index
+            .get(rank as usize)?
+            .get(slot as usize)?)?;
+        let at = held.place().range(spot.index).start as i64 + by;
         let payload = &prepared.steps[rank as usize].payload;
         let at = usize::try_from(at).ok()?;
         payload.get(at..at + comparison.size()).map(word)
@@ -351,7 +354,11 @@ pub(super) fn holds_data_of(
                 theirs.insert(other.expected(&spot));
             }
         }
-        let slots = other.prepared.homes.get(rank as usize).map_or(0, Vec::len);
+        let slots = other
+            .prepared
+            .block_index
+            .get(rank as usize)
+            .map_or(0, Vec::len);
         for slot in 0..slots as u32 {
             theirs.extend((0..).map_while(|index| other.block(rank, slot, index)));
         }

@@ -200,12 +200,12 @@ impl Prepared {
             Origin::Copy { rank, slot } => (rank, slot),
             Origin::Reduce { slot } => (self.facts.members[0], slot),
         };
-        let home = self.homes[rank as usize][slot as usize];
+        let held = self.block_index[rank as usize][slot as usize];
         let joint = matches!(
             self.facts.op,
             Op::ReduceScatterTensor | Op::CoalescedReduceScatterTensor | Op::AllToAllSingle
         );
-        joint && home.is_some_and(|home| home.buffer.overlaps())
+        joint && held.is_some_and(|held| held.buffer.overlaps())
     }
 
     /// Objects must differ from rank to rank, but for `None`.

@@ -4,7 +4,7 @@ use super::bug_model::BugModel;
 use super::classify::classify;
 use super::combine::Source;
 use super::comparison::{Comparison, ElementRef};
-use super::format::show;
+use super::format::format_element;
 use super::geometry::TensorGeometry;
 use super::ignored_strides::is_written_in_some_order;
 use super::partial::combines_some;
@@ -197,7 +197,14 @@ impl Prepared {
     /// Where the bytes are that a piece must hold in the end.
     pub(super) fn source(&self, rank: u32, buffer: &Buffer, piece: &Segment) -> Source<'_> {
         let payload = |rank: u32| self.steps[rank as usize].payload.as_slice();
-        source(payload, &self.homes, &self.results, rank, buffer, piece)
+        source(
+            payload,
+            &self.block_index,
+            &self.results,
+            rank,
+            buffer,
+            piece,
+        )
     }
 
     /// Returns true if all bytes of an answer are the expected ones.
@@ -335,8 +342,8 @@ impl Prepared {
                 (Some(spot), _) => (
                     spot.buffer.label(),
                     (spot.piece.start + spot.index) as u64,
-                    self.show(self.reference(comparison, spot, class)),
-                    self.show(comparison.got(spot)),
+                    self.formatted(self.reference(comparison, spot, class)),
+                    self.formatted(comparison.got(spot)),
                 ),
                 (None, Some((at, expected, actual))) => (
                     "guard".to_owned(),
@@ -387,9 +394,9 @@ impl Prepared {
         }
     }
 
-    fn show(&self, bits: u128) -> String {
+    fn formatted(&self, bits: u128) -> String {
         let dtype = self.facts.purpose.dtype;
-        show(dtype, &bits.to_le_bytes()[..dtype.size()])
+        format_element(dtype, &bits.to_le_bytes()[..dtype.size()])
     }
 }
 

@@ -208,7 +208,10 @@ fn tell(kills: &[Kill], planned: u64, took: Duration, err: &mut impl Write) -> R
     let done = kills.len() as u64;
     let left = took.as_millis() as u64 / done * planned.saturating_sub(done);
     let others = kill.elsewhere().count();
-    let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
+    let finding = kill
+        .killing_check
+        .as_ref()
+        .map_or("", |check| &check.finding);
     write!(
         err,
         "[{done:>3}/{planned}] {} {} of {}: {finding}",

@@ -13,7 +13,7 @@ use super::record::Head;
 use allranks_report::text::{clip, one_line};
 
 const STYLE: &str = include_str!("kills.css");
-/// Characters told of a witness.
+/// Characters told of a check.
 const SUMMARY: usize = 300;
 
 /// Renders the page. `healthy` is none if the proof did not get that far.
@@ -111,7 +111,10 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for kill in matrix.kills {
-        let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
+        let finding = kill
+            .killing_check
+            .as_ref()
+            .map_or("", |check| &check.finding);
         let state = if kill.outcome == MutantOutcome::Killed {
             ""
         } else {
@@ -122,7 +125,7 @@ fn table(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Resul
             "<tr{state}><th scope=\"row\" title=\"{}\">{}</th><td class=\"called\" title=\"{}\">{}</td>",
             escaped(&kill.about),
             escaped(&kill.name),
-            escaped(&witness(kill)),
+            escaped(&killing_check(kill)),
             escaped(match kill.outcome {
                 MutantOutcome::Killed | MutantOutcome::Misnamed => finding,
                 MutantOutcome::Incidental | MutantOutcome::Survived | MutantOutcome::Untried =>
@@ -180,11 +183,13 @@ fn seen_text(seen: &Seen) -> String {
     text
 }
 
-fn witness(kill: &Kill) -> String {
-    kill.witness.as_ref().map_or_else(String::new, |witness| {
-        let summary = clip(&one_line(&witness.summary), SUMMARY);
-        format!("{}: {summary}", witness.check)
-    })
+fn killing_check(kill: &Kill) -> String {
+    kill.killing_check
+        .as_ref()
+        .map_or_else(String::new, |check| {
+            let summary = clip(&one_line(&check.summary), SUMMARY);
+            format!("{}: {summary}", check.check)
+        })
 }
 
 fn requirements(page: &mut String, head: &Head, matrix: &Matrix<'_>) -> std::fmt::Result {

@@ -61,7 +61,7 @@ pub struct Seen {
 
 /// A check that failed on a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Witness {
+pub struct KillingCheck {
     /// The id of the check.
     pub check: CheckId,
     /// The outcome and class that it reported: `mismatch no-op`.
@@ -81,7 +81,7 @@ pub struct Kill {
     pub about: String,
     /// The requirement it breaks.
     pub breaks: RequirementId,
-    /// What its checks must report, written as in [`Witness::finding`].
+    /// What its checks must report, written as in [`KillingCheck::finding`].
     pub expected: String,
     /// The public report of such a bug; `None` if none is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,8 @@ pub struct Kill {
     pub alone: bool,
     /// The check that killed it or, if none did, the first that failed; `None` if no check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub witness: Option<Witness>,
+    #[serde(rename = "witness")]
+    pub killing_check: Option<KillingCheck>,
     /// What was reported of each requirement that a check which ran covers.
     pub requirements: BTreeMap<RequirementId, Seen>,
     /// The number of its own checks that ran.
@@ -202,7 +203,7 @@ impl Kill {
             alone: outcome == MutantOutcome::Killed
                 && stopped.is_none()
                 && failed.iter().all(|check| covers(&check)),
-            witness: killer.or(first).map(|check| Witness {
+            killing_check: killer.or(first).map(|check| KillingCheck {
                 check: check.id.clone(),
                 finding: called_of(check),
                 summary: check.summary.clone(),
@@ -304,7 +305,7 @@ mod tests {
         );
         assert_eq!(killed.outcome, MutantOutcome::Killed);
         assert!(killed.alone, "the check covers COLL-001 too, and COLL-002");
-        assert_eq!(killed.witness.unwrap().check.as_str(), "b");
+        assert_eq!(killed.killing_check.unwrap().check.as_str(), "b");
         assert_eq!(killed.requirements[&"COLL-002".into()].checks, 2);
         assert_eq!(killed.requirements[&"COLL-001".into()].failed, 1);
 

@@ -92,8 +92,8 @@ fn unkilled(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
             kill.breaks,
             code(&kill.expected)
         )?;
-        if let Some(witness) = &kill.witness {
-            let (check, finding) = (code(witness.check.as_str()), code(&witness.finding));
+        if let Some(check) = &kill.killing_check {
+            let (check, finding) = (code(check.check.as_str()), code(&check.finding));
             write!(text, "; {check} called it {finding}")?;
         }
         writeln!(text)?;
@@ -132,7 +132,10 @@ fn mutants(text: &mut String, kills: &[Kill]) -> std::fmt::Result {
     )?;
     writeln!(text, "|---|---|---|---|---|")?;
     for kill in kills {
-        let finding = kill.witness.as_ref().map_or("", |witness| &witness.finding);
+        let finding = kill
+            .killing_check
+            .as_ref()
+            .map_or("", |check| &check.finding);
         let elsewhere: Vec<&str> = kill.elsewhere().map(|id| id.as_str()).collect();
         let name = match &kill.source {
             Some(source) => format!("[{}]({})", kill.name, cell(source)),

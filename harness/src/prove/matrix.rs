@@ -110,7 +110,7 @@ impl<'a> Matrix<'a> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::prove::kill::{Seen, Witness};
+    use crate::prove::kill::{KillingCheck, Seen};
     use crate::prove::shared_checks::SharedChecks;
     use allranks_model::record::FORMAT;
 
@@ -153,7 +153,7 @@ pub(super) mod tests {
             source: None,
             outcome,
             alone,
-            witness: (failed > 0).then(|| Witness {
+            killing_check: (failed > 0).then(|| KillingCheck {
                 check: format!("{name}#0").as_str().into(),
                 finding,
                 summary: "a \u{1b}[31m<b>rank</b>".into(),

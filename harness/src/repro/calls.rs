@@ -1,6 +1,6 @@
 //! Writes calls as a person would write them.
 //!
-//! In: a rank's step, its exhibits, what its calls must answer. Out: lines of Python that use the script's own names:
+//! In: a rank's step, its expected_tensors, what its calls must answer. Out: lines of Python that use the script's own names:
 //! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
 //! a script, where there are several of all, they have the name of their op: `t["a.input"]`, `work_a`, `OBJECTS_a[rank]`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::literal::{list, text, tuple};
 use allranks_model::axes::TensorKind;
 use allranks_model::dtype::ReduceOp;
-use allranks_oracle::{Answer, Exhibit};
+use allranks_oracle::{Answer, ExpectedTensor};
 use allranks_protocol::{Call, Direction, PREMUL_FACTOR, RankRef, Step, Tensor};
 
 /// Returns the Python call that makes a group.
@@ -45,7 +45,7 @@ pub(super) struct CallSite<'a> {
     /// The rank's step.
     pub step: &'a Step,
     /// The storages of the step, with their expected contents.
-    pub exhibits: &'a [Exhibit],
+    pub expected_tensors: &'a [ExpectedTensor],
     /// The answers that its calls must give, by index of the call.
     pub answers: &'a [(usize, &'a Answer)],
     /// The number of members of the group.
@@ -90,7 +90,7 @@ pub(super) fn is_too_large(call: &Call) -> bool {
 /// Writes calls one by one.
 pub(super) struct Writer<'a> {
     step: &'a Step,
-    exhibits: &'a [Exhibit],
+    expected_tensors: &'a [ExpectedTensor],
     answers: &'a [(usize, &'a Answer)],
     group_size: usize,
     name: &'a str,
@@ -107,7 +107,7 @@ impl<'a> Writer<'a> {
         let calls = scene.step.calls.iter();
         Self {
             step: scene.step,
-            exhibits: scene.exhibits,
+            expected_tensors: scene.expected_tensors,
             answers: scene.answers,
             group_size: scene.group_size,
             name: scene.name,
@@ -492,10 +492,10 @@ impl<'a> Writer<'a> {
     /// A tensor by its name, or the part of one that a call takes.
     fn tensor(&self, tensor: usize) -> String {
         let view = &self.step.tensors[tensor];
-        let exhibit = &self.exhibits[view.storage];
+        let expected_tensor = &self.expected_tensors[view.storage];
         let dot = if self.name.is_empty() { "" } else { "." };
-        let name = format!("t[\"{}{dot}{}\"]", self.name, exhibit.label);
-        match part(&exhibit.view, view) {
+        let name = format!("t[\"{}{dot}{}\"]", self.name, expected_tensor.label);
+        match part(&expected_tensor.view, view) {
             Some(part) => name + &part,
             None => format!(
                 "{name}.as_strided({}, {}, {})",

@@ -228,13 +228,15 @@ fn written(
     if calls.into_iter().any(calls::is_too_large) {
         return Err(ReproError::Grown);
     }
-    let exhibits: Vec<_> = ranks().map(|rank| prepared.exhibits(rank)).collect();
+    let expected_tensors: Vec<_> = ranks()
+        .map(|rank| prepared.expected_tensors(rank))
+        .collect();
     let codes: Vec<Code> = ranks()
         .map(|rank| {
             let answers: Vec<_> = prepared.answers(rank).collect();
             calls::code(&CallSite {
                 step: &prepared.steps()[rank.index()].step,
-                exhibits: &exhibits[rank.index()],
+                expected_tensors: &expected_tensors[rank.index()],
                 answers: &answers,
                 group_size: op.group.size(),
                 name: "",
@@ -245,7 +247,7 @@ fn written(
     let part = Part {
         prefix: String::new(),
         dtype: op.dtype,
-        exhibits,
+        expected_tensors,
         is_judged: true,
     };
     let passed = Passed {

@@ -16,7 +16,7 @@ use allranks_model::axes::Pairs;
 use allranks_model::names::Rank;
 use allranks_model::op_check::OpCheck;
 use allranks_model::store::StoreMethod;
-use allranks_oracle::{Answer, Exhibit};
+use allranks_oracle::{Answer, ExpectedTensor};
 use allranks_protocol::Call;
 use allranks_runner::script::{CompiledScript, Endpoints, turn};
 use allranks_suite::case::{Afterwards, ExpectSpec, InitMove, Starts, SteadySpec};
@@ -52,7 +52,7 @@ pub(super) struct ScriptProgram<'a> {
 struct Op<'a> {
     check: &'a OpCheck,
     name: String,
-    exhibits: Vec<Vec<Exhibit>>,
+    expected_tensors: Vec<Vec<ExpectedTensor>>,
     /// For each rank, the writer of its calls.
     writers: Vec<Writer<'a>>,
     is_judged: bool,
@@ -99,9 +99,13 @@ pub(super) fn script_program<T>(
                 .collect()
         })
         .collect();
-    let exhibits: Vec<Vec<Vec<Exhibit>>> = compiled
+    let expected_tensors: Vec<Vec<Vec<ExpectedTensor>>> = compiled
         .parts()
-        .map(|(prepared, _)| ranks().map(|rank| prepared.exhibits(rank)).collect())
+        .map(|(prepared, _)| {
+            ranks()
+                .map(|rank| prepared.expected_tensors(rank))
+                .collect()
+        })
         .collect();
     let mut ops = Vec::new();
     for (number, (prepared, is_judged)) in compiled.parts().enumerate() {
@@ -113,7 +117,7 @@ pub(super) fn script_program<T>(
         let writers = ranks().map(|rank| {
             Writer::new(&CallSite {
                 step: &prepared.steps()[rank.index()].step,
-                exhibits: &exhibits[number][rank.index()],
+                expected_tensors: &expected_tensors[number][rank.index()],
                 answers: &answers[number][rank.index()],
                 group_size: check.group.size(),
                 name: &names[number],
@@ -123,7 +127,7 @@ pub(super) fn script_program<T>(
         ops.push(Op {
             check,
             name: names[number].clone(),
-            exhibits: exhibits[number].clone(),
+            expected_tensors: expected_tensors[number].clone(),
             writers: writers.collect(),
             is_judged,
             works: vec![BTreeSet::new(); scenario.world_size.count()],
@@ -228,19 +232,22 @@ impl<'a> ScriptProgram<'a> {
         let is_alone = self.ops.len() == 1;
         let mut parts = Vec::new();
         for op in self.ops.iter().filter(|op| op.check.op.has_tensors()) {
-            let exhibits = (0..).zip(&op.exhibits).map(|(rank, exhibits)| {
-                match op.is_judged || op.issued.contains(&Rank(rank)) {
-                    true => exhibits.clone(),
-                    false => Vec::new(),
-                }
-            });
+            let expected_tensors =
+                (0..)
+                    .zip(&op.expected_tensors)
+                    .map(|(rank, expected_tensors)| {
+                        match op.is_judged || op.issued.contains(&Rank(rank)) {
+                            true => expected_tensors.clone(),
+                            false => Vec::new(),
+                        }
+                    });
             parts.push(Part {
                 prefix: match is_alone {
                     true => String::new(),
                     false => format!("{}.", op.name),
                 },
                 dtype: op.check.dtype,
-                exhibits: exhibits.collect(),
+                expected_tensors: expected_tensors.collect(),
                 is_judged: op.is_judged,
             });
         }

@@ -3,7 +3,7 @@
 use super::calls::Code;
 use super::literal::{Objects, elements, tuple, wrapped};
 use allranks_model::dtype::DType;
-use allranks_oracle::{After, Exhibit};
+use allranks_oracle::{After, ExpectedTensor};
 
 const VALUES: &str = include_str!("template/values.py");
 const NEAR: &str = include_str!("template/near.py");
@@ -17,7 +17,7 @@ pub(super) struct Part {
     /// The element type of the tensors.
     pub dtype: DType,
     /// For each rank, its storages.
-    pub exhibits: Vec<Vec<Exhibit>>,
+    pub expected_tensors: Vec<Vec<ExpectedTensor>>,
     /// True if they are compared after the calls.
     pub is_judged: bool,
 }
@@ -55,10 +55,11 @@ impl Tables {
     pub(super) fn new(parts: &[Part], passed: &[Passed]) -> Self {
         let mut tables = Self::default();
         // A bystander's buffer is written only if the table has tensors of other ranks too.
-        let is_taking_part = |exhibit: &Exhibit| exhibit.label != "bystander";
+        let is_taking_part =
+            |expected_tensor: &ExpectedTensor| expected_tensor.label != "bystander";
         tables.has_tensors = parts
             .iter()
-            .flat_map(|part| part.exhibits.iter().flatten())
+            .flat_map(|part| part.expected_tensors.iter().flatten())
             .any(is_taking_part);
         if tables.has_tensors {
             tables.write_tensors(parts);
@@ -68,10 +69,14 @@ impl Tables {
     }
 
     fn write_tensors(&mut self, parts: &[Part]) {
-        let all = || parts.iter().flat_map(|part| part.exhibits.iter().flatten());
-        self.has_tolerance = all().any(|exhibit| {
+        let all = || {
+            parts
+                .iter()
+                .flat_map(|part| part.expected_tensors.iter().flatten())
+        };
+        self.has_tolerance = all().any(|expected_tensor| {
             matches!(
-                exhibit.after,
+                expected_tensor.after,
                 After::Elements {
                     tolerance: Some(_),
                     ..
@@ -79,9 +84,9 @@ impl Tables {
             )
         });
         self.has_unjudged = parts.iter().any(|part| !part.is_judged);
-        self.has_expanded = all().any(|exhibit| exhibit.view.strides.contains(&0));
+        self.has_expanded = all().any(|expected_tensor| expected_tensor.view.strides.contains(&0));
         let one = parts.windows(2).all(|two| two[0].dtype == two[1].dtype);
-        let ranks = parts.iter().map(|part| part.exhibits.len()).max();
+        let ranks = parts.iter().map(|part| part.expected_tensors.len()).max();
         let rows: Vec<Vec<String>> = (0..ranks.unwrap_or(0))
             .map(|rank| {
                 let of = |part: &Part| -> Vec<String> {
@@ -89,8 +94,8 @@ impl Tables {
                         true => "DTYPE".to_owned(),
                         false => format!("torch.{}", part.dtype),
                     };
-                    let exhibits = part.exhibits[rank].iter();
-                    exhibits.map(|one| row(part, &dtype, one)).collect()
+                    let expected_tensors = part.expected_tensors[rank].iter();
+                    expected_tensors.map(|one| row(part, &dtype, one)).collect()
                 };
                 parts.iter().flat_map(of).collect()
             })
@@ -214,13 +219,13 @@ impl Tables {
     }
 }
 
-fn row(part: &Part, dtype: &str, exhibit: &Exhibit) -> String {
-    let view = &exhibit.view;
-    let before = match &exhibit.before {
+fn row(part: &Part, dtype: &str, expected_tensor: &ExpectedTensor) -> String {
+    let view = &expected_tensor.view;
+    let before = match &expected_tensor.before {
         Some(before) => elements(part.dtype, before),
         None => "None".to_owned(),
     };
-    let after = match &exhibit.after {
+    let after = match &expected_tensor.after {
         _ if !part.is_judged => "None".to_owned(),
         After::Same => "SAME".to_owned(),
         After::Anything => "ANY".to_owned(),
@@ -234,8 +239,8 @@ fn row(part: &Part, dtype: &str, exhibit: &Exhibit) -> String {
     format!(
         "        \"{}{}\": (({dtype}, {}, {}, {}, {}), {before}, {after}),",
         part.prefix,
-        exhibit.label,
-        exhibit.elements,
+        expected_tensor.label,
+        expected_tensor.elements,
         tuple(&view.shape),
         tuple(&view.strides),
         view.offset

@@ -35,7 +35,7 @@ fn whole(sizes: &[u32]) -> Plan {
     )
 }
 
-/// What a rank would send back if all was as the exhibits say.
+/// What a rank would send back if all was as the expected_tensors say.
 fn reply(prepared: &Prepared, rank: allranks_model::names::Rank) -> RankReply {
     let step = &prepared.steps()[rank.index()];
     let mut payload = step.payload.clone();
@@ -50,11 +50,11 @@ fn reply(prepared: &Prepared, rank: allranks_model::names::Rank) -> RankReply {
             here
         })
         .collect();
-    for exhibit in prepared.exhibits(rank) {
-        let After::Elements { bytes, .. } = &exhibit.after else {
+    for expected_tensor in prepared.expected_tensors(rank) {
+        let After::Elements { bytes, .. } = &expected_tensor.after else {
             continue;
         };
-        let (view, size) = (&exhibit.view, exhibit.view.dtype.size());
+        let (view, size) = (&expected_tensor.view, expected_tensor.view.dtype.size());
         for (index, element) in bytes.chunks_exact(size).enumerate() {
             // The view's own order: the last dimension runs fastest.
             let (mut rest, mut at) = (index as u64, view.offset);
@@ -152,7 +152,7 @@ fn is_small(op: &OpCheck) -> bool {
 }
 
 /// Returns true if the oracle can be content: with what must be refused it never is, and of random reals a platform may promise
-/// another rounding than the one that exhibits have.
+/// another rounding than the one that expected_tensors have.
 fn can_pass(check: &Check, op: &OpCheck) -> bool {
     check.declared == Declared::Supported && op.values != Values::Random
 }

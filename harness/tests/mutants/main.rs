@@ -255,7 +255,7 @@ fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
         kill.outcome.word(),
         kill.breaks,
         kill.expected,
-        kill.witness,
+        kill.killing_check,
         seen.join(", "),
         kill.troubles.join("\n")
     )

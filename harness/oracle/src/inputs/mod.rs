@@ -35,8 +35,8 @@ trait Draw {
     /// Of this type.
     type Element: Number;
 
-    /// The element for a rank's own word. A draw that does not call `turn` costs nothing for it.
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> Self::Element;
+    /// The element for a rank's own word. An input that does not call `turn` costs nothing for it.
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Self::Element;
 }
 
 /// What an index says to all ranks.
@@ -152,7 +152,7 @@ impl Target<'_> {
         });
     }
 
-    fn write<D: Draw>(&mut self, draw: &D) {
+    fn write<D: Draw>(&mut self, input: &D) {
         let Block {
             key,
             rank,
@@ -164,7 +164,7 @@ impl Target<'_> {
         let own = key.stream(Stream::Block, rank, slot);
         let shared = key.stream(Stream::Shared, 0, slot);
         let element = |index: u64| {
-            draw.draw(own.word(index), || Turn {
+            input.input(own.word(index), || Turn {
                 word: shared.word(index),
                 place: (shared.word(!(index / ranks)) % ranks + index + u64::from(position))
                     % ranks,

@@ -32,7 +32,7 @@ impl<R: Real> Cancelling<R> {
 impl<R: Real> Draw for Cancelling<R> {
     type Element = R;
 
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let Turn { word, place, .. } = turn();
         if place >= self.carriers {
             return R::scaled(0);
@@ -72,7 +72,7 @@ impl<R: Real> NearOne<R> {
 impl<R: Real> Draw for NearOne<R> {
     type Element = R;
 
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let place = turn().place;
         let magnitude = match place {
             far if far >= self.carriers => 1.0,

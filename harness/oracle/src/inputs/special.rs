@@ -28,7 +28,7 @@ enum Share {
 impl<R: Real, D: Draw<Element = R>> Draw for Special<D> {
     type Element = R;
 
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let Turn {
             index, position, ..
         } = turn();
@@ -40,7 +40,7 @@ impl<R: Real, D: Draw<Element = R>> Draw for Special<D> {
             _ => self.added::<R>(kind, place, own),
         };
         match share {
-            Share::Ordinary => self.ordinary.draw(own, turn),
+            Share::Ordinary => self.ordinary.input(own, turn),
             Share::Number(value) => R::from_f64(value),
         }
     }

@@ -34,7 +34,7 @@ impl<R: Real> Draw for Summand<R> {
     type Element = R;
 
     #[inline]
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let bound = 2 * self.largest as u64 + 1;
         let value = if R::PRECISION <= 24 {
             narrow(own, bound)
@@ -71,7 +71,7 @@ impl<I: Integer> Draw for Small<I> {
     type Element = I;
 
     #[inline]
-    fn draw(&self, own: u64, _: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, _: impl Fn() -> Turn) -> I {
         let bound = if own & 3 == 0 { self.large } else { self.small };
         // `below` hardly looks at the low bits, so one word makes both choices.
         if I::SIGNED {
@@ -114,7 +114,7 @@ impl<I: Integer> Draw for Share<I> {
     type Element = I;
 
     #[inline]
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> I {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> I {
         (self.make)(self.value(own, &turn()))
     }
 }
@@ -174,7 +174,7 @@ impl<R: Real> Draw for RealShare<R> {
     type Element = R;
 
     #[inline]
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> R {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> R {
         let turn = turn();
         let value = self.share.value(own, &turn);
         if self.share.carriers == 1 && turn.place == 0 && value == 0 {
@@ -185,17 +185,17 @@ impl<R: Real> Draw for RealShare<R> {
     }
 }
 
-/// The same draw for the real and for the imaginary part.
+/// The same input for the real and for the imaginary part.
 pub(super) struct Parts<D>(pub D);
 
 impl<R: Real, D: Draw<Element = R>> Draw for Parts<D> {
     type Element = Complex<R>;
 
     #[inline]
-    fn draw(&self, own: u64, turn: impl Fn() -> Turn) -> Complex<R> {
+    fn input(&self, own: u64, turn: impl Fn() -> Turn) -> Complex<R> {
         Complex {
-            re: self.0.draw(own, &turn),
-            im: self.0.draw(mix(own), &turn),
+            re: self.0.input(own, &turn),
+            im: self.0.input(mix(own), &turn),
         }
     }
 }

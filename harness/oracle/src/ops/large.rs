@@ -30,7 +30,7 @@ pub(super) fn collective(builder: &mut PlanBuilder<'_>) {
                 op,
                 async_op,
             });
-            show(builder, tensor, rows, 1, |_, slot| Origin::Reduce { slot });
+            expect_block(builder, tensor, rows, 1, |_, slot| Origin::Reduce { slot });
         }
         Op::Broadcast => {
             let tensor = grown(builder, Some(0), rows);
@@ -42,7 +42,7 @@ pub(super) fn collective(builder: &mut PlanBuilder<'_>) {
                 root,
                 async_op,
             });
-            show(builder, tensor, rows, 1, |_, slot| Origin::Copy {
+            expect_block(builder, tensor, rows, 1, |_, slot| Origin::Copy {
                 rank,
                 slot,
             });
@@ -58,7 +58,7 @@ pub(super) fn collective(builder: &mut PlanBuilder<'_>) {
                 async_op,
             });
             let members: Vec<u32> = (0..ranks).map(|from| builder.member(from)).collect();
-            show(builder, output, rows, ranks, |from, slot| Origin::Copy {
+            expect_block(builder, output, rows, ranks, |from, slot| Origin::Copy {
                 rank: members[from as usize],
                 slot,
             });
@@ -90,7 +90,7 @@ pub(super) fn exchange(builder: &mut PlanBuilder<'_>) {
     let calls = if me == 0 { [recv, send] } else { [send, recv] };
     builder.work.calls.extend(calls);
     let rank = builder.member(previous);
-    show(builder, output, rows, 1, |_, slot| Origin::Copy {
+    expect_block(builder, output, rows, 1, |_, slot| Origin::Copy {
         rank,
         slot,
     });
@@ -117,7 +117,7 @@ fn grown(builder: &mut PlanBuilder<'_>, own: Option<u32>, times: u64) -> usize {
 }
 
 /// Windows of a tensor that holds `parts` contributions of `rows` tiles.
-fn show(
+fn expect_block(
     builder: &mut PlanBuilder<'_>,
     tensor: usize,
     rows: u64,

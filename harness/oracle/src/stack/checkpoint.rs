@@ -57,7 +57,7 @@ fn of_rank(point: Checkpoint, world: World, rank: u32) -> RankData {
         }),
         ..RankData::default()
     };
-    let whole = |slot| world.draw(dtype, 1, 0, slot, ROWS * COLUMNS);
+    let whole = |slot| world.inputs(dtype, 1, 0, slot, ROWS * COLUMNS);
     let (matrix, after) = (whole(MATRIX), whole(AFTER));
     let shape = matrix::shape(from, size, rank);
     data.reads(
@@ -65,14 +65,14 @@ fn of_rank(point: Checkpoint, world: World, rank: u32) -> RankData {
         &shape,
         matrix::part(from, &matrix, size, rank),
     );
-    let plain = world.draw(dtype, 1, 0, PLAIN_SLOT, PLAIN);
+    let plain = world.inputs(dtype, 1, 0, PLAIN_SLOT, PLAIN);
     data.reads("plain".to_owned(), &[PLAIN as u64], plain.clone());
     if save == Save::Later {
         let numbers = matrix::part(from, &after, size, rank);
         data.reads("after".to_owned(), &shape, numbers);
         let addends: Vec<_> = world
             .ranks()
-            .map(|rank| world.draw(dtype, 1, rank, ADDEND, ADDENDS))
+            .map(|rank| world.inputs(dtype, 1, rank, ADDEND, ADDENDS))
             .collect();
         let own = &addends[rank as usize];
         let len = [ADDENDS as u64];

@@ -31,7 +31,7 @@ impl World {
 
     /// Draws numbers of a rank. `slot` tells its tensors apart; `terms` is how many of its numbers are added up besides those of
     /// the other ranks.
-    pub(super) fn draw(
+    pub(super) fn inputs(
         self,
         dtype: DType,
         terms: u32,

@@ -48,23 +48,23 @@ impl Training {
         }
     }
 
-    fn draw(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
+    fn inputs(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
         self.world
-            .draw(self.dtype(), self.point.passes, rank, slot, len)
+            .inputs(self.dtype(), self.point.passes, rank, slot, len)
     }
 
     fn parameter(self, rank: u32, parameter: usize) -> Vec<f64> {
-        self.draw(rank, parameter as u32, SIZES[parameter])
+        self.inputs(rank, parameter as u32, SIZES[parameter])
     }
 
     fn buffer(self, rank: u32, step: u32) -> Vec<f64> {
-        self.draw(rank, 10 + step, BUFFER)
+        self.inputs(rank, 10 + step, BUFFER)
     }
 
     fn input(self, rank: u32, step: u32, pass: u32, parameter: usize) -> Vec<f64> {
         let pass = step * self.point.passes + pass;
         let slot = 1000 + pass * SIZES.len() as u32 + parameter as u32;
-        self.draw(rank, slot, SIZES[parameter])
+        self.inputs(rank, slot, SIZES[parameter])
     }
 
     /// Returns true if a rank uses a parameter.

@@ -31,9 +31,9 @@ struct Redistribution {
 }
 
 impl Redistribution {
-    fn draw(self, rank: u32, slot: u32) -> Vec<f64> {
+    fn inputs(self, rank: u32, slot: u32) -> Vec<f64> {
         self.world
-            .draw(self.point.dtype, 2, rank, slot, ROWS * COLUMNS)
+            .inputs(self.point.dtype, 2, rank, slot, ROWS * COLUMNS)
     }
 
     /// The part of so many elements that a rank has.
@@ -53,9 +53,9 @@ impl Redistribution {
     /// Returns what a rank's part of the matrix is made from: its own summand, or the matrix.
     fn summand(self, rank: u32) -> Vec<f64> {
         match self.point.from {
-            TensorPlacement::Partial => self.draw(rank, MATRIX),
+            TensorPlacement::Partial => self.inputs(rank, MATRIX),
             TensorPlacement::Rows | TensorPlacement::Columns | TensorPlacement::Replicate => {
-                self.draw(0, MATRIX)
+                self.inputs(0, MATRIX)
             }
         }
     }
@@ -68,7 +68,7 @@ impl Redistribution {
                 .map(|rank| self.summand(rank))
                 .collect::<Vec<_>>()),
             TensorPlacement::Rows | TensorPlacement::Columns | TensorPlacement::Replicate => {
-                self.draw(0, MATRIX)
+                self.inputs(0, MATRIX)
             }
         }
     }
@@ -125,9 +125,9 @@ impl Redistribution {
         let whole = [ROWS as u64, COLUMNS as u64];
         let (before, after) = (self.shape(from, rank), self.shape(to, rank));
         if from != TensorPlacement::Partial {
-            let own = self.draw(rank, WHOLE);
+            let own = self.inputs(rank, WHOLE);
             let kept = self.part(from, &own, rank);
-            let first = self.part(from, &self.draw(0, WHOLE), rank);
+            let first = self.part(from, &self.inputs(0, WHOLE), rank);
             data.reads("whole".to_owned(), &whole, own);
             data.gives(
                 "distributed".to_owned(),
@@ -154,7 +154,7 @@ impl Redistribution {
             _ => wrong,
         };
         data.gives("full".to_owned(), &whole, self.matrix(), full);
-        let cotangent = self.draw(0, COTANGENT);
+        let cotangent = self.inputs(0, COTANGENT);
         data.reads(
             "cotangent".to_owned(),
             &after,

@@ -81,9 +81,9 @@ const BUGS: &[(Class, Reduction)] = &[
 
 impl Training {
     /// Numbers exact after all steps, halves included.
-    fn draw(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
+    fn inputs(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
         let terms = 2 * (self.point.steps + 1);
-        self.world.draw(self.point.dtype, terms, rank, slot, len)
+        self.world.inputs(self.point.dtype, terms, rank, slot, len)
     }
 
     /// Returns the number of shards of a parameter.
@@ -105,7 +105,7 @@ impl Training {
 
     /// A parameter in full before sharding; replicas have the same.
     fn parameter(self, rank: u32, parameter: usize) -> Vec<f64> {
-        self.draw(self.shard_of(rank), parameter as u32, SIZES[parameter])
+        self.inputs(self.shard_of(rank), parameter as u32, SIZES[parameter])
     }
 
     fn slot(self, first: u32, step: u32, parameter: usize) -> u32 {
@@ -119,7 +119,7 @@ impl Training {
         let slot = self.slot(INPUT, step, parameter);
         let len = SIZES[parameter];
         match self.point.precision {
-            Precision::Own => self.draw(rank, slot, len),
+            Precision::Own => self.inputs(rank, slot, len),
             Precision::ReduceWide => self.narrow_input(rank, slot, len),
             Precision::ReduceNarrow => self.wide_input(rank, slot, len),
         }
@@ -169,16 +169,16 @@ impl Training {
     /// A rank's input where the norm of the average is known: what the last rank's must be follows from the others'.
     fn part_of_known(self, norm: KnownNorm, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let slot = self.slot(INPUT, step, parameter);
-        let draw = |rank| self.draw(rank, slot, SIZES[parameter]);
+        let inputs = |rank| self.inputs(rank, slot, SIZES[parameter]);
         let last = self.world.size - 1;
         if rank != last {
-            return draw(rank);
+            return inputs(rank);
         }
         let whole = times(
             &self.known(norm, step, parameter),
             f64::from(self.world.size),
         );
-        let others: Vec<_> = (0..last).map(draw).collect();
+        let others: Vec<_> = (0..last).map(inputs).collect();
         sum([&whole, &times(&sum(&others), -1.0)])
     }
 

@@ -157,7 +157,8 @@ impl Calls {
     /// Numbers of a rank: inputs, or what results are multiplied with.
     fn drawn(self, rank: usize, slot: u32, shape: [u64; 2]) -> Vec<f64> {
         let len = (shape[0] * shape[1]) as usize;
-        self.world.draw(self.point.dtype, 1, rank as u32, slot, len)
+        self.world
+            .inputs(self.point.dtype, 1, rank as u32, slot, len)
     }
 
     fn inputs(self, call: u32, tensor: u32) -> Vec<Vec<f64>> {

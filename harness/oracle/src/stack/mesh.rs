@@ -44,7 +44,7 @@ fn of_rank(point: Mesh, world: World, inner: u32, rank: u32) -> RankData {
     ];
     for (slot, (name, members, others)) in (0..).zip(groups) {
         let blocks = |ranks: &[u32]| -> Vec<Vec<f64>> {
-            let numbers = |rank: &u32| world.draw(point.dtype, 1, *rank, slot, LEN);
+            let numbers = |rank: &u32| world.inputs(point.dtype, 1, *rank, slot, LEN);
             ranks.iter().map(numbers).collect()
         };
         let numbers =

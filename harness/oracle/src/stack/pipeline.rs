@@ -53,7 +53,7 @@ struct StageResult {
 
 impl Pipe {
     /// Integers of 1 to `largest` with either sign; none is zero.
-    fn draw(self, rank: u32, slot: u32, largest: u64, len: usize) -> Vec<f64> {
+    fn inputs(self, rank: u32, slot: u32, largest: u64, len: usize) -> Vec<f64> {
         let words = self.world.key.stream(Stream::Block, rank, slot);
         (0..len as u64)
             .map(|index| {
@@ -66,11 +66,11 @@ impl Pipe {
     }
 
     fn weight(self, rank: u32) -> Vec<f64> {
-        self.draw(rank, WEIGHT, 2, COLUMNS)
+        self.inputs(rank, WEIGHT, 2, COLUMNS)
     }
 
     fn bias(self, rank: u32) -> Vec<f64> {
-        self.draw(rank, BIAS, LARGEST, COLUMNS)
+        self.inputs(rank, BIAS, LARGEST, COLUMNS)
     }
 
     fn rows(self) -> usize {
@@ -78,11 +78,11 @@ impl Pipe {
     }
 
     fn input(self, step: u32) -> Vec<f64> {
-        self.draw(0, DATA + 2 * step, LARGEST, self.rows() * COLUMNS)
+        self.inputs(0, DATA + 2 * step, LARGEST, self.rows() * COLUMNS)
     }
 
     fn target(self, step: u32) -> Vec<f64> {
-        self.draw(0, DATA + 2 * step + 1, LARGEST, self.rows() * COLUMNS)
+        self.inputs(0, DATA + 2 * step + 1, LARGEST, self.rows() * COLUMNS)
     }
 
     /// Every microbatch the first one.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::StackPrepared;
 use super::bytes::{Placed, encoded};
 use super::class::StackClass;
-use crate::format::show;
+use crate::format::format_element;
 use crate::{Mismatch, RankReply};
 use allranks_model::names::Rank;
 use allranks_model::record::Difference;
@@ -136,7 +136,8 @@ impl StackPrepared {
         }
         let index = first.elements[0];
         let size = self.dtype.size();
-        let element = |bytes: &[u8]| show(self.dtype, &bytes[index * size..(index + 1) * size]);
+        let element =
+            |bytes: &[u8]| format_element(self.dtype, &bytes[index * size..(index + 1) * size]);
         Box::new(Mismatch {
             class: class.name().to_owned(),
             sentence,

@@ -43,18 +43,18 @@ enum Change {
 
 impl Training {
     /// Numbers exact after all steps, halves included.
-    fn draw(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
+    fn inputs(self, rank: u32, slot: u32, len: usize) -> Vec<f64> {
         let terms = 2 * (self.point.steps + 1);
-        self.world.draw(self.point.dtype, terms, rank, slot, len)
+        self.world.inputs(self.point.dtype, terms, rank, slot, len)
     }
 
     fn parameter(self, rank: u32, parameter: usize) -> Vec<f64> {
-        self.draw(rank, parameter as u32, SIZES[parameter])
+        self.inputs(rank, parameter as u32, SIZES[parameter])
     }
 
     fn input(self, rank: u32, step: u32, parameter: usize) -> Vec<f64> {
         let slot = INPUT + step * SIZES.len() as u32 + parameter as u32;
-        self.draw(rank, slot, SIZES[parameter])
+        self.inputs(rank, slot, SIZES[parameter])
     }
 
     fn gradient(self, change: Change, step: u32, parameter: usize) -> Vec<f64> {

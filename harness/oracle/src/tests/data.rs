@@ -8,10 +8,10 @@ fn blocks(prepared: &Prepared, slot: usize) -> Vec<Vec<Vec<u8>>> {
     let members = prepared.facts.members.iter();
     members
         .map(|rank| {
-            let home = prepared.homes[*rank as usize][slot].unwrap();
+            let held = prepared.block_index[*rank as usize][slot].unwrap();
             let payload = &prepared.steps[*rank as usize].payload;
-            (0..home.len)
-                .map(|index| payload[home.place().range(index)].to_vec())
+            (0..held.len)
+                .map(|index| payload[held.place().range(index)].to_vec())
                 .collect()
         })
         .collect()
@@ -237,7 +237,7 @@ fn moved_data_have_every_kind_of_bits() {
 fn destinations_have_data_of_their_own() {
     for op in [Op::ReduceScatter, Op::AllToAllSingle, Op::Scatter] {
         let prepared = prepare(&check(op, 4));
-        let root = &prepared.homes[2];
+        let root = &prepared.block_index[2];
         let payload = &prepared.steps[2].payload;
         let block =
             |slot: usize| payload[root[slot].unwrap().place().dense_range(33).unwrap()].to_vec();

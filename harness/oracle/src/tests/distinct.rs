@@ -141,8 +141,8 @@ fn unmissed(prepared: &Prepared, model: BugModel) -> Option<&'static str> {
         return None;
     };
     let rank = prepared.facts.members[position as usize];
-    let blocks = prepared.homes[rank as usize].iter().flatten();
-    let sent: usize = blocks.map(|home| home.len).sum();
+    let blocks = prepared.block_index[rank as usize].iter().flatten();
+    let sent: usize = blocks.map(|held| held.len).sum();
     (sent == 0).then_some("a rank that sends nothing is not missed")
 }
 

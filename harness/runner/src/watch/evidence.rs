@@ -475,8 +475,8 @@ pub fn endpoints_without_listener(
         if allranks_host::is_connected_to(port) {
             continue;
         }
-        if let Some(trouble) = reach.trouble(host, port)? {
-            found.push((place.to_owned(), trouble));
+        if let Some(reason) = reach.unreachable_reason(host, port)? {
+            found.push((place.to_owned(), reason));
         }
     }
     Some(found)

@@ -26,12 +26,12 @@ enum Try {
 impl Reach {
     /// Returns why nothing answers at an endpoint, or none if something does; the outer option is none while that is being tried
     /// in the background. A connection is opened and closed at once, as a port scanner's is: a store takes no notice.
-    pub fn trouble(&mut self, host: &str, port: u16) -> Option<Option<String>> {
+    pub fn unreachable_reason(&mut self, host: &str, port: u16) -> Option<Option<String>> {
         let key = (host.to_owned(), port);
         let ask = || {
             let (sender, receiver) = channel();
             let host = host.to_owned();
-            thread::spawn(move || sender.send(trouble(&host, port)));
+            thread::spawn(move || sender.send(unreachable_reason(&host, port)));
             Try::Asked(receiver)
         };
         let tried = self.tried.entry(key).or_insert_with(ask);
@@ -52,19 +52,19 @@ impl Reach {
 }
 
 /// Returns why no address of the host takes a connection; none if one does.
-fn trouble(host: &str, port: u16) -> Option<String> {
+fn unreachable_reason(host: &str, port: u16) -> Option<String> {
     let addresses = match (host, port).to_socket_addrs() {
         Ok(addresses) => addresses,
         Err(error) => return Some(error.to_string()),
     };
-    let mut trouble = "the name has no address".to_owned();
+    let mut unreachable_reason = "the name has no address".to_owned();
     for address in addresses {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(_) => return None,
-            Err(error) => trouble = error.to_string().to_lowercase(),
+            Err(error) => unreachable_reason = error.to_string().to_lowercase(),
         }
     }
-    Some(trouble)
+    Some(unreachable_reason)
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
         let find = |port: u16| {
             let mut reach = Reach::default();
             loop {
-                if let Some(found) = reach.trouble("127.0.0.1", port) {
+                if let Some(found) = reach.unreachable_reason("127.0.0.1", port) {
                     break found;
                 }
                 thread::yield_now();

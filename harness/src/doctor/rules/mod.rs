@@ -30,7 +30,7 @@ const RULES: &[Rule] = &[
     backends::letters,
     backends::fake,
     backends::unread,
-    platforms::trouble,
+    platforms::unusable,
     platforms::backends,
     masks::entries,
     masks::contradictions,

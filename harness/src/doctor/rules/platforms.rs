@@ -34,7 +34,7 @@ fn kind(reason: &str) -> ProblemKind {
 }
 
 /// Reports a platform that cannot be used although it was named, or is partly installed.
-pub(super) fn trouble(facts: &Facts) -> Vec<Finding> {
+pub(super) fn unusable(facts: &Facts) -> Vec<Finding> {
     if facts.build().is_none() {
         // One fault is enough; it has its own finding.
         return Vec::new();

@@ -300,7 +300,7 @@ impl ObservedWorld {
             still,
             ..HangEvidence::default()
         };
-        let is_ours = |pid: u32| self.world.family.contains(&pid);
+        let is_ours = |pid: u32| self.world.related_processes.contains(&pid);
         evidence.foreign_listeners = foreign_listeners(&is_ours, &evidence);
         let mut verdict = diagnose(&evidence);
         let is_from_kernel = match verdict.kind {

@@ -17,7 +17,7 @@ pub struct World {
     /// Its ranks, each with a RANK in its environment.
     pub ranks: Vec<RankProcess>,
     /// Everything that is started by the same launcher, or by a rank.
-    pub family: BTreeSet<u32>,
+    pub related_processes: BTreeSet<u32>,
     /// How the ranks were found, where that needs saying.
     pub notes: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub fn find(pids: &[u32], table: &[ProcessEntry], stacks: &mut Stacks) -> Vec<Wo
         .into_values()
         .filter(|ranks| ranks.iter().any(is_related))
         .map(|ranks| World {
-            family: tree.family(&ranks),
+            related_processes: tree.related_processes(&ranks),
             notes: ranks.iter().find_map(note).into_iter().collect(),
             ranks,
         })
@@ -122,7 +122,7 @@ impl Tree {
     }
 
     /// The ranks, their launchers, and what the ranks have started.
-    fn family(&self, ranks: &[RankProcess]) -> BTreeSet<u32> {
+    fn related_processes(&self, ranks: &[RankProcess]) -> BTreeSet<u32> {
         let is_kin = |pid: u32| {
             let mut all = ranks.iter();
             all.any(|rank| self.is_below(pid, rank.pid) || self.is_below(rank.pid, pid))
@@ -254,7 +254,7 @@ fn spawned(
         .collect();
     let order = "no environment says which rank a process is: they are numbered in the order of their start";
     Some(World {
-        family: tree.family(&ranks),
+        related_processes: tree.related_processes(&ranks),
         ranks,
         notes: vec![order.to_owned()],
     })
