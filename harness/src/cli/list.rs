@@ -11,7 +11,7 @@ use super::{Exit, Failure, planning};
 use crate::suite::Suite;
 use allranks_model::names::{CaseId, RequirementId};
 use allranks_suite::case::{Case, Level};
-use allranks_suite::plan::{ProgramCheck, Selection, Target, plan};
+use allranks_suite::plan::{ProgramCheck, Target, coverage};
 use allranks_suite::platform::Platform;
 
 /// Lists cases, or requirements with what covers them.
@@ -105,11 +105,10 @@ fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::
         .filter(|platform| !suite.on_request.contains(&platform.name))
         .flat_map(targets)
         .collect();
-    // Case by case, for the checks of all of them take a gigabyte.
     let checks: BTreeMap<&CaseId, BTreeMap<RequirementId, usize>> = suite
         .cases
         .par_iter()
-        .map(|case| (&case.id, covered(case, &targets)))
+        .map(|case| (&case.id, coverage(case, &targets)))
         .collect();
     let (mut listed, mut uncovered) = (0, 0);
     for requirement in suite.requirements.iter() {
@@ -163,20 +162,6 @@ fn requirements(suite: &Suite, are_all: bool, out: &mut impl Write) -> std::io::
         ),
         false => writeln!(out, "{listed} requirements that the listed cases cover"),
     }
-}
-
-/// How many checks of a case on these targets cover each requirement.
-fn covered(case: &Arc<Case>, targets: &[Target]) -> BTreeMap<RequirementId, usize> {
-    let mut counts = BTreeMap::new();
-    for target in targets {
-        let cases = std::slice::from_ref(case);
-        let plan = plan(cases, std::slice::from_ref(target), &Selection::default());
-        let checks = plan.scenarios.iter().flat_map(|scenario| &scenario.checks);
-        for id in checks.flat_map(|check| check.covers.iter()) {
-            *counts.entry(id.clone()).or_default() += 1;
-        }
-    }
-    counts
 }
 
 /// Requirements that the two checks of every scenario cover.

@@ -13,8 +13,10 @@ use super::spread::Spread;
 use super::{Filter, Init, Scenario, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Recipe, StepSpec, When};
 use crate::platform::Platform;
+use allranks_model::group::Group;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
+use allranks_model::placement::Placement;
 use allranks_model::recipe::{CpuBackend, DeviceId, SetDevice};
 
 /// What will run, what was left out, and the reasons.
@@ -85,17 +87,9 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
             if !asked || !in_profile {
                 continue;
             }
-            for init in recipes(&case.world.init, target) {
-                for (launcher, init) in launched(case, init) {
-                    for spread in Spread::of_case(case, WorldSize(*size), selection.nodes) {
-                        let how = How {
-                            init: init.clone(),
-                            launcher,
-                            spread,
-                        };
-                        add(&mut plan, case, target, WorldSize(*size), how, selection);
-                    }
-                }
+            let size = WorldSize(*size);
+            for how in hows(case, target, size, selection.nodes) {
+                add(&mut plan, case, target, size, how, selection);
             }
         }
     }
@@ -103,10 +97,27 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
 }
 
 /// An init recipe, what starts the ranks, and on how many nodes they are.
-struct How {
-    init: Init,
-    launcher: Launcher,
-    spread: Spread,
+pub(super) struct How {
+    pub init: Init,
+    pub launcher: Launcher,
+    pub spread: Spread,
+}
+
+/// Returns every combination of these that a case has in worlds of one size. `asked` is the number of nodes that the command line
+/// asks for.
+pub(super) fn hows(case: &Case, target: &Target, size: WorldSize, asked: Option<u32>) -> Vec<How> {
+    let inits = recipes(&case.world.init, target).into_iter();
+    let launched = inits.flat_map(|init| launched(case, init));
+    launched
+        .flat_map(|(launcher, init)| {
+            let spreads = Spread::of_case(case, size, asked).into_iter();
+            spreads.map(move |spread| How {
+                init: init.clone(),
+                launcher,
+                spread,
+            })
+        })
+        .collect()
 }
 
 /// Returns a recipe once for each launcher of the case. If there are several, the launcher is among the recipe's swept
@@ -147,7 +158,7 @@ fn why_not_selected(
 }
 
 /// Returns whether the case is for this target.
-fn wants(case: &Case, target: &Target) -> bool {
+pub(super) fn wants(case: &Case, target: &Target) -> bool {
     let platform = case.world.platform.as_ref();
     let backend = case.world.backend.as_ref();
     let has_device = is_on_device(&target.platform) || !case.world.on_device;
@@ -157,7 +168,7 @@ fn wants(case: &Case, target: &Target) -> bool {
 }
 
 /// Returns whether the platform's tensors lie on a device.
-fn is_on_device(platform: &Platform) -> bool {
+pub(super) fn is_on_device(platform: &Platform) -> bool {
     platform.device_type != "cpu"
 }
 
@@ -230,7 +241,7 @@ fn named<'a, T>(list: &'a Option<OneOrMany<T>>, usual: &'a T) -> &'a [T] {
 }
 
 /// Returns the failure that a case expects at a point of its matrix, if any.
-fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option<Fail> {
+pub(super) fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option<Fail> {
     fn has<T: PartialEq>(list: &Option<OneOrMany<T>>, value: &T) -> bool {
         list.as_ref()
             .is_none_or(|list| list.as_slice().contains(value))
@@ -247,6 +258,72 @@ fn refused(case: &Case, target: &Target, size: WorldSize, init: &Init) -> Option
     expected.fail.clone()
 }
 
+/// Returns the id of a scenario.
+pub(super) fn scenario_id(
+    case: &Case,
+    target: &Target,
+    world_size: WorldSize,
+    how: &How,
+) -> ScenarioId {
+    let swept = how.init.swept.iter();
+    let recipe: String = swept
+        .map(|(axis, value)| format!(".{axis}-{value}"))
+        .collect();
+    let nodes = how.spread.in_id(case);
+    ScenarioId(format!(
+        "{}@{}.{}.ws{world_size}{nodes}{recipe}",
+        case.id, target.platform.name, target.backend
+    ))
+}
+
+/// Returns where the ranks of a scenario run.
+///
+/// # Errors
+/// Says why they cannot be placed.
+pub(super) fn placed(
+    case: &Case,
+    target: &Target,
+    world_size: WorldSize,
+    how: &How,
+    selection: &Selection,
+) -> Result<Placement, String> {
+    let spread = how.spread.clone();
+    match &case.program {
+        Some(_) => spread.placed_program(world_size, how.launcher, selection),
+        None => spread.placed(target, world_size, how.init.method, selection.nodes),
+    }
+}
+
+/// Returns what a scenario needs and does not find; `None` if it lacks nothing. `is_elsewhere`: the machine that it will run on
+/// has what cases need.
+pub(super) fn lacking(
+    case: &Case,
+    target: &Target,
+    world_size: WorldSize,
+    is_elsewhere: bool,
+) -> Option<String> {
+    let needed = target.platform.devices_for(world_size);
+    if let Some(devices) = target.devices
+        && devices < needed
+    {
+        return Some(format!("needs {needed} devices, found {devices}"));
+    }
+    if case.program.is_some() && target.platform.ranks_per_device.get() > 1 {
+        let lack = "a program takes its local rank for its device's index, and ranks share devices";
+        return Some(lack.to_owned());
+    }
+    match is_elsewhere {
+        true => None,
+        false => case.world.needs.iter().find_map(|need| need.lacking()),
+    }
+}
+
+/// Returns the groups that are created; one that is not has no checks.
+pub(super) fn created(groups: &[Arc<Group>], refused: Option<&Fail>) -> Vec<Arc<Group>> {
+    let is_created = |group: &&Arc<Group>| !refused.is_some_and(|fail| fail.is_at(group));
+    groups.iter().filter(is_created).cloned().collect()
+}
+
 /// Adds one scenario to the plan, or the reason why it is not there.
 fn add(
     plan: &mut Plan,
@@ -256,21 +333,7 @@ fn add(
     how: How,
     selection: &Selection,
 ) {
-    let How {
-        init,
-        launcher,
-        spread,
-    } = how;
-    let recipe: String = init
-        .swept
-        .iter()
-        .map(|(axis, value)| format!(".{axis}-{value}"))
-        .collect();
-    let nodes = spread.in_id(case);
-    let id = ScenarioId(format!(
-        "{}@{}.{}.ws{world_size}{nodes}{recipe}",
-        case.id, target.platform.name, target.backend
-    ));
+    let id = scenario_id(case, target, world_size, &how);
     if selection
         .shard
         .as_ref()
@@ -278,48 +341,21 @@ fn add(
     {
         return;
     }
-    let needed = target.platform.devices_for(world_size);
-    if let Some(devices) = target.devices
-        && devices < needed
-    {
-        plan.too_large
-            .push((id, format!("needs {needed} devices, found {devices}")));
-        return;
-    }
-    if case.program.is_some() && target.platform.ranks_per_device.get() > 1 {
-        let lack = "a program takes its local rank for its device's index, and ranks share devices";
-        plan.too_large.push((id, lack.to_owned()));
-        return;
-    }
-    if !selection.is_elsewhere
-        && let Some(lack) = case.world.needs.iter().find_map(|need| need.lacking())
-    {
+    if let Some(lack) = lacking(case, target, world_size, selection.is_elsewhere) {
         plan.too_large.push((id, lack));
         return;
     }
-    let placed = match &case.program {
-        Some(_) => spread.placed_program(world_size, launcher, selection),
-        None => spread.placed(target, world_size, init.method, selection.nodes),
-    };
-    let placement = match placed {
+    let placement = match placed(case, target, world_size, &how, selection) {
         Ok(placement) => placement,
         Err(lack) => {
             plan.too_large.push((id, lack));
             return;
         }
     };
+    let How { init, launcher, .. } = how;
     let groups = groups(case, &target.platform, &target.backend, world_size);
     let refused = refused(case, target, world_size, &init);
-    // A group that is never created has no checks.
-    let made: Vec<_> = groups
-        .iter()
-        .filter(|group| {
-            !refused
-                .as_ref()
-                .is_some_and(|fail: &Fail| fail.is_at(group))
-        })
-        .cloned()
-        .collect();
+    let made = created(&groups, refused.as_ref());
     let place = ScenarioContext {
         case,
         scenario: &id,

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::axes::Axes;
+use super::build::is_on_device;
 use super::context::ScenarioContext;
 use super::op_point::{declared, unsupported_reason};
 use super::random::sequence;
@@ -176,7 +177,7 @@ fn layered(
 }
 
 /// Makes the check of random sequence number `nth`, from 0. An error is the reason why it is left out.
-fn drawn(
+pub(super) fn drawn(
     place: &ScenarioContext<'_>,
     number: usize,
     spec: &RandomSpec,
@@ -245,7 +246,7 @@ fn is_for(sizes: &Option<OneOrMany<u32>>, place: &ScenarioContext<'_>) -> Result
 
 /// Makes the check of a script, with `it` as the op of the moves that are named so. An error is the reason why it is
 /// left out.
-fn scripted(
+pub(super) fn scripted(
     place: &ScenarioContext<'_>,
     number: usize,
     spec: &ScriptSpec,
@@ -329,15 +330,7 @@ fn sweep(
         let axes = Axes::new(step, group, place.backend.promises);
         for point in points(step.params.sweep, &axes.lengths()) {
             let check = axes.check(&point, checks.len() as u32);
-            let judged = match unsupported_reason(&check, &place.platform.device_type) {
-                Some(reason) => Err(reason),
-                None => match declared(place, &check) {
-                    Declared::Unsupported(_) if is_one_sided(&check) => Err(
-                        "ranks whose tensors are refused would leave the others waiting".to_owned(),
-                    ),
-                    declared => Ok(declared),
-                },
-            };
+            let judged = judge(place, &check);
             match judged {
                 Ok(declared) => checks.push(named(place, &of, check, declared)),
                 Err(reason) => match left_out.last_mut() {
@@ -360,9 +353,26 @@ fn sweep(
     }
 }
 
+/// Returns what the platform file declares of a point.
+///
+/// # Errors
+///
+/// The reason why it is left out.
+fn judge(place: &ScenarioContext<'_>, check: &OpCheck) -> Result<Declared, String> {
+    if let Some(reason) = unsupported_reason(check, is_on_device(place.platform)) {
+        return Err(reason);
+    }
+    match declared(place, check) {
+        Declared::Unsupported(_) if is_one_sided(check) => {
+            Err("ranks whose tensors are refused would leave the others waiting".to_owned())
+        }
+        declared => Ok(declared),
+    }
+}
+
 /// Returns whether a backend that refuses the layout or the sizes can do so on some ranks only, those that have such
 /// tensors. The other ranks would then wait for them.
-fn is_one_sided(check: &OpCheck) -> bool {
+pub(super) fn is_one_sided(check: &OpCheck) -> bool {
     let on_some_ranks = match check.op {
         Op::Gather => check.layout_of == LayoutOf::Output,
         Op::Scatter => check.layout_of == LayoutOf::Input,

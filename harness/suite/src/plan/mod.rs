@@ -4,6 +4,7 @@ mod axes;
 mod build;
 mod check;
 mod context;
+mod coverage;
 mod expand;
 mod filter;
 mod groups;
@@ -18,6 +19,7 @@ mod spread;
 mod sweep;
 
 pub use build::{Excluded, Plan, plan};
+pub use coverage::coverage;
 pub use expand::replay;
 pub use filter::{Filter, FilterError};
 pub use groups::groups;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::axes::Axes;
+use super::build::is_on_device;
 use super::context::ScenarioContext;
 use crate::case::SweepSpec;
 use allranks_model::axes::{
@@ -36,7 +37,7 @@ pub(super) fn single(
         // The script says which rank is late.
         check.late = None;
     }
-    if let Some(reason) = unsupported_reason(&check, &place.platform.device_type) {
+    if let Some(reason) = unsupported_reason(&check, is_on_device(place.platform)) {
         return Err(reason);
     }
     let declared = declared(place, &check);
@@ -53,8 +54,8 @@ pub(super) fn declared(place: &ScenarioContext<'_>, check: &OpCheck) -> Declared
 }
 
 /// Returns why a point of a sweep is left out: it has no defined result, there is no such tensor, or it equals another
-/// point. `None` if it is checked.
-pub(super) fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String> {
+/// point. `None` if it is checked. `is_on_device`: the platform's tensors lie on a device.
+pub(super) fn unsupported_reason(check: &OpCheck, is_on_device: bool) -> Option<String> {
     if let Some(reduce) = check.reduce
         && !reduce.is_defined_for(check.dtype)
     {
@@ -91,7 +92,7 @@ pub(super) fn unsupported_reason(check: &OpCheck, device: &str) -> Option<String
         {
             return Some("only floats and complex numbers have gradients".to_owned());
         }
-        TensorKind::Pinned if device == "cpu" => {
+        TensorKind::Pinned if !is_on_device => {
             return Some("only a platform with a device has pinned memory".to_owned());
         }
         _ => {}
