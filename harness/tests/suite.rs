@@ -144,6 +144,15 @@ fn every_case_is_in_a_profile_and_every_profile_selects_something() {
     for profile in &profiles {
         let selected = library.cases.iter().filter(|case| profile.includes(case));
         assert!(selected.count() > 0, "profile {} is empty", profile.name);
+        for pattern in profile.sizes_of.keys() {
+            let of_pattern = Profile {
+                include: vec![pattern.clone()],
+                ..profile.clone()
+            };
+            let mut cases = library.cases.iter();
+            let limited = cases.any(|case| of_pattern.includes(case));
+            assert!(limited, "profile {}: no case is {pattern}", profile.name);
+        }
     }
     for case in &library.cases {
         let full = profiles

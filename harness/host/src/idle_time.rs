@@ -56,20 +56,21 @@ fn clock_of(processor: usize) -> Option<f64> {
     last_run("/proc/thread-self/sched")
 }
 
-/// Returns when a thread was last on its processor, in milliseconds of that processor's clock.
+/// Returns when a thread was last on its processor, in milliseconds of that processor's clock. `None` if the kernel does not tell,
+/// or has just moved the thread to another processor: until it runs there the time is 0.
 #[cfg(target_os = "linux")]
 fn last_run(path: &str) -> Option<f64> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text
         .lines()
         .find(|line| line.starts_with("se.exec_start"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
+    let time: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
+    (time > 0.0).then_some(time)
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use rustix::process::Pid;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     use std::process::Command;
     use std::time::Instant;
@@ -84,6 +85,19 @@ mod tests {
         }
     }
 
+    /// Returns what a function does on this processor; what it starts stays there.
+    fn on<T: Send>(processor: usize, act: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let pinned = || {
+                let mut only = CpuSet::new();
+                only.set(processor);
+                sched_setaffinity(None, &only).unwrap();
+                act()
+            };
+            scope.spawn(pinned).join().unwrap()
+        })
+    }
+
     #[test]
     fn a_sleeper_has_slept_since_it_began_on_whichever_processor() {
         if last_run("/proc/self/sched").is_none() {
@@ -92,12 +106,9 @@ mod tests {
         let allowed = sched_getaffinity(None).unwrap();
         for processor in (0..CpuSet::MAX_CPU).filter(|one| allowed.is_set(*one)) {
             let began = Instant::now();
-            let mut command = Command::new("sleep");
-            let sleeper = Sleeper(command.arg("600").spawn().unwrap());
+            let sleeper =
+                Sleeper(on(processor, || Command::new("sleep").arg("600").spawn()).unwrap());
             let pid = sleeper.0.id();
-            let mut only = CpuSet::new();
-            only.set(processor);
-            sched_setaffinity(Pid::from_raw(pid.cast_signed()), &only).unwrap();
             // It is asleep for good once it has been so for longer than a program takes to start up between two waits.
             let settled = Duration::from_millis(300);
             while idle_time(pid, pid).is_none_or(|idle| idle < settled) {

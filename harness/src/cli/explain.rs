@@ -99,7 +99,9 @@ fn write_scenario(
     let profiles: Vec<&str> = suite
         .profiles
         .iter()
-        .filter(|profile| profile.includes(case) && profile.has_size(scenario.world_size.0))
+        .filter(|profile| {
+            profile.includes(case) && profile.has_size(&case.id, scenario.world_size.0)
+        })
         .map(|profile| profile.name.as_str())
         .collect();
     writeln!(out, "selected   by profiles: {}", profiles.join(", "))?;

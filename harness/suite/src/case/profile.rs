@@ -1,5 +1,6 @@
 //! Profiles: named parts of the suite, one file each in `cases/profiles/`, so that `core` means the same in every run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -23,6 +24,10 @@ pub struct Profile {
     /// World sizes that it is limited to. A world of another size is left out. Absent: all that the cases ask for.
     #[serde(default)]
     pub sizes: Option<Vec<u32>>,
+    /// World sizes that single cases are limited to: ids or patterns as in `include`, with sizes. Several may match; a size must be
+    /// in all of them. Cases that none matches are not limited.
+    #[serde(default)]
+    pub sizes_of: BTreeMap<String, Vec<u32>>,
 }
 
 impl Profile {
@@ -40,20 +45,24 @@ impl Profile {
 
     /// Returns whether a pattern of `include` matches the id.
     fn names(&self, case: &CaseId) -> bool {
-        self.include
-            .iter()
-            .any(|pattern| match pattern.strip_suffix("**") {
-                Some(folder) => case.as_str().starts_with(folder),
-                None => case.as_str() == pattern,
-            })
+        self.include.iter().any(|pattern| matches(pattern, case))
     }
 
-    /// Returns whether worlds of this size belong.
+    /// Returns whether worlds of this size belong, of a case that does.
     #[must_use]
-    pub fn has_size(&self, size: u32) -> bool {
-        self.sizes
-            .as_ref()
-            .is_none_or(|sizes| sizes.contains(&size))
+    pub fn has_size(&self, case: &CaseId, size: u32) -> bool {
+        let limits = self.sizes_of.iter();
+        let of_case = limits.filter(|(pattern, _)| matches(pattern, case));
+        let mut limits = self.sizes.iter().chain(of_case.map(|(_, sizes)| sizes));
+        limits.all(|sizes| sizes.contains(&size))
+    }
+}
+
+/// Returns whether a pattern matches the id of a case.
+fn matches(pattern: &str, case: &CaseId) -> bool {
+    match pattern.strip_suffix("**") {
+        Some(folder) => case.as_str().starts_with(folder),
+        None => case.as_str() == pattern,
     }
 }
 
@@ -90,11 +99,15 @@ mod tests {
             description: "x".into(),
             include: vec!["collectives/**".into(), "p2p/ring".into()],
             sizes: Some(vec![2, 3]),
+            sizes_of: BTreeMap::from([("p2p/**".to_owned(), vec![3, 8])]),
         };
         assert!(profile.names(&"collectives/all_reduce/dtypes".into()));
         assert!(profile.names(&"p2p/ring".into()));
         assert!(!profile.names(&"p2p/ring_large".into()));
         assert!(profile.takes(None) && !profile.takes(Some(Only::Full)));
-        assert!(profile.has_size(3) && !profile.has_size(4));
+        let has = |case: &str, size| profile.has_size(&case.into(), size);
+        assert!(has("collectives/all_reduce", 2) && has("collectives/all_reduce", 3));
+        assert!(!has("collectives/all_reduce", 4));
+        assert!(!has("p2p/ring", 2) && has("p2p/ring", 3) && !has("p2p/ring", 8));
     }
 }

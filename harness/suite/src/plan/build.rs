@@ -83,7 +83,7 @@ fn plan_one(case: &Arc<Case>, targets: &[Target], selection: &Selection) -> Plan
             let in_profile = selection
                 .profile
                 .as_ref()
-                .is_none_or(|profile| profile.has_size(*size));
+                .is_none_or(|profile| profile.has_size(&case.id, *size));
             if !asked || !in_profile {
                 continue;
             }
