@@ -25,7 +25,7 @@ pub type Decided<'a> = dyn FnMut(&[RankRun], usize, CheckResult) + Send + 'a;
 
 /// How many times ranks that import are given the time again that they may take.
 const EXTENSIONS: u32 = 9;
-/// The share of the time, as its denominator, for which a rank must have been let run to be given more.
+/// The share of the time, as its denominator, for which a rank must have been let run, or have waited for that, to be given more.
 const LEAST_SHARE: u32 = 50;
 
 /// The share of the time, as its denominator, for which a rank must have waited for a processor to be given more.
@@ -69,8 +69,8 @@ pub struct WorldRunner<'a> {
     behind: Duration,
     /// The state machine's time when it was told of something last.
     told: Duration,
-    /// Processor time that the ranks had used when more time was given for their imports.
-    used: Duration,
+    /// What the ranks had had of the machine when more time was given for their imports.
+    had: Share,
     /// What the ranks had had of the machine when half of the time had passed in which something must move.
     half: Option<Half>,
     /// How many times more time was given.
@@ -89,7 +89,7 @@ impl<'a> WorldRunner<'a> {
             began: Instant::now(),
             behind: Duration::ZERO,
             told: Duration::ZERO,
-            used: Duration::ZERO,
+            had: Share::default(),
             half: None,
             extensions: 0,
             interrupt,
@@ -232,16 +232,17 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
-    /// Gives ranks that are importing more time, if the processor time that they have used since shows that they get on. They have
-    /// at most ten times as much as a quiet machine would need, or the processor time for it.
+    /// Gives ranks that are importing more time, if the processor time that they have used since, or waited for, shows that they get
+    /// on. They have at most ten times as much as a quiet machine would need, or the processor time for it.
     fn late_import(&mut self, limit: Duration) -> Late {
-        let used = block_in_place(|| self.share()).used;
-        let more = used.saturating_sub(self.used);
-        if more * LEAST_SHARE < limit || used >= limit {
+        let had = block_in_place(|| self.share());
+        let more =
+            had.used.saturating_sub(self.had.used) + had.waited.saturating_sub(self.had.waited);
+        if more * LEAST_SHARE < limit || had.used >= limit {
             return Late::Ranks;
         }
-        self.used = used;
-        self.extend(used)
+        self.had = had;
+        self.extend(had.used)
     }
 
     /// Gives ranks more time that get on while they wait for a processor: they are late for what else the machine does. Ranks that
