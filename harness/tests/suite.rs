@@ -10,7 +10,7 @@ use allranks_model::names::RequirementId;
 use allranks_model::outcome::Outcome;
 use allranks_oracle::{vacuous, vacuous_stack};
 use allranks_suite::case;
-use allranks_suite::case::{Level, StepSpec};
+use allranks_suite::case::{Level, Profile, StepSpec};
 use allranks_suite::expectation::{Expectations, Point};
 use allranks_suite::plan::{Filter, Plan, ProgramCheck, Scenario, Selection, Share, Target, plan};
 use allranks_suite::platform;
