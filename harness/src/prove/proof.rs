@@ -268,7 +268,7 @@ fn target(suite: &Suite, name: &str) -> Option<Target> {
     Some(Target {
         platform: Arc::clone(platform),
         backend: backend.clone(),
-        devices: (platform.device_type != "cpu").then_some(DEVICES),
+        devices: platform.is_on_device().then_some(DEVICES),
     })
 }
 

@@ -328,7 +328,7 @@ impl<'a> ScriptProgram<'a> {
         if is_used("device") {
             out.push_str("device = DEVICE\n");
         }
-        if self.scenario.platform.device_type != "cpu" && !self.functions.is_empty() {
+        if self.scenario.platform.is_on_device() && !self.functions.is_empty() {
             out.push_str("torch.set_default_device(DEVICE)\n");
         }
         if is_used("world_size") {

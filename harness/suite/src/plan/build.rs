@@ -161,15 +161,10 @@ fn why_not_selected(
 pub(super) fn wants(case: &Case, target: &Target) -> bool {
     let platform = case.world.platform.as_ref();
     let backend = case.world.backend.as_ref();
-    let has_device = is_on_device(&target.platform) || !case.world.on_device;
+    let has_device = target.platform.is_on_device() || !case.world.on_device;
     has_device
         && platform.is_none_or(|names| names.as_slice().contains(&target.platform.name))
         && backend.is_none_or(|names| names.as_slice().contains(&target.backend))
-}
-
-/// Returns whether the platform's tensors lie on a device.
-pub(super) fn is_on_device(platform: &Platform) -> bool {
-    platform.device_type != "cpu"
 }
 
 /// Returns the points of an init matrix that exist on a target.
@@ -177,7 +172,7 @@ fn recipes(spec: &InitSpec, target: &Target) -> Vec<Init> {
     let platform = &target.platform;
     // torch refuses to bind a world to a CPU, and a world on the host has a backend for the host's tensors anyway. If the
     // platform file has an `init` for the backend, that says what the world has for them.
-    let on_device = is_on_device(platform);
+    let on_device = platform.is_on_device();
     let is_plain = platform.backends[&target.backend].init.is_none();
     let usual = Recipe {
         cpu_backend: match is_plain {

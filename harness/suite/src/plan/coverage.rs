@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::axes::Axes;
-use super::build::{created, hows, is_on_device, lacking, placed, refused, scenario_id, wants};
+use super::build::{created, hows, lacking, placed, refused, scenario_id, wants};
 use super::context::ScenarioContext;
 use super::expand::{drawn, is_one_sided, scripted};
 use super::groups;
@@ -125,7 +125,7 @@ impl Counter<'_> {
     fn sweep(&mut self, place: &ScenarioContext<'_>, number: usize, step: &SweepSpec) -> usize {
         let world = OneOrMany::One("world".to_owned());
         let names = step.params.group.as_ref().unwrap_or(&world).as_slice();
-        let is_on_device = is_on_device(place.platform);
+        let is_on_device = place.platform.is_on_device();
         let mut count = 0;
         for name in names {
             let meant = place.groups.iter().filter(|group| group.is_called(name));

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::axes::Axes;
-use super::build::is_on_device;
 use super::context::ScenarioContext;
 use super::op_point::{declared, unsupported_reason};
 use super::random::sequence;
@@ -359,7 +358,7 @@ fn sweep(
 ///
 /// The reason why it is left out.
 fn judge(place: &ScenarioContext<'_>, check: &OpCheck) -> Result<Declared, String> {
-    if let Some(reason) = unsupported_reason(check, is_on_device(place.platform)) {
+    if let Some(reason) = unsupported_reason(check, place.platform.is_on_device()) {
         return Err(reason);
     }
     match declared(place, check) {

@@ -41,7 +41,7 @@ pub fn groups(case: &Case, platform: &Platform, backend: &str, size: WorldSize) 
                 },
                 ranks,
                 on_host: match spec.tensors {
-                    Some(On::Host) => platform.device_type != "cpu",
+                    Some(On::Host) => platform.is_on_device(),
                     Some(On::Device) => false,
                     None => is_on_host(platform, own.as_deref()),
                 },

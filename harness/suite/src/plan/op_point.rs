@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::axes::Axes;
-use super::build::is_on_device;
 use super::context::ScenarioContext;
 use crate::case::SweepSpec;
 use allranks_model::axes::{
@@ -37,7 +36,7 @@ pub(super) fn single(
         // The script says which rank is late.
         check.late = None;
     }
-    if let Some(reason) = unsupported_reason(&check, is_on_device(place.platform)) {
+    if let Some(reason) = unsupported_reason(&check, place.platform.is_on_device()) {
         return Err(reason);
     }
     let declared = declared(place, &check);

@@ -257,7 +257,7 @@ impl Checker<'_> {
     /// Reports a recipe that asks for what the platform does not have.
     fn recipe(&mut self, platform: &Platform) {
         let recipe = &platform.recipe;
-        let is_host = platform.device_type == "cpu";
+        let is_host = !platform.is_on_device();
         if is_host && recipe.device_id != DeviceId::Absent {
             let message = "a `device_id` on the host";
             let hint = "leave it out: torch refuses to bind a world to a CPU";

@@ -109,6 +109,12 @@ fn one() -> NonZeroU32 {
 }
 
 impl Platform {
+    /// Returns true if the platform's tensors lie on a device.
+    #[must_use]
+    pub fn is_on_device(&self) -> bool {
+        self.device_type != "cpu"
+    }
+
     /// Returns the number of devices that a world of this size needs, on a platform with devices.
     #[must_use]
     pub fn devices_for(&self, size: WorldSize) -> u32 {
