@@ -12,7 +12,6 @@ use super::selection::{Selection, Target};
 use super::spread::Spread;
 use super::{Filter, Init, Scenario, groups};
 use crate::case::{Case, Fail, InitSpec, OneOrMany, Recipe, StepSpec, When};
-use crate::platform::Platform;
 use allranks_model::group::Group;
 use allranks_model::launcher::Launcher;
 use allranks_model::names::{ScenarioId, WorldSize};
