@@ -501,7 +501,7 @@ mod tests {
         let absent = (DeviceId::Absent, SetDevice::After, CpuBackend::Gloo, 0);
         assert_eq!(planned(&plain, &target), [absent]);
         // A backend's own string for init says what the host's tensors have.
-        let mut platform = Platform::clone(&target.platform);
+        let mut platform = crate::platform::Platform::clone(&target.platform);
         platform.backends.get_mut("simxccl").unwrap().init = Some("simxpu:simxccl".to_owned());
         let whole = Target {
             platform: Arc::new(platform),
