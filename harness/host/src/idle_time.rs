@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use crate::thread::sleeps;
+
 /// Returns for how long a thread of process `pid` has slept without a break. `None` if it does not sleep, is gone, may not be looked
 /// at, or the kernel does not tell (which needs CONFIG_SCHED_DEBUG). Takes a moment on the processor on which the thread last ran.
 ///
@@ -37,12 +40,12 @@ fn sleeping_on(pid: u32, thread: u32) -> Option<usize> {
         .ok()?;
     let stat = task.stat().ok()?;
     let processor = usize::try_from(stat.processor?).ok()?;
-    matches!(stat.state, 'S' | 'D' | 'I').then_some(processor)
+    sleeps(stat.state).then_some(processor)
 }
 
-/// Moves the calling thread to a processor and returns what its clock says, in milliseconds. `None` if it may not run there.
+/// Moves the calling thread to a processor, and whatever it starts. `None` if it may not run there.
 #[cfg(target_os = "linux")]
-fn clock_of(processor: usize) -> Option<f64> {
+fn move_to(processor: usize) -> Option<()> {
     use rustix::thread::{CpuSet, sched_setaffinity};
 
     if processor >= CpuSet::MAX_CPU {
@@ -50,7 +53,13 @@ fn clock_of(processor: usize) -> Option<f64> {
     }
     let mut processors = CpuSet::new();
     processors.set(processor);
-    sched_setaffinity(None, &processors).ok()?;
+    sched_setaffinity(None, &processors).ok()
+}
+
+/// Moves the calling thread to a processor and returns what its clock says, in milliseconds. `None` if it may not run there.
+#[cfg(target_os = "linux")]
+fn clock_of(processor: usize) -> Option<f64> {
+    move_to(processor)?;
     // The kernel notes the time when the thread is given the processor again.
     std::thread::yield_now();
     last_run("/proc/thread-self/sched")
@@ -71,7 +80,7 @@ fn last_run(path: &str) -> Option<f64> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use rustix::thread::{CpuSet, sched_getaffinity};
     use std::process::Command;
     use std::time::Instant;
 
@@ -89,9 +98,7 @@ mod tests {
     fn on<T: Send>(processor: usize, act: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let pinned = || {
-                let mut only = CpuSet::new();
-                only.set(processor);
-                sched_setaffinity(None, &only).unwrap();
+                move_to(processor).unwrap();
                 act()
             };
             scope.spawn(pinned).join().unwrap()

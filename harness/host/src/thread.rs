@@ -30,8 +30,13 @@ impl Thread {
                 thread.state,
             )
         };
-        matches!(self.state, 'S' | 'D' | 'I') && counts(self) == counts(before)
+        sleeps(self.state) && counts(self) == counts(before)
     }
+}
+
+/// Returns true if a thread in this state, a letter of `/proc`, waits for an event and not for the processor.
+pub(crate) fn sleeps(state: char) -> bool {
+    matches!(state, 'S' | 'D' | 'I')
 }
 
 /// The threads of a process, the main thread first. Empty if it is gone, or may not be looked at; Linux only.

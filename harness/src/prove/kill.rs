@@ -92,8 +92,8 @@ pub struct Kill {
     /// True if every check that failed covers the requirement it breaks, and the panel was not left early.
     pub alone: bool,
     /// The check that killed it or, if none did, the first that failed; `None` if no check failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "witness")]
+    /// In JSON the field is `witness`.
+    #[serde(rename = "witness", default, skip_serializing_if = "Option::is_none")]
     pub killing_check: Option<KillingCheck>,
     /// What was reported of each requirement that a check which ran covers.
     pub requirements: BTreeMap<RequirementId, Seen>,

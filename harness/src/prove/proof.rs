@@ -374,7 +374,7 @@ impl Proof {
             .session
             .beside(folder.join("own"), WORLDS, &self.interrupt)?;
         let own = side_by_side(&session, own.collect(), |_| ()).await;
-        // The panel is of the platform without a mutant's scenarios.
+        // The panel's scenarios are of the platform without a bug; a mutant with a platform of its own does not meet them.
         let panel = match mutant.platform {
             None => self.plan.panel.iter().cloned().map(infect).collect(),
             Some(_) => Vec::new(),

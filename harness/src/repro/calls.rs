@@ -1,6 +1,6 @@
 //! Writes calls as a person would write them.
 //!
-//! In: a rank's step, its expected_tensors, what its calls must answer. Out: lines of Python that use the script's own names:
+//! In: a rank's step, its expected tensors, what its calls must answer. Out: lines of Python that use the script's own names:
 //! `t["input"]` is a tensor, `group` the group, `OBJECTS[rank]` what the rank passes, `ANSWERS[rank]` what it must get. In
 //! a script, where there are several of all, they have the name of their op: `t["a.input"]`, `work_a`, `OBJECTS_a[rank]`.
 

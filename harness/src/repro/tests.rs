@@ -35,7 +35,7 @@ fn whole(sizes: &[u32]) -> Plan {
     )
 }
 
-/// What a rank would send back if all was as the expected_tensors say.
+/// What a rank would send back if all was as the expected tensors say.
 fn reply(prepared: &Prepared, rank: allranks_model::names::Rank) -> RankReply {
     let step = &prepared.steps()[rank.index()];
     let mut payload = step.payload.clone();
@@ -152,7 +152,7 @@ fn is_small(op: &OpCheck) -> bool {
 }
 
 /// Returns true if the oracle can be content: with what must be refused it never is, and of random reals a platform may promise
-/// another rounding than the one that expected_tensors have.
+/// another rounding than the one that expected tensors have.
 fn can_pass(check: &Check, op: &OpCheck) -> bool {
     check.declared == Declared::Supported && op.values != Values::Random
 }

@@ -102,8 +102,8 @@ pub(super) struct How {
     pub spread: Spread,
 }
 
-/// Returns every combination of these that a case has in worlds of one size. `asked` is the number of nodes that the command line
-/// asks for.
+/// Returns every combination of init recipe, launcher and spread over nodes that a case has in worlds of `size` ranks. `asked` is the
+/// number of nodes of `--nodes`; `None` without it.
 pub(super) fn hows(case: &Case, target: &Target, size: WorldSize, asked: Option<u32>) -> Vec<How> {
     let inits = recipes(&case.world.init, target).into_iter();
     let launched = inits.flat_map(|init| launched(case, init));
@@ -270,10 +270,10 @@ pub(super) fn scenario_id(
     ))
 }
 
-/// Returns where the ranks of a scenario run.
+/// Returns the number of ranks on each node of a scenario.
 ///
 /// # Errors
-/// Says why they cannot be placed.
+/// The reason why the ranks cannot be placed: too few nodes, or a launcher that cannot place them so.
 pub(super) fn placed(
     case: &Case,
     target: &Target,

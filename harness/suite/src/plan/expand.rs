@@ -352,11 +352,11 @@ fn sweep(
     }
 }
 
-/// Returns what the platform file declares of a point.
+/// Returns what the platform file declares of a point of a sweep.
 ///
 /// # Errors
 ///
-/// The reason why it is left out.
+/// The reason why the point is left out: it has no meaning, or only some of the ranks would refuse it.
 fn judge(place: &ScenarioContext<'_>, check: &OpCheck) -> Result<Declared, String> {
     if let Some(reason) = unsupported_reason(check, place.platform.is_on_device()) {
         return Err(reason);

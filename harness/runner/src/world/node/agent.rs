@@ -283,8 +283,8 @@ impl Agent {
             ToNode::Launch { ask, launch } => {
                 let world = launch.world;
                 let logs = self.scratch.path().join(format!("world{world}"));
-                let (orders, receiver) = mpsc::unbounded_channel();
-                self.worlds.insert(world, orders);
+                let (commands, receiver) = mpsc::unbounded_channel();
+                self.worlds.insert(world, commands);
                 let here = Here {
                     launcher: Arc::clone(&self.launcher),
                     base: self.base.clone(),
@@ -316,8 +316,8 @@ impl Agent {
 
     /// Passes a command to a world. One that is closed, or was never started here, takes none.
     fn command(&self, world: u64, command: WorldCommand) {
-        if let Some(orders) = self.worlds.get(&world) {
-            let _ = orders.send(command);
+        if let Some(commands) = self.worlds.get(&world) {
+            let _ = commands.send(command);
         }
     }
 

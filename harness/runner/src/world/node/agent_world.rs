@@ -47,14 +47,14 @@ pub(super) struct Here {
     pub(super) logs: PathBuf,
 }
 
-/// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `orders`. `ask` is the number of
+/// Starts the ranks of a world and serves them until the run closes it, which drops the sender of `commands`. `ask` is the number of
 /// the question whether they start.
 pub(super) async fn serve(
     here: Here,
     outbox: Outbox<FromNode>,
     ask: u64,
     launch: NodeWorld,
-    mut orders: mpsc::UnboundedReceiver<WorldCommand>,
+    mut commands: mpsc::UnboundedReceiver<WorldCommand>,
 ) {
     let Here {
         launcher,
@@ -83,8 +83,8 @@ pub(super) async fn serve(
         };
         loop {
             tokio::select! {
-                order = orders.recv() => match order {
-                    Some(order) => here.obey(order),
+                command = commands.recv() => match command {
+                    Some(command) => here.obey(command),
                     None => break,
                 },
                 event = here.world.next() => here.tell(event).await,
@@ -142,8 +142,8 @@ struct AgentWorld {
 }
 
 impl AgentWorld {
-    fn obey(&self, order: WorldCommand) {
-        match order {
+    fn obey(&self, command: WorldCommand) {
+        match command {
             WorldCommand::Send(rank, header, payload) => self.world.send(rank, header, payload),
             WorldCommand::Signal(rank, signal) => self.world.signal(rank, signal),
             WorldCommand::Look(ask, query) => {
