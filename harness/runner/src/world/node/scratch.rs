@@ -30,15 +30,17 @@ impl Scratch {
             let folder = tempfile::Builder::new()
                 .prefix(PREFIX)
                 .tempdir_in(temporary)?;
-            let lock = locked(folder.path())?;
-            // Another agent may have taken it for one that was left, before it was locked.
-            if let Some(lock) = lock
-                && folder.path().is_dir()
-            {
-                return Ok(Self {
-                    folder,
-                    _lock: lock,
-                });
+            // Another agent may have taken it for one that was left, before it was locked: that one has locked or removed it.
+            match locked(folder.path()) {
+                Ok(Some(lock)) if folder.path().is_dir() => {
+                    return Ok(Self {
+                        folder,
+                        _lock: lock,
+                    });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -95,5 +97,17 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn agents_that_start_together_do_not_disturb_each_other() {
+        let temporary = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..500 {
+                let scratch = Scratch::new(temporary.path()).unwrap();
+                assert!(scratch.path().is_dir());
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(make))));
     }
 }
