@@ -24,6 +24,7 @@
 mod advice;
 mod call_sequence;
 mod collectives;
+mod common_rank;
 mod cycle;
 mod errors;
 mod evidence;

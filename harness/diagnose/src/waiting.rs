@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::errors::{ErrorCause, error_cause};
 use super::evidence::{
@@ -31,7 +32,14 @@ pub fn end_of_chain(evidence: &HangEvidence) -> Option<Diagnosis> {
         ends.note(state);
     }
     ends.leaving.extend(left_alone_in_teardown(evidence));
-    ends.verdict(evidence)
+    let in_circle = evidence
+        .ranks
+        .iter()
+        .filter(|state| ends.circle.contains(&state.rank));
+    let waits_for = in_circle
+        .filter_map(|state| Some((state.rank, waits.awaited_ranks(state)?)))
+        .collect();
+    ends.verdict(evidence, &waits_for)
 }
 
 /// Returns the ranks that are tearing down if all other ranks have nothing left to do; otherwise none.
@@ -127,7 +135,7 @@ pub fn lost(evidence: &HangEvidence) -> Option<Diagnosis> {
     for state in &evidence.ranks {
         ends.note(state);
     }
-    let verdict = ends.verdict(evidence)?;
+    let verdict = ends.verdict(evidence, &WaitsFor::new())?;
     Some(Diagnosis {
         confidence: Confidence::Likely,
         ..verdict
@@ -147,8 +155,9 @@ struct Ends {
 }
 
 impl Ends {
-    /// Returns the verdict on the gravest kind of end: a rank that is gone does not come back, one that is busy may.
-    fn verdict(self, evidence: &HangEvidence) -> Option<Diagnosis> {
+    /// Returns the verdict on the gravest kind of end: a rank that is gone does not come back, one that is busy may. `waits` says for
+    /// which ranks those of the circle wait.
+    fn verdict(self, evidence: &HangEvidence, waits: &WaitsFor) -> Option<Diagnosis> {
         let text = |rank: &Rank| {
             evidence
                 .rank(*rank)
@@ -180,6 +189,8 @@ impl Ends {
             (HangKind::PeerRaised, Confidence::Proved, &self.raised, what)
         } else if let Some(cause) = cycle::cause(evidence, &all(&self.circle)) {
             return Some(cause);
+        } else if let Some(left_out) = common_rank::left_out(evidence, waits) {
+            return Some(left_out);
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
             (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
