@@ -29,21 +29,19 @@ const SHARE: f64 = 1.0 / 256.0;
 pub(super) fn ranks(point: ContextParallel, world: World) -> Vec<RankData> {
     let attention = Attention { point, world };
     let right = attention.results(|_, _| true);
-    let last = world.size - 1;
-    let wrong = [
+    let without =
+        |which: u32| attention.results(move |own: u32, other: u32| own == other || other != which);
+    let mut wrong = vec![
         (
             Class::NotPermuted,
             attention.results(|own, other| own == other),
         ),
-        (
-            Class::FirstRankDropped,
-            attention.results(|own, other| own == other || other != 0),
-        ),
-        (
-            Class::LastRankDropped,
-            attention.results(|own, other| own == other || other != last),
-        ),
+        (Class::FirstRankDropped, without(0)),
     ];
+    // The end of the sequence is the last rank's, and no other sees it.
+    if !point.causal || point.balanced {
+        wrong.push((Class::LastRankDropped, without(world.size - 1)));
+    }
     world
         .ranks()
         .map(|rank| attention.of_rank(rank, &right, &wrong))

@@ -12,10 +12,10 @@ The kernel is the one that takes float32, ``SDPBackend.EFFICIENT_ATTENTION``.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.experimental import _attention, context_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 
 from . import StackCall
 
@@ -37,7 +37,8 @@ def run(call: StackCall) -> None:
         context_parallel(mesh, buffers=[positions], buffer_seq_dims=[0]),
         sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION),
     ):
-        output = scaled_dot_product_attention(*given, is_causal=options["causal"])
+        # Its name in its module is what is replaced.
+        output = F.scaled_dot_product_attention(*given, is_causal=options["causal"])
         call.give("output", output)
         (output * tensors["cotangent"]).sum().backward()
     for name, source in zip(INPUTS, given, strict=True):
