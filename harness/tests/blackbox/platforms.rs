@@ -111,6 +111,7 @@ pub fn tests() -> Vec<Test> {
         with_torch("platforms::autoload_of_real_torch", autoload_of_real_torch),
         with_torch("platforms::every_shape_of_a_backend", shapes),
         with_torch("platforms::right_in_c10d_and_wrong_above_it", above_c10d),
+        with_torch("platforms::layers_that_need_a_device", layers_on_a_device),
         with_torch("platforms::kernels_without_a_device_are_not_run", kernels),
         with_torch("platforms::a_backend_that_does_nothing", fake),
         with_torch("platforms::ranks_that_share_devices", sharing),
@@ -241,6 +242,27 @@ fn above_c10d() {
     let (ran, results) = run("case=stack/ddp passes=2,3");
     ran.assert_code(0);
     assert!(results.checks.len() > 4, "{}", ran.stdout);
+}
+
+/// Layers without kernels for the host are right on a simulated device that has them.
+fn layers_on_a_device() {
+    let stage = Stage::new("platforms");
+    let ran = stage.run_out(&[
+        "cases/stack/batch_norm.yaml",
+        "cases/stack/context_parallel.yaml",
+        "cases/stack/random_numbers.yaml",
+        "--platform",
+        "simgpu",
+        "--world-size",
+        "3",
+    ]);
+    ran.assert_code(0);
+    let results = stage.results("out");
+    assert_eq!(results.scenarios.len(), 3, "{}", ran.stdout);
+    for check in &results.checks {
+        assert_eq!(check.outcome, Outcome::Pass, "{check:#?}");
+        assert_eq!(check.column.evidence, Evidence::Simulated);
+    }
 }
 
 /// Ranks that have imported wait for those that have not, before any of them initialises.

@@ -4,23 +4,29 @@
 //! collectives below it. The parameters of a layer in a case file are the fields of its struct here; the names are those of case
 //! files and of the protocol.
 
+mod batch_norm;
 mod checkpoint;
+mod context_parallel;
 mod ddp;
 mod dtensor;
 mod fsdp2;
 mod functional;
 mod mesh;
 mod pipeline;
+mod random_numbers;
 mod tensor_parallel;
 mod zero;
 
+pub use batch_norm::BatchNorm;
 pub use checkpoint::{Checkpoint, Fault, Save};
+pub use context_parallel::{ContextParallel, Rotation};
 pub use ddp::{Buckets, Ddp, Hook};
 pub use dtensor::{Dtensor, TensorPlacement};
 pub use fsdp2::{Divide, Fsdp2, Precision, Sharding};
 pub use functional::{Collective, Functional, Splits, Wait};
 pub use mesh::Mesh;
 pub use pipeline::{Pipeline, Schedule};
+pub use random_numbers::{RandomNumbers, RandomOp, RandomPlacement};
 pub use tensor_parallel::TensorParallel;
 pub use zero::Zero;
 
@@ -71,6 +77,12 @@ pub enum Layer {
     TensorParallel(TensorParallel),
     /// Distributed checkpoints by `torch.distributed.checkpoint`.
     Checkpoint(Checkpoint),
+    /// Batches divided over the ranks, by `SyncBatchNorm`.
+    BatchNorm(BatchNorm),
+    /// Attention over a divided sequence, by `context_parallel`.
+    ContextParallel(ContextParallel),
+    /// Random numbers of a `DTensor`.
+    RandomNumbers(RandomNumbers),
 }
 
 impl Layer {
@@ -93,6 +105,8 @@ impl Layer {
             Self::Zero(point) => point.dtype,
             Self::TensorParallel(point) => point.dtype,
             Self::Checkpoint(point) => point.dtype,
+            Self::BatchNorm(point) => point.dtype,
+            Self::ContextParallel(_) | Self::RandomNumbers(_) => DType::Float32,
         }
     }
 }
@@ -131,6 +145,8 @@ impl Layer {
             Self::Zero(point) => point.invalid(),
             Self::TensorParallel(point) => point.invalid(),
             Self::Checkpoint(point) => point.invalid(),
+            Self::BatchNorm(point) => point.invalid(),
+            Self::ContextParallel(_) | Self::RandomNumbers(_) => None,
         }
     }
 
@@ -145,8 +161,10 @@ impl Layer {
             Self::Mesh(point) => point.unsupported_reason(ranks),
             Self::Dtensor(point) => point.unsupported_reason(),
             Self::Pipeline(point) => point.unsupported_reason(ranks),
-            Self::Zero(_) | Self::TensorParallel(_) => None,
+            Self::Zero(_) | Self::TensorParallel(_) | Self::BatchNorm(_) => None,
             Self::Checkpoint(point) => point.unsupported_reason(),
+            Self::ContextParallel(point) => point.unsupported_reason(),
+            Self::RandomNumbers(point) => point.unsupported_reason(ranks),
         }
     }
 }

@@ -30,6 +30,12 @@ impl Placed {
         self.range.start - GUARD..self.range.end + GUARD
     }
 
+    /// Returns true if an element is the one that is wanted, or as near to it as the layer can be.
+    pub(super) fn is_near(&self, dtype: DType, wanted: &[u8], got: &[u8]) -> bool {
+        // False for NaN, which is near to nothing.
+        wanted == got || (number(dtype, wanted) - number(dtype, got)).abs() <= self.entry.within
+    }
+
     /// The view of its elements.
     pub(super) fn tensor(&self, storage: usize, dtype: DType) -> Tensor {
         let shape = self.entry.shape.clone();
@@ -102,6 +108,18 @@ pub(super) fn encoded(dtype: DType, numbers: &[f64]) -> Vec<u8> {
         DType::Float8E4m3fn => stored::<E4m3fn>(numbers),
         DType::Float8E5m2 => stored::<E5m2>(numbers),
         _ => stored::<f32>(numbers),
+    }
+}
+
+/// The number that an element is.
+fn number(dtype: DType, bytes: &[u8]) -> f64 {
+    match dtype {
+        DType::Float64 => f64::load(bytes).to_f64(),
+        DType::Float16 => f16::load(bytes).to_f64(),
+        DType::Bfloat16 => bf16::load(bytes).to_f64(),
+        DType::Float8E4m3fn => E4m3fn::load(bytes).to_f64(),
+        DType::Float8E5m2 => E5m2::load(bytes).to_f64(),
+        _ => f32::load(bytes).to_f64(),
     }
 }
 

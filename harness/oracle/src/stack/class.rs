@@ -63,6 +63,10 @@ pub(super) enum StackClass {
     ReducedInAnotherType,
     /// What was written after a checkpoint had been asked for is in it.
     SavedLate,
+    /// Ranks that have the same part of a tensor drew different random numbers for it.
+    ReplicasDiffer,
+    /// Ranks that have different parts of a tensor drew the same random numbers for them.
+    ShardsAlike,
     /// Outputs are as they were before the call.
     StaleSentinel,
     /// Outputs are all zero.
@@ -112,6 +116,12 @@ impl StackClass {
                 "the reduction was made in another element type than asked for"
             }
             Self::SavedLate => "the checkpoint has what was written after it had been asked for",
+            Self::ReplicasDiffer => {
+                "ranks that have the same part of a tensor drew different random numbers for it"
+            }
+            Self::ShardsAlike => {
+                "ranks that have different parts of a tensor drew the same random numbers for them"
+            }
             Self::StaleSentinel => "outputs are as they were before the call",
             Self::ZeroOutput => "outputs are all zero",
             Self::Unclassified => "wrong bytes that no known bug explains",

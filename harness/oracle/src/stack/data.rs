@@ -67,12 +67,37 @@ pub(super) struct Entry {
     pub after: Option<Vec<f64>>,
     /// What it holds after a known bug.
     pub guesses: Vec<(StackClass, Vec<f64>)>,
+    /// The largest difference from `after` and from a guess that is none: 0 unless a layer divides or takes roots.
+    pub within: f64,
+    /// Which random numbers it holds after; `None`: none. Tensors of one name hold the same where this is the same, and others
+    /// where it differs; `after` is `None`.
+    pub drawn: Option<u32>,
 }
 
 impl Entry {
     /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.shape.iter().product::<u64>() as usize
+    }
+}
+
+/// How near results must be that are not exact.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    /// Element type of the results.
+    pub dtype: DType,
+    /// The largest difference, as a share of 1 and the largest number of the tensor.
+    pub share: f64,
+}
+
+impl About {
+    /// The numbers nearest to these that the element type has.
+    fn rounded(self, numbers: &[f64]) -> Vec<f64> {
+        let rounded = |number: &f64| match self.dtype {
+            DType::Float32 => f64::from(*number as f32),
+            _ => *number,
+        };
+        numbers.iter().map(rounded).collect()
     }
 }
 
@@ -94,6 +119,8 @@ impl RankData {
             before: Some(numbers),
             after: None,
             guesses: Vec::new(),
+            within: 0.0,
+            drawn: None,
         });
     }
 
@@ -112,6 +139,8 @@ impl RankData {
             before: Some(before),
             after: Some(after),
             guesses,
+            within: 0.0,
+            drawn: None,
         });
     }
 
@@ -129,7 +158,37 @@ impl RankData {
             before: None,
             after: Some(after),
             guesses,
+            within: 0.0,
+            drawn: None,
         });
+    }
+
+    /// A tensor that is only written to, with numbers that are not exact in the element type.
+    pub(super) fn gives_about(
+        &mut self,
+        name: String,
+        shape: &[u64],
+        about: &About,
+        after: &[f64],
+        guesses: Vec<(StackClass, Vec<f64>)>,
+    ) {
+        let largest = after.iter().fold(0.0, |most: f64, one| most.max(one.abs()));
+        let guesses = guesses
+            .into_iter()
+            .map(|(class, numbers)| (class, about.rounded(&numbers)))
+            .collect();
+        self.gives(name, shape, about.rounded(after), guesses);
+        if let Some(entry) = self.entries.last_mut() {
+            entry.within = about.share * (1.0 + largest);
+        }
+    }
+
+    /// A tensor that is only written to, with random numbers.
+    pub(super) fn draws(&mut self, name: String, shape: &[u64], drawn: u32) {
+        self.leaves(name, shape, Vec::new());
+        if let Some(entry) = self.entries.last_mut() {
+            entry.drawn = Some(drawn);
+        }
     }
 
     /// A tensor that must not be written to although a result could be: there is none.
@@ -145,6 +204,8 @@ impl RankData {
             before: None,
             after: None,
             guesses,
+            within: 0.0,
+            drawn: None,
         });
     }
 }

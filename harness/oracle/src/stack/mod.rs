@@ -9,16 +9,20 @@
 //! | `data` | numbers, and tensors made of them |
 //! | `bytes` | storages, with guard bands and sentinels |
 //! | `verify`, `class` | the comparison, and which bug explains a wrong answer |
+//! | `drawn` | random numbers, which are compared with each other |
 //! | `matrix` | a matrix divided by rows or columns |
 //! | `linear` | products of small matrices |
 //! | `norm` | gradients whose norm is known |
-//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline`, `zero`, `tensor_parallel`, `checkpoint` | a layer each |
+//! | `functional`, `ddp`, `fsdp2`, `mesh`, `dtensor`, `pipeline`, `zero`, `tensor_parallel`, `checkpoint`, `batch_norm`, `context_parallel`, `random_numbers` | a layer each |
 
+mod batch_norm;
 mod bytes;
 mod checkpoint;
 mod class;
+mod context_parallel;
 mod data;
 mod ddp;
+mod drawn;
 mod dtensor;
 mod fsdp2;
 mod functional;
@@ -27,6 +31,7 @@ mod matrix;
 mod mesh;
 mod norm;
 mod pipeline;
+mod random_numbers;
 mod tensor_parallel;
 #[cfg(test)]
 mod tests;
@@ -77,6 +82,9 @@ impl StackPrepared {
             Layer::Zero(point) => zero::ranks(*point, world),
             Layer::TensorParallel(point) => tensor_parallel::ranks(*point, world),
             Layer::Checkpoint(point) => checkpoint::ranks(*point, world),
+            Layer::BatchNorm(point) => batch_norm::ranks(*point, world),
+            Layer::ContextParallel(point) => context_parallel::ranks(*point, world),
+            Layer::RandomNumbers(point) => random_numbers::ranks(*point, world),
         };
         let mut steps = Vec::new();
         let mut ranks = Vec::new();

@@ -11,9 +11,9 @@ use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::group::{Creation, Group};
 use allranks_model::names::{Rank, WorldSize};
 use allranks_model::stack::{
-    Buckets, Checkpoint, Collective, Ddp, Divide, Dtensor, Fault, Fsdp2, Functional, Hook, Layer,
-    Mesh, Pipeline, Precision, Save, Sharding, Splits, StackCheck, TensorParallel, TensorPlacement,
-    Wait, Zero,
+    BatchNorm, Buckets, Checkpoint, Collective, ContextParallel, Ddp, Divide, Dtensor, Fault,
+    Fsdp2, Functional, Hook, Layer, Mesh, Pipeline, Precision, RandomNumbers, RandomPlacement,
+    Save, Sharding, Splits, StackCheck, TensorParallel, TensorPlacement, Wait, Zero,
 };
 use allranks_protocol::{CallResult, CallStatus, StepResult};
 
@@ -163,6 +163,20 @@ fn layers() -> Vec<Layer> {
         layers.push(Layer::Zero(Zero {
             dtype,
             ..Zero::default()
+        }));
+    }
+    for (dtype, uneven) in [(DType::Float32, true), (DType::Float64, false)] {
+        layers.push(Layer::BatchNorm(BatchNorm {
+            dtype,
+            uneven,
+            late: uneven,
+        }));
+    }
+    for (causal, balanced) in [(false, false), (true, false), (true, true)] {
+        layers.push(Layer::ContextParallel(ContextParallel {
+            causal,
+            balanced,
+            ..ContextParallel::default()
         }));
     }
     layers
@@ -475,4 +489,75 @@ fn a_layer_is_for_all_ranks_of_a_world_of_two_at_least() {
     let layer = Layer::Ddp(Ddp::default());
     assert!(vacuous_stack(&check(layer.clone(), 1), WorldSize(1), 1).is_some());
     assert!(vacuous_stack(&check(layer, 2), WorldSize(3), 1).is_some());
+}
+
+/// What ranks answer that draw numbers by a rule: from a rank and the number of the draw to the byte that all elements have.
+fn drawing(prepared: &StackPrepared, byte: impl Fn(u32, u32) -> u8) -> Vec<RankReply> {
+    let mut replies = right(prepared);
+    for (rank, (reply, tensors)) in (0..).zip(replies.iter_mut().zip(&prepared.ranks)) {
+        for placed in tensors {
+            let drawn = placed.entry.drawn.unwrap();
+            reply.payload[placed.range.clone()].fill(byte(rank, drawn));
+        }
+    }
+    replies
+}
+
+#[test]
+fn replicas_must_draw_the_same_and_shards_must_not() {
+    let prepared = |placement| {
+        let point = RandomNumbers {
+            placement,
+            ..RandomNumbers::default()
+        };
+        let check = check(Layer::RandomNumbers(point), 4);
+        assert_eq!(vacuous_stack(&check, WorldSize(4), 1), None);
+        StackPrepared::new(&check, WorldSize(4), 1).unwrap()
+    };
+    let by_rank = |rank: u32, _| rank as u8;
+    let all_the_same = |_, _| 7;
+    let as_they_must = |_, drawn: u32| drawn as u8;
+    for (placement, of_ranks, of_none) in [
+        (RandomPlacement::Rows, None, Some("shards-alike")),
+        (RandomPlacement::Replicate, Some("replicas-differ"), None),
+        (
+            RandomPlacement::Hybrid,
+            Some("replicas-differ"),
+            Some("shards-alike"),
+        ),
+    ] {
+        let prepared = prepared(placement);
+        let said = |replies: &[RankReply]| {
+            let mismatch = prepared.verify(replies).err();
+            mismatch.map(|mismatch| mismatch.class)
+        };
+        assert_eq!(said(&drawing(&prepared, as_they_must)), None);
+        assert_eq!(said(&drawing(&prepared, by_rank)).as_deref(), of_ranks);
+        assert_eq!(said(&drawing(&prepared, all_the_same)).as_deref(), of_none);
+        assert_eq!(said(&right(&prepared)).as_deref(), Some("stale-sentinel"));
+    }
+}
+
+#[test]
+fn what_is_not_exact_may_be_off_by_little_only() {
+    let check = check(Layer::BatchNorm(BatchNorm::default()), 2);
+    let prepared = StackPrepared::new(&check, WorldSize(2), 1).unwrap();
+    let outputs = prepared.ranks[1].iter();
+    let placed = outputs.filter(|placed| placed.entry.name == "output.1");
+    let placed = placed.last().unwrap();
+    let first = placed.entry.after.as_ref().unwrap()[0];
+    let moved = |by: f64| {
+        let mut replies = right(&prepared);
+        let start = placed.range.start;
+        let number = (first + by * placed.entry.within) as f32;
+        replies[1].payload[start..start + 4].copy_from_slice(&number.to_le_bytes());
+        prepared
+            .verify(&replies)
+            .err()
+            .map(|mismatch| mismatch.class)
+    };
+    assert_eq!(moved(0.9), None);
+    assert_eq!(moved(-0.9), None);
+    assert_eq!(moved(1.1).as_deref(), Some("unclassified"));
+    assert_eq!(moved(f64::NAN).as_deref(), Some("unclassified"));
 }

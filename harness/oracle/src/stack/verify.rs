@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::StackPrepared;
 use super::bytes::{Placed, encoded};
 use super::class::StackClass;
+use super::drawn;
 use crate::format::format_element;
 use crate::{Mismatch, RankReply};
 use allranks_model::names::Rank;
@@ -46,12 +47,24 @@ impl StackPrepared {
             .flat_map(|(rank, reply)| self.wrong_on(rank, reply))
             .collect();
         match wrong.first() {
-            None => Ok(()),
+            None => self.drawn(replies),
             Some(first) => Err(self.mismatch(&wrong, first)),
         }
     }
 
-    fn checked(&self) -> Vec<u64> {
+    /// Compares random numbers with each other.
+    fn drawn(&self, replies: &[RankReply]) -> Result<(), Box<Mismatch>> {
+        let Some(wrong) = drawn::wrong(&self.ranks, &self.steps, replies) else {
+            return Ok(());
+        };
+        Err(Box::new(Mismatch {
+            class: wrong.class.name().to_owned(),
+            sentence: format!("{}, in {}", wrong.class.sentence(), wrong.name),
+            difference: None,
+        }))
+    }
+
+    pub(super) fn checked(&self) -> Vec<u64> {
         let of_rank = |tensors: &Vec<Placed>| {
             let lengths = tensors.iter().map(|placed| placed.entry.len() as u64);
             lengths.sum()
@@ -71,13 +84,14 @@ impl StackPrepared {
         let size = self.dtype.size();
         let tensors = self.ranks[rank as usize].iter();
         tensors
+            .filter(|placed| placed.entry.drawn.is_none())
             .filter_map(|placed| {
                 let expected = self.expected(rank, placed);
                 let got = &reply.payload[placed.range.clone()];
                 let pairs = got.chunks_exact(size).zip(expected.chunks_exact(size));
                 let elements: Vec<usize> = (0..)
                     .zip(pairs)
-                    .filter(|(_, (got, expected))| got != expected)
+                    .filter(|(_, (got, expected))| !placed.is_near(self.dtype, expected, got))
                     .map(|(index, _)| index)
                     .collect();
                 (!elements.is_empty()).then_some(WrongTensor {
@@ -170,7 +184,7 @@ impl StackPrepared {
         let is_whole = |class: &StackClass| {
             wrong.iter().all(|tensor| {
                 let mut guesses = self.guesses(tensor, *class);
-                guesses.any(|bytes| bytes == tensor.got)
+                guesses.any(|bytes| self.is_all(tensor, &bytes))
             })
         };
         // Of bugs that explain what is wrong, one that leaves right what is right comes first.
@@ -220,7 +234,10 @@ impl StackPrepared {
                 guesses.any(|bytes| {
                     let mut elements = tensor.elements.iter();
                     elements.all(|index| {
-                        self.element(&bytes, *index) == self.element(tensor.got, *index)
+                        let (wanted, got) = (&bytes, tensor.got);
+                        let (wanted, got) =
+                            (self.element(wanted, *index), self.element(got, *index));
+                        tensor.placed.is_near(self.dtype, wanted, got)
                     })
                 })
             })
@@ -257,6 +274,13 @@ impl StackPrepared {
             .map(|(_, numbers)| encoded(self.dtype, numbers))
     }
 
+    /// Returns true if a tensor holds these elements, each as near as the layer can be.
+    fn is_all(&self, tensor: &WrongTensor<'_>, bytes: &[u8]) -> bool {
+        let size = self.dtype.size();
+        let mut pairs = bytes.chunks_exact(size).zip(tensor.got.chunks_exact(size));
+        pairs.all(|(wanted, got)| tensor.placed.is_near(self.dtype, wanted, got))
+    }
+
     fn element<'a>(&self, bytes: &'a [u8], index: usize) -> &'a [u8] {
         let size = self.dtype.size();
         &bytes[index * size..(index + 1) * size]
@@ -270,11 +294,22 @@ impl StackPrepared {
             for placed in tensors {
                 for (class, numbers) in &placed.entry.guesses {
                     classes.insert(*class);
-                    if placed.entry.after.as_ref() != Some(numbers) {
+                    let entry = &placed.entry;
+                    let is_far = |after: &Vec<f64>| {
+                        let mut pairs = after.iter().zip(numbers);
+                        // Both may be off, in either direction.
+                        pairs.any(|(after, number)| (after - number).abs() > 2.0 * entry.within)
+                    };
+                    if entry.after.as_ref().is_none_or(is_far) {
                         distinct.insert(*class);
                     }
                 }
             }
+        }
+        let mut tensors = self.ranks.iter().flatten();
+        if tensors.any(|placed| placed.entry.drawn.is_some()) {
+            // What is compared is the ranks' own numbers.
+            return None;
         }
         if classes.is_empty() {
             return Some("no known bug would make a difference".to_owned());

@@ -76,4 +76,7 @@ LAYERS = (
     "zero",
     "tensor_parallel",
     "checkpoint",
+    "batch_norm",
+    "context_parallel",
+    "random_numbers",
 )

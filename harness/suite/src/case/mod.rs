@@ -46,8 +46,9 @@ pub use script::{
     OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
 pub use stack::{
-    CheckpointSpec, DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, LayerPoint, MeshSpec,
-    PipelineSpec, StackSpec, TensorParallelSpec, ZeroSpec,
+    BatchNormSpec, CheckpointSpec, ContextParallelSpec, DdpSpec, DtensorSpec, Fsdp2Spec,
+    FunctionalSpec, LayerPoint, MeshSpec, PipelineSpec, RandomNumbersSpec, StackSpec,
+    TensorParallelSpec, ZeroSpec,
 };
 
 use std::collections::BTreeMap;

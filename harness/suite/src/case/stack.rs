@@ -9,9 +9,10 @@ use super::{OneOrMany, Only, Sweep};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::names::RequirementId;
 use allranks_model::stack::{
-    Buckets, Checkpoint, Collective, Ddp, Divide, Dtensor, Fault, Fsdp2, Functional, Hook, Layer,
-    LayerName, Mesh, Pipeline, Precision, Save, Schedule, Sharding, Splits, TensorParallel,
-    TensorPlacement, Wait, Zero,
+    BatchNorm, Buckets, Checkpoint, Collective, ContextParallel, Ddp, Divide, Dtensor, Fault,
+    Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Pipeline, Precision, RandomNumbers, RandomOp,
+    RandomPlacement, Rotation, Save, Schedule, Sharding, Splits, TensorParallel, TensorPlacement,
+    Wait, Zero,
 };
 
 /// One point of a layer's sweep.
@@ -261,6 +262,44 @@ layer! {
     }
 }
 
+layer! {
+    /// Training steps of `SyncBatchNorm` on batches of which each rank has some rows.
+    BatchNormSpec, BatchNorm {
+        /// Element types, `float32` or `float64`. Absent: `float32`.
+        dtype: DType,
+        /// `true`: later ranks have more rows. Absent: `false`.
+        uneven: bool,
+        /// `true`: the last rank is 0.1 s late in every step. Absent: `false`.
+        late: bool,
+    }
+}
+
+layer! {
+    /// Attention under `context_parallel`, over a sequence of which each rank has a part.
+    ContextParallelSpec, ContextParallel {
+        /// `true`: a position attends to no later one. Absent: `false`.
+        causal: bool,
+        /// `true`: each rank has a part from either end of the sequence; with `causal` only. Absent: `false`.
+        balanced: bool,
+        /// How keys and values go from rank to rank. Absent: `allgather`.
+        rotation: Rotation,
+        /// `true`: the last rank is 0.1 s late. Absent: `false`.
+        late: bool,
+    }
+}
+
+layer! {
+    /// Random numbers of a `DTensor`, drawn by ranks whose own seeds differ.
+    RandomNumbersSpec, RandomNumbers {
+        /// What draws them. Absent: `uniform`.
+        op: RandomOp,
+        /// Where the drawn tensor is. Absent: `rows`.
+        placement: RandomPlacement,
+        /// `true`: the last rank is 0.1 s late. Absent: `false`.
+        late: bool,
+    }
+}
+
 /// A step about a layer, by layer: the lists of the layer's parameters, and what all steps have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StackSpec {
@@ -282,6 +321,12 @@ pub enum StackSpec {
     TensorParallel(TensorParallelSpec),
     /// A step `checkpoint:`, about `torch.distributed.checkpoint`.
     Checkpoint(CheckpointSpec),
+    /// A step `batch_norm:`, about `SyncBatchNorm`.
+    BatchNorm(BatchNormSpec),
+    /// A step `context_parallel:`, about `context_parallel`.
+    ContextParallel(ContextParallelSpec),
+    /// A step `random_numbers:`, about random numbers of a `DTensor`.
+    RandomNumbers(RandomNumbersSpec),
 }
 
 /// Evaluates the same expression on the parameters of whichever layer a step is about.
@@ -297,6 +342,9 @@ macro_rules! each {
             StackSpec::Zero($own) => $value,
             StackSpec::TensorParallel($own) => $value,
             StackSpec::Checkpoint($own) => $value,
+            StackSpec::BatchNorm($own) => $value,
+            StackSpec::ContextParallel($own) => $value,
+            StackSpec::RandomNumbers($own) => $value,
         }
     };
 }
@@ -317,6 +365,9 @@ impl StackSpec {
             LayerName::Zero => Self::Zero(map.next_value()?),
             LayerName::TensorParallel => Self::TensorParallel(map.next_value()?),
             LayerName::Checkpoint => Self::Checkpoint(map.next_value()?),
+            LayerName::BatchNorm => Self::BatchNorm(map.next_value()?),
+            LayerName::ContextParallel => Self::ContextParallel(map.next_value()?),
+            LayerName::RandomNumbers => Self::RandomNumbers(map.next_value()?),
         })
     }
 
@@ -333,6 +384,9 @@ impl StackSpec {
             Self::Zero(_) => LayerName::Zero,
             Self::TensorParallel(_) => LayerName::TensorParallel,
             Self::Checkpoint(_) => LayerName::Checkpoint,
+            Self::BatchNorm(_) => LayerName::BatchNorm,
+            Self::ContextParallel(_) => LayerName::ContextParallel,
+            Self::RandomNumbers(_) => LayerName::RandomNumbers,
         }
     }
 

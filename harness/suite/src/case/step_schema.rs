@@ -4,8 +4,9 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::{
-    CheckpointSpec, DdpSpec, DtensorSpec, Fsdp2Spec, FunctionalSpec, MeshSpec, PipelineSpec,
-    RANDOM, RandomSpec, SCRIPT, ScriptSpec, StepParams, TensorParallelSpec, ZeroSpec,
+    BatchNormSpec, CheckpointSpec, ContextParallelSpec, DdpSpec, DtensorSpec, Fsdp2Spec,
+    FunctionalSpec, MeshSpec, PipelineSpec, RANDOM, RandomNumbersSpec, RandomSpec, SCRIPT,
+    ScriptSpec, StepParams, TensorParallelSpec, ZeroSpec,
 };
 use allranks_model::op::Op;
 use allranks_model::stack::LayerName;
@@ -52,6 +53,9 @@ pub(super) fn step(generator: &mut SchemaGenerator) -> Schema {
             LayerName::Zero => generator.subschema_for::<ZeroSpec>(),
             LayerName::TensorParallel => generator.subschema_for::<TensorParallelSpec>(),
             LayerName::Checkpoint => generator.subschema_for::<CheckpointSpec>(),
+            LayerName::BatchNorm => generator.subschema_for::<BatchNormSpec>(),
+            LayerName::ContextParallel => generator.subschema_for::<ContextParallelSpec>(),
+            LayerName::RandomNumbers => generator.subschema_for::<RandomNumbersSpec>(),
         };
         steps.insert(layer.name().to_owned(), parameters.to_value());
     }
