@@ -44,6 +44,16 @@ impl Accumulation {
     }
 }
 
+/// What a receive names as its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReceiveSource {
+    /// The rank whose message it is to get.
+    Named,
+    /// None: `recv` without `src`, which gets the message of any rank.
+    Any,
+}
+
 /// Whether the platform file declares a check's combination of op, dtype and reduce operator as supported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

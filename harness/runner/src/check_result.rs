@@ -162,6 +162,20 @@ impl CheckResult {
         }
     }
 
+    /// Makes the pass of a script that sees a refusal what it is: an outcome `unsupported`. Everything else stays as it is.
+    #[must_use]
+    pub fn as_declared(self, declared: &Declared) -> Self {
+        match (self.outcome, declared) {
+            (Outcome::Pass, Declared::Unsupported(what)) => Self {
+                outcome: Outcome::Unsupported,
+                class: Some("refused".to_owned()),
+                summary: format!("refused: {what}"),
+                ..self
+            },
+            (_, _) => self,
+        }
+    }
+
     /// Turns a refusal that changed a tensor of some rank into a mismatch; another error on every rank that did gets a
     /// class of its own.
     fn unless_written(self, prepared: &PreparedCheck, replies: &[RankReply]) -> Self {

@@ -239,6 +239,10 @@ fn write_check(
         Declared::Supported => {
             writeln!(out, "declared   supported: it must be right on every rank")?
         }
+        Declared::Unsupported(what) if check.script().is_some() => writeln!(
+            out,
+            "declared   not supported ({what}): the script sees that it is refused"
+        )?,
         Declared::Unsupported(what) => writeln!(
             out,
             "declared   not supported ({what}): every rank must raise, and the group must stay usable"

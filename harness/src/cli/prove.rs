@@ -155,6 +155,7 @@ pub fn prove(
         // A few mutants say nothing of the requirements of all.
         requirements(&head, &matrix, out)?;
     }
+    writeln!(out, "{}", prove::wrong_values_line(&matrix.wrong_values()))?;
     summarise(&head, healthy.as_ref(), &tail, &folder, out)?;
     Ok(exit)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::healthy::Healthy;
 use super::kill::{Kill, MutantOutcome};
-use super::matrix::{Matrix, MatrixStatus};
+use super::matrix::{Matrix, MatrixStatus, WrongValues};
 use super::record::{Head, MutantCounts};
 use allranks_report::text::{counted, one_line};
 
@@ -42,6 +42,22 @@ pub fn summary_line(tally: &MutantCounts, planned: u64) -> String {
     text
 }
 
+/// Returns how often wrong values got no class: `Wrong values: 300 mutants, 4 (1.3 %) unclassified; ...`.
+#[must_use]
+pub fn wrong_values_line(counts: &WrongValues) -> String {
+    let share = |part: u64, whole: u64| {
+        let percent = 100.0 * part as f64 / whole.max(1) as f64;
+        format!("{part} ({percent:.1} %) `unclassified`")
+    };
+    format!(
+        "Wrong values, in checks of the requirements that mutants break: {}, {}; {}, {}.",
+        counted(counts.mutants, "mutant"),
+        share(counts.unclassified_mutants, counts.mutants),
+        counted(counts.checks, "check"),
+        share(counts.unclassified_checks, counts.checks),
+    )
+}
+
 fn summary(
     text: &mut String,
     head: &Head,
@@ -56,6 +72,7 @@ fn summary(
         summary_line(&tally, head.mutants),
         name(head)
     )?;
+    writeln!(text, "{}\n", wrong_values_line(&matrix.wrong_values()))?;
     if let Some(healthy) = healthy {
         writeln!(
             text,

@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::kill::{Kill, MutantOutcome};
 use super::record::{Head, MutantCounts};
 use allranks_model::names::RequirementId;
+use allranks_model::outcome::Outcome;
+
+/// The class of wrong values that no model of a bug explains.
+const UNCLASSIFIED: &str = "unclassified";
 
 /// What is proved of a requirement's checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +32,19 @@ pub struct Matrix<'a> {
     pub kills: &'a [Kill],
     /// Every requirement that is known, covered or broken, in order, with what is proved of it.
     pub requirements: BTreeMap<RequirementId, MatrixStatus>,
+}
+
+/// How often wrong values got no class, in the checks of the requirements that the mutants break.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrongValues {
+    /// The number of mutants with wrong values.
+    pub mutants: u64,
+    /// The number of these mutants with a wrong value that got no class.
+    pub unclassified_mutants: u64,
+    /// The number of checks that failed with wrong values, over all mutants.
+    pub checks: u64,
+    /// The number of these checks whose wrong values got no class.
+    pub unclassified_checks: u64,
 }
 
 impl<'a> Matrix<'a> {
@@ -85,6 +102,27 @@ impl<'a> Matrix<'a> {
                 || matches!(self.requirements.get(*id), Some(MatrixStatus::Alone(_)))
         };
         head.shared.keys().filter(is_stale).collect()
+    }
+
+    /// Counts wrong values, and those without a class.
+    #[must_use]
+    pub fn wrong_values(&self) -> WrongValues {
+        let mut counts = WrongValues::default();
+        for kill in self.kills {
+            let Some(seen) = kill.requirements.get(&kill.breaks) else {
+                continue;
+            };
+            let mismatch = Outcome::Mismatch.name();
+            let wrong = seen.findings.iter();
+            let wrong = wrong.filter(|(finding, _)| finding.starts_with(mismatch));
+            let checks: u64 = wrong.map(|(_, count)| count).sum();
+            let unclassified = seen.findings.get(&format!("{mismatch} {UNCLASSIFIED}"));
+            counts.mutants += u64::from(checks > 0);
+            counts.unclassified_mutants += u64::from(unclassified.is_some());
+            counts.checks += checks;
+            counts.unclassified_checks += unclassified.copied().unwrap_or_default();
+        }
+        counts
     }
 
     /// Counts the mutants by outcome; `planned` is the number of mutants that were to be tried.
@@ -165,6 +203,40 @@ pub(super) mod tests {
             troubles: Vec::new(),
             duration_ms: 1,
         }
+    }
+
+    #[test]
+    fn wrong_values_without_a_class_are_counted_in_checks_of_the_broken_requirement() {
+        let head = head(&["A-001"], &[]);
+        let of = |findings: &[(&str, u64)]| {
+            let mut kill = kill("a", "A-001", MutantOutcome::Killed, true);
+            let counted = findings
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count));
+            let elsewhere = Seen {
+                findings: BTreeMap::from([("mismatch unclassified".to_owned(), 9)]),
+                ..Seen::default()
+            };
+            kill.requirements = BTreeMap::from([
+                (
+                    "A-001".into(),
+                    Seen {
+                        findings: counted.collect(),
+                        ..Seen::default()
+                    },
+                ),
+                ("B-001".into(), elsewhere),
+            ]);
+            kill
+        };
+        let kills = [
+            of(&[("mismatch no-op", 3), ("mismatch unclassified", 1)]),
+            of(&[("mismatch no-op", 2), ("hang", 5)]),
+            of(&[("hang", 5)]),
+        ];
+        let counts = Matrix::of(&head, &kills).wrong_values();
+        assert_eq!((counts.mutants, counts.unclassified_mutants), (2, 1));
+        assert_eq!((counts.checks, counts.unclassified_checks), (6, 1));
     }
 
     #[test]

@@ -48,6 +48,7 @@ use allranks_suite::case::Starts;
 use allranks_suite::plan::{Check, CheckKind, Scenario};
 use allranks_suite::platform::{OF_THE_RANK, Platform};
 
+/// Where a rank hangs is told by faulthandler, which takes no lock, as `sys._current_frames` does, and lists the main thread last.
 const OPENING: &str = include_str!("template/opening.py");
 const EXPECT: &str = include_str!("template/expect.py");
 const TIMES: &str = include_str!("template/times.py");
@@ -260,9 +261,10 @@ fn written(
 
 fn imports(out: &mut String, scenario: &Scenario, check: Option<&Check>, more: &[&str]) {
     let platform = &scenario.platform;
-    let mut modules = vec!["os", "sys", "threading", "time"];
+    let mut modules = vec!["faulthandler", "os", "sys", "tempfile", "threading", "time"];
     modules.extend(more);
     modules.sort_unstable();
+    modules.dedup();
     out.push('\n');
     for module in modules {
         put(out, format_args!("import {module}\n"));

@@ -26,6 +26,7 @@ mod repro;
 mod reruns;
 mod sets;
 mod signals;
+mod sources;
 mod stage;
 mod usage;
 mod watch;
@@ -151,6 +152,7 @@ fn main() -> ExitCode {
         misbehaving_drivers::tests(),
         usage::tests(),
         signals::tests(),
+        sources::tests(),
         both_drivers::tests(),
         claims::tests(),
         ci_files::tests(),

@@ -17,6 +17,7 @@ use allranks::cli;
 use allranks::prove::{Index, Mutant, MutantOutcome, Plan, Proof, SHRINKING, SharedChecks};
 use allranks::suite;
 use allranks::suite::{Request, Suite};
+use allranks_model::outcome::Outcome;
 use allranks_oracle::{Class, stack_classes};
 use allranks_runner::probe::IMPORT_PATIENCE;
 use allranks_runner::run;
@@ -123,6 +124,16 @@ fn index_is_complete() -> Result<(), Failed> {
     wrong.extend(unknown.map(|id| format!("there is no requirement {id} to break")));
     for id in plan.index.shared.keys().filter(|id| !known.contains(id)) {
         wrong.push(format!("there is no requirement {id} to share"));
+    }
+    // The shares of wrong values without a class, over all mutants, that `allranks prove` prints must stay as small.
+    let of_values = || {
+        let wrong = mutants.iter();
+        wrong.filter(|mutant| mutant.outcome == Outcome::Mismatch)
+    };
+    let unclassified = of_values().filter(|mutant| mutant.class.as_deref() == Some("unclassified"));
+    if unclassified.clone().count() * 100 >= of_values().count() * 3 {
+        let names: Vec<&str> = unclassified.map(|mutant| &*mutant.name).collect();
+        wrong.push(format!("too many are unclassified: {}", names.join(", ")));
     }
     for mutant in mutants {
         let checks = plan.own(mutant);

@@ -18,10 +18,11 @@ def fail():
 
 
 def hang():
-    frame = sys._current_frames()[threading.main_thread().ident]
-    while frame.f_code.co_filename != __file__ and frame.f_back:
-        frame = frame.f_back
-    problems.append(f"hangs: still in {doing} after {DEADLINE} s, in line {frame.f_lineno}")
+    with tempfile.TemporaryFile("w+") as told:
+        faulthandler.dump_traceback(told)
+        told.seek(0)
+        line = told.read().split("\n\n")[-1].partition(f'{__file__}", line ')[2].split(" ")[0]
+    problems.append(f"hangs: still in {doing} after {DEADLINE} s, in line {line}")
     fail()
 
 

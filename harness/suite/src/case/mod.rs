@@ -42,8 +42,8 @@ pub use schema::schema;
 #[cfg(test)]
 pub(crate) use schema::tests as schema_tests;
 pub use script::{
-    Afterwards, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec, NewGroupMove,
-    OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
+    Afterwards, AnySource, ExpectSpec, HangSpec, InitMove, IssueSpec, MessageSpec, MoveSpec,
+    NewGroupMove, OpSpec, SCRIPT, ScriptSpec, SteadySpec, Verb,
 };
 pub use stack::{
     BatchNormSpec, CheckpointSpec, ContextParallelSpec, DdpSpec, DtensorSpec, Fsdp2Spec,

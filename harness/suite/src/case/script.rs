@@ -46,6 +46,9 @@ pub struct ScriptSpec {
     /// The hang verdict that must be given on the script; its world is killed then. Absent: none is asked for.
     #[serde(default)]
     pub hang: Option<HangSpec>,
+    /// Whether its Python statements receive without naming a source; a move `recv` says so itself. Absent: they do not.
+    #[serde(default)]
+    pub any_source: Option<AnySource>,
     /// World sizes that the script is for; the others leave it out. Absent: all of the case.
     #[serde(default)]
     pub size: Option<OneOrMany<u32>>,
@@ -124,6 +127,17 @@ pub enum Afterwards {
     Leave,
     /// The harness kills all of its ranks.
     Abandon,
+}
+
+/// What a script does with receives that name no source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, DeserializeDerive, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnySource {
+    /// It makes some. It is left out where the platform file declares named sources only.
+    Used,
+    /// It sees that they are refused. It is only for backends of which the platform file declares named sources only, and
+    /// its outcome is then `unsupported`, not `pass`.
+    Refused,
 }
 
 /// An op with one value for each of its parameters: `all_reduce`, or `{broadcast: {root: last}}`.

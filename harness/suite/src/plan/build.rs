@@ -426,6 +426,7 @@ mod tests {
 
     use super::*;
     use crate::plan::Check;
+    use allranks_model::capability::Declared;
 
     fn checkout(path: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -464,6 +465,27 @@ mod tests {
         assert_eq!(last.init_backend(), "cpu:gloo,simxpu:simxccl");
         assert_eq!(ways[0].init_backend(), "simxccl");
         assert!(scenarios("cases/platforms/recipes.yaml", "cpu").is_empty());
+    }
+
+    #[test]
+    fn scripts_that_receive_without_a_source_are_for_platforms_that_declare_it() {
+        let scripts = |case: &str, platform: &str| -> Vec<(String, Declared)> {
+            let found = scenarios(case, platform);
+            let checks = found.iter().flat_map(|scenario| &scenario.checks);
+            let mut scripts: Vec<_> = checks
+                .map(|check| (check.params[1].1.clone(), check.declared.clone()))
+                .collect();
+            scripts.dedup();
+            scripts
+        };
+        let supported = |name: &str| (name.to_owned(), Declared::Supported);
+        let used = ["one-sender", "all-at-once", "all-to-all"].map(supported);
+        assert_eq!(scripts("cases/p2p/any_source.yaml", "cpu")[..3], used);
+        assert_eq!(scripts("cases/p2p/any_source.yaml", "simhpu"), []);
+        assert_eq!(scripts("cases/p2p/named_source.yaml", "cpu"), []);
+        let what = "simhccl does not declare send_recv without a source";
+        let refused = ("refused".to_owned(), Declared::Unsupported(what.to_owned()));
+        assert_eq!(scripts("cases/p2p/named_source.yaml", "simhpu"), [refused]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::axes::Axes;
 use super::context::ScenarioContext;
 use super::op_point::{declared, unsupported_reason};
 use super::random::sequence;
-use super::script::script;
+use super::script::{declared_of, script};
 use super::sweep::points;
 use super::{Check, CheckKind, Excluded, Hang, Scenario, Script, Sequence};
 use crate::case::{
@@ -254,6 +254,7 @@ pub(super) fn scripted(
     index: u32,
 ) -> Result<Check, String> {
     is_for(&spec.size, place)?;
+    let declared = declared_of(place, spec)?;
     let script = script(place, spec, it.map(|it| (it.op, &it.params)), index, line)?;
     let mut params = vec![("script".to_owned(), spec.name.clone())];
     params.extend(it.map(|it| ("over".to_owned(), it.op.name().to_owned())));
@@ -265,6 +266,7 @@ pub(super) fn scripted(
         index,
     };
     let mut check = of_script(place, number, (script, params), &whole);
+    check.declared = declared;
     // The verdict that must be given is not part of the check's id.
     check.params.extend(label.into_iter().flatten());
     Ok(check)

@@ -10,8 +10,8 @@ use super::context::ScenarioContext;
 use super::groups::is_on_host;
 use super::op_point::single;
 use crate::case::{
-    Afterwards, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec, ScriptSpec,
-    SteadySpec, StepParams, SweepSpec, Verb,
+    Afterwards, AnySource, ExpectSpec, InitMove, IssueSpec, Members, MessageSpec, MoveSpec,
+    ScriptSpec, SteadySpec, StepParams, SweepSpec, Verb,
 };
 use allranks_model::axes::{Mode, Pairs, TensorKind};
 use allranks_model::capability::Declared;
@@ -194,6 +194,7 @@ pub fn script(
         groups: place.groups.to_vec(),
         checks: Vec::new(),
         undeclared: None,
+        undeclared_source: None,
         labels: Vec::new(),
         turn: None,
         turns_begun: 0,
@@ -202,6 +203,9 @@ pub fn script(
     let moves = builder.moves(&spec.moves)?;
     if let Some(op) = builder.undeclared {
         return Err(format!("the platform does not declare its {}", op.name()));
+    }
+    if let Some(what) = builder.undeclared_source {
+        return Err(what);
     }
     Ok(Script {
         afterwards: spec.afterwards,
@@ -220,6 +224,26 @@ pub fn script(
     })
 }
 
+/// Returns what the platform file declares of a script: unsupported if the script sees that receives without a source are
+/// refused.
+///
+/// # Errors
+///
+/// The reason why the script is left out: what it does with such receives is not what the platform file declares of them.
+pub fn declared_of(place: &ScenarioContext<'_>, spec: &ScriptSpec) -> Result<Declared, String> {
+    let message = || OpCheck::new(0, Op::SendRecv, Arc::clone(&place.groups[0]));
+    let Some(use_of_any) = spec.any_source else {
+        return Ok(Declared::Supported);
+    };
+    match (use_of_any, place.backend.declares_any_source(&message())) {
+        (AnySource::Used, Declared::Unsupported(what)) => Err(what),
+        (AnySource::Refused, Declared::Supported) => {
+            Err("the platform does not declare named sources only".to_owned())
+        }
+        (_, declared) => Ok(declared),
+    }
+}
+
 /// Computes the moves of one script, one after another.
 struct ScriptBuilder<'a> {
     place: &'a ScenarioContext<'a>,
@@ -232,6 +256,8 @@ struct ScriptBuilder<'a> {
     checks: Vec<OpCheck>,
     /// The first op that the platform does not declare, if any. The script is left out then.
     undeclared: Option<Op>,
+    /// The first receive without a source that the platform does not declare, in words. The script is left out then.
+    undeclared_source: Option<String>,
     /// Checks by label, one map for each enclosing loop.
     labels: Vec<BTreeMap<String, usize>>,
     /// The turn of the innermost loop, counted over all loops. `None`: outside of loops.
@@ -291,6 +317,17 @@ impl ScriptBuilder<'_> {
                 let Pairs::Link { from, to } = self.checks[check].pairs else {
                     return Err(format!("`{}` is not a message", side.message));
                 };
+                // Platform files declare patterns of pairs; one pair is part of a ring.
+                let message = OpCheck {
+                    pairs: Pairs::Ring,
+                    ..self.checks[check].clone()
+                };
+                let declared = self.place.backend.declares_any_source(&message);
+                if let Declared::Unsupported(what) = declared
+                    && side.any_source
+                {
+                    self.undeclared_source.get_or_insert(what);
+                }
                 let rank = self.checks[check].group.ranks[if sends { from } else { to } as usize];
                 ranks = vec![rank];
                 Act::Issue {

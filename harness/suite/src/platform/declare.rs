@@ -3,7 +3,7 @@
 use super::{Backend, Support};
 use crate::case::OneOrMany;
 use allranks_model::axes::{Extent, Layout, LayoutOf, Pairs};
-use allranks_model::capability::Declared;
+use allranks_model::capability::{Declared, ReceiveSource};
 use allranks_model::op_check::OpCheck;
 
 /// One aspect of a check that an entry of `supports:` may restrict.
@@ -110,10 +110,31 @@ impl Backend {
     /// avg on int32`.
     #[must_use]
     pub fn declares(&self, check: &OpCheck) -> Declared {
+        self.declares_by(check, |_| true)
+    }
+
+    /// Decides whether the platform file declares a message whose receiver names no source. Unsupported is only what would be
+    /// supported with a source: `gloo does not declare send_recv without a source`.
+    #[must_use]
+    pub fn declares_any_source(&self, message: &OpCheck) -> Declared {
+        let takes_any = |support: &Support| allows(&support.sources, &ReceiveSource::Any);
+        let named = self.declares(message);
+        match (named, self.declares_by(message, takes_any)) {
+            (Declared::Supported, Declared::Unsupported(_)) => Declared::Unsupported(format!(
+                "{} does not declare {} without a source",
+                self.name,
+                message.op.name()
+            )),
+            (_, _) => Declared::Supported,
+        }
+    }
+
+    /// Decides whether an entry of `supports` that passes a test allows a check.
+    fn declares_by(&self, check: &OpCheck, counts: impl Fn(&Support) -> bool) -> Declared {
         let mut entries: Vec<_> = self
             .supports
             .iter()
-            .filter(|support| support.torch.is_none())
+            .filter(|support| support.torch.is_none() && counts(support))
             .collect();
         for (index, facet) in FACETS.iter().enumerate() {
             entries.retain(|support| (facet.has)(support, check));
@@ -246,6 +267,34 @@ pub(crate) mod tests {
             gloo(&op_check(Op::BatchIsendIrecv, DType::Float32, None, 1)),
             unsupported("gloo does not declare batch_isend_irecv on float32 from a rank to itself")
         );
+    }
+
+    #[test]
+    fn a_receive_without_a_source_needs_an_entry_that_allows_it() {
+        let declared = |entries: &str| {
+            let text = format!(
+                "name: t\ndevice_type: cpu\nevidence: host\nbackends:\n  gloo:\n    supports:\n{entries}"
+            );
+            let source = allranks_yaml::Source::new("t.yaml", text);
+            let platform = crate::platform::parse(source, Path::new(""));
+            let platform = platform.unwrap_or_else(|problems| panic!("{}", problems[0]));
+            let message = op_check(Op::SendRecv, DType::Float32, None, 2);
+            platform.backends["gloo"].declares_any_source(&message)
+        };
+        let named = "      - {ops: send_recv, sources: named}\n";
+        let refused = unsupported("gloo does not declare send_recv without a source");
+        assert_eq!(declared(named), refused);
+        for any in [
+            "      - {ops: send_recv}\n",
+            "      - {ops: send_recv, sources: [named, any]}\n",
+        ] {
+            assert_eq!(declared(any), Declared::Supported);
+            assert_eq!(declared(&format!("{named}{any}")), Declared::Supported);
+        }
+        // An entry that does not allow the message itself says nothing of its source.
+        let other = "      - {ops: send_recv, dtypes: int8}\n";
+        assert_eq!(declared(&format!("{named}{other}")), refused);
+        assert_eq!(declared(other), Declared::Supported);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::case::{OneOrMany, Recipe};
 use allranks_model::axes::{
     Joined, Layout, LayoutOf, Mode, ObjectKind, Pairs, Placement, SplitsKind, TensorKind,
 };
-use allranks_model::capability::Promises;
+use allranks_model::capability::{Promises, ReceiveSource};
 use allranks_model::dtype::{DType, ReduceOp};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::{Rank, WorldSize};
@@ -215,6 +215,9 @@ pub struct Support {
     pub placements: Option<OneOrMany<Placement>>,
     /// Which ranks send to which, for point-to-point ops. In a group of one, `ring` and `all` count as `own`.
     pub pairs: Option<OneOrMany<Pairs>>,
+    /// What receives name as their source, for `send_recv` and `isend_irecv`: `named`. Without `any`, a receive that names no
+    /// source must be refused.
+    pub sources: Option<OneOrMany<ReceiveSource>>,
     /// Kinds of objects, for object collectives.
     pub objects: Option<OneOrMany<ObjectKind>>,
     /// Sizes of the group that makes the call.

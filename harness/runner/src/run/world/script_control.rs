@@ -54,18 +54,19 @@ impl WorldState<'_> {
     /// Records the result of a script, and decides whether the world goes on.
     pub(super) fn end_script(&mut self, index: usize, finding: CheckResult) -> Result<(), Stop> {
         let passed = finding.outcome == Outcome::Pass;
-        let afterwards =
-            self.plan.scenario.checks[index]
-                .script()
-                .map_or(Afterwards::GoOn, |script| match &script.hang {
-                    // The rank is only late, so the script comes to its end.
-                    Some(Hang {
-                        kind: HangKind::Slow,
-                        ..
-                    })
-                    | None => script.afterwards,
-                    Some(_) => Afterwards::Abandon,
-                });
+        let check = &self.plan.scenario.checks[index];
+        let finding = finding.as_declared(&check.declared);
+        let afterwards = check
+            .script()
+            .map_or(Afterwards::GoOn, |script| match &script.hang {
+                // The rank is only late, so the script comes to its end.
+                Some(Hang {
+                    kind: HangKind::Slow,
+                    ..
+                })
+                | None => script.afterwards,
+                Some(_) => Afterwards::Abandon,
+            });
         self.result.checks.insert(index, finding);
         match afterwards {
             Afterwards::GoOn if passed => Ok(()),
