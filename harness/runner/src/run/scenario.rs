@@ -74,7 +74,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
                     shared.notify(format!("port {port} was taken before a world could use it"));
                     continue;
                 }
-                // With each of several ports alike, and nobody there, it is the backend that listens twice.
+                // With each of several ports alike, and no process at it, it is the backend that listens twice.
                 if is_held(port) {
                     blame_machine(init, "another process took the port");
                 }

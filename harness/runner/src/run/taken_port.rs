@@ -1,5 +1,5 @@
 //! Tells that a port which the harness chose for a world was another process's by the time that a rank listened on it. It is free
-//! when it is leased, but the lock on it holds only for runs that share a folder of locks, and for nobody else.
+//! when it is leased, but the lock on it holds only for runs that share a folder of locks.
 
 use std::io;
 use std::net::TcpListener;
