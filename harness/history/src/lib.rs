@@ -3,6 +3,7 @@
 //! A [`Store`] takes the results of runs and gives [`Nights`](allranks_report::nights::Nights) back. What
 //! they mean, such as broken or flaky, is decided by [`trend`](allranks_report::trend).
 
+mod digest;
 mod schema;
 mod status;
 mod store;

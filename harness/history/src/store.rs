@@ -9,12 +9,14 @@ use allranks_model::names::{RequirementId, WorldSize};
 use allranks_model::record::{Column, Record};
 use allranks_model::status::Status;
 use allranks_report::Results;
+use allranks_report::check_set::CheckSet;
 use allranks_report::nights::{Facts, Night, Nights, kind_of, series_of};
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 use sha2::{Digest, Sha256};
 
+use crate::digest::{digest, json};
 use crate::{schema, status};
 
 /// How long one process waits for others that add runs at the same time.
@@ -76,7 +78,7 @@ pub struct Identity(String);
 impl Identity {
     /// Returns the identity of a run with this environment.
     #[must_use]
-    pub fn of(results: &Results, facts: &Facts) -> Self {
+    pub fn of<C>(results: &Results<C>, facts: &Facts) -> Self {
         let mut hash = Sha256::new();
         hash.update(json(&Record::Run(results.run.clone())));
         if let Some(machine) = facts.get("machine") {
@@ -170,9 +172,9 @@ impl Store {
     ///
     /// # Errors
     /// The run is stored whole with other results, or the file cannot be written.
-    pub fn add(
+    pub fn add<C: CheckSet>(
         &mut self,
-        results: &Results,
+        results: &Results<C>,
         facts: &Facts,
         pipeline: &str,
     ) -> Result<Added, StoreError> {
@@ -240,7 +242,7 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn find(&self, results: &Results) -> Result<Option<Stored>, StoreError> {
+    pub fn find<C: CheckSet>(&self, results: &Results<C>) -> Result<Option<Stored>, StoreError> {
         let sql = "select identity, pipeline, facts from run where digest = ?";
         let row = self.connection.query_row(sql, [digest(results)], |row| {
             let facts: String = row.get(2)?;
@@ -422,9 +424,9 @@ fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", schema::APPLICATION)
 }
 
-fn insert(
+fn insert<C: CheckSet>(
     transaction: &Transaction<'_>,
-    results: &Results,
+    results: &Results<C>,
     night: &Night,
     identity: &Identity,
     digest: &str,
@@ -452,9 +454,9 @@ fn insert(
          where excluded.status < status",
     )?;
     for (column, check) in series_of(results) {
-        let series = series_id(transaction, &column, check)?;
+        let series = series_id(transaction, &column, &check)?;
         let torch = text_id(transaction, &mut texts, &check.column.torch)?;
-        let kind = text_id(transaction, &mut texts, &kind_of(check))?;
+        let kind = text_id(transaction, &mut texts, &kind_of(&check))?;
         let number = status::number(check.status());
         put.execute([run, series, number, torch, kind])?;
     }
@@ -508,23 +510,6 @@ fn text_id(
     let id = statement.query_row([text], |row| row.get(0))?;
     known.insert(text.to_owned(), id);
     Ok(id)
-}
-
-/// SHA-256 over the records of a run, without the order in which they were written.
-fn digest(results: &Results) -> String {
-    let records = results.clone().into_records();
-    let mut lines: Vec<String> = records.map(|record| json(&record)).collect();
-    lines.sort_unstable();
-    let mut hash = Sha256::new();
-    for line in lines {
-        hash.update(line);
-        hash.update("\n");
-    }
-    format!("{:x}", hash.finalize())
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("records and facts are JSON")
 }
 
 /// SQLite's integers have a sign. What does not fit is as large as can be.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use super::check_set::CheckSet;
 use super::details::summary_line;
 use super::results::Results;
 use super::text::{counted, grouped, one_line};
@@ -176,10 +177,10 @@ impl Diff {
 /// Compares two runs check by check. Where a run holds several results of one check (it was merged of versions of
 /// torch, drivers or launchers), each is compared with that of the same.
 #[must_use]
-pub fn diff(old: &Results, new: &Results) -> Diff {
-    let ambiguous: BTreeSet<&CheckId> = repeated(old).chain(repeated(new)).collect();
-    let keyed = |results: &Results| -> BTreeMap<(CheckId, String), Side> {
-        let checks = results.checks.iter();
+pub fn diff<C: CheckSet>(old: &Results<C>, new: &Results<C>) -> Diff {
+    let ambiguous: BTreeSet<CheckId> = repeated(old).into_iter().chain(repeated(new)).collect();
+    let keyed = |results: &Results<C>| -> BTreeMap<(CheckId, String), Side> {
+        let checks = results.checks.records();
         checks
             .map(|check| {
                 let column = &check.column;
@@ -187,7 +188,7 @@ pub fn diff(old: &Results, new: &Results) -> Diff {
                     true => format!("{} {} {}", column.driver, column.launcher, column.torch),
                     false => String::new(),
                 };
-                ((check.id.clone(), ran), Side::of(check))
+                ((check.id.clone(), ran), Side::of(&check))
             })
             .collect()
     };
@@ -257,15 +258,17 @@ impl Diff {
     }
 }
 
-/// Iterates over checks of which a run holds several results.
-fn repeated(results: &Results) -> impl Iterator<Item = &CheckId> {
-    let mut seen = BTreeSet::new();
-    let ids = results.checks.iter().map(|check| &check.id);
-    ids.filter(move |id| !seen.insert(*id))
+/// Returns the checks of which a run holds several results.
+fn repeated<C: CheckSet>(results: &Results<C>) -> Vec<CheckId> {
+    let ids = results.checks.records().map(|check| check.id.clone());
+    let mut ids: Vec<CheckId> = ids.collect();
+    ids.sort_unstable();
+    let pairs = ids.windows(2).filter(|pair| pair[0] == pair[1]);
+    pairs.map(|pair| pair[0].clone()).collect()
 }
 
 /// Returns the reasons why a run is not whole; empty if it is.
-fn lacks(which: &str, results: &Results) -> Vec<String> {
+fn lacks<C: CheckSet>(which: &str, results: &Results<C>) -> Vec<String> {
     let mut reasons = results.remarks.clone();
     if results.end.is_none() && reasons.is_empty() {
         reasons.push("it was cut off: its results have no end record".to_owned());
@@ -278,7 +281,7 @@ fn lacks(which: &str, results: &Results) -> Vec<String> {
         && !matches!(end.exit_code, 0 | 1)
         && !results
             .checks
-            .iter()
+            .briefs()
             .any(|check| check.status() == Status::NotRun)
     {
         let why = match end.troubles.is_empty() {

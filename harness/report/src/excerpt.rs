@@ -10,7 +10,7 @@ use super::text::clean;
 
 /// Returns the last lines of a log, [clean](crate::text::clean), in at most `limit` bytes; `None` if it cannot be
 /// read, or lies outside the folders that the results were read from.
-pub(crate) fn log_tail(results: &Results, log: &str, limit: usize) -> Option<String> {
+pub(crate) fn log_tail<C>(results: &Results<C>, log: &str, limit: usize) -> Option<String> {
     let path = results.folder.join(log).canonicalize().ok()?;
     let is_inside = |folder: &Path| {
         let folder = folder.canonicalize();

@@ -1,54 +1,65 @@
 //! The files of a run's folder that are rendered from its results. Each is written beside its place and then moved into
 //! it, so a reader never sees half a file, and an old one stays if a new one cannot be written.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::check_set::CheckSet;
 use super::junit::Dialect;
 use super::results::Results;
 use super::trend::Trend;
 use super::{hangs, html, junit, markdown, metrics};
 
 /// A report: its file in a run's folder, and what renders it.
-struct Report {
+struct Report<C> {
     name: &'static str,
-    render: fn(&Results, Option<&Trend>) -> io::Result<Vec<u8>>,
+    render: Render<C>,
 }
 
-/// Every report, in the order in which their paths are printed; a new one is added here.
-const REPORTS: &[Report] = &[
-    // The matrix, for people.
-    Report {
-        name: "report.html",
-        render: |results, trend| Ok(html::render_with(results, trend).into_bytes()),
-    },
-    // JUnit for strict readers.
-    Report {
-        name: "junit.xml",
-        render: |results, _| junit::render(results, Dialect::Strict),
-    },
-    // JUnit with properties, files and lines.
-    Report {
-        name: "junit-extended.xml",
-        render: |results, _| junit::render(results, Dialect::Extended),
-    },
-    // For the job page of a CI system.
-    Report {
-        name: "summary.md",
-        render: |results, trend| Ok(markdown::render_with(results, trend).into_bytes()),
-    },
-    // Numbers for GitLab and Prometheus.
-    Report {
-        name: "metrics.txt",
-        render: |results, _| Ok(metrics::render(results).into_bytes()),
-    },
-];
+/// Writes a report, to the end or to the first error.
+type Render<C> = fn(&Results<C>, Option<&Trend>, &mut dyn Write) -> io::Result<()>;
+
+/// Returns every report, in the order in which their paths are printed; a new one is added here.
+fn reports<C: CheckSet>() -> [Report<C>; 5] {
+    [
+        // The matrix, for people.
+        Report {
+            name: "report.html",
+            render: |results, trend, out| {
+                out.write_all(html::render_with(results, trend).as_bytes())
+            },
+        },
+        // JUnit for strict readers.
+        Report {
+            name: "junit.xml",
+            render: |results, _, out| junit::write(results, Dialect::Strict, out),
+        },
+        // JUnit with properties, files and lines.
+        Report {
+            name: "junit-extended.xml",
+            render: |results, _, out| junit::write(results, Dialect::Extended, out),
+        },
+        // For the job page of a CI system.
+        Report {
+            name: "summary.md",
+            render: |results, trend, out| {
+                out.write_all(markdown::render_with(results, trend).as_bytes())
+            },
+        },
+        // Numbers for GitLab and Prometheus.
+        Report {
+            name: "metrics.txt",
+            render: |results, _, out| out.write_all(metrics::render(results).as_bytes()),
+        },
+    ]
+}
 
 /// Renders every report into a folder, which must exist. Returns the paths of the reports.
 ///
 /// # Errors
 /// A file could not be written. The others are tried all the same; the error of one is returned.
-pub fn write_all(folder: &Path, results: &Results) -> io::Result<Vec<PathBuf>> {
+pub fn write_all<C: CheckSet>(folder: &Path, results: &Results<C>) -> io::Result<Vec<PathBuf>> {
     write_with(folder, results, None)
 }
 
@@ -56,17 +67,17 @@ pub fn write_all(folder: &Path, results: &Results) -> io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// Those of [`write_all`].
-pub fn write_with(
+pub fn write_with<C: CheckSet>(
     folder: &Path,
-    results: &Results,
+    results: &Results<C>,
     trend: Option<&Trend>,
 ) -> io::Result<Vec<PathBuf>> {
     // The page, by far the largest, comes last: on a full disk the others are there.
-    let last_first = REPORTS.iter().rev();
+    let last_first = reports().into_iter().rev();
     let written: Vec<io::Result<PathBuf>> = last_first
         .map(|report| {
             let path = folder.join(report.name);
-            write(&path, &(report.render)(results, trend)?)?;
+            write(&path, |out| (report.render)(results, trend, out))?;
             Ok(path)
         })
         .collect();
@@ -76,19 +87,25 @@ pub fn write_with(
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
-        let mut bytes = serde_json::to_vec_pretty(&hangs)?;
-        bytes.push(b'\n');
-        write(&path, &bytes)?;
+        write(&path, |out| {
+            serde_json::to_writer_pretty(&mut *out, &hangs)?;
+            out.write_all(b"\n")
+        })?;
     }
     Ok(paths)
 }
 
 /// Writes a file as a whole: beside its place first, then into it.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", std::process::id()));
     let beside = PathBuf::from(beside);
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
+    let written = File::create(&beside).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        render(&mut file)?;
+        file.flush()?;
+        std::fs::rename(&beside, path)
+    });
     written.map_err(|error| {
         // Best effort: the error that matters is the one that led here.
         let _ = std::fs::remove_file(&beside);

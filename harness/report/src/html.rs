@@ -11,10 +11,10 @@
 //! The page stays small because passing checks are counted and their parameters listed, not stored one by one.
 
 mod data;
-mod index;
 mod timeline;
 mod trend;
 
+use super::check_set::CheckSet;
 use super::results::Results;
 use super::status_counts::Headline;
 use super::text::one_line;
@@ -26,13 +26,13 @@ const SCRIPT: &str = include_str!("assets/report.js");
 
 /// Renders the HTML report of a run.
 #[must_use]
-pub fn render(results: &Results) -> String {
+pub fn render<C: CheckSet>(results: &Results<C>) -> String {
     render_with(results, None)
 }
 
 /// Renders the page with what the runs before say.
 #[must_use]
-pub fn render_with(results: &Results, trend: Option<&Trend>) -> String {
+pub fn render_with<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> String {
     let data = serde_json::to_string(&data::Data::of(results, trend))
         .expect("strings, numbers and lists of them are JSON")
         .replace('<', "\\u003c");

@@ -20,17 +20,22 @@
 //! reach say so themselves. `classname` is dotted and begins with
 //! platform, backend and world size; `name` is the check's id, unique in the file and usable with `--filter`.
 //!
-//! The `junit-report` crate holds suites and cases, counts them and adds their times. What it writes of them would not do:
-//! it has no properties, lines and totals, leaves out how many cases are skipped, says `localhost` whatever the host was,
-//! writes times as they are, and puts text into CDATA sections without a look at `]]>`. So `write` writes the same suites
-//! and cases with `quick-xml`, the writer that `junit-report` uses as well.
+//! The `junit-report` crate models a case. It would also hold suites, count their cases and write them, but all in memory, without
+//! properties, lines, totals and how many cases are skipped, with `localhost` whatever the host was, and with text in CDATA sections
+//! without a look at `]]>`. So `draft` counts what the suites have, `case` makes one case after the other, and `write` writes them
+//! with `quick-xml`, the writer that `junit-report` uses as well.
 
+mod case;
 mod draft;
 mod write;
 
-use std::io;
+use std::io::{self, Write};
 
+use super::check_set::CheckSet;
 use super::results::Results;
+
+/// A pair for each property: its name and its value.
+type Properties = Vec<(String, String)>;
 
 /// A dialect of JUnit XML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +56,25 @@ pub const TEXT_LIMIT: usize = 16 * 1024;
 /// keep the path of their log.
 pub const EXCERPTS_LIMIT: usize = 12 * 1024 * 1024;
 
-/// Renders a JUnit file. Reads the ends of failing ranks' logs; a log that is missing is left out.
+/// Renders a JUnit file into memory. Reads the ends of failing ranks' logs; a log that is missing is left out.
 ///
 /// # Errors
 /// Those of the XML writer, which has none for text that goes to memory.
-pub fn render(results: &Results, dialect: Dialect) -> io::Result<Vec<u8>> {
-    write::write(&draft::Draft::of(results), dialect)
+pub fn render<C: CheckSet>(results: &Results<C>, dialect: Dialect) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    write(results, dialect, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a JUnit file, as [`render`] does, without ever holding all of it.
+///
+/// # Errors
+/// It could not be written.
+pub fn write<C: CheckSet>(
+    results: &Results<C>,
+    dialect: Dialect,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let draft = draft::Draft::of(results);
+    write::write(&draft, &mut case::CaseMaker::new(results), dialect, out)
 }

@@ -16,6 +16,7 @@
 //!
 //! [`write_all`] renders them into a run's folder. [`merge`] makes one result set of several, [`diff`] says what changed between two.
 
+pub mod check_set;
 mod command_line;
 pub mod console;
 mod details;
@@ -25,6 +26,7 @@ pub mod facts;
 mod files;
 mod hangs;
 pub mod html;
+mod index;
 pub mod jsonl;
 pub mod junit;
 pub mod markdown;
@@ -33,6 +35,7 @@ pub mod metrics;
 pub mod nights;
 mod observed;
 pub mod owners;
+mod packed_checks;
 pub mod recipe;
 mod repeat;
 mod results;
@@ -48,7 +51,8 @@ pub mod wilson;
 pub use command_line::command_line;
 pub use details::{DetailLine, details, failing_ranks, summary_line};
 pub use files::{write_all, write_with};
+pub use packed_checks::PackedChecks;
 pub use repeat::{repeat_command, repro_command};
-pub use results::{Results, ScenariosByCheck, column_names};
+pub use results::{PackedResults, Results, ScenariosByCheck, column_names};
 pub use status_counts::{Headline, StatusCounts, exit_meaning};
 pub use versions::{Row, Versions};

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::check_set::{Brief, CheckSet};
 use super::command_line::command_line;
 use super::details::summary_line;
 use super::observed::{observed, values_with_counts};
@@ -15,7 +16,6 @@ use super::text::{clip, counted, grouped, lasting, one_line};
 use super::trend::Trend;
 use super::trend::text::{changed, listed, strip};
 use super::versions::Versions;
-use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 
 /// Rows of each list; the page has the rest.
@@ -25,19 +25,23 @@ const CELL_LIMIT: usize = 400;
 
 /// Renders the Markdown summary of a run.
 #[must_use]
-pub fn render(results: &Results) -> String {
+pub fn render<C: CheckSet>(results: &Results<C>) -> String {
     render_with(results, None)
 }
 
 /// Renders the page with what the runs before say.
 #[must_use]
-pub fn render_with(results: &Results, trend: Option<&Trend>) -> String {
+pub fn render_with<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> String {
     let mut page = String::new();
     write_page(&mut page, results, trend).expect("writing to a string cannot fail");
     page
 }
 
-fn write_page(page: &mut String, results: &Results, trend: Option<&Trend>) -> std::fmt::Result {
+fn write_page<C: CheckSet>(
+    page: &mut String,
+    results: &Results<C>,
+    trend: Option<&Trend>,
+) -> std::fmt::Result {
     let headline = Headline::of(results);
     let sign = if headline.good { "✅" } else { "❌" };
     writeln!(page, "## {sign} allranks: {}\n", cell(&headline.sentence))?;
@@ -62,7 +66,7 @@ fn write_page(page: &mut String, results: &Results, trend: Option<&Trend>) -> st
     write_run(page, results)
 }
 
-fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_counts<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let counts = StatusCounts::of(&results.checks);
     write!(
         page,
@@ -88,7 +92,7 @@ fn write_counts(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 /// Writes what differs between the backends, versions and drivers of the run.
-fn write_sides(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_sides<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let Some(sides) = Sides::of(results).filter(|sides| !sides.rows.is_empty()) else {
         return Ok(());
     };
@@ -176,7 +180,7 @@ fn write_trend(page: &mut String, trend: &Trend) -> std::fmt::Result {
     writeln!(page)
 }
 
-fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_matrix<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let columns = results.columns();
     if columns.is_empty() {
         return Ok(());
@@ -212,7 +216,7 @@ fn write_matrix(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 /// Writes what differs between versions of torch, where there are several.
-fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_versions<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let Some(versions) = Versions::of(results) else {
         return Ok(());
     };
@@ -247,19 +251,18 @@ fn write_versions(page: &mut String, results: &Results) -> std::fmt::Result {
     write_rest(page, versions.rows.len())
 }
 
-fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
-    let mut failing: Vec<&CheckRecord> = results
-        .checks
-        .iter()
-        .filter(|check| check.status().is_failing())
-        .collect();
-    failing.sort_by_key(|check| check.status());
+fn write_failing<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
+    let checks = &results.checks;
+    let failing = checks.places_where(|check| check.status().is_failing());
+    let mut failing: Vec<usize> = failing.collect();
+    failing.sort_by_key(|place| checks.brief(*place).status());
     if failing.is_empty() {
         return Ok(());
     }
     writeln!(page, "### {} unexpected\n", grouped(failing.len() as u64))?;
     writeln!(page, "| | check | what |\n|---|---|---|")?;
-    for check in failing.iter().take(LIST_LIMIT) {
+    for place in failing.iter().take(LIST_LIMIT) {
+        let check = checks.record(*place);
         let class = check
             .class
             .as_ref()
@@ -270,26 +273,25 @@ fn write_failing(page: &mut String, results: &Results) -> std::fmt::Result {
             check.status().symbol(),
             check.status().word(),
             code(check.id.as_str()),
-            cell(&summary_line(check))
+            cell(&summary_line(&check))
         )?;
     }
     write_rest(page, failing.len())
 }
 
 /// Known failures and waivers, one line for each reason, with its link.
-fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_excused<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let mut reasons = BTreeMap::<(Status, String), u64>::new();
-    for check in &results.checks {
+    let is_excused = |status| matches!(status, Status::KnownFailure | Status::Waived);
+    let excused = |check: &Brief<'_>| is_excused(check.status());
+    for check in results.checks.records_where(excused) {
         let status = check.status();
-        if !matches!(status, Status::KnownFailure | Status::Waived) {
-            continue;
-        }
         let text = match &check.expectation {
             Some(reason) => {
                 let link = reason.url.as_deref().map_or_else(String::new, link);
                 format!("{}{link} ({})", cell(&reason.text), code(&reason.at))
             }
-            None => cell(&summary_line(check)),
+            None => cell(&summary_line(&check)),
         };
         *reasons.entry((status, text)).or_default() += 1;
     }
@@ -309,12 +311,11 @@ fn write_excused(page: &mut String, results: &Results) -> std::fmt::Result {
     write_rest(page, reasons.len())
 }
 
-fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_not_run<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let mut reasons = BTreeMap::<String, u64>::new();
-    for check in &results.checks {
-        if check.status() == Status::NotRun {
-            *reasons.entry(cell(&summary_line(check))).or_default() += 1;
-        }
+    let not_run = |check: &Brief<'_>| check.status() == Status::NotRun;
+    for check in results.checks.records_where(not_run) {
+        *reasons.entry(cell(&summary_line(&check))).or_default() += 1;
     }
     if reasons.is_empty() {
         return Ok(());
@@ -330,7 +331,7 @@ fn write_not_run(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 /// Writes the observations: behaviour that is neither right nor wrong.
-fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_observed<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let all = observed(&results.checks);
     if all.is_empty() {
         return Ok(());
@@ -351,7 +352,7 @@ fn write_observed(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 /// Writes the recommended init recipes, for backends that tried several.
-fn write_recipes(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_recipes<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let all = advise(&results.checks);
     if all.is_empty() {
         return Ok(());
@@ -388,7 +389,7 @@ fn write_rest(page: &mut String, total: usize) -> std::fmt::Result {
     writeln!(page)
 }
 
-fn write_run(page: &mut String, results: &Results) -> std::fmt::Result {
+fn write_run<C: CheckSet>(page: &mut String, results: &Results<C>) -> std::fmt::Result {
     let run = &results.run;
     let mut versions: Vec<String> = results
         .columns()

@@ -15,6 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
+use super::check_set::CheckSet;
 use super::results::Results;
 use allranks_model::names::{CheckId, ScenarioId};
 use allranks_model::outcome::Verdict;
@@ -70,7 +71,10 @@ pub enum MergeError {
 ///
 /// # Errors
 /// See [`MergeError`] and the rules of this module.
-pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
+pub fn merge<C: CheckSet>(
+    mut sets: Vec<Results<C>>,
+    into: &Path,
+) -> Result<Results<C>, MergeError> {
     check_alike(&sets)?;
     let first = sets.first().ok_or(MergeError::Empty)?;
     let started = sets.iter().map(|set| set.run.started).min().unwrap_or(0);
@@ -82,18 +86,24 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
     if let Some(name) = into.file_name() {
         run.name = name.to_string_lossy().into_owned();
     }
-    let mut merged = Results::new(into.to_owned(), run);
+    let mut merged = Results::<C>::begin(into.to_owned(), run);
     merged.end = merged_end(&sets, started);
-    let mut checks = BTreeMap::<(CheckId, Ran), CheckRecord>::new();
+    let mut checks = CheckPlaces::default();
+    let (mut parts, mut torches) = (Vec::<C>::new(), Vec::new());
     let mut scenarios = BTreeMap::<(ScenarioId, Ran), ScenarioRecord>::new();
-    for mut set in sets {
-        name_torch(&mut set);
+    for (number, set) in sets.iter_mut().enumerate() {
+        let torch = only_torch(set);
+        if let Some(torch) = &torch {
+            set.scenarios
+                .iter_mut()
+                .for_each(|one| name_torch(&mut one.column, torch));
+        }
         let planned = &mut merged.run.planned;
         planned.scenarios += set.run.planned.scenarios;
         planned.checks += set.run.planned.checks;
-        let late_ms = late_ms(&set, started);
+        let late_ms = late_ms(set, started);
         let mut rounds = BTreeMap::<(ScenarioId, Ran), usize>::new();
-        for mut scenario in set.scenarios {
+        for mut scenario in std::mem::take(&mut set.scenarios) {
             let ran = Ran::of(&scenario.column);
             let round = rounds.entry((scenario.id.clone(), ran)).or_default();
             *round += 1;
@@ -108,21 +118,33 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
                 planned.scenarios = planned.scenarios.saturating_sub(1);
             }
         }
-        for check in set.checks {
-            if !put_check(&mut checks, check, &set.folder)? {
+        torches.push(torch);
+        parts.push(std::mem::take(&mut set.checks));
+        let held = Held {
+            parts: &parts,
+            torches: &torches,
+        };
+        for place in 0..parts[number].count() {
+            if !checks.put((number, place), &held, &set.folder)? {
                 planned.checks = planned.checks.saturating_sub(1);
             }
         }
-        for remark in set.remarks {
+        for remark in &set.remarks {
             let remark = format!("{}: {remark}", set.folder.display());
             merged.remarks.push(remark);
         }
-        merged.sources.extend(set.sources);
+        merged.sources.append(&mut set.sources);
     }
-    merged.checks = checks.into_values().collect();
+    let held = Held {
+        parts: &parts,
+        torches: &torches,
+    };
+    for place in checks.into_places() {
+        merged.checks.add(held.record(place));
+    }
     merged.scenarios = scenarios.into_values().collect();
     if let Some(end) = &mut merged.end {
-        for check in &merged.checks {
+        for check in merged.checks.briefs() {
             *end.verdicts.entry(check.verdict.to_string()).or_default() += 1;
             *end.outcomes.entry(check.outcome.to_string()).or_default() += 1;
         }
@@ -133,7 +155,7 @@ pub fn merge(sets: Vec<Results>, into: &Path) -> Result<Results, MergeError> {
 /// Returns the results as if they belonged to the folder `into`, named after it: paths of logs lead from there. No
 /// file is moved.
 #[must_use]
-pub fn moved(mut set: Results, into: &Path) -> Results {
+pub fn moved<C>(mut set: Results<C>, into: &Path) -> Results<C> {
     let logs = set.scenarios.iter_mut().flat_map(|one| &mut one.ranks);
     for rank in logs.filter(|rank| !rank.log.is_empty()) {
         rank.log = rebased(&set.folder, &rank.log, into);
@@ -146,7 +168,7 @@ pub fn moved(mut set: Results, into: &Path) -> Results {
     set
 }
 
-fn check_alike(sets: &[Results]) -> Result<(), MergeError> {
+fn check_alike<C>(sets: &[Results<C>]) -> Result<(), MergeError> {
     let Some((first, rest)) = sets.split_first() else {
         return Err(MergeError::Empty);
     };
@@ -174,22 +196,106 @@ fn check_alike(sets: &[Results]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// Fills in the version of torch where it is unknown: if all ranks of a set had the same torch, what never ran would have had it.
-fn name_torch(set: &mut Results) {
-    let versions = set.torch_versions();
-    let [torch] = *versions else {
-        return;
-    };
-    let torch = torch.to_owned();
-    let checks = set.checks.iter_mut().map(|check| &mut check.column);
-    let scenarios = set
-        .scenarios
-        .iter_mut()
-        .map(|scenario| &mut scenario.column);
-    for column in checks.chain(scenarios) {
-        if column.torch.is_empty() {
-            column.torch.clone_from(&torch);
+/// Returns the version of torch that all ranks of a set had, as far as it is known; `None` if there is none, or several. What never
+/// ran would have had it.
+fn only_torch<C: CheckSet>(set: &Results<C>) -> Option<String> {
+    match *set.torch_versions() {
+        [torch] => Some(torch.to_owned()),
+        _ => None,
+    }
+}
+
+/// Fills in the version of torch where it is unknown.
+fn name_torch(column: &mut Column, torch: &str) {
+    if column.torch.is_empty() {
+        torch.clone_into(&mut column.torch);
+    }
+}
+
+/// The checks of the sets, and for each set the version of torch where it is unknown.
+struct Held<'a, C> {
+    parts: &'a [C],
+    torches: &'a [Option<String>],
+}
+
+/// A set, and the place of a check in it.
+type Place = (usize, usize);
+
+impl<C: CheckSet> Held<'_, C> {
+    fn record(&self, (set, place): Place) -> CheckRecord {
+        let mut check = self.parts[set].record(place).into_owned();
+        if let Some(torch) = &self.torches[set] {
+            name_torch(&mut check.column, torch);
         }
+        check
+    }
+}
+
+/// Where the merged checks are, by id and by what they were run with.
+#[derive(Default)]
+struct CheckPlaces {
+    /// What checks were run with, each once.
+    rans: Vec<Ran>,
+    places: BTreeMap<(CheckId, usize), Place>,
+}
+
+impl CheckPlaces {
+    /// Puts a check among the others; false if it was there already.
+    fn put<C: CheckSet>(
+        &mut self,
+        place: Place,
+        held: &Held<'_, C>,
+        folder: &Path,
+    ) -> Result<bool, MergeError> {
+        let check = held.record(place);
+        let ran = Ran::of(&check.column);
+        let of_id = (check.id.clone(), 0)..=(check.id.clone(), usize::MAX);
+        let of_id = self.places.range(of_id).map(|((_, number), _)| *number);
+        let mut of_id: Vec<usize> = of_id.collect();
+        of_id.sort_by_key(|number| &self.rans[*number]);
+        let same = |number: &usize| self.rans[*number].may_be(&ran);
+        let known = of_id.into_iter().find(same);
+        let number = match self.rans.iter().position(|known| *known == ran) {
+            Some(number) => number,
+            None => {
+                self.rans.push(ran);
+                self.rans.len() - 1
+            }
+        };
+        let key = (check.id.clone(), number);
+        let Some(known) = known else {
+            self.places.insert(key, place);
+            return Ok(true);
+        };
+        let known = (check.id.clone(), known);
+        let there = held.record(self.places[&known]);
+        if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
+            self.places.remove(&known);
+            self.places.insert(key, place);
+        } else if check.verdict != Verdict::NotRun && there != check {
+            return Err(MergeError::Check {
+                id: check.id,
+                folder: folder.to_owned(),
+            });
+        }
+        Ok(false)
+    }
+
+    /// Returns the places in the order of ids, and for each id in the order of what its checks were run with.
+    fn into_places(self) -> impl Iterator<Item = Place> {
+        let mut order: Vec<usize> = (0..self.rans.len()).collect();
+        order.sort_by_key(|number| &self.rans[*number]);
+        let mut ranks = vec![0; order.len()];
+        for (rank, number) in order.into_iter().enumerate() {
+            ranks[number] = rank;
+        }
+        let mut keyed: Vec<(CheckId, usize, Place)> = self
+            .places
+            .into_iter()
+            .map(|((id, number), place)| (id, ranks[number], place))
+            .collect();
+        keyed.sort_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)));
+        keyed.into_iter().map(|(_, _, place)| place)
     }
 }
 
@@ -236,30 +342,6 @@ fn same<Id: Ord + Clone, Record>(
         .cloned()
 }
 
-/// Puts a check among the others; false if it was there already.
-fn put_check(
-    checks: &mut BTreeMap<(CheckId, Ran), CheckRecord>,
-    check: CheckRecord,
-    folder: &Path,
-) -> Result<bool, MergeError> {
-    let key = (check.id.clone(), Ran::of(&check.column));
-    let Some(known) = same(checks, &key.0, &key.1) else {
-        checks.insert(key, check);
-        return Ok(true);
-    };
-    let there = &checks[&known];
-    if there.verdict == Verdict::NotRun && check.verdict != Verdict::NotRun {
-        checks.remove(&known);
-        checks.insert(key, check);
-    } else if check.verdict != Verdict::NotRun && *there != check {
-        return Err(MergeError::Check {
-            id: check.id,
-            folder: folder.to_owned(),
-        });
-    }
-    Ok(false)
-}
-
 /// Puts a scenario among the others; false if it was there already. One without worlds was never started.
 fn put_scenario(
     scenarios: &mut BTreeMap<(ScenarioId, Ran), ScenarioRecord>,
@@ -302,7 +384,7 @@ fn is_same_scenario(one: &ScenarioRecord, other: &ScenarioRecord) -> bool {
 }
 
 /// The end of a merged run, its counts still empty; none if one set has none.
-fn merged_end(sets: &[Results], started: u64) -> Option<EndRecord> {
+fn merged_end<C: CheckSet>(sets: &[Results<C>], started: u64) -> Option<EndRecord> {
     let mut merged = EndRecord {
         format: allranks_model::record::FORMAT,
         duration_ms: 0,
@@ -344,7 +426,7 @@ fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
 }
 
 /// Returns how many milliseconds after the first set this one started.
-fn late_ms(set: &Results, started: u64) -> u64 {
+fn late_ms<C>(set: &Results<C>, started: u64) -> u64 {
     (set.run.started - started).saturating_mul(1_000)
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::check_set::CheckSet;
 use super::results::Results;
 use super::status_counts::StatusCounts;
 use super::text::one_line;
@@ -10,13 +11,13 @@ use allranks_model::status::Status;
 
 /// Renders the file.
 #[must_use]
-pub fn render(results: &Results) -> String {
+pub fn render<C: CheckSet>(results: &Results<C>) -> String {
     let mut text = String::new();
     write_metrics(&mut text, results).expect("writing to a string cannot fail");
     text
 }
 
-fn write_metrics(text: &mut String, results: &Results) -> std::fmt::Result {
+fn write_metrics<C: CheckSet>(text: &mut String, results: &Results<C>) -> std::fmt::Result {
     let tallies = StatusCounts::by_column(&results.checks);
     writeln!(text, "# TYPE allranks_checks gauge")?;
     let columns = results.columns();

@@ -1,12 +1,14 @@
 //! What became of each check over many runs: the input of [`Trend`](crate::trend::Trend). A run that was cut off is kept as that,
 //! and a check without a record has no mark: it is never taken for a pass.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use allranks_model::names::{CaseId, CheckId, RequirementId};
 use allranks_model::record::{CheckRecord, Column};
 use allranks_model::status::Status;
 
+use crate::check_set::CheckSet;
 use crate::details::summary_line;
 use crate::results::Results;
 use crate::text::{clip, one_line};
@@ -85,13 +87,13 @@ impl Nights {
     }
 
     /// Takes one more run, which is newer than those before it.
-    pub fn push(&mut self, results: &Results, facts: Facts) {
+    pub fn push<C: CheckSet>(&mut self, results: &Results<C>, facts: Facts) {
         self.begin(Night::of(results, facts));
         for (column, check) in series_of(results) {
             let mark = self.mark(
                 check.status(),
                 &one_line(&check.column.torch),
-                &kind_of(check),
+                &kind_of(&check),
             );
             self.put(&check.id, &check.case, column, &check.covers, mark);
         }
@@ -163,7 +165,7 @@ impl Nights {
 impl Night {
     /// Returns what is stored of a run itself.
     #[must_use]
-    pub fn of(results: &Results, facts: Facts) -> Self {
+    pub fn of<C: CheckSet>(results: &Results<C>, facts: Facts) -> Self {
         Self {
             name: one_line(&results.run.name),
             started: results.run.started,
@@ -175,8 +177,10 @@ impl Night {
 }
 
 /// Iterates over the checks of a run with the columns of their series.
-pub fn series_of(results: &Results) -> impl Iterator<Item = (Column, &CheckRecord)> {
-    let mut versions = HashMap::<_, BTreeSet<&str>>::new();
+pub fn series_of<C: CheckSet>(
+    results: &Results<C>,
+) -> impl Iterator<Item = (Column, Cow<'_, CheckRecord>)> {
+    let mut versions = HashMap::<_, BTreeSet<String>>::new();
     let ran = |check: &'_ CheckRecord| {
         let column = &check.column;
         (
@@ -185,13 +189,17 @@ pub fn series_of(results: &Results) -> impl Iterator<Item = (Column, &CheckRecor
             column.launcher.clone(),
         )
     };
-    for check in &results.checks {
-        let torch = check.column.torch.as_str();
-        versions.entry(ran(check)).or_default().insert(torch);
+    // Most runs have one version, and nothing to tell apart.
+    let torches = results.checks.briefs().map(|check| &check.column.torch);
+    let has_several = torches.collect::<BTreeSet<_>>().len() > 1;
+    let several = results.checks.records().take_while(|_| has_several);
+    for check in several {
+        let torch = check.column.torch.clone();
+        versions.entry(ran(&check)).or_default().insert(torch);
     }
-    results.checks.iter().map(move |check| {
+    results.checks.records().map(move |check| {
         let mut column = check.column.clone();
-        if versions[&ran(check)].len() < 2 {
+        if versions.get(&ran(&check)).is_none_or(|one| one.len() < 2) {
             column.torch.clear();
         }
         (column, check)

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::check_set::CheckSet;
 use super::text::{clip, one_line};
 use allranks_model::record::CheckRecord;
 
@@ -25,10 +26,10 @@ pub(super) struct Subject {
 pub(super) type Seen = BTreeMap<String, u64>;
 
 /// Collects the observations of these checks.
-pub(super) fn observed(checks: &[CheckRecord]) -> BTreeMap<Subject, Seen> {
+pub(super) fn observed(checks: &impl CheckSet) -> BTreeMap<Subject, Seen> {
     let mut all = BTreeMap::<Subject, Seen>::new();
-    for check in checks {
-        for (name, value) in pairs(check) {
+    for check in checks.records() {
+        for (name, value) in pairs(&check) {
             let column = &check.column;
             let dtype = check.params.get("dtype");
             let subject = Subject {

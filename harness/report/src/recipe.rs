@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::check_set::CheckSet;
 use super::details::summary_line;
 use super::results::evidence_word;
 use super::text::{clip, counted, one_line};
@@ -66,13 +67,13 @@ impl Advice {
 
 /// Returns the advice for each backend and torch. A backend of which only one way was tried gets none.
 #[must_use]
-pub fn advise(checks: &[CheckRecord]) -> Vec<Advice> {
+pub fn advise(checks: &impl CheckSet) -> Vec<Advice> {
     let mut backends = BTreeMap::<Subject, BTreeMap<Way, Option<String>>>::new();
-    for check in checks {
-        let Some(way) = way(check) else { continue };
+    for check in checks.records() {
+        let Some(way) = way(&check) else { continue };
         let ways = backends.entry(Subject::of(&check.column)).or_default();
         let first = ways.entry(way).or_default();
-        *first = first.take().or_else(|| fault(check));
+        *first = first.take().or_else(|| fault(&check));
     }
     backends
         .into_iter()
@@ -365,9 +366,9 @@ mod tests {
 
     #[test]
     fn what_was_tried_in_one_way_only_says_nothing() {
-        assert_eq!(advise(&[check([0, 0, 0], Outcome::Pass)]), []);
+        assert_eq!(advise(&Vec::from([check([0, 0, 0], Outcome::Pass)])), []);
         let mut other = check([0, 0, 0], Outcome::Pass);
         other.params.remove("cpu_backend");
-        assert_eq!(advise(&[other.clone(), other]), []);
+        assert_eq!(advise(&Vec::from([other.clone(), other])), []);
     }
 }

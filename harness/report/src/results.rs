@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
+use super::check_set::CheckSet;
+use super::packed_checks::PackedChecks;
 use super::text::{clip, counted, grouped, one_line};
 use allranks_model::evidence::Evidence;
 use allranks_model::names::ScenarioId;
 use allranks_model::record::{CheckRecord, Column, EndRecord, Record, RunRecord, ScenarioRecord};
 use allranks_model::version::torch_version;
 
-/// All records of a run.
+/// All records of a run. `C` is how those of its checks are stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Results {
+pub struct Results<C = Vec<CheckRecord>> {
     /// The folder of the run; paths of logs are relative to it.
     pub folder: PathBuf,
     /// The record of the run's beginning: what was asked for.
@@ -20,7 +22,7 @@ pub struct Results {
     /// The records of scenarios, in the order in which they ended.
     pub scenarios: Vec<ScenarioRecord>,
     /// The records of checks, in the order in which they were decided; see [`arrange`](Self::arrange).
-    pub checks: Vec<CheckRecord>,
+    pub checks: C,
     /// The record of the run's end; `None` if it was cut off.
     pub end: Option<EndRecord>,
     /// Remarks on the records themselves, from reading or merging them.
@@ -29,35 +31,42 @@ pub struct Results {
     pub sources: Vec<PathBuf>,
 }
 
-impl Results {
-    /// Returns the records in the order of a results file: the run, checks, scenarios, the end.
-    pub fn into_records(self) -> impl Iterator<Item = Record> {
-        let checks = self
-            .checks
-            .into_iter()
-            .map(|check| Record::Check(Box::new(check)));
-        let scenarios = self
-            .scenarios
-            .into_iter()
-            .map(|scenario| Record::Scenario(Box::new(scenario)));
-        std::iter::once(Record::Run(self.run))
-            .chain(checks)
-            .chain(scenarios)
-            .chain(self.end.map(Record::End))
-    }
+/// All records of a run, those of its checks in little memory.
+pub type PackedResults = Results<PackedChecks>;
 
+impl Results {
     /// Makes the results of a run that has just begun.
     #[must_use]
     pub fn new(folder: PathBuf, run: RunRecord) -> Self {
+        Self::begin(folder, run)
+    }
+}
+
+impl<C: CheckSet> Results<C> {
+    /// Makes the results of a run that has just begun, as [`new`](Results::new) does, with its checks stored in either way.
+    #[must_use]
+    pub fn begin(folder: PathBuf, run: RunRecord) -> Self {
         Self {
             sources: vec![folder.clone()],
             folder,
             run,
             scenarios: Vec::new(),
-            checks: Vec::new(),
+            checks: C::default(),
             end: None,
             remarks: Vec::new(),
         }
+    }
+
+    /// Returns the records in the order of a results file: the run, checks, scenarios, the end.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        let checks = self.checks.records();
+        let checks = checks.map(|check| Record::Check(Box::new(check.into_owned())));
+        let scenarios = self.scenarios.iter().cloned();
+        let scenarios = scenarios.map(|scenario| Record::Scenario(Box::new(scenario)));
+        std::iter::once(Record::Run(self.run.clone()))
+            .chain(checks)
+            .chain(scenarios)
+            .chain(self.end.clone().map(Record::End))
     }
 
     /// Adds a record; a run record replaces the one before.
@@ -65,7 +74,7 @@ impl Results {
         match record {
             Record::Run(run) => self.run = run,
             Record::Scenario(scenario) => self.scenarios.push(*scenario),
-            Record::Check(check) => self.checks.push(*check),
+            Record::Check(check) => self.checks.add(*check),
             Record::End(end) => self.end = Some(end),
         }
     }
@@ -74,18 +83,19 @@ impl Results {
     /// of them init first and teardown last. Records are written as they are decided, and init's is among the last, for a later
     /// world may still fail to initialise.
     pub fn arrange(&mut self) {
-        let mut groups = HashMap::new();
+        let mut groups = HashMap::<(ScenarioId, Option<String>, [String; 3]), usize>::new();
         // For each: whether it has ended, and where its last record is then, its first otherwise.
         let mut places = Vec::<(bool, usize)>::new();
-        let mut keys = Vec::with_capacity(self.checks.len());
-        for (place, check) in self.checks.iter().enumerate() {
-            let round = check.params.get("round");
-            let group = (&check.scenario, round, ran(&check.column));
+        let mut keys = Vec::with_capacity(self.checks.count());
+        for (place, check) in self.checks.records().enumerate() {
+            let round = check.params.get("round").cloned();
+            let ran = ran(&check.column).map(str::to_owned);
+            let group = (check.scenario.clone(), round, ran);
             let group = *groups.entry(group).or_insert_with(|| {
                 places.push((false, place));
                 places.len() - 1
             });
-            let frame = Frame::of(check);
+            let frame = Frame::of(&check);
             if frame == Frame::Teardown {
                 places[group] = (true, place);
             }
@@ -95,11 +105,9 @@ impl Results {
             let (has_ended, place) = places[group];
             (!has_ended, place, frame)
         };
-        let keys: Vec<_> = keys.into_iter().map(key).collect();
-        let checks = std::mem::take(&mut self.checks);
-        let mut checks: Vec<_> = keys.into_iter().zip(checks).collect();
-        checks.sort_by_key(|(key, _)| *key);
-        self.checks = checks.into_iter().map(|(_, check)| check).collect();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by_key(|place| key(keys[*place]));
+        self.checks.reorder(&order);
     }
 
     /// Returns how many scenarios ran: `104 scenarios`, or `87 of 104 scenarios` if a world was started for only so
@@ -118,7 +126,7 @@ impl Results {
     /// Returns the number of checks that were planned and have no record.
     #[must_use]
     pub fn missing(&self) -> u64 {
-        let recorded = self.checks.len() as u64;
+        let recorded = self.checks.count() as u64;
         self.run.planned.checks.saturating_sub(recorded)
     }
 
@@ -126,7 +134,7 @@ impl Results {
     /// and versions of torch are in their own order.
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
-        let checks = self.checks.iter().map(|check| &check.column);
+        let checks = self.checks.briefs().map(|check| check.column);
         let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
         let columns: BTreeSet<&Column> = checks.chain(scenarios).collect();
         let mut columns: Vec<Column> = columns.into_iter().cloned().collect();
@@ -149,7 +157,7 @@ impl Results {
     #[must_use]
     pub fn torch_versions(&self) -> Vec<&str> {
         let known = |column: &&Column| !column.torch.is_empty();
-        let checks = self.checks.iter().map(|check| &check.column);
+        let checks = self.checks.briefs().map(|check| check.column);
         let scenarios = self.scenarios.iter().map(|scenario| &scenario.column);
         let columns = checks.chain(scenarios).filter(known);
         let versions: BTreeSet<&str> = columns.map(|column| column.torch.as_str()).collect();

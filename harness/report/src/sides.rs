@@ -10,6 +10,7 @@ use allranks_model::record::Column;
 use allranks_model::status::Status;
 use allranks_model::version::torch_version;
 
+use crate::check_set::CheckSet;
 use crate::results::{Results, evidence_word};
 use crate::status_counts::StatusCounts;
 use crate::text::one_line;
@@ -53,27 +54,24 @@ pub struct WorstStatus {
 impl Sides {
     /// Compares the sides of some results; `None` if there is one side only, beside the programs that cases run on it.
     #[must_use]
-    pub fn of(results: &Results) -> Option<Self> {
-        let mut sides: Vec<Side> = results
-            .checks
-            .iter()
-            .map(|check| Side::of(&check.column))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect();
+    pub fn of<C: CheckSet>(results: &Results<C>) -> Option<Self> {
+        let columns = results.checks.briefs().map(|check| check.column);
+        let columns: BTreeSet<&Column> = columns.collect();
+        let sides: BTreeSet<Side> = columns.into_iter().map(Side::of).collect();
+        let mut sides: Vec<Side> = sides.into_iter().collect();
         let places = sides.iter().map(Side::place).collect::<BTreeSet<_>>();
         let compared = sides.iter().filter(|side| side.driver != PROGRAM);
         if places.len() < 2 && compared.count() < 2 {
             return None;
         }
         sides.sort_by_cached_key(key);
-        let mut rows = BTreeMap::<&RequirementId, Vec<StatusCounts>>::new();
-        for check in &results.checks {
+        let mut rows = BTreeMap::<RequirementId, Vec<StatusCounts>>::new();
+        for check in results.checks.records() {
             let place = sides.binary_search_by_key(&key(&Side::of(&check.column)), key);
             let Ok(place) = place else { continue };
             for requirement in &check.covers {
                 let counts = rows
-                    .entry(requirement)
+                    .entry(requirement.clone())
                     .or_insert_with(|| vec![StatusCounts::default(); sides.len()]);
                 counts[place].add(check.status());
             }
@@ -87,9 +85,9 @@ impl Sides {
                 alike += 1;
                 continue;
             }
-            let sentence = results.run.requirements.get(requirement);
+            let sentence = results.run.requirements.get(&requirement);
             told.push(SideRow {
-                requirement: requirement.clone(),
+                requirement,
                 sentence: sentence.map_or_else(String::new, |text| one_line(text)),
                 cells,
             });

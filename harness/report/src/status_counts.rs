@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::check_set::CheckSet;
 use super::results::Results;
 use super::text::{counted, grouped};
-use allranks_model::record::{CheckRecord, Column};
+use allranks_model::record::Column;
 use allranks_model::status::Status;
 
 /// The number of checks by status.
@@ -16,19 +17,19 @@ pub struct StatusCounts {
 
 impl StatusCounts {
     /// Counts these checks by status.
-    pub fn of<'a>(checks: impl IntoIterator<Item = &'a CheckRecord>) -> Self {
+    pub fn of(checks: &impl CheckSet) -> Self {
         let mut counts = Self::default();
-        for check in checks {
+        for check in checks.briefs() {
             counts.add(check.status());
         }
         counts
     }
 
     /// Counts the checks of each column by status.
-    pub fn by_column(checks: &[CheckRecord]) -> BTreeMap<&Column, Self> {
+    pub fn by_column(checks: &impl CheckSet) -> BTreeMap<&Column, Self> {
         let mut by_column = BTreeMap::<_, Self>::new();
-        for check in checks {
-            let counts = by_column.entry(&check.column).or_default();
+        for check in checks.briefs() {
+            let counts = by_column.entry(check.column).or_default();
             counts.add(check.status());
         }
         by_column
@@ -91,7 +92,7 @@ pub struct Headline {
 impl Headline {
     /// Returns the headline of a run.
     #[must_use]
-    pub fn of(results: &Results) -> Self {
+    pub fn of<C: CheckSet>(results: &Results<C>) -> Self {
         let counts = StatusCounts::of(&results.checks);
         let failing = counts.failing();
         let total = counted(counts.total(), "check");

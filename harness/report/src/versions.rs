@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::check_set::CheckSet;
 use super::details::summary_line;
 use super::results::Results;
 use allranks_model::names::CheckId;
-use allranks_model::record::{CheckRecord, Column};
+use allranks_model::record::Column;
 use allranks_model::status::Status;
 
 /// The results with several versions of torch, compared.
@@ -39,9 +40,9 @@ pub struct Row {
 impl Versions {
     /// Compares the versions of torch in some results; `None` if nothing ran with more than one.
     #[must_use]
-    pub fn of(results: &Results) -> Option<Self> {
+    pub fn of<C: CheckSet>(results: &Results<C>) -> Option<Self> {
         let mut ran = BTreeMap::<[&str; 3], BTreeSet<&str>>::new();
-        for column in results.checks.iter().map(|check| &check.column) {
+        for column in results.checks.briefs().map(|check| check.column) {
             if !column.torch.is_empty() {
                 ran.entry(target(column)).or_default().insert(&column.torch);
             }
@@ -53,35 +54,39 @@ impl Versions {
             return None;
         }
         // A check that several drivers made is several checks here.
-        let mut checks = BTreeMap::<(&CheckId, &str), Vec<Option<&CheckRecord>>>::new();
-        let compared = |check: &&CheckRecord| ran.contains_key(&target(&check.column));
-        for check in results.checks.iter().filter(compared) {
+        let all = &results.checks;
+        let mut checks = BTreeMap::<(CheckId, &str), Vec<Option<usize>>>::new();
+        for place in all.places_where(|check| ran.contains_key(&target(check.column))) {
+            let column = all.brief(place).column;
             // What never ran has no version, and stands in the list of what was not run.
-            if let Some(place) = torch.iter().position(|torch| *torch == check.column.torch) {
+            if let Some(version) = torch.iter().position(|torch| *torch == column.torch) {
+                let id = all.record(place).id.clone();
                 let row = checks
-                    .entry((&check.id, check.column.driver.as_str()))
+                    .entry((id, column.driver.as_str()))
                     .or_insert_with(|| vec![None; torch.len()]);
-                row[place] = Some(check);
+                row[version] = Some(place);
             }
         }
+        let status = |place: &usize| all.brief(*place).status();
         let mut alike = 0;
         let mut rows = BTreeMap::<(String, Vec<Option<Status>>), (u64, String)>::new();
         for versions in checks.values() {
             let cells: Vec<Option<Status>> = versions
                 .iter()
-                .map(|check| check.map(CheckRecord::status))
+                .map(|place| place.as_ref().map(status))
                 .collect();
             if cells.iter().all(|cell| *cell == cells[0]) {
                 alike += 1;
                 continue;
             }
-            let worst = versions.iter().flatten().min_by_key(|check| check.status());
+            let worst = versions.iter().flatten().min_by_key(|place| status(place));
             let worst = worst.expect("a check is there because some version has it");
+            let worst = all.record(*worst);
             let call = worst.params.get("call").map_or("world", String::as_str);
             let what = format!("{}: {call}", worst.case);
             let row = rows
                 .entry((what, cells))
-                .or_insert_with(|| (0, summary_line(worst)));
+                .or_insert_with(|| (0, summary_line(&worst)));
             row.0 += 1;
         }
         let rows = rows.into_iter().map(|((what, cells), (checks, why))| Row {

@@ -1,6 +1,6 @@
 //! The results of an earlier run that is continued: which of its records are taken over, and which checks run again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use super::planning::Planned;
@@ -8,7 +8,8 @@ use super::{Failure, origin};
 use allranks_model::names::{CheckId, ScenarioId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::record::{CheckRecord, Record};
-use allranks_report::Results;
+use allranks_report::check_set::CheckSet;
+use allranks_report::{PackedChecks, PackedResults};
 use allranks_runner::run::in_round;
 use allranks_suite::plan::{Plan, Scenario};
 
@@ -19,7 +20,7 @@ const BEFORE: &str = "before";
 #[derive(Debug)]
 pub struct Earlier {
     /// The results of the run, as they are for a reader in the new run's folder.
-    pub results: Results,
+    pub results: PackedResults,
     /// True if checks that failed are run again.
     pub failed: bool,
 }
@@ -81,15 +82,12 @@ impl Earlier {
             lasted_ms: ends.max().unwrap_or(0),
             ..ReusedRecords::default()
         };
-        let mut checks: BTreeMap<CheckId, CheckRecord> = BTreeMap::new();
-        for check in self.results.checks {
-            checks.entry(check.id.clone()).or_insert(check);
-        }
+        let checks = FirstById::of(&self.results.checks);
         let mut whole = BTreeSet::<ScenarioId>::new();
         for scenario in &plan.scenarios {
             let mut is_whole = true;
             for round in 0..rounds {
-                let own = Own::of(scenario, round, &mut checks);
+                let own = Own::of(scenario, round, &checks);
                 is_whole &= own.sort_out(scenario, self.failed, &mut reused);
             }
             if is_whole {
@@ -105,6 +103,28 @@ impl Earlier {
     }
 }
 
+/// The first record of each check.
+struct FirstById<'a> {
+    checks: &'a PackedChecks,
+    places: HashMap<CheckId, usize>,
+}
+
+impl<'a> FirstById<'a> {
+    fn of(checks: &'a PackedChecks) -> Self {
+        let mut places = HashMap::new();
+        for (place, check) in checks.records().enumerate() {
+            places.entry(check.into_owned().id).or_insert(place);
+        }
+        Self { checks, places }
+    }
+
+    /// Returns the record of a check; `None` if it has none.
+    fn get(&self, id: &CheckId) -> Option<CheckRecord> {
+        let place = self.places.get(id)?;
+        Some(self.checks.record(*place).into_owned())
+    }
+}
+
 /// The records of one scenario in one round.
 struct Own {
     frames: Vec<CheckRecord>,
@@ -113,14 +133,10 @@ struct Own {
 }
 
 impl Own {
-    fn of(scenario: &Scenario, round: u32, checks: &mut BTreeMap<CheckId, CheckRecord>) -> Self {
-        let mut take = |id: &CheckId| checks.remove(&in_round(id, round));
+    fn of(scenario: &Scenario, round: u32, checks: &FirstById<'_>) -> Self {
+        let take = |id: &CheckId| checks.get(&in_round(id, round));
         Self {
-            frames: scenario
-                .frame_checks()
-                .iter()
-                .filter_map(&mut take)
-                .collect(),
+            frames: scenario.frame_checks().iter().filter_map(take).collect(),
             checks: scenario
                 .checks
                 .iter()

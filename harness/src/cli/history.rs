@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::history_arguments::{AddArguments, HistoryArguments, HistoryCommand, ReportHistory};
-use super::read_run::read;
+use super::read_run::read_packed;
 use super::{Exit, Failure};
 use allranks_history::{Added, Identity, Store, StoreError, Stored};
-use allranks_report::Results;
+use allranks_report::check_set::CheckSet;
 use allranks_report::facts::facts;
 use allranks_report::nights::Facts;
 use allranks_report::owners::Owners;
 use allranks_report::text::counted;
 use allranks_report::trend::{Question, Trend};
+use allranks_report::{PackedResults, Results};
 
 /// Shows the stored runs, or stores some.
 pub fn history(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -24,11 +25,11 @@ pub fn history(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exi
 }
 
 fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let runs: Vec<(Results, Facts)> = arguments
+    let runs: Vec<(PackedResults, Facts)> = arguments
         .runs
         .iter()
         .map(|run| {
-            let results = read(run)?;
+            let results = read_packed(run)?;
             let facts = facts_of(&results, arguments.environment.as_deref())?;
             Ok((results, facts))
         })
@@ -52,7 +53,7 @@ fn add(arguments: &AddArguments, out: &mut impl Write) -> Result<Exit, Failure> 
             (_, 0) => "; it is not whole".to_owned(),
             (_, missing) => format!("; {} left no record", counted(missing, "planned check")),
         };
-        let checks = counted(results.checks.len() as u64, "check");
+        let checks = counted(results.checks.count() as u64, "check");
         match added {
             Added::New => writeln!(out, "stored {name}: {checks}{lacks}")?,
             Added::Continued => writeln!(
@@ -114,7 +115,10 @@ fn show(arguments: &HistoryArguments, out: &mut impl Write) -> Result<Exit, Fail
 }
 
 /// Returns what the earlier runs say of a run; `None` if no file of stored runs is given.
-pub fn trend(arguments: &ReportHistory, results: &Results) -> Result<Option<Trend>, Failure> {
+pub fn trend<C: CheckSet>(
+    arguments: &ReportHistory,
+    results: &Results<C>,
+) -> Result<Option<Trend>, Failure> {
     let Some(file) = &arguments.history else {
         return Ok(None);
     };
@@ -154,7 +158,7 @@ fn open(file: &Path) -> Result<Store, Failure> {
 }
 
 /// The facts of a run's environment, from a file if one is given.
-fn facts_of(results: &Results, file: Option<&Path>) -> Result<Facts, Failure> {
+fn facts_of<C>(results: &Results<C>, file: Option<&Path>) -> Result<Facts, Failure> {
     let own = results.folder.join("environment.json");
     let path = file.unwrap_or(&own);
     let text = match fs::read(path) {

@@ -9,12 +9,12 @@ use clap::Parser;
 use super::args::{Arguments, Command, DriverChoice, RerunArguments, RunArguments};
 use super::command_line::{REDACTED, is_redacted, without_secrets};
 use super::earlier::Earlier;
-use super::read_run::read;
+use super::read_run::read_packed;
 use super::{Failure, planning, running};
 use crate::conclusion::{Exit, exit};
 use allranks_model::outcome::Verdict;
-use allranks_model::record::CheckRecord;
-use allranks_report::{Results, merge};
+use allranks_report::check_set::{Brief, CheckSet};
+use allranks_report::{PackedResults, merge};
 
 /// Continues a run that was interrupted, or runs its failures again.
 pub fn rerun(
@@ -22,7 +22,7 @@ pub fn rerun(
     out: &mut (impl Write + Send),
     err: &mut (impl Write + Send),
 ) -> Result<Exit, Failure> {
-    let earlier = read(&arguments.run)?;
+    let earlier = read_packed(&arguments.run)?;
     let run = recorded(&earlier, &arguments.run, arguments.driver.as_deref())?;
     if let Some(exit) = nothing_to_do(&earlier, arguments.failed) {
         writeln!(
@@ -47,7 +47,7 @@ pub fn rerun(
 
 /// The arguments that a run recorded.
 fn recorded(
-    earlier: &Results,
+    earlier: &PackedResults,
     folder: &Path,
     driver: Option<&str>,
 ) -> Result<RunArguments, Failure> {
@@ -127,13 +127,13 @@ fn in_this_version(driver: DriverChoice) -> DriverChoice {
 }
 
 /// Returns the exit code of a run in which there is nothing to run again; `None` if there is something.
-fn nothing_to_do(earlier: &Results, failed: bool) -> Option<Exit> {
-    let is_left = |check: &CheckRecord| match check.verdict {
+fn nothing_to_do(earlier: &PackedResults, failed: bool) -> Option<Exit> {
+    let is_left = |check: Brief<'_>| match check.verdict {
         Verdict::NotRun => true,
         _ => failed && check.status().is_failing(),
     };
     let is_done = earlier.is_whole() && earlier.missing() == 0;
-    (is_done && !earlier.checks.iter().any(is_left)).then(|| exit(earlier, &[]))
+    (is_done && !earlier.checks.briefs().any(is_left)).then(|| exit(earlier, &[]))
 }
 
 #[cfg(test)]

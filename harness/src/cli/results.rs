@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
-use super::read_run::read;
+use super::read_run::read_packed;
 use super::{Exit, Failure, environment, history, planning};
-use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 use allranks_report as report;
-use allranks_report::Results;
+use allranks_report::check_set::{Brief, CheckSet};
 use allranks_report::trend::Trend;
+use allranks_report::{PackedResults, Results};
 
 /// Renders a run's reports again.
 pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let results = read(&arguments.run)?;
+    let results = read_packed(&arguments.run)?;
     let trend = history::trend(&arguments.history, &results)?;
     let folder = results.folder.clone();
     render_with(&folder, &results, trend.as_ref(), out)?;
@@ -22,7 +22,7 @@ pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit,
 }
 
 /// Returns whether reports of these results show everything that was run, as an exit code.
-fn completeness(results: &Results) -> Exit {
+fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
     match results.is_whole() && results.missing() == 0 {
         true => Exit::AsExpected,
         false => Exit::Incomplete,
@@ -31,10 +31,10 @@ fn completeness(results: &Results) -> Exit {
 
 /// Merges runs into one.
 pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let parts: Vec<Results> = arguments
+    let parts: Vec<PackedResults> = arguments
         .runs
         .iter()
-        .map(|run| read(run))
+        .map(|run| read_packed(run))
         .collect::<Result<_, _>>()?;
     let folders: Vec<PathBuf> = parts.iter().map(|part| part.folder.clone()).collect();
     let folder = planning::make_out(Some(&arguments.out))?;
@@ -42,8 +42,8 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
         .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
     environment::write_merged(&folder, &folders)?;
     write(&merged, out)?;
-    let lacks = |check: &CheckRecord| check.status() == Status::NotRun;
-    Ok(match merged.checks.iter().any(lacks) {
+    let lacks = |check: Brief<'_>| check.status() == Status::NotRun;
+    Ok(match merged.checks.briefs().any(lacks) {
         true => Exit::Incomplete,
         false => completeness(&merged),
     })
@@ -51,7 +51,7 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
 
 /// Compares two runs.
 pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let diff = report::diff::diff(&read(&arguments.old)?, &read(&arguments.new)?);
+    let diff = report::diff::diff(&read_packed(&arguments.old)?, &read_packed(&arguments.new)?);
     diff.write(out)?;
     Ok(match (diff.is_worse(), diff.is_complete()) {
         (true, _) => Exit::Unexpected,
@@ -61,22 +61,26 @@ pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Fai
 }
 
 /// Writes results that no run has written yet, and their reports, into their folder.
-pub fn write(results: &Results, out: &mut impl Write) -> Result<(), Failure> {
+pub fn write<C: CheckSet>(results: &Results<C>, out: &mut impl Write) -> Result<(), Failure> {
     let mut writer = report::jsonl::Writer::create(&results.folder)?;
-    for record in results.clone().into_records() {
+    for record in results.records() {
         writer.append(&record)?;
     }
     render(&results.folder, results, out)
 }
 
 /// Writes the reports and prints their paths; if they cannot be written, prints the summary of the run at least.
-pub fn render(folder: &Path, results: &Results, out: &mut impl Write) -> Result<(), Failure> {
+pub fn render<C: CheckSet>(
+    folder: &Path,
+    results: &Results<C>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     render_with(folder, results, None, out)
 }
 
-fn render_with(
+fn render_with<C: CheckSet>(
     folder: &Path,
-    results: &Results,
+    results: &Results<C>,
     trend: Option<&Trend>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {

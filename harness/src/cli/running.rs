@@ -21,9 +21,10 @@ use super::until_closed::UntilClosed;
 use super::{Failure, environment, origin};
 use crate::conclusion::{Exit, RunIssue, end_record, exit};
 use allranks_model::record::Record;
-use allranks_report::Results;
+use allranks_report::check_set::CheckSet;
 use allranks_report::console::{Console, Progress};
 use allranks_report::jsonl::Writer;
+use allranks_report::{PackedResults, Results};
 use allranks_runner::probe::Interpreter;
 use allranks_runner::run;
 use allranks_runner::run::{Capacity, Interrupt, Settings};
@@ -248,7 +249,7 @@ fn parts(capability: &str) -> (&str, Option<&str>) {
     }
 }
 
-type Finished = (Results, Vec<RunIssue>);
+type Finished = (PackedResults, Vec<RunIssue>);
 
 /// Runs the plan while showing and writing down what happens.
 fn execute(
@@ -330,7 +331,7 @@ fn execute(
                         }
                         match (&mut results, record) {
                             (None, Record::Run(run)) => {
-                                results = Some(Results::new(folder.clone(), run));
+                                results = Some(PackedResults::begin(folder.clone(), run));
                             }
                             (Some(results), record) => results.push(record),
                             (None, _) => {}
@@ -380,7 +381,11 @@ fn incomplete_at_signal(runtime: &Runtime) -> AbortHandle {
 }
 
 /// Entries that matched nothing in a run that had everything.
-fn stale(expectations: &Expectations, plan: &Plan, results: &Results) -> Vec<RunIssue> {
+fn stale<C: CheckSet>(
+    expectations: &Expectations,
+    plan: &Plan,
+    results: &Results<C>,
+) -> Vec<RunIssue> {
     let torch = results
         .columns()
         .first()
@@ -439,7 +444,11 @@ fn is_hangup_ignored() -> bool {
 }
 
 /// Writes the reports and the summary.
-fn finish(results: Results, troubles: &[RunIssue], out: &mut impl Write) -> Result<Exit, Failure> {
+fn finish<C: CheckSet>(
+    results: Results<C>,
+    troubles: &[RunIssue],
+    out: &mut impl Write,
+) -> Result<Exit, Failure> {
     let folder: PathBuf = results.folder.clone();
     let exit = exit(&results, troubles);
     super::results::render(&folder, &results, out)?;

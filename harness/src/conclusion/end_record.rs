@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use super::{Exit, RunIssue};
 use allranks_model::outcome::{Outcome, Verdict};
-use allranks_model::record::{CheckRecord, EndRecord, FORMAT};
+use allranks_model::record::{EndRecord, FORMAT};
 use allranks_report::Results;
+use allranks_report::check_set::{Brief, CheckSet};
 
 /// Makes the last record of a run: counts, the issues that belong to no check, and the exit code.
 #[must_use]
-pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
+pub fn end_record<C: CheckSet>(results: &Results<C>, troubles: &[RunIssue]) -> EndRecord {
     let mut verdicts = BTreeMap::new();
     let mut outcomes = BTreeMap::new();
-    for check in &results.checks {
+    for check in results.checks.briefs() {
         *verdicts.entry(check.verdict.name().to_owned()).or_default() += 1;
         *outcomes.entry(check.outcome.name().to_owned()).or_default() += 1;
     }
@@ -34,8 +35,8 @@ pub fn end_record(results: &Results, troubles: &[RunIssue]) -> EndRecord {
 /// Returns the exit code of a run: the worst thing that happened. Trouble of the harness outranks an unexpected result, because it
 /// makes results untrustworthy; an unexpected result outranks a missing one.
 #[must_use]
-pub fn exit(results: &Results, troubles: &[RunIssue]) -> Exit {
-    let any = |test: fn(&CheckRecord) -> bool| results.checks.iter().any(test);
+pub fn exit<C: CheckSet>(results: &Results<C>, troubles: &[RunIssue]) -> Exit {
+    let any = |test: fn(&Brief<'_>) -> bool| results.checks.briefs().any(|check| test(&check));
     let amounts_to = |exit| troubles.iter().any(|trouble| trouble.exit() == exit);
     if amounts_to(Exit::RunIssue) || any(|check| check.outcome == Outcome::HarnessError) {
         return Exit::RunIssue;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{DIM, style, write_heading, write_line};
+use crate::check_set::{Brief, CheckSet};
 use crate::details::summary_line;
 use crate::nights::kind_of;
 use crate::recipe::advise;
@@ -13,7 +14,6 @@ use crate::results::{Results, column_names, evidence_word};
 use crate::sides::Sides;
 use crate::status_counts::{Headline, StatusCounts, exit_meaning};
 use crate::text::{clip, counted, grouped, lasting, one_line};
-use allranks_model::record::CheckRecord;
 use allranks_model::status::Status;
 
 /// Kinds of failure listed; the files have all.
@@ -27,7 +27,11 @@ const REASON_LIMIT: usize = 10;
 ///
 /// # Errors
 /// The stream could not be written to.
-pub fn summarise(out: &mut impl Write, results: &Results, reports: &[&Path]) -> io::Result<()> {
+pub fn summarise<C: CheckSet>(
+    out: &mut impl Write,
+    results: &Results<C>,
+    reports: &[&Path],
+) -> io::Result<()> {
     write_sides(out, results)?;
     write_failing(out, results)?;
     write_not_run(out, results)?;
@@ -99,46 +103,49 @@ fn note(status: Status) -> &'static str {
 }
 
 /// Writes failing checks by kind: those of one kind under one heading.
-fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
+fn write_failing<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io::Result<()> {
     let scenarios = results.scenarios_by_check();
-    let mut kinds = BTreeMap::<(Status, String), Vec<&CheckRecord>>::new();
-    for check in &results.checks {
-        if check.status().is_failing() {
-            let kind = kinds.entry((check.status(), kind_of(check))).or_default();
-            kind.push(check);
-        }
+    let checks = &results.checks;
+    let mut kinds = BTreeMap::<(Status, String), Vec<usize>>::new();
+    for place in checks.places_where(|check| check.status().is_failing()) {
+        let check = checks.record(place);
+        let kind = kinds.entry((check.status(), kind_of(&check))).or_default();
+        kind.push(place);
     }
     let mut kinds: Vec<_> = kinds.into_iter().collect();
-    kinds.sort_by_key(|((status, _), checks)| (*status, std::cmp::Reverse(checks.len())));
-    for ((status, kind), checks) in kinds.iter().take(LIST_LIMIT) {
-        if let [check] = checks.as_slice() {
-            let title = scenarios.get(check).map_or("", |scenario| &scenario.title);
-            write_heading(out, check, title)?;
+    kinds.sort_by_key(|((status, _), places)| (*status, std::cmp::Reverse(places.len())));
+    for ((status, kind), places) in kinds.iter().take(LIST_LIMIT) {
+        if let [place] = places.as_slice() {
+            let check = checks.record(*place);
+            let title = scenarios.get(&check).map_or("", |scenario| &scenario.title);
+            write_heading(out, &check, title)?;
             continue;
         }
-        let columns: BTreeSet<_> = checks.iter().map(|check| &check.column).collect();
+        let columns = places.iter().map(|place| checks.brief(*place).column);
+        let columns: BTreeSet<_> = columns.collect();
         let (style, symbol, word) = (style(*status), status.symbol(), status.word());
         writeln!(
             out,
             "{style}{symbol} {word}{style:#} {} in {}: {kind}",
-            counted(checks.len() as u64, "check"),
+            counted(places.len() as u64, "check"),
             counted(columns.len() as u64, "column")
         )?;
-        for check in checks.iter().take(EXAMPLES) {
+        for place in places.iter().take(EXAMPLES) {
+            let check = checks.record(*place);
             writeln!(out, "    {}", one_line(check.id.as_str()))?;
             // A class says less than what was seen.
             if check.class.is_some() {
-                writeln!(out, "      {}", summary_line(check))?;
+                writeln!(out, "      {}", summary_line(&check))?;
             }
         }
-        if checks.len() > EXAMPLES {
-            let more = (checks.len() - EXAMPLES) as u64;
+        if places.len() > EXAMPLES {
+            let more = (places.len() - EXAMPLES) as u64;
             writeln!(out, "    … and {} more", grouped(more))?;
         }
     }
     if kinds.len() > LIST_LIMIT {
         let more = &kinds[LIST_LIMIT..];
-        let checks = more.iter().map(|(_, checks)| checks.len() as u64).sum();
+        let checks = more.iter().map(|(_, places)| places.len() as u64).sum();
         let kinds = counted(more.len() as u64, "more kind");
         writeln!(out, "  … and {} of {kinds}", counted(checks, "check"))?;
     }
@@ -149,7 +156,7 @@ fn write_failing(out: &mut impl Write, results: &Results) -> io::Result<()> {
 }
 
 /// Writes what differs between the backends, versions and drivers of the run.
-fn write_sides(out: &mut impl Write, results: &Results) -> io::Result<()> {
+fn write_sides<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io::Result<()> {
     let Some(sides) = Sides::of(results).filter(|sides| !sides.rows.is_empty()) else {
         return Ok(());
     };
@@ -175,12 +182,11 @@ fn write_sides(out: &mut impl Write, results: &Results) -> io::Result<()> {
     writeln!(out)
 }
 
-fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
+fn write_not_run<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io::Result<()> {
     let mut reasons = BTreeMap::<String, u64>::new();
-    for check in &results.checks {
-        if check.status() == Status::NotRun {
-            *reasons.entry(summary_line(check)).or_default() += 1;
-        }
+    let not_run = |check: &Brief<'_>| check.status() == Status::NotRun;
+    for check in results.checks.records_where(not_run) {
+        *reasons.entry(summary_line(&check)).or_default() += 1;
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -206,7 +212,7 @@ fn write_not_run(out: &mut impl Write, results: &Results) -> io::Result<()> {
     writeln!(out)
 }
 
-fn write_columns(out: &mut impl Write, results: &Results) -> io::Result<()> {
+fn write_columns<C: CheckSet>(out: &mut impl Write, results: &Results<C>) -> io::Result<()> {
     let columns = results.columns();
     let by_column = StatusCounts::by_column(&results.checks);
     for (column, name) in columns.iter().zip(column_names(&columns)) {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::index::Index;
 use super::timeline::{Scenario, drawn};
 use super::trend::TrendData;
 
+use crate::check_set::CheckSet;
 use crate::command_line::command_line;
 use crate::details::{details, summary_line};
+use crate::index::Index;
 use crate::observed::pairs;
 use crate::recipe::{Advice, advise};
 use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
@@ -32,7 +33,7 @@ const VALUES_LIMIT: usize = 12;
 const REASONS_LIMIT: usize = 100;
 
 /// Returns the recommended init recipes, as the page shows them.
-fn recipes(results: &Results) -> Vec<Recipe> {
+fn recipes<C: CheckSet>(results: &Results<C>) -> Vec<Recipe> {
     let detailed = |advice: Advice| Recipe {
         backend: advice.subject(),
         recipe: advice.summary_line(),
@@ -199,7 +200,7 @@ struct CheckDetail {
 }
 
 impl Data {
-    pub(super) fn of(results: &Results, trend: Option<&Trend>) -> Self {
+    pub(super) fn of<C: CheckSet>(results: &Results<C>, trend: Option<&Trend>) -> Self {
         let mut data = Collector::new(results).collect();
         data.trend = trend.map(TrendData::of);
         data
@@ -210,14 +211,15 @@ impl Data {
 #[derive(Default)]
 struct Gathered {
     counts: StatusCounts,
-    params: BTreeMap<String, BTreeSet<Natural>>,
+    /// Of each parameter the values, as places in the index of values.
+    params: BTreeMap<String, BTreeSet<u32>>,
     elements: u64,
     observed: BTreeMap<(String, String), u64>,
     reasons: BTreeMap<(Status, String), u64>,
 }
 
-struct Collector<'a> {
-    results: &'a Results,
+struct Collector<'a, C> {
+    results: &'a Results<C>,
     columns: Vec<Column>,
     scenarios: ScenariosByCheck<'a>,
     /// Whether an id alone does not tell which torch a result is of.
@@ -227,8 +229,8 @@ struct Collector<'a> {
     texts: Index<String>,
 }
 
-impl<'a> Collector<'a> {
-    fn new(results: &'a Results) -> Self {
+impl<'a, C: CheckSet> Collector<'a, C> {
+    fn new(results: &'a Results<C>) -> Self {
         Self {
             results,
             columns: results.columns(),
@@ -290,13 +292,16 @@ impl<'a> Collector<'a> {
 
     fn units(&mut self) -> Vec<Unit> {
         let mut units = BTreeMap::<(usize, Vec<usize>), BTreeMap<usize, Gathered>>::new();
-        for check in &self.results.checks {
+        // Of a million checks, each cell may have a thousand values: they are stored once.
+        let mut values = Index::new();
+        for check in self.results.checks.records() {
             let case = self.cases.of(&one_line(check.case.as_str()));
-            let key = (case, self.covers(check));
+            let key = (case, self.covers(&check));
             let column = self.column(&check.column);
             let cell = units.entry(key).or_default().entry(column).or_default();
-            cell.add(check);
+            cell.add(&check, &mut values);
         }
+        let values = values.into_values();
         let units = units.into_iter();
         units
             .map(|((case, covers), cells)| Unit {
@@ -304,21 +309,26 @@ impl<'a> Collector<'a> {
                 covers,
                 cells: cells
                     .into_iter()
-                    .map(|(column, gathered)| self.cell(column, gathered))
+                    .map(|(column, gathered)| self.cell(column, gathered, &values))
                     .collect(),
             })
             .collect()
     }
 
-    fn cell(&mut self, column: usize, gathered: Gathered) -> Cell {
+    fn cell(&mut self, column: usize, gathered: Gathered, values: &[Natural]) -> Cell {
         let counts = Status::ALL.iter().copied().enumerate();
         let counts = counts.map(|(index, status)| (index, gathered.counts.count(status)));
         let texts = &mut self.texts;
-        let passed = gathered.params.into_iter().map(|(name, values)| {
-            let left_out = values.len().saturating_sub(VALUES_LIMIT);
-            let values = values.iter().take(VALUES_LIMIT);
-            let values = values.map(|value| texts.of(&value.text)).collect();
-            (texts.of(&name), values, left_out)
+        let passed = gathered.params.into_iter().map(|(name, places)| {
+            let left_out = places.len().saturating_sub(VALUES_LIMIT);
+            let seen = places
+                .iter()
+                .filter_map(|place| values.get(*place as usize));
+            let mut seen: Vec<&Natural> = seen.collect();
+            seen.sort_unstable();
+            let seen = seen.into_iter().take(VALUES_LIMIT);
+            let seen = seen.map(|value| texts.of(&value.text)).collect();
+            (texts.of(&name), seen, left_out)
         });
         let passed = passed.collect();
         let observed = gathered.observed.into_iter().take(VALUES_LIMIT);
@@ -342,16 +352,15 @@ impl<'a> Collector<'a> {
 
     /// Returns the checks that are shown in full, failing ones first, and how many there was no room for.
     fn findings(&mut self) -> (Vec<CheckDetail>, usize) {
-        let mut detailed: Vec<&CheckRecord> = self
-            .results
-            .checks
-            .iter()
-            .filter(|check| is_detailed(check.status()))
-            .collect();
-        detailed.sort_by_key(|check| check.status());
+        let results = self.results;
+        let checks = &results.checks;
+        let detailed = checks.places_where(|check| is_detailed(check.status()));
+        let mut detailed: Vec<usize> = detailed.collect();
+        detailed.sort_by_key(|place| checks.brief(*place).status());
         let omitted = detailed.len().saturating_sub(FINDINGS_LIMIT);
         detailed.truncate(FINDINGS_LIMIT);
-        let findings = detailed.into_iter().map(|check| self.finding(check));
+        let detailed = detailed.into_iter().map(|place| checks.record(place));
+        let findings = detailed.map(|check| self.finding(&check));
         (findings.collect(), omitted)
     }
 
@@ -420,7 +429,7 @@ impl<'a> Collector<'a> {
 }
 
 impl Gathered {
-    fn add(&mut self, check: &CheckRecord) {
+    fn add(&mut self, check: &CheckRecord, known: &mut Index<Natural>) {
         let status = check.status();
         self.counts.add(status);
         for pair in pairs(check) {
@@ -430,7 +439,8 @@ impl Gathered {
             self.elements += check.checked.iter().sum::<u64>();
             for (name, value) in &check.params {
                 let values = self.params.entry(clip(&one_line(name), 60)).or_default();
-                values.insert(Natural::new(clip(&one_line(value), 60)));
+                let value = known.of(&Natural::new(clip(&one_line(value), 60)));
+                values.insert(u32::try_from(value).unwrap_or(u32::MAX));
             }
         } else if !is_detailed(status) {
             let reason = summary_line(check);
@@ -440,7 +450,7 @@ impl Gathered {
 }
 
 /// A value of a parameter; numbers come in the order of their size.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Natural {
     number: Option<u64>,
     text: String,
@@ -474,7 +484,7 @@ fn status_info(status: Status) -> StatusInfo {
     }
 }
 
-fn run(results: &Results) -> Run {
+fn run<C: CheckSet>(results: &Results<C>) -> Run {
     let record = &results.run;
     let headline = Headline::of(results);
     let counts = StatusCounts::of(&results.checks);
@@ -505,7 +515,7 @@ fn run(results: &Results) -> Run {
     }
 }
 
-fn sides(results: &Results) -> Option<SideTable> {
+fn sides<C: CheckSet>(results: &Results<C>) -> Option<SideTable> {
     let sides = Sides::of(results)?;
     let rows = sides.rows.into_iter();
     Some(SideTable {
@@ -525,7 +535,7 @@ fn sides(results: &Results) -> Option<SideTable> {
     })
 }
 
-fn versions(results: &Results) -> Option<VersionTable> {
+fn versions<C: CheckSet>(results: &Results<C>) -> Option<VersionTable> {
     let versions = Versions::of(results)?;
     let row = |row: versions::Row| VersionRow {
         what: one_line(&row.what),

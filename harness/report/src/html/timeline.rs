@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::index::Index;
+use crate::index::Index;
 use crate::text::{clean, clip, one_line};
 use allranks_model::record::ScenarioRecord;
 

@@ -1,28 +1,18 @@
-//! Turns results into suites and cases as the `junit-report` crate models them, and beside them what its model has no place
-//! for.
+//! Turns results into suites, and each check into a case as the `junit-report` crate models it, one at a time.
 
 use std::collections::BTreeSet;
 
-use junit_report::{Duration, OffsetDateTime, TestCase, TestCaseBuilder, TestSuite};
+use junit_report::{Duration, OffsetDateTime};
 
-use super::{EXCERPTS_LIMIT, MESSAGE_LIMIT, SYSTEM_OUT_LIMIT, TEXT_LIMIT};
-use crate::details::{DetailLine, details, failing_ranks, summary_line};
-use crate::excerpt::log_tail;
-use crate::results::{Results, ScenariosByCheck, column_names, evidence_word};
+use super::case::{is_interrupted, one_case_time};
+use super::{MESSAGE_LIMIT, Properties};
+use crate::check_set::CheckSet;
+use crate::results::{Results, column_names, evidence_word};
 use crate::status_counts::Headline;
-use crate::text::{clean, clip, one_line};
+use crate::text::{clip, one_line};
 use allranks_model::names::ScenarioId;
-use allranks_model::outcome::Outcome;
-use allranks_model::record::{
-    CheckRecord, Column, INTERRUPTED, RunRecord, STOPPED, ScenarioRecord,
-};
+use allranks_model::record::{Column, RunRecord, STOPPED};
 use allranks_model::status::Status;
-
-/// The most bytes of a case's name.
-const NAME_LIMIT: usize = 500;
-
-/// A pair for each property: its name and its value.
-pub(super) type Properties = Vec<(String, String)>;
 
 /// The suites of a run, and what the file's root says.
 #[derive(Debug)]
@@ -32,262 +22,141 @@ pub(super) struct Draft {
     pub(super) suites: Vec<SuiteDraft>,
 }
 
-/// A suite, and what the model has no place for; one [`CaseExtra`] for each case, in the same order.
+/// A suite without its cases, and which those are.
 #[derive(Debug)]
 pub(super) struct SuiteDraft {
-    pub(super) suite: TestSuite,
+    pub(super) name: String,
+    pub(super) package: String,
+    pub(super) timestamp: OffsetDateTime,
     pub(super) properties: Properties,
-    pub(super) cases: Vec<CaseExtra>,
+    pub(super) totals: Totals,
+    pub(super) cases: Cases,
 }
 
-/// What the `junit-report` model has no place for in a case.
-#[derive(Debug, Default)]
-pub(super) struct CaseExtra {
-    pub(super) line: Option<String>,
-    pub(super) properties: Properties,
+/// The cases of a suite.
+#[derive(Debug)]
+pub(super) enum Cases {
+    /// The checks at these places; the names of their classes begin with `class`.
+    Checks { class: String, places: Vec<usize> },
+    /// What belongs to no check.
+    Troubles(Vec<Trouble>),
+}
+
+/// Something that belongs to no check.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    pub(super) name: String,
+    pub(super) type_: &'static str,
+    pub(super) text: String,
+}
+
+/// The counts of a suite, and the time of all its cases.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) tests: usize,
+    pub(super) errors: usize,
+    pub(super) failures: usize,
+    pub(super) skipped: usize,
+    pub(super) time: Duration,
 }
 
 impl Draft {
-    /// Turns results into suites and cases: one suite for each column, and one for what belongs to no check.
-    pub(super) fn of(results: &Results) -> Self {
-        let mut drafter = Drafter::new(results);
+    /// Turns results into suites: one for each column, and one for what belongs to no check.
+    pub(super) fn of<C: CheckSet>(results: &Results<C>) -> Self {
         let columns = results.columns();
-        for (column, name) in columns.iter().zip(column_names(&columns)) {
-            drafter.add_column(column, &name);
-        }
-        drafter.add_troubles();
+        let named = columns.iter().zip(column_names(&columns));
+        let suites = named.map(|(column, name)| column_suite(results, column, &name));
         Self {
             run: one_line(&format!("allranks {}", results.run.name)),
             started: timestamp(&results.run, 0),
-            suites: drafter.suites,
+            suites: suites.chain(troubles_suite(results)).collect(),
         }
     }
 }
 
-struct Drafter<'a> {
-    results: &'a Results,
-    scenarios: ScenariosByCheck<'a>,
-    names: BTreeSet<String>,
-    excerpts_left: usize,
-    suites: Vec<SuiteDraft>,
-}
-
-impl<'a> Drafter<'a> {
-    fn new(results: &'a Results) -> Self {
-        Self {
-            results,
-            scenarios: results.scenarios_by_check(),
-            names: BTreeSet::new(),
-            excerpts_left: EXCERPTS_LIMIT,
-            suites: Vec::new(),
-        }
-    }
-
-    fn add_column(&mut self, column: &Column, name: &str) {
-        let results = self.results;
-        let start_ms = results.scenarios.iter();
-        let start_ms = start_ms
-            .filter(|scenario| scenario.column == *column)
-            .map(|scenario| scenario.start_ms)
-            .min();
-        let mut suite = self.new_suite(name, start_ms.unwrap_or(0));
-        let mut cases = Vec::new();
-        let classname = name
-            .split('/')
-            .map(class_part)
-            .collect::<Vec<_>>()
-            .join(".");
-        for check in results.checks.iter().filter(|one| one.column == *column) {
-            let case = check.case.as_str().split('/').map(class_part);
-            let classname = format!("{classname}.{}", case.collect::<Vec<_>>().join("."));
-            suite.add_testcase(self.case_of(check, &classname));
-            cases.push(case_extra(check));
-        }
-        let properties = column_properties(column);
-        self.suites.push(SuiteDraft {
-            suite,
-            properties,
-            cases,
-        });
-    }
-
-    /// Adds what belongs to no check, as cases of a suite of its own; no suite if there is nothing.
-    fn add_troubles(&mut self) {
-        let results = self.results;
-        let mut suite = self.new_suite("allranks", 0);
-        let mut add = |name: String, type_: &str, text: &str| {
-            let name = self.unique(&name);
-            let message = clip(&one_line(text), MESSAGE_LIMIT);
-            let mut case = TestCaseBuilder::error(&name, Duration::ZERO, type_, &message);
-            case.set_classname("allranks.run").set_trace(&message);
-            suite.add_testcase(case.build());
-        };
-        if results.end.is_none() {
-            add("run".into(), "cut-off", &Headline::of(results).sentence);
-        }
-        let is_detailed = results.checks.iter().any(is_interrupted);
-        let troubles = results.troubles().into_iter();
-        let troubles = troubles.filter(|trouble| !(is_detailed && *trouble == STOPPED));
-        for (number, trouble) in troubles.enumerate() {
-            add(format!("trouble {}", number + 1), "trouble", trouble);
-        }
-        let with_checks: BTreeSet<&ScenarioId> =
-            results.checks.iter().map(|check| &check.scenario).collect();
-        for scenario in &results.scenarios {
-            if !with_checks.contains(&scenario.id) {
-                let trouble = scenario.trouble.as_deref().unwrap_or("it left no check");
-                add(scenario.id.to_string(), "no-check", trouble);
-            }
-        }
-        if suite.testcases.is_empty() {
-            return;
-        }
-        let cases = suite.testcases.iter().map(|_| CaseExtra::default());
-        self.suites.push(SuiteDraft {
-            properties: Vec::new(),
-            cases: cases.collect(),
-            suite,
-        });
-    }
-
-    fn new_suite(&self, name: &str, start_ms: u64) -> TestSuite {
-        let mut suite = TestSuite::new(&one_line(name));
-        suite.package = name
-            .split('/')
-            .map(class_part)
-            .collect::<Vec<_>>()
-            .join(".");
-        suite.set_timestamp(timestamp(&self.results.run, start_ms));
-        suite
-    }
-
-    fn case_of(&mut self, check: &CheckRecord, classname: &str) -> TestCase {
-        let name = self.unique(check.id.as_str());
-        let time = Duration::microseconds(i64::try_from(check.duration_us).unwrap_or(i64::MAX));
-        let status = check.status();
-        let message = clip(&message(check), MESSAGE_LIMIT);
-        let mut case = match status {
-            Status::Passed => TestCaseBuilder::success(&name, time),
-            Status::NotRun if is_interrupted(check) => {
-                TestCaseBuilder::error(&name, time, Outcome::NotRun.name(), &message)
-            }
+fn column_suite<C: CheckSet>(results: &Results<C>, column: &Column, name: &str) -> SuiteDraft {
+    let start_ms = results.scenarios.iter();
+    let start_ms = start_ms
+        .filter(|scenario| scenario.column == *column)
+        .map(|scenario| scenario.start_ms)
+        .min();
+    let checks = &results.checks;
+    let places: Vec<usize> = checks.places_where(|one| one.column == column).collect();
+    let mut totals = Totals::default();
+    for place in &places {
+        let brief = checks.brief(*place);
+        totals.tests += 1;
+        totals.time += one_case_time(brief.duration_us);
+        match brief.status() {
+            Status::Passed => {}
+            Status::NotRun if is_interrupted(&checks.record(*place)) => totals.errors += 1,
             Status::Refused | Status::KnownFailure | Status::Waived | Status::NotRun => {
-                let type_ = status.word().replace(' ', "-");
-                let mut case = TestCase::skipped_with_cause(&name, &type_, &message);
-                case.time = time;
-                TestCaseBuilder { testcase: case }
+                totals.skipped += 1;
             }
-            Status::Regression => {
-                TestCaseBuilder::failure(&name, time, check.outcome.name(), &message)
-            }
-            Status::UnexpectedPass => {
-                TestCaseBuilder::failure(&name, time, "unexpected-pass", &message)
-            }
-            Status::HarnessError => {
-                TestCaseBuilder::error(&name, time, Outcome::HarnessError.name(), &message)
-            }
-        };
-        case.set_classname(classname);
-        let (file, _) = file_and_line(&check.at);
-        if !file.is_empty() {
-            case.set_filepath(&file);
+            Status::Regression | Status::UnexpectedPass => totals.failures += 1,
+            Status::HarnessError => totals.errors += 1,
         }
-        if status.is_failing() {
-            let scenario = self.scenarios.get(check);
-            let lines = details(&self.results.run, scenario, check);
-            case.set_trace(&clean(&trace(check, &lines)));
-            case.set_system_out(&clean(&self.system_out(check, scenario, &lines)));
-        }
-        case.build()
     }
-
-    /// Returns the details, then the end of each failing rank's log. What exceeds the limit is cut off at the end.
-    fn system_out(
-        &mut self,
-        check: &CheckRecord,
-        scenario: Option<&ScenarioRecord>,
-        lines: &[DetailLine],
-    ) -> String {
-        let mut text = values_with_counts(lines);
-        let ranks = failing_ranks(scenario, check);
-        for rank in &ranks {
-            let path = self.results.folder.join(&rank.log);
-            // GitLab and Jenkins' attachments plugin show a link.
-            let path = one_line(&path.display().to_string());
-            text.push_str(&format!("[[ATTACHMENT|{path}]]\n"));
-        }
-        let room = SYSTEM_OUT_LIMIT
-            .saturating_sub(text.len())
-            .min(self.excerpts_left);
-        let share = room / ranks.len().max(1);
-        for rank in &ranks {
-            let heading = format!(
-                "\n--- end of {} ({})\n",
-                one_line(&rank.log),
-                one_line(&rank.end)
-            );
-            // A few lines are worth a quote, a few bytes are not.
-            let Some(limit) = share.checked_sub(heading.len()).filter(|left| *left > 200) else {
-                continue;
-            };
-            if let Some(tail) = log_tail(self.results, &rank.log, limit) {
-                self.excerpts_left = self.excerpts_left.saturating_sub(tail.len());
-                text.push_str(&heading);
-                text.push_str(&tail);
-            }
-        }
-        clip(&text, SYSTEM_OUT_LIMIT)
-    }
-
-    /// Makes a name unique in the file: readers keep only the first of several cases with one name.
-    fn unique(&mut self, name: &str) -> String {
-        let name = clip(&one_line(name), NAME_LIMIT);
-        let mut unique = name.clone();
-        let mut number = 1;
-        while !self.names.insert(unique.clone()) {
-            number += 1;
-            unique = format!("{name} ({number})");
-        }
-        unique
+    SuiteDraft {
+        name: one_line(name),
+        package: dotted(name),
+        timestamp: timestamp(&results.run, start_ms.unwrap_or(0)),
+        properties: column_properties(column),
+        totals,
+        cases: Cases::Checks {
+            class: dotted(name),
+            places,
+        },
     }
 }
 
-/// Returns true if a check was not run because the run was stopped.
-fn is_interrupted(check: &CheckRecord) -> bool {
-    check.status() == Status::NotRun && check.summary.contains(INTERRUPTED)
-}
-
-/// The sentence, and for what is excused or not run the reason.
-fn message(check: &CheckRecord) -> String {
-    let sentence = summary_line(check);
-    match &check.expectation {
-        Some(reason) => {
-            let url = reason.url.as_deref().unwrap_or("");
-            one_line(&format!("{sentence}: {} {url}", reason.text))
-        }
-        None => sentence,
+/// Returns the suite of what belongs to no check; `None` if there is nothing.
+fn troubles_suite<C: CheckSet>(results: &Results<C>) -> Option<SuiteDraft> {
+    let mut all = Vec::new();
+    let mut add = |name: String, type_: &'static str, text: &str| {
+        let text = clip(&one_line(text), MESSAGE_LIMIT);
+        all.push(Trouble { name, type_, text });
+    };
+    if results.end.is_none() {
+        add("run".into(), "cut-off", &Headline::of(results).sentence);
     }
+    let checks = &results.checks;
+    let mut not_run = checks.records_where(|check| check.status() == Status::NotRun);
+    let is_detailed = not_run.any(|check| is_interrupted(&check));
+    let troubles = results.troubles().into_iter();
+    let troubles = troubles.filter(|trouble| !(is_detailed && *trouble == STOPPED));
+    for (number, trouble) in troubles.enumerate() {
+        add(format!("trouble {}", number + 1), "trouble", trouble);
+    }
+    let with_checks: BTreeSet<&ScenarioId> = checks.briefs().map(|check| check.scenario).collect();
+    for scenario in &results.scenarios {
+        if !with_checks.contains(&scenario.id) {
+            let trouble = scenario.trouble.as_deref().unwrap_or("it left no check");
+            add(scenario.id.to_string(), "no-check", trouble);
+        }
+    }
+    if all.is_empty() {
+        return None;
+    }
+    let name = "allranks";
+    Some(SuiteDraft {
+        name: name.to_owned(),
+        package: name.to_owned(),
+        timestamp: timestamp(&results.run, 0),
+        properties: Vec::new(),
+        totals: Totals {
+            tests: all.len(),
+            errors: all.len(),
+            ..Totals::default()
+        },
+        cases: Cases::Troubles(all),
+    })
 }
 
-/// The text of a failure. It begins with the sentence, because some readers show nothing else, and ends with the step
-/// in the form that annotating readers look for.
-fn trace(check: &CheckRecord, lines: &[DetailLine]) -> String {
-    let mut text = format!("{}\n\n", summary_line(check));
-    let rest: Vec<DetailLine> = lines
-        .iter()
-        .filter(|line| line.label != "what")
-        .cloned()
-        .collect();
-    text.push_str(&values_with_counts(&rest));
-    let text = clip(&text, TEXT_LIMIT - MESSAGE_LIMIT);
-    let at = clip(&one_line(&check.at), MESSAGE_LIMIT - 16);
-    format!("{text}\n at {at}\n")
-}
-
-fn values_with_counts(lines: &[DetailLine]) -> String {
-    let lines = lines.iter();
-    let lines = lines.map(|line| format!("{}: {}\n", line.label, line.text));
-    lines.collect()
+/// A name with slashes as a dotted one.
+pub(super) fn dotted(name: &str) -> String {
+    let parts: Vec<String> = name.split('/').map(class_part).collect();
+    parts.join(".")
 }
 
 fn column_properties(column: &Column) -> Properties {
@@ -304,44 +173,6 @@ fn column_properties(column: &Column) -> Properties {
     properties
         .map(|(name, value)| (name.to_owned(), one_line(&value)))
         .collect()
-}
-
-fn case_extra(check: &CheckRecord) -> CaseExtra {
-    let (_, line) = file_and_line(&check.at);
-    let mut properties = vec![
-        ("outcome".to_owned(), check.outcome.to_string()),
-        ("verdict".to_owned(), check.verdict.to_string()),
-    ];
-    let covers = check.covers.iter().map(|one| one.as_str());
-    let covers = covers.collect::<Vec<_>>().join(",");
-    let class = check.class.clone().unwrap_or_default();
-    let mut add = |name: &str, value: &str| {
-        let value = clip(&one_line(value), MESSAGE_LIMIT);
-        if !value.is_empty() {
-            let name = clip(&one_line(name), MESSAGE_LIMIT);
-            properties.push((name, value));
-        }
-    };
-    add("requirements", &covers);
-    add("class", &class);
-    for (name, value) in &check.params {
-        add(&format!("param.{name}"), value);
-    }
-    for (name, value) in &check.observations {
-        add(&format!("observed.{name}"), value);
-    }
-    CaseExtra { line, properties }
-}
-
-/// `cases/x.yaml:12` as a file and, if it is one, a line.
-fn file_and_line(at: &str) -> (String, Option<String>) {
-    let at = clip(&one_line(at), MESSAGE_LIMIT);
-    match at.rsplit_once(':') {
-        Some((file, line)) if !line.is_empty() && line.chars().all(|c| c.is_ascii_digit()) => {
-            (file.to_owned(), Some(line.to_owned()))
-        }
-        _ => (at, None),
-    }
 }
 
 /// One part of a dotted name: no dots, no spaces, nothing a reader would take for something else.

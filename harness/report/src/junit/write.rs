@@ -1,82 +1,97 @@
 //! Writes the draft as XML, in one pass over its suites and cases.
 
-use std::io;
+use std::io::{self, Write};
 
-use junit_report::{TestCase, TestResult, TestSuite};
+use junit_report::{TestCase, TestResult};
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::writer::{ElementWriter, Writer};
 
-use super::Dialect;
-use super::draft::{CaseExtra, Draft, Properties, SuiteDraft, timestamp_text};
+use super::case::{CaseExtra, CaseMaker};
+use super::draft::{Cases, Draft, SuiteDraft, Totals, timestamp_text};
+use super::{Dialect, Properties};
+use crate::check_set::CheckSet;
 
-type Xml = Writer<Vec<u8>>;
+type Out<'o> = &'o mut dyn Write;
+type Xml<'o> = Writer<Out<'o>>;
 type Attributes = Vec<(&'static str, String)>;
 
 /// Writes the draft in one of the dialects.
 ///
 /// # Errors
-/// Those of `quick-xml`, which has none for text that goes to memory.
-pub(super) fn write(draft: &Draft, dialect: Dialect) -> io::Result<Vec<u8>> {
-    let mut writer = Writer::new_with_indent(Vec::new(), b' ', 1);
+/// The file could not be written.
+pub(super) fn write<C: CheckSet>(
+    draft: &Draft,
+    maker: &mut CaseMaker<'_, C>,
+    dialect: Dialect,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut writer = Writer::new_with_indent(out, b' ', 1);
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("utf-8"), None)))?;
     let attributes = root_attributes(draft, dialect);
     start(&mut writer, "testsuites", &attributes).write_inner_content(|writer| {
         let mut suites = draft.suites.iter().enumerate();
-        suites.try_for_each(|(id, suite)| write_suite(writer, id, suite, dialect))
+        suites.try_for_each(|(id, suite)| write_suite(writer, id, suite, maker, dialect))
     })?;
-    let mut bytes = writer.into_inner();
-    bytes.push(b'\n');
-    Ok(bytes)
+    writer.get_mut().write_all(b"\n")
 }
 
 fn root_attributes(draft: &Draft, dialect: Dialect) -> Attributes {
-    let suites = || draft.suites.iter().map(|draft| &draft.suite);
-    let count = |of: fn(&TestSuite) -> usize| suites().map(of).sum::<usize>().to_string();
+    let totals = || draft.suites.iter().map(|suite| suite.totals);
+    let count = |of: fn(Totals) -> usize| totals().map(of).sum::<usize>().to_string();
     let mut attributes = vec![
         ("name", draft.run.clone()),
-        ("tests", count(TestSuite::tests)),
-        ("failures", count(TestSuite::failures)),
-        ("errors", count(TestSuite::errors)),
+        ("tests", count(|one| one.tests)),
+        ("failures", count(|one| one.failures)),
+        ("errors", count(|one| one.errors)),
         (
             "time",
-            seconds(suites().map(|one| one.time().as_seconds_f64()).sum()),
+            seconds(totals().map(|one| one.time.as_seconds_f64()).sum()),
         ),
     ];
     if dialect == Dialect::Extended {
-        attributes.push(("skipped", count(TestSuite::skipped)));
+        attributes.push(("skipped", count(|one| one.skipped)));
         attributes.push(("timestamp", timestamp_text(draft.started)));
     }
     attributes
 }
 
-fn write_suite(
-    writer: &mut Xml,
+fn write_suite<C: CheckSet>(
+    writer: &mut Xml<'_>,
     id: usize,
-    draft: &SuiteDraft,
+    suite: &SuiteDraft,
+    maker: &mut CaseMaker<'_, C>,
     dialect: Dialect,
 ) -> io::Result<()> {
-    let suite = &draft.suite;
+    let totals = suite.totals;
     let attributes = [
         ("id", id.to_string()),
         ("name", suite.name.clone()),
         ("package", suite.package.clone()),
-        ("tests", suite.tests().to_string()),
-        ("errors", suite.errors().to_string()),
-        ("failures", suite.failures().to_string()),
+        ("tests", totals.tests.to_string()),
+        ("errors", totals.errors.to_string()),
+        ("failures", totals.failures.to_string()),
         ("timestamp", timestamp_text(suite.timestamp)),
-        ("time", seconds(suite.time().as_seconds_f64())),
-        ("skipped", suite.skipped().to_string()),
+        ("time", seconds(totals.time.as_seconds_f64())),
+        ("skipped", totals.skipped.to_string()),
     ];
     start(writer, "testsuite", &attributes).write_inner_content(|writer| {
-        write_properties(writer, &draft.properties)?;
-        let mut cases = suite.testcases.iter().zip(&draft.cases);
-        cases.try_for_each(|(case, extra)| write_case(writer, case, extra, dialect))
+        write_properties(writer, &suite.properties)?;
+        match &suite.cases {
+            Cases::Checks { class, places } => places.iter().try_for_each(|place| {
+                let (case, extra) = maker.check(*place, class);
+                write_case(writer, &case, &extra, dialect)
+            }),
+            Cases::Troubles(all) => all.iter().try_for_each(|trouble| {
+                let case = maker.trouble(trouble);
+                write_case(writer, &case, &CaseExtra::default(), dialect)
+            }),
+        }
     })?;
     Ok(())
 }
 
 fn write_case(
-    writer: &mut Xml,
+    writer: &mut Xml<'_>,
     case: &TestCase,
     extra: &CaseExtra,
     dialect: Dialect,
@@ -108,7 +123,7 @@ fn write_case(
 }
 
 /// The element that tells anything but a pass.
-fn write_result(writer: &mut Xml, result: &TestResult) -> io::Result<()> {
+fn write_result(writer: &mut Xml<'_>, result: &TestResult) -> io::Result<()> {
     let (name, type_, message, cause) = match result {
         TestResult::Success => return Ok(()),
         TestResult::Skipped => {
@@ -140,7 +155,7 @@ fn write_result(writer: &mut Xml, result: &TestResult) -> io::Result<()> {
     Ok(())
 }
 
-fn write_properties(writer: &mut Xml, properties: &Properties) -> io::Result<()> {
+fn write_properties(writer: &mut Xml<'_>, properties: &Properties) -> io::Result<()> {
     if properties.is_empty() {
         return Ok(());
     }
@@ -156,11 +171,11 @@ fn write_properties(writer: &mut Xml, properties: &Properties) -> io::Result<()>
     Ok(())
 }
 
-fn start<'w>(
-    writer: &'w mut Xml,
+fn start<'w, 'o>(
+    writer: &'w mut Xml<'o>,
     name: &'static str,
     attributes: &[(&'static str, String)],
-) -> ElementWriter<'w, Vec<u8>> {
+) -> ElementWriter<'w, Out<'o>> {
     let attributes = attributes.iter();
     let attributes = attributes.map(|(name, value)| (*name, value.as_str()));
     writer.create_element(name).with_attributes(attributes)

@@ -6,6 +6,7 @@ mod jsonl;
 mod junit;
 mod markdown;
 mod merge;
+mod packed;
 mod sample;
 mod sides;
 mod trend;

@@ -228,7 +228,8 @@ fn runs_with_other_inputs_or_no_end_are_not_passed_off_as_one() {
     let mut sets = shards(2);
     sets[1].end = None;
     assert_eq!(merge(sets, Path::new(INTO)).unwrap().end, None);
-    assert_eq!(merge(Vec::new(), Path::new(INTO)), Err(MergeError::Empty));
+    let none = Vec::<Results>::new();
+    assert_eq!(merge(none, Path::new(INTO)), Err(MergeError::Empty));
 }
 
 #[test]

@@ -99,5 +99,7 @@ pub(super) async fn world(
         import_patience: shared.settings.import_patience,
     };
     let runner = WorldRunner::new(plan, world, shared.interrupt.clone());
-    Ok(Some(runner.run(decided).await))
+    let mut result = runner.run(decided).await;
+    result.ports = std::iter::once(at.port).chain(at.spare).collect();
+    Ok(Some(result))
 }

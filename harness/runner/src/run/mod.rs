@@ -21,6 +21,7 @@ mod scenario_run;
 mod setup;
 mod shrink;
 mod steps;
+mod taken_port;
 mod world;
 
 pub use program::{command_lines, program_of_rank};

@@ -13,6 +13,7 @@ use super::rank_run::RankRun;
 use super::recording::Recorder;
 use super::scenario_run::ScenarioRun;
 use super::shrink::shrink;
+use super::taken_port::{is_held, taken_port};
 use super::world::WorldResult;
 use crate::check_result::CheckResult;
 use crate::world::{LaunchError, names_exhaustion};
@@ -20,6 +21,9 @@ use allranks_model::outcome::Outcome;
 use allranks_model::record::INTERRUPTED;
 use allranks_suite::expectation::NO_WORLD;
 use allranks_suite::plan::Scenario;
+
+/// How many worlds of a scenario may find their port taken.
+const PORTS: u32 = 3;
 
 /// Runs it, and writes the findings of its checks. Never fails: what goes wrong is a finding.
 pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
@@ -29,7 +33,7 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
     if let Some(program) = &scenario.case.program {
         return program::run(shared, scenario, program, (run, findings)).await;
     }
-    let mut initialised = false;
+    let (mut initialised, mut taken) = (false, 0);
     loop {
         if *shared.interrupt.borrow() {
             findings.give_up(&mut run, INTERRUPTED);
@@ -64,6 +68,17 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         run.issues.extend(cut(shared, &run.logs));
         if let Some(init) = &mut result.init {
             excuse_exhaustion(shared, &run.logs, init);
+            if let Some(port) = lost_port(shared, &run.logs, init, &result.ports) {
+                taken += 1;
+                if taken < PORTS && !*shared.interrupt.borrow() {
+                    shared.notify(format!("port {port} was taken before a world could use it"));
+                    continue;
+                }
+                // With each of several ports alike, and no process at it, it is the backend that listens twice.
+                if is_held(port) {
+                    blame_machine(init, "another process took the port");
+                }
+            }
         }
         let interrupted = *shared.interrupt.borrow();
         recorder.learn(&result.ranks);
@@ -124,10 +139,28 @@ fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) 
             .iter()
             .any(|log| names_exhaustion(&end_of(shared, log)))
     {
-        init.outcome = Outcome::HarnessError;
-        init.class = Some("machine".to_owned());
-        init.summary = format!("out of open files, threads or processes: {}", init.summary);
+        blame_machine(init, "out of open files, threads or processes");
     }
+}
+
+/// Turns a failed initialisation into a fault of the machine.
+fn blame_machine(init: &mut CheckResult, why: &str) {
+    init.outcome = Outcome::HarnessError;
+    init.class = Some("machine".to_owned());
+    init.summary = format!("{why}: {}", init.summary);
+}
+
+/// Returns the port of the harness that was taken when the ranks were to meet there, if a rank whose initialisation failed says so.
+fn lost_port(shared: &Shared, logs: &[PathBuf], init: &CheckResult, ports: &[u16]) -> Option<u16> {
+    if init.outcome != Outcome::InitFailed {
+        return None;
+    }
+    let mut said = std::iter::once(&init.summary).chain(init.ranks.iter().map(|line| &line.text));
+    let said = said.find_map(|text| taken_port(text, ports));
+    said.or_else(|| {
+        let mut logs = logs.iter();
+        logs.find_map(|log| taken_port(&end_of(shared, log), ports))
+    })
 }
 
 /// Returns true if a known failure took the world with it.

@@ -5,6 +5,7 @@
 //! Nothing here looks at a process or a file.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::lines::{LineMatch, LogMatches};
 use super::placement_faults::{placement_faults, sum_of_local_sizes};
@@ -49,8 +50,8 @@ pub struct RankSeen {
 /// Why the harness killed a program.
 #[derive(Debug)]
 pub enum Stopped {
-    /// A hang verdict was given.
-    Verdict(Diagnosis),
+    /// A hang verdict was given, and of the time that it took, this much were delays of the harness itself.
+    Verdict(Diagnosis, Duration),
     /// It ran longer than the case allows; with the diagnosis at that moment, if there is one.
     Overdue(Option<Diagnosis>),
 }
@@ -58,7 +59,7 @@ pub enum Stopped {
 impl Stopped {
     fn diagnosis(&self) -> Option<&Diagnosis> {
         match self {
-            Self::Verdict(diagnosis) => Some(diagnosis),
+            Self::Verdict(diagnosis, _) => Some(diagnosis),
             Self::Overdue(diagnosis) => diagnosis.as_ref(),
         }
     }
@@ -334,18 +335,18 @@ impl ProgramEvidence<'_> {
                 )),
                 diagnosis.as_ref(),
             ),
-            Some(Stopped::Verdict(diagnosis)) => {
+            Some(Stopped::Verdict(diagnosis, delay)) => {
                 let within = wanted.within.as_secs_f64();
+                let took = diagnosis.after_s - delay.as_secs_f64();
                 let fault =
                     if diagnosis.kind != wanted.kind || diagnosis.culprits != wanted.culprits {
                         Some(format!(
                             "the verdict is {} ({}); {must}",
                             diagnosis.kind, diagnosis.summary
                         ))
-                    } else if diagnosis.after_s > within {
+                    } else if took > within {
                         Some(format!(
-                            "the verdict took {:.1} s; it must come within {within:.1} s",
-                            diagnosis.after_s
+                            "the verdict took {took:.1} s; it must come within {within:.1} s"
                         ))
                     } else {
                         None
@@ -414,7 +415,7 @@ impl ProgramEvidence<'_> {
     fn why_killed(&self, stopped: &Stopped) -> String {
         let limit = self.program.within.0.as_secs_f64();
         match stopped {
-            Stopped::Verdict(diagnosis) => format!("{}: {}", diagnosis.kind, diagnosis.summary),
+            Stopped::Verdict(diagnosis, _) => format!("{}: {}", diagnosis.kind, diagnosis.summary),
             Stopped::Overdue(diagnosis) => {
                 let diagnosis = diagnosis.as_ref();
                 let verdict = diagnosis
@@ -466,6 +467,8 @@ fn quoted(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allranks_diagnose::{HangEvidence, diagnose};
+    use allranks_model::diagnosis::HangKind;
 
     const SIZE: WorldSize = WorldSize(2);
 
@@ -740,6 +743,32 @@ mod tests {
             ProgramCheck::LauncherExit,
             expected,
         );
+    }
+
+    #[test]
+    fn what_the_harness_was_late_by_is_no_time_of_the_verdict() {
+        let asked = "hang: {kind: peer-dead, culprit: last, within: 5s}";
+        let verdict = |delay: u64| {
+            let diagnosis = Diagnosis {
+                kind: HangKind::PeerDead,
+                culprits: vec![Rank(1)],
+                after_s: 11.4,
+                ..diagnose(&HangEvidence::default())
+            };
+            let stopped = Stopped::Verdict(diagnosis, Duration::from_secs(delay));
+            ProgramRanks {
+                stopped: Some(stopped),
+                ..seen(fine())
+            }
+        };
+        let (outcome, _, said) = judged(asked, &verdict(7), ProgramCheck::Verdict);
+        assert_eq!(outcome, Outcome::Pass, "{said}");
+        let expected = (
+            Outcome::Hang,
+            "wrong-verdict",
+            "the verdict took 6.4 s; it must come within 5.0 s",
+        );
+        assert_fails(asked, &verdict(5), ProgramCheck::Verdict, expected);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod command;
 mod judge;
 mod launcher_start;
 mod lines;
+mod own_delays;
 mod placement_faults;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub use command::{command_lines, distinctive_environment, of_rank as program_of_
 use command::{environment_of, environment_under, of_rank, witnessed};
 use judge::{ProgramEvidence, ProgramRanks, RankSeen, Stopped};
 use launcher_start::LauncherStart;
+use own_delays::OwnDelays;
 
 use super::Shared;
 use super::findings::Findings;
@@ -57,6 +59,10 @@ use allranks_suite::plan::Scenario;
 
 /// How long processes that ranks started may outlive the ranks before they count as left behind.
 const GRACE: Duration = Duration::from_secs(2);
+/// Delays of the harness for which a program is given more time. Shorter ones do not count.
+const LEAST_DELAY: Duration = Duration::from_millis(200);
+/// The most time that a program is given for delays of the harness, as a multiple of what it may take.
+const MOST_DELAYS: u32 = 9;
 /// Interval between two looks at processes that are still there.
 const RETRY_PERIOD: Duration = Duration::from_millis(20);
 
@@ -367,7 +373,9 @@ async fn wait(
     commands: &mut Commands,
     monitor: &mut Monitor,
 ) -> Option<ProgramEnd> {
-    let limit = Instant::now() + program.within.0;
+    let began = Instant::now();
+    let mut delays = OwnDelays::new(watch::PERIOD, began);
+    let mut granted = Duration::ZERO;
     let mut ticks = tokio::time::interval(watch::PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut interrupt = shared.interrupt.clone();
@@ -383,15 +391,30 @@ async fn wait(
                 None => return over(launcher, None),
             },
             () = asked(&mut interrupt) => return None,
-            () = tokio::time::sleep_until(limit) => {
+            () = tokio::time::sleep_until(began + program.within.0 + granted) => {
+                // What the harness itself was late by, the program has more: once it is seen what has happened meanwhile.
+                let now = Instant::now();
+                delays.begin(now);
+                let more = delays.within(now - began, now).min(program.within.0 * MOST_DELAYS);
+                if more > granted + LEAST_DELAY {
+                    granted = more;
+                    continue;
+                }
                 let diagnosis = tokio::task::block_in_place(|| monitor.diagnosis());
                 return over(launcher, Some(Stopped::Overdue(diagnosis)));
             }
             _ = ticks.tick() => {
-                for event in tokio::task::block_in_place(|| monitor.look()) {
+                let looks = Instant::now();
+                delays.begin(looks);
+                let events = tokio::task::block_in_place(|| monitor.look());
+                let now = Instant::now();
+                delays.end(looks, now);
+                for event in events {
                     match event {
                         Event::Verdict(diagnosis) if !is_as_it_is_to(program, size, &diagnosis) => {
-                            return over(launcher, Some(Stopped::Verdict(diagnosis)));
+                            let took = Duration::try_from_secs_f64(diagnosis.after_s);
+                            let delay = delays.within(took.unwrap_or_default(), now);
+                            return over(launcher, Some(Stopped::Verdict(diagnosis, delay)));
                         }
                         Event::Verdict(_)
                         | Event::Still(..)

@@ -71,6 +71,7 @@
 
 mod alarm;
 mod checks;
+mod clock;
 mod conclusion;
 mod event;
 mod evidence;

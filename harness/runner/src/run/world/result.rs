@@ -24,6 +24,8 @@ pub struct WorldResult {
     pub is_starved: bool,
     /// Whether it was given up, without a wait, because a check that every rank answered may have left the group unusable.
     pub is_given_up: bool,
+    /// The ports at which its ranks were to meet.
+    pub ports: Vec<u16>,
     /// For each rank, what is known of it.
     pub ranks: Vec<RankRun>,
 }

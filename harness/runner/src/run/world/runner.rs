@@ -9,6 +9,7 @@ use tokio::task::block_in_place;
 use tokio::time::Instant;
 use tokio::time::timeout_at;
 
+use super::clock::WorldClock;
 use super::event::Action;
 use super::event::Event;
 use super::plan::WorldPlan;
@@ -63,12 +64,8 @@ struct Half {
 pub struct WorldRunner<'a> {
     world: World,
     state: WorldState<'a>,
-    /// The origin of the state machine's time.
-    began: Instant,
-    /// How far the state machine's time is behind: on a busy machine, time in which ranks that import were hardly let run.
-    behind: Duration,
-    /// The state machine's time when it was told of something last.
-    told: Duration,
+    /// The state machine's time.
+    clock: WorldClock,
     /// What the ranks had had of the machine when more time was given for their imports.
     had: Share,
     /// What the ranks had had of the machine when half of the time had passed in which something must move.
@@ -86,9 +83,7 @@ impl<'a> WorldRunner<'a> {
         Self {
             world,
             state: WorldState::new(plan),
-            began: Instant::now(),
-            behind: Duration::ZERO,
-            told: Duration::ZERO,
+            clock: WorldClock::new(Instant::now()),
             had: Share::default(),
             half: None,
             extensions: 0,
@@ -103,7 +98,9 @@ impl<'a> WorldRunner<'a> {
         loop {
             let mut next = self.next().await;
             if matches!(next, Event::Deadline) {
-                if self.note_half() {
+                let due = self.due();
+                if due.is_some_and(|due| self.clock.excuse(due, Instant::now())) || self.note_half()
+                {
                     continue;
                 }
                 match self.late() {
@@ -114,7 +111,11 @@ impl<'a> WorldRunner<'a> {
             }
             let mut events = VecDeque::from([next]);
             while let Some(event) = events.pop_front() {
+                let (is_look, began) = (matches!(event, Event::Host(_)), Instant::now());
                 let actions = self.tell(event);
+                if is_look {
+                    self.clock.take_out(began, Instant::now());
+                }
                 for (index, finding) in self.state.take_settled() {
                     // Without a result the check is made again in the next world, or is not run.
                     if self.stands(&finding).await {
@@ -129,7 +130,10 @@ impl<'a> WorldRunner<'a> {
                         Action::Resume(rank) => self.world.resume(rank),
                         Action::Kill(rank) => self.world.kill(rank),
                         Action::AskHost(query) => {
-                            events.push_back(Event::Host(self.world.facts(&query).await));
+                            let asked = Instant::now();
+                            let facts = self.world.facts(&query).await;
+                            self.clock.take_out(asked, Instant::now());
+                            events.push_back(Event::Host(facts));
                         }
                         Action::AskMemory => {
                             events.push_back(Event::Memory(self.world.memory().await));
@@ -168,9 +172,7 @@ impl<'a> WorldRunner<'a> {
 
     /// Returns the next event. Frames that have arrived come before a deadline that has passed.
     async fn next(&mut self) -> Event {
-        let deadline = self.state.deadline();
-        let deadline = deadline.map(|time| self.half_time().map_or(time, |half| half.min(time)));
-        let deadline = deadline.map(|time| self.began + self.behind + time);
+        let deadline = self.due().map(|time| self.clock.instant(time));
         let rank_event = async {
             match deadline {
                 Some(deadline) => {
@@ -189,9 +191,15 @@ impl<'a> WorldRunner<'a> {
         }
     }
 
+    /// Returns the next deadline of the state machine, or when half of the time to it has passed; none if it waits without one.
+    fn due(&self) -> Option<Duration> {
+        let deadline = self.state.deadline()?;
+        Some(self.half_time().map_or(deadline, |half| half.min(deadline)))
+    }
+
     /// Returns the state machine's time.
     fn now(&self) -> Duration {
-        self.began.elapsed().saturating_sub(self.behind)
+        self.clock.time(Instant::now())
     }
 
     /// Returns when half of the time will have passed in which something must move; none if that is noted, or ranks are not at
@@ -266,12 +274,12 @@ impl<'a> WorldRunner<'a> {
         if self.extensions >= EXTENSIONS {
             return Late::GivenUp(format!(
                 "the machine is too busy: in {:.0} s no rank was let run for more than {:.1} s",
-                self.began.elapsed().as_secs_f64(),
+                self.clock.since_beginning(Instant::now()).as_secs_f64(),
                 used.as_secs_f64()
             ));
         }
         self.extensions += 1;
-        self.behind = self.began.elapsed().saturating_sub(self.told);
+        self.clock.go_back(Instant::now());
         Late::Extended
     }
 
@@ -296,8 +304,7 @@ impl<'a> WorldRunner<'a> {
     /// on meanwhile.
     fn tell(&mut self, event: Event) -> Vec<Action> {
         let takes_long = matches!(event, Event::Host(_)) || self.state.holds_much();
-        let now = self.now();
-        self.told = now;
+        let now = self.clock.tell(Instant::now());
         match takes_long {
             true => block_in_place(|| self.state.on(event, now)),
             false => self.state.on(event, now),
