@@ -29,6 +29,7 @@ Examples:
   allranks watch --kill-on-verdict --json hang.json -- torchrun --nproc-per-node 8 train.py
   allranks watch --stacks off --patience 120 -- ./start-my-ranks.sh
   allranks watch --evidence /shared/evidence -- torchrun --nnodes 2 ... train.py     # on each node
+  srun allranks watch --job $SLURM_JOB_ID -- python train.py          # one verdict for all nodes
   allranks watch --attach $(pgrep -f train.py)";
 
 /// `watch`.
@@ -53,6 +54,12 @@ pub struct WatchArguments {
     /// They are removed when the command ends with exit code 0. With --attach they hold where each rank is.
     #[arg(long, value_name = "DIR")]
     pub evidence: Option<PathBuf>,
+    /// Join the watches of the same job on other nodes, by a name that all of them are given, such as the job's number. They share
+    /// the folder DIR/ID, where DIR is that of --evidence, or else `allranks-watch` in the working directory, on a file system that
+    /// all nodes see. One verdict is reported for the whole job, by one of them. The folder is removed when all commands have ended with exit
+    /// code 0.
+    #[arg(long, value_name = "ID", conflicts_with = "attach", value_parser = job_name)]
+    pub job: Option<String>,
     /// Look at a job that runs already, by the id of any of its processes: a launcher, a shell, a rank. Nothing of it is
     /// stopped or changed. What only a job started under `allranks watch` writes down is missing then, so fewer hangs are
     /// explained, and the verdict says which evidence is missing.
@@ -82,6 +89,18 @@ fn seconds(text: &str) -> Result<f64, String> {
         _ => Err("a number of seconds, 0 to 1000000000".to_owned()),
     }
 }
+
+/// Takes the name of a job, which names a folder.
+fn job_name(text: &str) -> Result<String, String> {
+    let is_fit = |one: char| one.is_ascii_alphanumeric() || "-._".contains(one);
+    match text.len() {
+        1..=64 if text.chars().all(is_fit) && !text.starts_with('.') => Ok(text.to_owned()),
+        _ => Err("1 to 64 letters, digits, `-`, `_` and `.`, the first no `.`".to_owned()),
+    }
+}
+
+/// The folder of a job's watches, where none is given.
+const SHARED: &str = "allranks-watch";
 
 /// A verdict as a file.
 #[derive(Serialize)]
@@ -123,7 +142,14 @@ fn run(arguments: &WatchArguments, err: &mut impl Write) -> Result<Ending, Failu
         stacks: arguments.stacks == Stacks::Auto,
         patience: Duration::from_secs_f64(arguments.patience),
         kill_on_verdict: arguments.kill_on_verdict,
-        evidence: arguments.evidence.clone(),
+        evidence: match &arguments.job {
+            Some(job) => {
+                let folder = arguments.evidence.clone();
+                Some(folder.unwrap_or_else(|| SHARED.into()).join(job))
+            }
+            None => arguments.evidence.clone(),
+        },
+        is_shared: arguments.job.is_some(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -183,6 +209,7 @@ fn say(arguments: &WatchArguments, event: &Event, err: &mut impl Write) -> io::R
         }
         Event::Moves => writeln!(err, "allranks watch: it moves again")?,
         Event::NotHung(seen) => writeln!(err, "allranks watch: not hung: {seen}")?,
+        Event::Note(text) => writeln!(err, "allranks watch: {text}")?,
         Event::Unkilled(left) => {
             if let Some(text) = unkilled(left) {
                 writeln!(err, "allranks watch: {text}")?;

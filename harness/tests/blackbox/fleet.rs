@@ -21,7 +21,7 @@ struct Sick {
     finding: Option<(&'static str, &'static str)>,
 }
 
-const SICK: [Sick; 8] = [
+const SICK: [Sick; 9] = [
     Sick {
         fault: "none",
         hosts: "3",
@@ -68,6 +68,13 @@ const SICK: [Sick; 8] = [
         finding: Some(("fleet-unreachable", "h1 and h2 do not reach each other")),
     },
     Sick {
+        // Connections are made, and what is sent over them does not arrive.
+        fault: "mtu",
+        hosts: "3",
+        code: 1,
+        finding: Some(("fleet-unreachable", "no other host reaches h2")),
+    },
+    Sick {
         fault: "slow",
         hosts: "3",
         code: 0,
@@ -86,7 +93,7 @@ struct Hit {
     reason: Option<&'static str>,
 }
 
-const HIT: [Hit; 5] = [
+const HIT: [Hit; 6] = [
     Hit {
         fault: "slow",
         lost_after: "10",
@@ -101,6 +108,12 @@ const HIT: [Hit; 5] = [
     },
     Hit {
         fault: "back",
+        lost_after: "60",
+        codes: "codes 0 0 0\n",
+        reason: None,
+    },
+    Hit {
+        fault: "drops",
         lost_after: "60",
         codes: "codes 0 0 0\n",
         reason: None,

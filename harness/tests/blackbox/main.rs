@@ -16,6 +16,7 @@ mod faults;
 mod fleet;
 mod history;
 mod imports;
+mod jobs;
 mod launcher;
 mod misbehaving_drivers;
 mod nodes;
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
     tell_of_environments(&lacking);
     let tests = [
         fleet::tests(),
+        jobs::tests(nodes::no_hosts().as_ref()),
         launcher::tests(),
         nodes::tests(),
         programs::tests(),

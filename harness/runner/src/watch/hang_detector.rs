@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::below::Below;
 use super::call_trace::{Call, CallTrace};
-use super::evidence::{as_assigned, endpoints_without_listener, evidence};
+use super::evidence::{as_assigned, endpoints_without_listener, evidence, evidence_of_ranks};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use super::reach::Reach;
@@ -31,6 +31,8 @@ pub enum Event {
     Moves,
     /// A job that was attached to does not hang; what is seen of it.
     NotHung(String),
+    /// What must be known of the program, and accuses no rank.
+    Note(String),
     /// Processes of the command that could not be killed.
     Unkilled(Vec<Orphan>),
 }
@@ -191,6 +193,26 @@ impl HangDetector {
                 Some((ranks, still))
             })
             .collect()
+    }
+
+    /// Returns the endpoints on other machines that ranks in a call dial and that cannot be reached from here, each with the reason.
+    /// What was found is a few seconds old at most.
+    pub fn unreached(&mut self, job: &Job) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for ranks in job.worlds() {
+            let first = ranks.iter().map(|(_, rank)| rank.pid).min();
+            let Some(world) = first.and_then(|first| self.worlds.get_mut(&first)) else {
+                continue;
+            };
+            if held(&ranks).next().is_none() {
+                continue;
+            }
+            let evidence = evidence_of_ranks(&ranks, &mut self.hosts, Duration::ZERO, false);
+            let tried =
+                evidence.and_then(|seen| endpoints_without_listener(&seen, &mut world.reach));
+            found.extend(tried.unwrap_or_default());
+        }
+        found
     }
 
     /// Returns the diagnosis of the job's largest world at this moment, whether it is proved or not; none for a job

@@ -305,6 +305,12 @@ impl Job {
         self.known.retain(|key, _| !past.contains(key));
     }
 
+    /// Returns the ranks that live.
+    pub fn living(&self) -> Vec<RankProcess> {
+        let living = self.known.values().filter(|rank| rank.lives());
+        living.cloned().collect()
+    }
+
     /// Returns the worlds that the ranks are in. Ranks with the same endpoint are one world. So are ranks with
     /// different endpoints, unless two endpoints have the same rank, or one has all ranks that its world needs.
     pub fn worlds(&self) -> Vec<Vec<(Rank, &RankProcess)>> {

@@ -20,6 +20,9 @@
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
 //! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
+//! | `shared_job` | judges the evidence of all nodes of a job while it runs |
+//! | `member` | what one watch of a job on several nodes tells the others of itself |
+//! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `attach` | looks at a job that was not started by this program |
 //!
 //! A run of the suite watches the programs that it starts itself by [`Monitor`].
@@ -34,11 +37,14 @@ mod evidence;
 mod hang_detector;
 mod hosts;
 mod job;
+mod lone_worlds;
+mod member;
 mod node_evidence;
 mod program;
 mod reach;
 mod record;
 mod recorder;
+mod shared_job;
 mod subreaper;
 #[cfg(test)]
 mod tests;
@@ -47,7 +53,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,6 +70,7 @@ use hang_detector::HangDetector;
 use job::Job;
 use node_evidence::NodeEvidence;
 use program::Program;
+use shared_job::SharedJob;
 
 /// Interval between two looks.
 pub(crate) const PERIOD: Duration = Duration::from_millis(250);
@@ -83,6 +90,8 @@ pub struct Settings {
     pub kill_on_verdict: bool,
     /// The folder for what is seen of each world, to be judged together with what other nodes see.
     pub evidence: Option<PathBuf>,
+    /// True if that folder is shared with the watches of the job's other nodes, and one verdict is reported for all.
+    pub is_shared: bool,
 }
 
 /// How a watched command ended.
@@ -101,6 +110,7 @@ pub enum Ending {
 pub(crate) struct Monitor {
     job: Job,
     detector: HangDetector,
+    has_noted_lone: bool,
 }
 
 impl Monitor {
@@ -110,18 +120,31 @@ impl Monitor {
         Self {
             job: Job::new(token, call_traces),
             detector: HangDetector::new(patience),
+            has_noted_lone: false,
         }
     }
 
     /// Looks at the processes again. Returns what must be reported. To be called every [`PERIOD`]; takes milliseconds.
     pub(crate) fn look(&mut self) -> Vec<Event> {
         self.job.look();
-        self.detector.consider(&mut self.job)
+        let mut events = self.detector.consider(&mut self.job);
+        if !self.has_noted_lone
+            && let Some(text) = lone_worlds::lone_worlds(&self.job.living())
+        {
+            self.has_noted_lone = true;
+            events.push(Event::Note(text));
+        }
+        events
     }
 
     /// Returns the diagnosis at this moment, whether it is proved or not; none of a program without ranks.
     pub(crate) fn diagnosis(&mut self) -> Option<Diagnosis> {
         self.detector.diagnosis(&self.job)
+    }
+
+    /// Returns the endpoints that ranks dial and that cannot be reached from here, each with the reason.
+    fn unreached(&mut self) -> Vec<(String, String)> {
+        self.detector.unreached(&self.job)
     }
 
     /// Returns the version of torch that some process has imported, from its call trace; none if that is not known.
@@ -140,6 +163,8 @@ struct EvidenceFiles<'a> {
     looks: u32,
     /// By world: its file, and when the first of its ranks was seen.
     files: BTreeMap<String, (PathBuf, f64)>,
+    /// When worlds were first seen to have no living rank, by the lowest rank's process.
+    ended: BTreeMap<u32, Instant>,
 }
 
 impl EvidenceFiles<'_> {
@@ -152,8 +177,19 @@ impl EvidenceFiles<'_> {
         if !is_reported && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
             return Ok(());
         }
-        let mut living = BTreeMap::new();
-        for (ranks, still) in monitor.detector.stills(&monitor.job) {
+        let mut kept = BTreeMap::new();
+        let mut worlds = monitor.detector.stills(&monitor.job);
+        if self.settings.is_shared {
+            // Ranks on other nodes may wait for those that have ended here.
+            let ended = monitor.job.worlds().into_iter();
+            let ended = ended.filter(|ranks| !ranks.iter().any(|(_, rank)| rank.lives()));
+            for ranks in ended {
+                let key = ranks.first().map_or(0, |(_, process)| process.pid);
+                let since = *self.ended.entry(key).or_insert_with(Instant::now);
+                worlds.push((ranks, since.elapsed()));
+            }
+        }
+        for (ranks, still) in worlds {
             let Some(key) = ranks.first().map(|(_, process)| process.place()) else {
                 continue;
             };
@@ -163,10 +199,10 @@ impl EvidenceFiles<'_> {
                 .map_or_else(node_evidence::now, |(_, began)| *began);
             let is_whole = evidence::is_whole(&ranks, true);
             let one = NodeEvidence::of(&ranks, began, still, self.settings.patience, is_whole);
-            living.insert(key, (one.write(folder)?, began));
+            kept.insert(key, (one.write(folder)?, began));
         }
-        if !living.is_empty() {
-            let past = std::mem::replace(&mut self.files, living);
+        if !kept.is_empty() {
+            let past = std::mem::replace(&mut self.files, kept);
             for (path, _) in past.values() {
                 if !self.files.values().any(|(kept, _)| kept == path) {
                     let _ = std::fs::remove_file(path);
@@ -202,7 +238,11 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         settings,
         looks: 0,
         files: BTreeMap::new(),
+        ended: BTreeMap::new(),
     };
+    let shared = settings.evidence.as_deref().filter(|_| settings.is_shared);
+    let mut shared = shared.map(SharedJob::join).transpose()?;
+    let mut looks = 0_u32;
     let mut is_asked = false;
     loop {
         let [int, term, hup] = &mut signals;
@@ -211,8 +251,15 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
                 // Processes that it left behind.
                 end(&mut program, tell).await;
                 let code = code?;
-                if code == 0 {
-                    evidence.remove();
+                match &mut shared {
+                    Some(shared) => {
+                        // How its ranks ended may be what others wait for.
+                        monitor.job.look();
+                        let _ = evidence.keep(&monitor, true);
+                        let _ = shared.end(code);
+                    }
+                    None if code == 0 => evidence.remove(),
+                    None => {}
                 }
                 return Ok(Ending::Own(code));
             }
@@ -224,7 +271,9 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         if let Some(asked) = asked {
             if is_asked {
                 end(&mut program, tell).await;
-                return Ok(Ending::Interrupted(128 + asked.as_raw() as u8));
+                let code = 128 + asked.as_raw() as u8;
+                leave(shared.as_mut(), code);
+                return Ok(Ending::Interrupted(code));
             }
             is_asked = true;
             program.pass_on(asked);
@@ -234,16 +283,39 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
         if is_asked {
             continue;
         }
-        let events = monitor.look();
+        let mut events = monitor.look();
         evidence.keep(&monitor, !events.is_empty())?;
+        if let Some(shared) = &mut shared {
+            shared.note(&events);
+            events.clear();
+            looks += 1;
+            if looks.is_multiple_of(EVIDENCE_LOOKS) {
+                // A file system that fails for a moment must not end the job; others see that no beat comes.
+                events = shared.look(monitor.unreached()).unwrap_or_default();
+                if settings.kill_on_verdict && events.is_empty() && shared.is_condemned() {
+                    end(&mut program, tell).await;
+                    leave(Some(shared), 1);
+                    return Ok(Ending::Verdict);
+                }
+            }
+        }
         for event in events {
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);
             if is_verdict && settings.kill_on_verdict {
                 end(&mut program, tell).await;
+                leave(shared.as_mut(), 1);
                 return Ok(Ending::Verdict);
             }
         }
+    }
+}
+
+/// Tells the watches of other nodes that this one ends, if there are any.
+fn leave(shared: Option<&mut SharedJob>, code: u8) {
+    if let Some(shared) = shared {
+        // They see it without that, half a minute later.
+        let _ = shared.end(code);
     }
 }
 

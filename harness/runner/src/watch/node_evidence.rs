@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::call_trace::CallTrace;
+use super::call_trace::{Call, CallTrace};
 use super::evidence::{assigned_endpoint, evidence_of_ranks};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
 use super::record::Record;
+use crate::world::OF_OTHER_LAUNCHERS;
 use allranks_diagnose::{
     EventKind, HangEvidence, RankState, Rendezvous, SeenCall, TraceEvent, diagnose, list,
 };
@@ -40,6 +41,12 @@ const KEPT: &[&str] = &[
     "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_RUN_ID",
 ];
+
+/// Returns true for a variable that tells the place of a rank.
+fn is_kept(name: &str) -> bool {
+    KEPT.contains(&name) || OF_OTHER_LAUNCHERS.iter().any(|dialect| dialect.has(name))
+}
+
 /// Before that, what ranks do counts as progress.
 const MOMENT: f64 = 1.0;
 
@@ -62,6 +69,12 @@ pub struct NodeEvidence {
     /// Whether all ranks of the world are on this node.
     is_whole: bool,
     ranks: Vec<StoredRank>,
+    /// The process id of the watch that wrote it; 0 if that is not known.
+    #[serde(default)]
+    writer: u32,
+    /// Whether the command of that watch has ended, and nothing more will come.
+    #[serde(skip)]
+    is_over: bool,
 }
 
 /// One rank, as far as it was seen.
@@ -158,6 +171,20 @@ impl SeenPlace {
     }
 }
 
+/// Returns the name of this host.
+pub fn host_name() -> String {
+    let own = rustix::system::uname();
+    own.nodename().to_string_lossy().into_owned()
+}
+
+/// Returns a text with all characters replaced that are not meant for the name of a file.
+pub fn file_name(text: &str) -> String {
+    let is_kept = |one: char| one.is_ascii_alphanumeric() || "-.".contains(one);
+    let kept = |one: char| if is_kept(one) { one } else { '_' };
+    text.chars().map(kept).collect()
+}
+
+/// Returns the time in seconds since 1970, by this host's clock.
 pub fn now() -> f64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()
@@ -176,7 +203,7 @@ impl NodeEvidence {
             rank: rank.0,
             pid: process.pid,
             environment: (process.environment.iter())
-                .filter(|(name, _)| KEPT.contains(&name.as_str()))
+                .filter(|(name, _)| is_kept(name))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
             process: process.activity.map(|activity| {
@@ -197,16 +224,15 @@ impl NodeEvidence {
         Self {
             format: FORMAT,
             world: (ranks.first()).map_or_else(String::new, |(_, process)| process.place()),
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: host_name(),
             began,
             at: now(),
             still_s: still.as_secs_f64(),
             patience_s: patience.as_secs_f64(),
             is_whole,
             ranks: stored.collect(),
+            writer: std::process::id(),
+            is_over: false,
         }
     }
 
@@ -225,16 +251,8 @@ impl NodeEvidence {
     /// The folder cannot be made or written to.
     pub fn write(&self, folder: &Path) -> io::Result<PathBuf> {
         fs::create_dir_all(folder)?;
-        let name = format!("{}.{}.{}", self.world.trim(), self.host, std::process::id());
-        let name: String = (name.chars())
-            .map(|one| {
-                if one.is_ascii_alphanumeric() || "-.".contains(one) {
-                    one
-                } else {
-                    '_'
-                }
-            })
-            .collect();
+        let name = format!("{}.{}.{}", self.world.trim(), self.host, self.writer);
+        let name = file_name(&name);
         let path = folder.join(format!("{name}{SUFFIX}"));
         let draft = folder.join(format!("{name}.new"));
         fs::write(&draft, serde_json::to_vec(self)?)?;
@@ -242,8 +260,64 @@ impl NodeEvidence {
         Ok(path)
     }
 
+    /// Returns where its ranks meet.
+    pub(super) fn world(&self) -> &str {
+        self.world.trim()
+    }
+
+    /// Returns what tells the watch that wrote it from others of the job.
+    pub(super) fn writer(&self) -> String {
+        file_name(&format!("{}.{}", self.host, self.writer))
+    }
+
+    /// Returns when it was written, in seconds since 1970 by the writer's clock.
+    pub(super) fn at(&self) -> f64 {
+        self.at
+    }
+
+    /// Returns for how many seconds nothing had moved when it was written.
+    pub(super) fn still_s(&self) -> f64 {
+        self.still_s
+    }
+
+    /// Returns the name of its host.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns its ranks, in order.
+    pub(super) fn ranks(&self) -> Vec<Rank> {
+        self.numbers().into_iter().map(Rank).collect()
+    }
+
+    /// Returns true if rank 0 is here and waits for the others in `init_process_group`.
+    pub(super) fn waits_as_first(&self) -> bool {
+        let first = self.ranks.iter().find(|rank| rank.rank == 0);
+        let inside = first.and_then(|rank| rank.trace.as_ref()?.inside.as_ref());
+        inside.is_some_and(|inside| matches!(inside.entry.call, Call::Init { .. }))
+    }
+
+    /// Returns true if the command of its watch has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Takes it as written at this time of this host's clock, whatever the writer's clock said.
+    pub(super) fn move_to(&mut self, at: f64) {
+        self.began += at - self.at;
+        self.at = at;
+    }
+
+    /// Takes it as true until this time: the command has ended, and no rank of it moves any more.
+    pub(super) fn last_until(&mut self, now: f64) {
+        self.still_s += (now - self.at).max(0.0);
+        // What goes on is newer.
+        self.at = self.at.max(now - 0.001);
+        self.is_over = true;
+    }
+
     /// Its ranks, with all times moved to the clock of this machine, and to now.
-    fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
+    pub(super) fn processes(&self) -> impl Iterator<Item = RankProcess> + '_ {
         let passed = now() - self.at;
         self.ranks.iter().map(move |rank| {
             let trace = rank.trace.clone().map(|mut call_trace| {
@@ -292,7 +366,8 @@ pub fn is_evidence(path: &Path) -> bool {
     !files(path).is_empty()
 }
 
-fn files(path: &Path) -> Vec<PathBuf> {
+/// Returns the path if it is a file of evidence, or those in it if it is a folder, in order.
+pub fn files(path: &Path) -> Vec<PathBuf> {
     let is_named = |path: &PathBuf| path.to_string_lossy().ends_with(SUFFIX);
     let mut found: Vec<PathBuf> = match fs::read_dir(path) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -319,19 +394,35 @@ pub struct WorldReport {
 /// # Errors
 /// A file cannot be read, or is none of evidence.
 pub fn judge(paths: &[PathBuf]) -> Result<Vec<WorldReport>, EvidenceError> {
-    let mut worlds: BTreeMap<String, Vec<NodeEvidence>> = BTreeMap::new();
-    for path in paths.iter().flat_map(|path| files(path)) {
-        let text =
-            fs::read(&path).map_err(|error| EvidenceError::Unreadable(path.clone(), error))?;
-        let one: NodeEvidence = serde_json::from_slice(&text)
-            .map_err(|error| EvidenceError::Strange(path.clone(), error.to_string()))?;
-        if one.format != FORMAT {
-            let format = format!("it has format {}", one.format);
-            return Err(EvidenceError::Strange(path, format));
+    let files = paths.iter().flat_map(|path| files(path));
+    let nodes: Result<Vec<NodeEvidence>, _> = files.map(|path| read(&path)).collect();
+    Ok(judge_nodes(nodes?))
+}
+
+/// Reads one file of evidence.
+///
+/// # Errors
+/// It cannot be read, or is no evidence of this version.
+pub fn read(path: &Path) -> Result<NodeEvidence, EvidenceError> {
+    let text = fs::read(path).map_err(|error| EvidenceError::Unreadable(path.to_owned(), error))?;
+    let one: NodeEvidence = serde_json::from_slice(&text)
+        .map_err(|error| EvidenceError::Strange(path.to_owned(), error.to_string()))?;
+    match one.format {
+        FORMAT => Ok(one),
+        other => {
+            let format = format!("it has format {other}");
+            Err(EvidenceError::Strange(path.to_owned(), format))
         }
+    }
+}
+
+/// Judges every world that this evidence is of.
+pub fn judge_nodes(nodes: Vec<NodeEvidence>) -> Vec<WorldReport> {
+    let mut worlds: BTreeMap<String, Vec<NodeEvidence>> = BTreeMap::new();
+    for one in nodes {
         worlds.entry(one.world.clone()).or_default().push(one);
     }
-    Ok(worlds.into_values().map(report).collect())
+    worlds.into_values().map(report).collect()
 }
 
 /// The evidence with each rank that keeps no trace where its stack was seen.

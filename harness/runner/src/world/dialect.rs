@@ -125,6 +125,12 @@ impl Dialect {
         Some([number(self.rank)?, size])
     }
 
+    /// Returns true for the variables of a rank's place, of the number of ranks, and of the run of the launcher.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        name == self.rank || self.sizes.contains(&name) || self.runs.contains(&name)
+    }
+
     /// Returns what tells this run of the launcher from others, a word for each variable; empty if nothing does.
     #[must_use]
     pub fn run(&self, environment: &BTreeMap<String, String>) -> String {

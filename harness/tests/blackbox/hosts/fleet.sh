@@ -12,9 +12,11 @@
 #   one-way    h1 does not connect to it
 #   pair       it and h1 do not connect to each other
 #   slow       its link carries 256 kbit/s
+#   mtu        packets of more than 900 bytes are dropped on the way to it, and nothing says so
 # or when the run has a result:
 #   link       its link goes down
 #   back       its link goes down, and up again after 5 s
+#   drops      the same three times, for 2 s each
 #   agent      its agent is killed
 #   gone       everything on it is killed, and its link is removed
 #   filtered   h1 takes no new connection from it
@@ -39,6 +41,8 @@ for number in $numbers; do
         ip link set lo up
         ip address add "$address/24" dev eth0
         ip link set eth0 up
+        # A packet is then no larger than what the link carries: those of several segments would pass unseen.
+        [ "$fault" != mtu ] || ip link set eth0 gso_max_segs 1
         own=$address
         if [ "$name" = h2 ]; then
             [ "$fault" != loopback ] || own=127.0.1.1
@@ -70,6 +74,7 @@ for number in $numbers; do
     until [ "$(readlink "/proc/$agent/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
     ip link add "port$number" type veth peer name eth0 netns "$agent"
     ip link set "port$number" master bridge0 up
+    [ "$number$fault" != 2mtu ] || ip link set port2 mtu 900
 done
 
 "$binary" "$@" --launcher attached --nodes "$count" --credentials "$credentials" --listen 10.78.0.1:0 \
@@ -79,7 +84,7 @@ command=$!
 # shellcheck disable=SC2086  # a list
 set -- $agents
 case "$fault" in
-link | back | agent | gone | filtered)
+link | back | drops | agent | gone | filtered)
     until grep -q '"type":"check"' "$out/results.jsonl" 2>/dev/null || ! kill -0 $command 2>/dev/null; do sleep 0.05; done
     ;;
 esac
@@ -89,6 +94,14 @@ back)
     ip link set port2 down
     sleep 5
     ip link set port2 up
+    ;;
+drops)
+    for _ in 1 2 3; do
+        ip link set port2 down
+        sleep 2
+        ip link set port2 up
+        sleep 1
+    done
     ;;
 agent) kill -KILL "$2" ;;
 gone)

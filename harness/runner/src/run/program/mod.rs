@@ -419,7 +419,9 @@ async fn wait(
                         Event::Verdict(_)
                         | Event::Still(..)
                         | Event::Moves
-                        | Event::NotHung(_) | Event::Unkilled(_) => {}
+                        | Event::NotHung(_)
+                        | Event::Note(_)
+                        | Event::Unkilled(_) => {}
                     }
                 }
             }

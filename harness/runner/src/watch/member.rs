@@ -1,0 +1,105 @@
+//! One watch of a job that has watches on several nodes: the file in which it tells the others that it goes on.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use allranks_model::diagnosis::Diagnosis;
+
+/// Version of the file.
+const FORMAT: u32 = 1;
+/// How the name of every file ends.
+const SUFFIX: &str = ".watch.json";
+
+/// See the module.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Member {
+    format: u32,
+    /// The name of its host.
+    pub host: String,
+    /// Its process id on that host.
+    pub pid: u32,
+    /// Goes up with every writing.
+    pub beat: u64,
+    /// When its command ended, in seconds since 1970 by its host's clock, and the exit code; none while that runs.
+    pub ended: Option<(f64, u8)>,
+    /// What it has found out alone of ranks that have not moved since; none if it has found out nothing.
+    pub verdict: Option<Diagnosis>,
+    /// Endpoints that its ranks dial and that cannot be reached from its host, each with the reason.
+    #[serde(default)]
+    pub unreached: Vec<(String, String)>,
+}
+
+impl Member {
+    /// Makes that of this process.
+    pub fn here() -> Self {
+        Self::on(super::node_evidence::host_name())
+    }
+
+    /// Makes that of this process, on a host of this name.
+    pub(super) fn on(host: String) -> Self {
+        Self {
+            format: FORMAT,
+            host,
+            pid: std::process::id(),
+            beat: 0,
+            ended: None,
+            verdict: None,
+            unreached: Vec::new(),
+        }
+    }
+
+    /// Returns what tells it from all others of the job, and ends the names of its files of evidence.
+    pub fn name(&self) -> String {
+        super::node_evidence::file_name(&format!("{}.{}", self.host, self.pid))
+    }
+
+    /// Writes it anew, with the next beat.
+    ///
+    /// # Errors
+    /// The folder cannot be written to.
+    pub fn write(&mut self, folder: &Path) -> io::Result<()> {
+        self.beat += 1;
+        let text = serde_json::to_vec(self)?;
+        write_whole(folder, &format!("{}{SUFFIX}", self.name()), &text)
+    }
+
+    /// Removes its file.
+    pub fn remove(&self, folder: &Path) {
+        let _ = fs::remove_file(folder.join(format!("{}{SUFFIX}", self.name())));
+    }
+
+    /// Reads all of a folder. A file that is not whole, or of another version, is left out.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn all(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if !path.to_string_lossy().ends_with(SUFFIX) {
+                continue;
+            }
+            // It may be removed or replaced meanwhile.
+            let Ok(text) = fs::read(&path) else { continue };
+            if let Ok(one) = serde_json::from_slice::<Self>(&text)
+                && one.format == FORMAT
+            {
+                found.push(one);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Writes a file that is whole whenever it is read.
+///
+/// # Errors
+/// The folder cannot be written to.
+pub fn write_whole(folder: &Path, name: &str, text: &[u8]) -> io::Result<()> {
+    let draft = folder.join(format!("{name}.{}.new", std::process::id()));
+    fs::write(&draft, text)?;
+    fs::rename(draft, folder.join(name))
+}
