@@ -10,6 +10,7 @@ that of the imports.
 """
 
 import faulthandler
+import gc
 import importlib.metadata
 import json
 import re
@@ -251,6 +252,7 @@ def main(question: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # this process makes objects that stay, and soon ends
     arguments = json.loads(sys.argv[1])
     # A folder named like a package in the current folder is not that package.
     sys.path[:] = [folder for folder in sys.path if folder]

@@ -12,6 +12,7 @@ Or only {"absent": [{"python_path", "import"}...]}, answered by {"absent": [pack
 torch loads packages by itself}: what needs no import.
 """
 
+import gc
 import importlib
 import importlib.metadata
 import importlib.util
@@ -133,6 +134,7 @@ def probe(wanted: Object, names: dict[str, ModuleType], trouble: Object | None) 
 
 
 if __name__ == "__main__":
+    gc.disable()  # this process makes objects that stay, and soon ends
     question = json.loads(sys.argv[1])
     # A folder named like a package in the current folder is not that package.
     sys.path[:] = [folder for folder in sys.path if folder]

@@ -3,6 +3,7 @@
 This module knows frames and their order; `tensors` knows bytes, `calls` knows torch.
 """
 
+import gc
 import os
 from functools import partial
 from time import monotonic_ns
@@ -35,10 +36,12 @@ class Rank:
 
     def __init__(self, wire: Wire) -> None:
         """Imports torch; the connection stands already. The environment gives rank and token."""
+        gc.disable()  # as in the zygote
         import torch
 
         from . import calls, recorder, tensors
 
+        gc.enable()
         self.wire = wire
         self.token = os.environ["ALLRANKS_TOKEN"]
         self.state = calls.CallState()

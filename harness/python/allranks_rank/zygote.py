@@ -373,12 +373,14 @@ def run() -> int:
     """Runs the zygote, and in each process that it forks a rank; returns the exit code."""
     wire = dial()
     control(PR_SET_CHILD_SUBREAPER, 1)
+    gc.disable()  # imports make objects that stay: looking for garbage among them would take a fifth of the time
     torch_version = import_torch(sys.argv[1:])
     # From here on the end of the connection is seen: this then kills what its ranks have started before it ends itself.
     outlive_parent()
     zygote = Zygote(wire)
     gc.collect()
     gc.freeze()  # so that collections in the ranks do not copy every page of it
+    gc.enable()
     wire.send(
         {
             "frame": "zygote",

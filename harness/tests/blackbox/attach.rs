@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         computing("attach::hang::tasks_of_slurm", tasks_of_slurm),
         computing("attach::hang::sleeps", sleeps),
         computing("attach::hang::other_call", other_call),
+        computing("attach::hang::recorded", recorded),
         computing("attach::hang::ends", ends),
         computing("attach::hang::spawned", spawned),
         computing("attach::two_jobs_side_by_side", two_jobs),
@@ -49,8 +50,18 @@ impl<'a> Job<'a> {
     }
 
     fn start_with(stage: &'a Stage, size: usize, words: &[&str]) -> Self {
+        Self::start_within(stage, size, words, &[])
+    }
+
+    fn start_within(
+        stage: &'a Stage,
+        size: usize,
+        words: &[&str],
+        variables: &[(&str, String)],
+    ) -> Self {
         let mut command = Command::new(python());
         command.args([LAUNCH, &size.to_string(), JOB]).args(words);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         let running = stage.start(stage.marked(command));
         let is_ready = |running: &Running| running.texts()[0].matches("ready").count() == size;
         stage.wait("all ranks are ready", || is_ready(&running));
@@ -224,6 +235,29 @@ fn other_call() {
     assert_verdict(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
     ran.assert_says("ranks 0 and 1 are in all_reduce on world (fixtures/hangs/");
     ran.assert_says("rank 2 is in broadcast on world (fixtures/hangs/");
+    job.end();
+}
+
+/// A job that was started with torch's pipe for its flight recorder.
+fn recorded() {
+    let stage = Stage::new("recorded");
+    let path = |name: &str| stage.path(name).display().to_string();
+    let variables = [
+        ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", path("pipe")),
+        ("TORCH_FR_DUMP_TEMP_FILE", path("record")),
+        ("TORCH_FR_BUFFER_SIZE", "100".to_owned()),
+    ];
+    let job = Job::start_within(&stage, 3, &["recorded"], &variables);
+    let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
+    assert_verdict(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
+    ran.assert_says("collective number 3 of default_pg is ");
+    assert!(!ran.stderr.contains("missing: "), "{}", ran.stderr);
+    job.end();
+    // Without an answer it says so, and judges by the stacks.
+    let job = Job::start_within(&stage, 3, &["other_call"], &variables);
+    let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
+    assert_verdict(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
+    ran.assert_says("missing: the flight recorder of rank 0: ");
     job.end();
 }
 

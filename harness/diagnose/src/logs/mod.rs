@@ -17,6 +17,7 @@
 //! | `launcher` | torchrun's table of failures |
 //! | `watchdog` | the numbers in the lines of NCCL's watchdog |
 //! | `recorder`, `pickle` | dumps of flight recorders |
+//! | `dumps` | those of a job that runs |
 //! | `rank_log` | everything one rank wrote, in order |
 //! | `source_logs` | one source split into the logs of its ranks |
 //! | `job` | the logs of all ranks, as evidence for the rules |
@@ -28,6 +29,7 @@
 
 mod arrival;
 mod behind;
+mod dumps;
 mod environment;
 mod failure;
 mod job;
@@ -49,6 +51,7 @@ use serde::Serialize;
 
 use allranks_model::diagnosis::Diagnosis;
 use allranks_model::record::RankLine;
+pub use dumps::Dumps;
 pub use source::{LogError, Source, read};
 
 /// The version of a report's JSON format.

@@ -1,5 +1,5 @@
 //! A job that runs already, looked at from outside: its ranks are found from any of its processes, and nothing of it is
-//! stopped, signalled or written to.
+//! stopped or signalled. The one thing that is written to is torch's pipe for requests, where the job was started with one.
 //!
 //! What is known of a rank: its process, its environment, whether its threads have run since they were looked at last, and the
 //! stack of its main thread. That is less than a call trace has: so no verdict names a rank unless none of those that wait has
@@ -10,7 +10,9 @@
 //! | `ranks` | which processes are ranks |
 //! | `stack` | in which call a Python process is |
 //! | `snapshot` | what a rank has done since the last look |
+//! | `dump_pipe` | the flight recorder, where torch was told to give it |
 
+mod dump_pipe;
 mod ranks;
 mod snapshot;
 mod stack;
@@ -32,6 +34,7 @@ use allranks_host::ProcessEntry;
 use allranks_model::diagnosis::rank_set::named;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
+use dump_pipe::Records;
 use ranks::World;
 use snapshot::RankSnapshot;
 use stack::Stacks;
@@ -122,6 +125,8 @@ struct ObservedWorld {
     ended: Vec<Option<i32>>,
     /// How ranks ended that were alive when they were found, by process.
     own_ends: BTreeMap<u32, i32>,
+    /// What the ranks' flight recorders hold; none before they are asked.
+    records: Option<Records>,
     has_reported: bool,
 }
 
@@ -134,6 +139,7 @@ impl ObservedWorld {
             snapshots: BTreeMap::new(),
             ended: Vec::new(),
             own_ends: BTreeMap::new(),
+            records: None,
             has_reported: false,
         }
     }
@@ -191,7 +197,50 @@ impl ObservedWorld {
         let held: Vec<&RankSnapshot> = (living.iter().map(|(_, one)| *one))
             .filter(|one| one.is_held() && one.still() >= MOMENT)
             .collect();
-        let Some(still) = held.iter().map(|one| one.still()).min() else {
+        let still = held.iter().map(|one| one.still()).min();
+        let evidence = match self.evidence(&ranks, still.unwrap_or_default(), hosts) {
+            Some(evidence) => evidence,
+            None => return (Vec::new(), false),
+        };
+        let verdict = still.map(|_| self.verdict(&ranks, &evidence));
+        if let Some(verdict) = verdict
+            .clone()
+            .filter(|one| one.confidence == Confidence::Proved)
+        {
+            return (vec![Event::Verdict(verdict)], true);
+        }
+        let processes: Vec<(Rank, &RankProcess)> = (ranks.iter())
+            .filter(|(_, process)| process.lives())
+            .copied()
+            .collect();
+        let records = (self.records).get_or_insert_with(|| Records::ask(&processes));
+        if !records.look(patience, &processes) {
+            return (Vec::new(), false);
+        }
+        if let Some(recorded) = records.diagnose(&evidence) {
+            // A rank that has not come to a collective may be busy with something that ends.
+            let waits = |rank: &Rank| {
+                living
+                    .iter()
+                    .any(|(one, snapshot)| one == rank && snapshot.is_held())
+            };
+            if recorded.kind != HangKind::Behind || recorded.culprits.iter().all(waits) {
+                return (vec![Event::Verdict(recorded)], true);
+            }
+            let recorded = Diagnosis {
+                kind: HangKind::Slow,
+                confidence: Confidence::None,
+                ..recorded
+            };
+            return slow(
+                &mut self.has_reported,
+                recorded,
+                &living,
+                patience,
+                patience,
+            );
+        }
+        let Some((still, verdict)) = still.zip(verdict) else {
             let says = match (is_over, moving.is_empty()) {
                 (false, _) => return (Vec::new(), false),
                 (true, false) => moves(),
@@ -199,12 +248,6 @@ impl ObservedWorld {
             };
             return (vec![says], true);
         };
-        let Some(verdict) = self.verdict(&ranks, still, hosts) else {
-            return (Vec::new(), false);
-        };
-        if verdict.confidence == Confidence::Proved {
-            return (vec![Event::Verdict(verdict)], true);
-        }
         // Ranks that waited when they were first seen, and have gone on, are not those that wait now.
         if still < patience {
             let has_time = !is_over || held.iter().any(|one| !one.has_moved);
@@ -255,13 +298,13 @@ impl ObservedWorld {
         Ok(())
     }
 
-    /// The verdict that fits best; `None` while the addresses that the ranks use are looked up.
-    fn verdict(
+    /// Returns what is known of the ranks; `None` while the addresses that they use are looked up.
+    fn evidence(
         &self,
         ranks: &[(Rank, &RankProcess)],
         still: Duration,
         hosts: &mut Hosts,
-    ) -> Option<Diagnosis> {
+    ) -> Option<HangEvidence> {
         let is_whole = is_whole_here(ranks);
         let mut states = Vec::new();
         for (rank, process) in ranks {
@@ -280,7 +323,6 @@ impl ObservedWorld {
         let absent = absent(ranks);
         // Those that never came are told apart from those that have gone by where the others are.
         let has_begun = self.snapshots.values().any(RankSnapshot::is_past_init);
-        let is_seen_to_end = self.ended.len() == absent.len();
         if is_whole && has_begun {
             for (index, rank) in absent.iter().enumerate() {
                 let how = match self.ended.get(index).filter(|_| absent.len() == 1) {
@@ -302,7 +344,13 @@ impl ObservedWorld {
         };
         let is_ours = |pid: u32| self.world.related_processes.contains(&pid);
         evidence.foreign_listeners = foreign_listeners(&is_ours, &evidence);
-        let mut verdict = diagnose(&evidence);
+        Some(evidence)
+    }
+
+    /// Returns the verdict that fits best.
+    fn verdict(&self, ranks: &[(Rank, &RankProcess)], evidence: &HangEvidence) -> Diagnosis {
+        let is_seen_to_end = self.ended.len() == absent(ranks).len();
+        let mut verdict = diagnose(evidence);
         let is_from_kernel = match verdict.kind {
             HangKind::PeerStopped => true,
             HangKind::PeerDead => is_seen_to_end,
@@ -311,7 +359,7 @@ impl ObservedWorld {
         if verdict.confidence == Confidence::Proved && !is_from_kernel {
             verdict.confidence = Confidence::Likely;
         }
-        Some(verdict)
+        verdict
     }
 
     /// Describes which processes the ranks are, how they were found, and which evidence is missing.
@@ -347,10 +395,16 @@ impl ObservedWorld {
                 named(&ranks)
             ));
         }
-        remarks.push(
-            "missing: the number, group, size and order of each collective: start the job under `allranks watch -- COMMAND`"
-                .to_owned(),
-        );
+        let records = self.records.as_ref().filter(|records| !records.is_empty());
+        match records {
+            Some(records) => remarks.extend(records.failures().map(|(rank, why)| {
+                format!("missing: the flight recorder of rank {rank}: {why}")
+            })),
+            None => remarks.push(
+                "missing: the number, group, size and order of each collective: start the job under `allranks watch -- COMMAND`"
+                    .to_owned(),
+            ),
+        }
         remarks
     }
 }
