@@ -134,8 +134,8 @@ impl Norm {
                 .map(|variance| (variance + EPSILON).sqrt().recip())
                 .collect();
             let count = self.count(&course.counts);
-            let mut of_sum = vec![0.0; CHANNELS];
-            let mut of_product = vec![0.0; CHANNELS];
+            let mut of_sum = [0.0; CHANNELS];
+            let mut of_product = [0.0; CHANNELS];
             for other in &course.sums {
                 let pairs = self.cotangent(*other, step).into_iter();
                 for (index, (g, x)) in pairs.zip(self.input(*other, step)).enumerate() {
@@ -292,7 +292,7 @@ impl Norm {
 
 /// The sum of each channel's numbers, divided by a number.
 fn by_channel(numbers: impl IntoIterator<Item = f64>, divisor: f64) -> Vec<f64> {
-    let mut sums = vec![0.0; CHANNELS];
+    let mut sums = [0.0; CHANNELS];
     for (index, number) in numbers.into_iter().enumerate() {
         sums[index % CHANNELS] += number;
     }

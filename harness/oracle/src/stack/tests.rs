@@ -543,8 +543,8 @@ fn what_is_not_exact_may_be_off_by_little_only() {
     let check = check(Layer::BatchNorm(BatchNorm::default()), 2);
     let prepared = StackPrepared::new(&check, WorldSize(2), 1).unwrap();
     let outputs = prepared.ranks[1].iter();
-    let placed = outputs.filter(|placed| placed.entry.name == "output.1");
-    let placed = placed.last().unwrap();
+    let mut placed = outputs.filter(|placed| placed.entry.name == "output.1");
+    let placed = placed.next_back().unwrap();
     let first = placed.entry.after.as_ref().unwrap()[0];
     let moved = |by: f64| {
         let mut replies = right(&prepared);
