@@ -1,7 +1,8 @@
 //! What a layer is given and must give back, as numbers.
 //!
 //! All numbers are integers times the number of ranks, so small that every sum in any order, its division by the number of
-//! ranks before or after, and a step of an optimiser with rate 1/2 are exact in the element type: tolerance is 0 everywhere.
+//! ranks before or after, and a step of an optimiser with rate 1/2 are exact in the element type: tolerance is 0 but where an entry
+//! says how far its numbers may be off ([`Entry::within`]).
 //! A gradient of `Σ w·x` is `x` itself: expected gradients are drawn numbers and no outcome of any kernel.
 
 use serde_json::Value;
@@ -67,7 +68,8 @@ pub(super) struct Entry {
     pub after: Option<Vec<f64>>,
     /// What it holds after a known bug.
     pub guesses: Vec<(StackClass, Vec<f64>)>,
-    /// The largest difference from `after` and from a guess that is none: 0 unless a layer divides or takes roots.
+    /// The largest difference from `after` and from a guess that is none: 0 unless a layer divides or takes
+    /// roots, or a backend averages over a number of ranks that is no power of two.
     pub within: f64,
     /// Which random numbers it holds after; `None`: none. Tensors of one name hold the same where this is the same, and others
     /// where it differs; `after` is `None`.
@@ -180,6 +182,13 @@ impl RankData {
         self.gives(name, shape, about.rounded(after), guesses);
         if let Some(entry) = self.entries.last_mut() {
             entry.within = about.share * (1.0 + largest);
+        }
+    }
+
+    /// Lets the last tensor differ by so much.
+    pub(super) fn may_be_off_by(&mut self, within: f64) {
+        if let Some(entry) = self.entries.last_mut() {
+            entry.within = within;
         }
     }
 

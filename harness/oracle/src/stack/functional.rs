@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::class::StackClass as Class;
 use super::data::{RankData, World, sum, times};
+use crate::format::precision;
 use allranks_model::dtype::ReduceOp;
 use allranks_model::stack::{Collective, Functional, Splits, Wait};
 
@@ -183,6 +184,21 @@ impl Calls {
             ReduceOp::Avg => self.size() as f64,
             _ => 1.0,
         }
+    }
+
+    /// Returns by how much an average of such numbers may differ from the exact one. A backend may multiply each number by the
+    /// rounded inverse of their count, in a fused multiply-add or before the sum, as NCCL does (`ncclAvg` is a sum with a factor,
+    /// `FuncPreMulSum` in its reduce_kernel.h): for n numbers that is an error of two roundings for each and one for each addition,
+    /// (n + 1) · u · |x| with the unit roundoff u and the largest number x. Of counts that are powers of two the inverse is exact.
+    fn rounding(self, numbers: &[Vec<f64>]) -> f64 {
+        let count = self.size();
+        if self.point.op != ReduceOp::Avg || count.is_power_of_two() {
+            return 0.0;
+        }
+        let all = numbers.iter().flatten();
+        let largest = all.fold(0.0, |most: f64, one| most.max(one.abs()));
+        let bits = precision(self.point.dtype).unwrap_or(8);
+        (count + 1) as f64 * largest * 0.5_f64.powi(bits as i32)
     }
 
     /// Rows that went from one rank to another, out of what that one sent.
@@ -365,6 +381,7 @@ impl Calls {
                     guesses.push((Class::KthIsFirst, first));
                 }
                 data.gives(name("result"), &out, self.result(&inputs, at), guesses);
+                data.may_be_off_by(self.rounding(&inputs));
                 if self.point.backward {
                     let cotangents = self.cotangents(call, tensor);
                     data.reads(name("cotangent"), &out, cotangents[at].clone());
@@ -383,6 +400,7 @@ impl Calls {
                         self.gradient(&cotangents, at),
                         guesses,
                     );
+                    data.may_be_off_by(self.rounding(&cotangents));
                 }
             }
         }

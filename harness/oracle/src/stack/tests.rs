@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::bytes::encoded;
+use super::bytes::{Placed, encoded};
 use super::class::StackClass;
 use super::{StackPrepared, vacuous_stack};
 use crate::RankReply;
@@ -560,4 +560,67 @@ fn what_is_not_exact_may_be_off_by_little_only() {
     assert_eq!(moved(-0.9), None);
     assert_eq!(moved(1.1).as_deref(), Some("unclassified"));
     assert_eq!(moved(f64::NAN).as_deref(), Some("unclassified"));
+}
+
+/// Averages as a backend makes them that multiplies by the rounded inverse in a fused multiply-add.
+#[test]
+fn an_average_over_three_ranks_may_be_rounded_and_one_over_four_must_be_exact() {
+    let point = Functional {
+        op: ReduceOp::Avg,
+        ..Functional::default()
+    };
+    let said = |size: u32, inverse: f32| {
+        let prepared =
+            StackPrepared::new(&check(Layer::Functional(point), size), WorldSize(size), 1);
+        let prepared = prepared.unwrap();
+        let mut replies = right(&prepared);
+        let (mut rounded, mut of) = (0, 0);
+        for call in 0..2 {
+            let named = |name: &str| {
+                let name = format!("{name}.{call}.0");
+                let of_rank = |tensors: &Vec<Placed>| {
+                    tensors
+                        .iter()
+                        .find(|placed| placed.entry.name == name)
+                        .cloned()
+                        .unwrap()
+                };
+                prepared.ranks.iter().map(of_rank).collect::<Vec<_>>()
+            };
+            let inputs: Vec<Vec<f64>> = (named("input").into_iter())
+                .map(|placed| placed.entry.before.unwrap())
+                .collect();
+            for (placed, reply) in named("result").iter().zip(&mut replies) {
+                let after = placed.entry.after.as_ref().unwrap();
+                for (index, bytes) in reply.payload[placed.range.clone()]
+                    .chunks_exact_mut(4)
+                    .enumerate()
+                {
+                    let terms = inputs.iter().map(|numbers| numbers[index] as f32);
+                    let average = terms.fold(0.0, |sum: f32, term| term.mul_add(inverse, sum));
+                    (rounded, of) = (
+                        rounded + usize::from(f64::from(average) != after[index]),
+                        of + 1,
+                    );
+                    bytes.copy_from_slice(&average.to_le_bytes());
+                }
+            }
+        }
+        let class = prepared
+            .verify(&replies)
+            .err()
+            .map(|mismatch| mismatch.class);
+        (class, rounded as f64 / f64::from(of))
+    };
+    let (class, rounded) = said(3, 1.0 / 3.0);
+    assert_eq!(class, None);
+    // On NCCL 2.28.9 it was 27 of 180.
+    assert!(rounded > 0.05, "{rounded}");
+    assert_eq!(said(4, 0.25), (None, 0.0));
+    let nearly = said(4, 0.25 * (1.0 + f32::EPSILON));
+    assert_eq!(nearly.0.as_deref(), Some("unclassified"));
+    let sum = said(3, 1.0);
+    assert_eq!(sum.0.as_deref(), Some("avg-did-sum"));
+    let off = said(3, 1.0 / 3.0 * (1.0 + 8.0 * f32::EPSILON));
+    assert_eq!(off.0.as_deref(), Some("unclassified"));
 }
