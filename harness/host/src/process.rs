@@ -42,6 +42,15 @@ pub fn activity(_pid: u32) -> Option<Activity> {
     None
 }
 
+/// Returns true if a process is on its way out: it has given back its memory, so that no program runs in it, and has not ended.
+/// False where this machine does not tell.
+#[must_use]
+pub fn is_ending(pid: u32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    program.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        && matches!(activity(pid), Some(Activity::Alive { .. }))
+}
+
 /// Returns the letter that `/proc` has for the state of a process, as `D` for an uninterruptible wait; `None` if the process does
 /// not exist, or where this machine does not tell.
 #[cfg(target_os = "linux")]

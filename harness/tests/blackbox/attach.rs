@@ -174,6 +174,18 @@ fn assert_verdict(
         &Value::from(confidence),
     );
     assert_eq!(told, expected, "{}", ran.stderr);
+}
+
+/// The verdict of what only stacks tell of, which says so.
+#[track_caller]
+fn assert_verdict_by_stacks(
+    ran: &Ran,
+    record: Option<&Value>,
+    kind: &str,
+    culprits: &[u32],
+    confidence: &str,
+) {
+    assert_verdict(ran, record, kind, culprits, confidence);
     ran.assert_says("missing: ");
 }
 
@@ -185,7 +197,7 @@ fn stopped() {
     let before = standing(&ranks);
     // By a rank that waits: its launcher and the others are found from it.
     let (ran, record) = attach(&stage, &[ranks[0].to_string()], &[]);
-    assert_verdict(&ran, record.as_ref(), "peer-stopped", &[2], "proved");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "peer-stopped", &[2], "proved");
     ran.assert_says("in all_reduce on world (fixtures/hangs/programs/attached.py:");
     assert_eq!(standing(&ranks), before);
     assert!(before[2].0);
@@ -203,7 +215,7 @@ fn tasks_of_slurm() {
     let before = standing(&tasks());
     let folder = stage.path("evidence").display().to_string();
     let (ran, record) = attach(&stage, &[job.pid()], &["--evidence", &folder]);
-    assert_verdict(&ran, record.as_ref(), "peer-stopped", &[2], "proved");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "peer-stopped", &[2], "proved");
     ran.assert_says("the ranks are known by SLURM_PROCID");
     assert_eq!(standing(&tasks()), before);
     let ran = stage.start(stage.command(&["diagnose", &folder])).end();
@@ -222,7 +234,7 @@ fn sleeps() {
     let stage = Stage::new("sleeps");
     let job = Job::start(&stage, 3, "sleeps");
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
-    assert_verdict(&ran, record.as_ref(), "behind", &[2], "likely");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "behind", &[2], "likely");
     ran.assert_says("slow: rank 2 is in code of its own");
     ran.assert_says("`time.sleep(3600)`");
     job.end();
@@ -232,7 +244,7 @@ fn other_call() {
     let stage = Stage::new("other");
     let job = Job::start(&stage, 3, "other_call");
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
-    assert_verdict(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
     ran.assert_says("ranks 0 and 1 are in all_reduce on world (fixtures/hangs/");
     ran.assert_says("rank 2 is in broadcast on world (fixtures/hangs/");
     job.end();
@@ -256,7 +268,7 @@ fn recorded() {
     // Without an answer it says so, and judges by the stacks.
     let job = Job::start_within(&stage, 3, &["other_call"], &variables);
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
-    assert_verdict(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "collective-mismatch", &[2], "likely");
     ran.assert_says("missing: the flight recorder of rank 0: ");
     job.end();
 }
@@ -266,7 +278,7 @@ fn ends() {
     let job = Job::start(&stage, 3, "ends");
     let (ran, record) = attach(&stage, &[job.pid()], &["--patience", "3"]);
     // It has not been waited for: the kernel still knows how it ended.
-    assert_verdict(&ran, record.as_ref(), "peer-dead", &[2], "proved");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "peer-dead", &[2], "proved");
     ran.assert_says("its process ended: exit 0");
     job.end();
 }
@@ -282,7 +294,7 @@ fn spawned() {
         children(&pid).iter().any(|pid| state(*pid) == 'T')
     });
     let (ran, record) = attach(&stage, &[pid], &["--patience", "3"]);
-    assert_verdict(&ran, record.as_ref(), "peer-stopped", &[2], "likely");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "peer-stopped", &[2], "likely");
     ran.assert_says("in barrier");
     Job {
         stage: &stage,
@@ -304,7 +316,7 @@ fn two_jobs() {
     assert_eq!(record, None, "{}", ran.stderr);
     let both = [hangs.pid(), trains.pid()];
     let (ran, record) = attach(&stage, &both, &["--patience", "8"]);
-    assert_verdict(&ran, record.as_ref(), "peer-stopped", &[1], "proved");
+    assert_verdict_by_stacks(&ran, record.as_ref(), "peer-stopped", &[1], "proved");
     ran.assert_says("not hung: ranks 0, 1 move");
     let pid = format!("rank 1 is pid {}", hangs.ranks()[1]);
     ran.assert_says(&pid);

@@ -47,6 +47,9 @@ const MOMENT: Duration = Duration::from_secs(2);
 /// And before that, a look counts for nothing: on a busy machine a few seconds hold few of them.
 const MIN_LOOKS: u32 = 8;
 
+/// For so long a rank may be on its way out before the others are judged. On a busy machine that takes seconds.
+const ENDING: Duration = Duration::from_secs(60);
+
 /// What a job that was attached to has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
@@ -190,7 +193,8 @@ impl ObservedWorld {
             return (vec![moves()], true);
         }
         let watched = self.began.elapsed();
-        if watched < MOMENT {
+        let is_ending = (ranks.iter()).any(|(_, process)| host::is_ending(process.pid));
+        if watched < MOMENT || is_ending && watched < ENDING {
             return (Vec::new(), false);
         }
         let is_over = watched >= patience.max(MOMENT) && self.looks >= MIN_LOOKS;
