@@ -624,3 +624,31 @@ fn an_average_over_three_ranks_may_be_rounded_and_one_over_four_must_be_exact() 
     let off = said(3, 1.0 / 3.0 * (1.0 + 8.0 * f32::EPSILON));
     assert_eq!(off.0.as_deref(), Some("unclassified"));
 }
+
+/// Gradients of FSDP2 as NCCL averages them over three ranks.
+#[test]
+fn gradients_over_three_ranks_may_be_off_in_their_last_places_only() {
+    let said = |size: u32, by: f64| {
+        let layer = Layer::Fsdp2(Fsdp2::default());
+        let prepared = StackPrepared::new(&check(layer, size), WorldSize(size), 1).unwrap();
+        let mut replies = right(&prepared);
+        let tensors = prepared.ranks[0].iter();
+        let placed = tensors
+            .filter(|placed| placed.entry.name == "gradient.0.0")
+            .next_back()
+            .unwrap();
+        let first = placed.entry.after.as_ref().unwrap()[0];
+        let start = placed.range.start;
+        let number = (first + by) as f32;
+        replies[0].payload[start..start + 4].copy_from_slice(&number.to_le_bytes());
+        prepared
+            .verify(&replies)
+            .err()
+            .map(|mismatch| mismatch.class)
+    };
+    // As seen on NCCL 2.28.9: 433.00003.
+    assert_eq!(said(3, 3e-5), None);
+    assert_eq!(said(3, 0.01).as_deref(), Some("unclassified"));
+    assert_eq!(said(2, 6e-5).as_deref(), Some("unclassified"));
+    assert_eq!(said(4, 6e-5).as_deref(), Some("unclassified"));
+}
