@@ -632,10 +632,9 @@ fn gradients_over_three_ranks_may_be_off_in_their_last_places_only() {
         let layer = Layer::Fsdp2(Fsdp2::default());
         let prepared = StackPrepared::new(&check(layer, size), WorldSize(size), 1).unwrap();
         let mut replies = right(&prepared);
-        let tensors = prepared.ranks[0].iter();
+        let mut tensors = prepared.ranks[0].iter();
         let placed = tensors
-            .filter(|placed| placed.entry.name == "gradient.0.0")
-            .next_back()
+            .rfind(|placed| placed.entry.name == "gradient.0.0")
             .unwrap();
         let first = placed.entry.after.as_ref().unwrap()[0];
         let start = placed.range.start;
