@@ -6,7 +6,7 @@ use crate::excerpt::excerpt;
 use crate::names::Rank;
 
 /// One rank and the text about it: where it is, what it raised, or how it ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankLine {
     /// The rank.
     pub rank: Rank,

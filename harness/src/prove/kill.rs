@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::index::Mutant;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::{Outcome, Verdict};
+use allranks_model::rank_line::RankLine;
 use allranks_model::record::{CheckRecord, FORMAT};
 
 /// What became of a mutant.
@@ -68,6 +69,9 @@ pub struct KillingCheck {
     pub finding: String,
     /// The summary that it reported.
     pub summary: String,
+    /// What it reported of each rank: of a world that hangs, where each rank is. May be empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankLine>,
 }
 
 /// The result of one mutant: a line of `kills.jsonl`.
@@ -207,6 +211,10 @@ impl Kill {
                 check: check.id.clone(),
                 finding: called_of(check),
                 summary: check.summary.clone(),
+                ranks: match &check.diagnosis {
+                    Some(diagnosis) => diagnosis.places.clone(),
+                    None => check.ranks.clone(),
+                },
             }),
             requirements,
             own_checks: own.iter().filter(ran).count() as u64,

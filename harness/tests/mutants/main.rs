@@ -261,12 +261,22 @@ fn is_killed(mutant: &Mutant) -> Result<(), Failed> {
     let seen: Vec<String> = seen
         .map(|(id, seen)| format!("{id}: {:?}", seen.findings))
         .collect();
+    let failed: Vec<String> = kill
+        .killing_check
+        .iter()
+        .flat_map(|failed| {
+            let first = format!("{}: {}: {}", failed.check, failed.finding, failed.summary);
+            let ranks = failed.ranks.iter();
+            let ranks = ranks.map(|line| format!("  rank {}: {}", line.rank, line.text));
+            std::iter::once(first).chain(ranks)
+        })
+        .collect();
     Err(format!(
-        "{}: no check that covers {} ends as {}\n{:?}\nseen: {}\n{}",
+        "{}: no check that covers {} ends as {}\n{}\nseen: {}\n{}",
         kill.outcome.word(),
         kill.breaks,
         kill.expected,
-        kill.killing_check,
+        failed.join("\n"),
         seen.join(", "),
         kill.troubles.join("\n")
     )
