@@ -1,6 +1,7 @@
 //! All processes of this machine, each with its parent, its state and what may be read of its environment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// A process, as it was at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,22 +24,19 @@ pub struct ProcessEntry {
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn processes() -> Vec<ProcessEntry> {
+    use super::environment::{PATIENCE, environment, variables};
     use procfs::process::all_processes;
 
     let entry = |process: procfs::process::Process| {
         let stat = process.stat().ok()?;
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        let environment = process.environ().unwrap_or_default();
+        let environment = environment(process.pid.cast_unsigned(), PATIENCE).unwrap_or_default();
         Some(ProcessEntry {
             pid: stat.pid.cast_unsigned(),
             parent: stat.ppid.cast_unsigned(),
             started: stat.starttime,
             state: stat.state,
             status: stat.exit_code.filter(|_| stat.state == 'Z'),
-            environment: environment
-                .into_iter()
-                .map(|(name, value)| (text(name), text(value)))
-                .collect(),
+            environment: variables(&environment),
         })
     };
     let all = all_processes().into_iter().flatten().flatten();
@@ -77,11 +75,11 @@ pub fn descendants(pid: u32) -> Vec<ProcessEntry> {
 /// Linux.
 #[cfg(target_os = "linux")]
 #[must_use]
-pub fn age(started: u64) -> Option<std::time::Duration> {
+pub fn age(started: u64) -> Option<Duration> {
     use procfs::{Current, Uptime};
 
     let up = Uptime::current().ok()?.uptime_duration();
-    let since = std::time::Duration::from_millis(started * 1000 / procfs::ticks_per_second());
+    let since = Duration::from_millis(started * 1000 / procfs::ticks_per_second());
     Some(up.saturating_sub(since))
 }
 
@@ -89,7 +87,7 @@ pub fn age(started: u64) -> Option<std::time::Duration> {
 /// Linux.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
-pub fn age(_started: u64) -> Option<std::time::Duration> {
+pub fn age(_started: u64) -> Option<Duration> {
     None
 }
 

@@ -19,6 +19,7 @@ pub struct TaggedProcess {
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn members(name: &str, value: &str) -> Vec<TaggedProcess> {
+    use super::environment::{PATIENCE, environment, variables};
     use procfs::process::all_processes;
 
     let mut members: Vec<TaggedProcess> = all_processes()
@@ -26,21 +27,17 @@ pub fn members(name: &str, value: &str) -> Vec<TaggedProcess> {
         .flatten()
         .flatten()
         .filter_map(|process| {
-            let environment = process.environ().ok()?;
-            let own = environment.get(std::ffi::OsStr::new(name))?;
-            if own != value {
+            let environment = environment(process.pid.cast_unsigned(), PATIENCE).ok()?;
+            let environment = variables(&environment);
+            if environment.get(name)? != value {
                 return None;
             }
             let stat = process.stat().ok()?;
-            let text = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
             Some(TaggedProcess {
                 pid: stat.pid.cast_unsigned(),
                 parent: stat.ppid.cast_unsigned(),
                 started: stat.starttime,
-                environment: environment
-                    .iter()
-                    .map(|(name, value)| (text(name), text(value)))
-                    .collect(),
+                environment,
             })
         })
         .collect();
@@ -68,7 +65,7 @@ mod tests {
             .spawn()
             .unwrap();
         let found = loop {
-            // Between fork and exec it is still this program.
+            // It may take a moment until it is seen.
             let found = members("ALLRANKS_FAMILY", &mark);
             if !found.is_empty() {
                 break found;
