@@ -104,7 +104,7 @@ const HANGS: [(&str, u32, &str, &[u32], &str); 17] = [
         2,
         "peer-stopped",
         &[1],
-        "wait for collective 0 of world",
+        "wait for collective number 1 of world",
     ),
     ("leaves_quietly", 3, "collective-skipped", &[2], "barrier"),
 ];
@@ -137,6 +137,10 @@ pub fn tests() -> Vec<Test> {
         computing("watch::healthy::slow", slow),
         computing("watch::healthy::one_who_is_busy_is_not_accused", busy),
         plain("watch::the_exit_code_is_the_commands", exit_codes),
+        plain(
+            "watch::the_command_goes_on_without_evidence",
+            without_evidence,
+        ),
         plain("watch::streams_are_the_commands", streams),
         plain(
             "watch::a_sitecustomize_of_ones_own_is_run_too",
@@ -403,6 +407,23 @@ fn busy() {
 
 fn said(running: &Running) -> String {
     running.texts()[1].clone()
+}
+
+/// Where evidence cannot be written any more, the command goes on, and this is told once.
+fn without_evidence() {
+    let stage = Stage::new("without_evidence");
+    let folder = stage.path("evidence").display().to_string();
+    // Two ranks that are alive for 30 looks, which a file in the place of the folder ends one by one.
+    let job = "echo file > \"$1\"; for rank in 0 1; do \
+               RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29400 sleep 8 & done; wait; exit 7";
+    let job = ["sh", "-c", job, "sh", &folder];
+    let command = watching(&stage, &["--evidence", &folder], &job);
+    let ran = stage.start(command).end();
+    ran.assert_code(7);
+    let told = ran.stderr.matches("evidence cannot be written to").count();
+    assert_eq!(told, 1, "{}", ran.stderr);
+    ran.assert_says("the command goes on");
+    assert_gone(&stage);
 }
 
 fn exit_codes() {

@@ -19,6 +19,7 @@
 //! | `hang_detector` | decides when hang evidence is reported |
 //! | `below` | what the processes below ranks have used of the processor |
 //! | `reach` | whether an endpoint that ranks dial can be reached |
+//! | `evidence_files` | the files of one watch, written anew while its worlds live |
 //! | `node_evidence` | keeps what one node has seen as a file, and merges the files of several |
 //! | `shared_job` | judges the evidence of all nodes of a job while it runs |
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
@@ -34,6 +35,7 @@ mod below;
 mod call_trace;
 mod device_messages;
 mod evidence;
+mod evidence_files;
 mod hang_detector;
 mod hosts;
 mod job;
@@ -49,11 +51,10 @@ mod subreaper;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -66,9 +67,9 @@ pub use subreaper::subreaper;
 pub(crate) use program::{FOLDER, unpack_modules};
 
 use allranks_model::diagnosis::Diagnosis;
+use evidence_files::EvidenceFiles;
 use hang_detector::HangDetector;
 use job::Job;
-use node_evidence::NodeEvidence;
 use program::Program;
 use shared_job::SharedJob;
 
@@ -156,70 +157,6 @@ impl Monitor {
 /// From one writing of evidence to the next, in looks.
 const EVIDENCE_LOOKS: u32 = 8;
 
-/// Writes what is seen of each world into files of a folder.
-#[derive(Debug)]
-struct EvidenceFiles<'a> {
-    settings: &'a Settings,
-    looks: u32,
-    /// By world: its file, and when the first of its ranks was seen.
-    files: BTreeMap<String, (PathBuf, f64)>,
-    /// When worlds were first seen to have no living rank, by the lowest rank's process.
-    ended: BTreeMap<u32, Instant>,
-}
-
-impl EvidenceFiles<'_> {
-    /// Writes every few looks, and when there is something to tell. A world of which no rank lives keeps the file that was written last, unless another one lives.
-    fn keep(&mut self, monitor: &Monitor, is_reported: bool) -> io::Result<()> {
-        let Some(folder) = &self.settings.evidence else {
-            return Ok(());
-        };
-        self.looks += 1;
-        if !is_reported && !self.looks.is_multiple_of(EVIDENCE_LOOKS) {
-            return Ok(());
-        }
-        let mut kept = BTreeMap::new();
-        let mut worlds = monitor.detector.stills(&monitor.job);
-        if self.settings.is_shared {
-            // Ranks on other nodes may wait for those that have ended here.
-            let ended = monitor.job.worlds().into_iter();
-            let ended = ended.filter(|ranks| !ranks.iter().any(|(_, rank)| rank.lives()));
-            for ranks in ended {
-                let key = ranks.first().map_or(0, |(_, process)| process.pid);
-                let since = *self.ended.entry(key).or_insert_with(Instant::now);
-                worlds.push((ranks, since.elapsed()));
-            }
-        }
-        for (ranks, still) in worlds {
-            let Some(key) = ranks.first().map(|(_, process)| process.place()) else {
-                continue;
-            };
-            let began = self
-                .files
-                .get(&key)
-                .map_or_else(node_evidence::now, |(_, began)| *began);
-            let is_whole = evidence::is_whole(&ranks, true);
-            let one = NodeEvidence::of(&ranks, began, still, self.settings.patience, is_whole);
-            kept.insert(key, (one.write(folder)?, began));
-        }
-        if !kept.is_empty() {
-            let past = std::mem::replace(&mut self.files, kept);
-            for (path, _) in past.values() {
-                if !self.files.values().any(|(kept, _)| kept == path) {
-                    let _ = std::fs::remove_file(path);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Nothing hangs that has ended well.
-    fn remove(&self) {
-        for (path, _) in self.files.values() {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
 /// Runs the command to its end and tells what is seen of it.
 ///
 /// # Errors
@@ -234,12 +171,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
     let mut monitor = Monitor::new(program.token(), program.call_traces(), settings.patience);
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut evidence = EvidenceFiles {
-        settings,
-        looks: 0,
-        files: BTreeMap::new(),
-        ended: BTreeMap::new(),
-    };
+    let mut evidence = EvidenceFiles::new(settings);
     let shared = settings.evidence.as_deref().filter(|_| settings.is_shared);
     let mut shared = shared.map(SharedJob::join).transpose()?;
     let mut looks = 0_u32;
@@ -255,7 +187,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
                     Some(shared) => {
                         // How its ranks ended may be what others wait for.
                         monitor.job.look();
-                        let _ = evidence.keep(&monitor, true);
+                        evidence.write(&monitor, true);
                         let _ = shared.end(code);
                     }
                     None if code == 0 => evidence.remove(),
@@ -284,7 +216,8 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
             continue;
         }
         let mut events = monitor.look();
-        evidence.keep(&monitor, !events.is_empty())?;
+        // The job is worth more than what is written of it.
+        let lost = evidence.write(&monitor, !events.is_empty());
         if let Some(shared) = &mut shared {
             shared.note(&events);
             events.clear();
@@ -299,7 +232,7 @@ pub async fn watch(settings: &Settings, tell: &mut dyn FnMut(Event)) -> io::Resu
                 }
             }
         }
-        for event in events {
+        for event in lost.map(Event::Note).into_iter().chain(events) {
             let is_verdict = matches!(event, Event::Verdict(_));
             tell(event);
             if is_verdict && settings.kill_on_verdict {

@@ -255,8 +255,13 @@ impl NodeEvidence {
         let name = file_name(&name);
         let path = folder.join(format!("{name}{SUFFIX}"));
         let draft = folder.join(format!("{name}.new"));
-        fs::write(&draft, serde_json::to_vec(self)?)?;
-        fs::rename(draft, &path)?;
+        let written = fs::write(&draft, serde_json::to_vec(self)?);
+        let written = written.and_then(|()| fs::rename(&draft, &path));
+        if let Err(error) = written {
+            // Half of it, on a full disk.
+            let _ = fs::remove_file(draft);
+            return Err(error);
+        }
         Ok(path)
     }
 
