@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -315,7 +316,9 @@ fn read(text: &str, end: Option<ExitStatus>, question: &Question) -> Answer {
             return answer;
         }
     }
-    answer.import = match (end, trying) {
+    // The script's own alarm: it waited for longer than the harness would have.
+    let gave_up = |status: &ExitStatus| status.signal() == Some(Signal::ALARM.as_raw());
+    answer.import = match (end.filter(|status| !gave_up(status)), trying) {
         (None, trying) => Import::Hangs {
             trying: trying.unwrap_or_else(|| "the start of the interpreter".to_owned()),
             at: innermost(text),
@@ -382,6 +385,23 @@ mod tests {
         assert_eq!(paths, ["~/a.so", "/home/mel/b.so", "/opt/c.so"]);
         without_home(&mut paths, "");
         assert_eq!(paths[2], "/opt/c.so");
+    }
+
+    #[test]
+    fn a_script_that_ends_itself_was_waited_for() {
+        let patience = std::time::Duration::from_secs(60);
+        let question = Question::here(None, Depth::Everything, patience);
+        let text = "ALLRANKS-DOCTOR {\"trying\": \"import torch\"}\n";
+        let import = |signal: i32| read(text, Some(ExitStatus::from_raw(signal)), &question).import;
+        assert_eq!(
+            import(Signal::ALARM.as_raw()),
+            Import::Hangs {
+                trying: "import torch".to_owned(),
+                at: None,
+                seconds: 60
+            }
+        );
+        assert!(matches!(import(Signal::SEGV.as_raw()), Import::Dies { .. }));
     }
 
     #[test]
