@@ -281,7 +281,9 @@ impl std::fmt::Display for EventKind {
             Self::Init(rendezvous) => write!(f, "init_process_group at {}", rendezvous.place),
             Self::NewGroup(members) => write!(f, "new_group({})", list(members)),
             Self::Collective(one) => write!(f, "{one}"),
-            Self::Await(group, number) => write!(f, "wait for collective {number} of {group}"),
+            Self::Await(group, number) => {
+                write!(f, "wait for collective number {} of {group}", number + 1)
+            }
             Self::Message(message) | Self::AwaitMessage(message, _) => {
                 let verb = if message.sends {
                     "send to"
