@@ -8,7 +8,9 @@ use std::process::Command;
 use allranks_model::outcome::Outcome;
 use allranks_runner::probe;
 
-use super::nodes::{DRIVER, MANY, SIZES, agents, no_hosts, no_mpi, slurm_command, start};
+use super::nodes::{
+    DRIVER, MANY, SIZES, agents, no_filters, no_hosts, no_mpi, slurm_command, start,
+};
 use super::stage::{Ran, Stage, assert_reported, checkout};
 use super::{Test, plain, unless_lacking, with_torch};
 
@@ -134,7 +136,7 @@ const HIT: [Hit; 6] = [
 
 /// All of them.
 pub fn tests() -> Vec<Test> {
-    let hosts = no_hosts();
+    let (hosts, filters) = (no_hosts(), no_filters());
     let mut tests = vec![
         plain("fleet::a_case_says_on_how_many_nodes", placed),
         with_torch("fleet::two_agents_of_torchrun", torchrun),
@@ -156,7 +158,11 @@ pub fn tests() -> Vec<Test> {
     ];
     tests.extend(SICK.into_iter().map(|sick| {
         let name = format!("fleet::doctor::{}", sick.fault);
-        unless_lacking(hosts.clone(), plain(name, move || doctor(&sick)))
+        let lacks = match sick.fault {
+            "into" | "one-way" | "pair" => &filters,
+            _ => &hosts,
+        };
+        unless_lacking(lacks.clone(), plain(name, move || doctor(&sick)))
     }));
     tests.extend(HIT.into_iter().map(|hit| {
         let name = format!("fleet::run::{}", hit.fault);

@@ -5,9 +5,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::nodes::{no_filters, no_hosts};
 use super::stage::{Stage, checkout};
 use super::watch::python;
-use super::{Lack, Test, unless_lacking, with_torch};
+use super::{Test, unless_lacking, with_torch};
 
 /// A job of two ranks on two hosts, and what must be said of it.
 struct Job {
@@ -57,10 +58,15 @@ const JOBS: [Job; 4] = [
 ];
 
 /// All of them.
-pub fn tests(hosts: Option<&Lack>) -> Vec<Test> {
+pub fn tests() -> Vec<Test> {
+    let (hosts, filters) = (no_hosts(), no_filters());
     let test = |job: Job| {
         let name = format!("watch::job::{}", job.name);
-        unless_lacking(hosts.cloned(), with_torch(name, move || judge(&job)))
+        let lacks = match job.fault {
+            "none" => &hosts,
+            _ => &filters,
+        };
+        unless_lacking(lacks.clone(), with_torch(name, move || judge(&job)))
     };
     JOBS.into_iter().map(test).collect()
 }

@@ -146,7 +146,7 @@ fn main() -> ExitCode {
     tell_of_environments(&lacking);
     let tests = [
         fleet::tests(),
-        jobs::tests(nodes::no_hosts().as_ref()),
+        jobs::tests(),
         launcher::tests(),
         nodes::tests(),
         programs::tests(),

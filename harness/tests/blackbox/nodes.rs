@@ -79,6 +79,13 @@ pub(super) fn no_hosts() -> Option<Lack> {
     lack("network namespaces", "unshare", &words)
 }
 
+/// Rules of nftables in a network namespace stand for firewalls.
+pub(super) fn no_filters() -> Option<Lack> {
+    let words = ["--user", "--map-root-user", "--net", "sh", "-c"];
+    let words = [&words[..], &["nft add table inet one"]].concat();
+    no_hosts().or_else(|| lack("packet filters", "unshare", &words))
+}
+
 pub(super) fn no_slurm() -> Option<Lack> {
     // Its clients tell not even their version without a configuration.
     let programs = ["slurmctld", "slurmd", "salloc", "srun", "sinfo"];
