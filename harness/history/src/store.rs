@@ -338,6 +338,7 @@ impl Store {
                         launcher: text(7)?,
                         evidence: Evidence::Host,
                         torch: text(8)?,
+                        label: String::new(),
                     },
                     covers: text(9)?
                         .split(' ')

@@ -27,6 +27,7 @@ fn check(name: &str, torch: &str, outcome: Outcome) -> CheckRecord {
             launcher: "local".into(),
             evidence: Evidence::Simulated,
             torch: torch.into(),
+            label: String::new(),
         },
         covers: vec!["COLL-001".into(), "TYPE-002".into()],
         params: BTreeMap::new(),

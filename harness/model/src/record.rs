@@ -181,6 +181,10 @@ pub struct Column {
     pub evidence: Evidence,
     /// Torch's version as the ranks reported it, or as it was found before they were started; empty if neither is known.
     pub torch: String,
+    /// What tells results of this column from others that they were merged with, such as a version of the backend; empty if nothing
+    /// had to.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
 }
 
 fn one_node() -> u32 {

@@ -6,7 +6,7 @@
 //! - a check or scenario that several sets hold must be the same in all of them, except that *not run* gives way to a
 //!   result (another shard or machine ran it). Two different results are an error: which one counts is not for a
 //!   merge to say. Results with different versions of torch, or of different drivers or launchers, are not two results
-//!   of one check: they stand side by side. So do the rounds of a repeated run;
+//!   of one check: they stand side by side. So do those of sets with different labels, and the rounds of a repeated run;
 //! - if one set was cut off, so is the merged one;
 //! - the exit code is the most serious one.
 
@@ -89,14 +89,15 @@ pub fn merge<C: CheckSet>(
     let mut merged = Results::<C>::begin(into.to_owned(), run);
     merged.end = merged_end(&sets, started);
     let mut checks = CheckPlaces::default();
-    let (mut parts, mut torches) = (Vec::<C>::new(), Vec::new());
+    let (mut parts, mut all_names) = (Vec::<C>::new(), Vec::new());
     let mut scenarios = BTreeMap::<(ScenarioId, Ran), ScenarioRecord>::new();
     for (number, set) in sets.iter_mut().enumerate() {
-        let torch = only_torch(set);
-        if let Some(torch) = &torch {
-            set.scenarios
-                .iter_mut()
-                .for_each(|one| name_torch(&mut one.column, torch));
+        let names = Names {
+            torch: only_torch(set),
+            label: std::mem::take(&mut set.label),
+        };
+        for scenario in &mut set.scenarios {
+            names.fill_in(&mut scenario.column);
         }
         let planned = &mut merged.run.planned;
         planned.scenarios += set.run.planned.scenarios;
@@ -118,11 +119,11 @@ pub fn merge<C: CheckSet>(
                 planned.scenarios = planned.scenarios.saturating_sub(1);
             }
         }
-        torches.push(torch);
+        all_names.push(names);
         parts.push(std::mem::take(&mut set.checks));
         let held = Held {
             parts: &parts,
-            torches: &torches,
+            names: &all_names,
         };
         for place in 0..parts[number].count() {
             if !checks.put((number, place), &held, &set.folder)? {
@@ -137,7 +138,7 @@ pub fn merge<C: CheckSet>(
     }
     let held = Held {
         parts: &parts,
-        torches: &torches,
+        names: &all_names,
     };
     for place in checks.into_places() {
         merged.checks.add(held.record(place));
@@ -205,17 +206,31 @@ fn only_torch<C: CheckSet>(set: &Results<C>) -> Option<String> {
     }
 }
 
-/// Fills in the version of torch where it is unknown.
-fn name_torch(column: &mut Column, torch: &str) {
-    if column.torch.is_empty() {
-        torch.clone_into(&mut column.torch);
+/// What the columns of a set are called besides what its records say.
+struct Names {
+    /// The version of torch where it is unknown; `None`: it stays so.
+    torch: Option<String>,
+    /// The label; empty: columns keep theirs.
+    label: String,
+}
+
+impl Names {
+    fn fill_in(&self, column: &mut Column) {
+        if column.torch.is_empty()
+            && let Some(torch) = &self.torch
+        {
+            torch.clone_into(&mut column.torch);
+        }
+        if !self.label.is_empty() {
+            self.label.clone_into(&mut column.label);
+        }
     }
 }
 
-/// The checks of the sets, and for each set the version of torch where it is unknown.
+/// The checks of the sets, and what the columns of each set are called.
 struct Held<'a, C> {
     parts: &'a [C],
-    torches: &'a [Option<String>],
+    names: &'a [Names],
 }
 
 /// A set, and the place of a check in it.
@@ -224,9 +239,7 @@ type Place = (usize, usize);
 impl<C: CheckSet> Held<'_, C> {
     fn record(&self, (set, place): Place) -> CheckRecord {
         let mut check = self.parts[set].record(place).into_owned();
-        if let Some(torch) = &self.torches[set] {
-            name_torch(&mut check.column, torch);
-        }
+        self.names[set].fill_in(&mut check.column);
         check
     }
 }
@@ -307,6 +320,7 @@ struct Ran {
     round: usize,
     driver: String,
     launcher: String,
+    label: String,
     torch: String,
 }
 
@@ -316,6 +330,7 @@ impl Ran {
             round: 0,
             driver: column.driver.clone(),
             launcher: column.launcher.clone(),
+            label: column.label.clone(),
             torch: column.torch.clone(),
         }
     }
@@ -323,7 +338,16 @@ impl Ran {
     /// Returns true if the two may be the same: torch is unknown where nothing ran.
     fn may_be(&self, other: &Self) -> bool {
         let is_torch = self.torch == other.torch || self.torch.is_empty() || other.torch.is_empty();
-        let what = |ran: &Self| (ran.round, ran.driver.clone(), ran.launcher.clone());
+        let what = |ran: &Self| {
+            let Self {
+                round,
+                driver,
+                launcher,
+                label,
+                torch: _,
+            } = ran.clone();
+            (round, driver, launcher, label)
+        };
         is_torch && what(self) == what(other)
     }
 }

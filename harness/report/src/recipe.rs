@@ -245,6 +245,7 @@ mod tests {
                 launcher: "local".to_owned(),
                 evidence: Evidence::Simulated,
                 torch: "2.11.0+cpu".to_owned(),
+                label: String::new(),
             },
             covers: Vec::new(),
             params: params

@@ -29,6 +29,8 @@ pub struct Results<C = Vec<CheckRecord>> {
     pub remarks: Vec<String>,
     /// The folders whose files reports may quote from: [`folder`](Self::folder), and those that were merged into it.
     pub sources: Vec<PathBuf>,
+    /// What a merge calls the run, as the label of its columns; empty: the columns keep theirs.
+    pub label: String,
 }
 
 /// All records of a run, those of its checks in little memory.
@@ -54,6 +56,7 @@ impl<C: CheckSet> Results<C> {
             checks: C::default(),
             end: None,
             remarks: Vec::new(),
+            label: String::new(),
         }
     }
 
@@ -83,7 +86,7 @@ impl<C: CheckSet> Results<C> {
     /// of them init first and teardown last. Records are written as they are decided, and init's is among the last, for a later
     /// world may still fail to initialise.
     pub fn arrange(&mut self) {
-        let mut groups = HashMap::<(ScenarioId, Option<String>, [String; 3]), usize>::new();
+        let mut groups = HashMap::<(ScenarioId, Option<String>, [String; 4]), usize>::new();
         // For each: whether it has ended, and where its last record is then, its first otherwise.
         let mut places = Vec::<(bool, usize)>::new();
         let mut keys = Vec::with_capacity(self.checks.count());
@@ -147,6 +150,7 @@ impl<C: CheckSet> Results<C> {
                 driver,
                 column.evidence,
                 torch,
+                column.label.clone(),
                 (column.world_size, column.nodes),
             )
         });
@@ -232,12 +236,17 @@ impl Frame {
 /// several versions of torch, or several drivers, were merged.
 #[derive(Debug)]
 pub struct ScenariosByCheck<'a>(
-    BTreeMap<(&'a ScenarioId, [&'a str; 3]), (usize, &'a ScenarioRecord)>,
+    BTreeMap<(&'a ScenarioId, [&'a str; 4]), (usize, &'a ScenarioRecord)>,
 );
 
 /// Returns what distinguishes records of the same id.
-fn ran(column: &Column) -> [&str; 3] {
-    [&column.driver, &column.launcher, &column.torch]
+fn ran(column: &Column) -> [&str; 4] {
+    [
+        &column.driver,
+        &column.launcher,
+        &column.torch,
+        &column.label,
+    ]
 }
 
 impl<'a> ScenariosByCheck<'a> {
@@ -257,7 +266,7 @@ impl<'a> ScenariosByCheck<'a> {
 }
 
 /// Names for columns, in the same order and each different: `platform/backend/wsN`, followed by the driver if it is
-/// not `python` and the launcher if it is not `local`; where that is not enough, by torch version and evidence.
+/// not `python`, the launcher if it is not `local` and the label of a merge; where that is not enough, by torch version and evidence.
 ///
 /// A column's name does not change because an ordinary one joins it, so CI systems can follow it from run to run.
 #[must_use]
@@ -284,7 +293,7 @@ pub fn column_names(columns: &[Column]) -> Vec<String> {
         .collect()
 }
 
-/// `platform/backend/wsN`, followed by the driver if it is not `python` and the launcher if it is not `local`.
+/// `platform/backend/wsN`, followed by the driver if it is not `python`, the launcher if it is not `local` and the label, if any.
 pub(crate) fn short_name(column: &Column) -> String {
     let mut name = format!(
         "{}/{}/ws{}",
@@ -293,7 +302,12 @@ pub(crate) fn short_name(column: &Column) -> String {
     if column.nodes > 1 {
         name.push_str(&format!("/{}n", column.nodes));
     }
-    for (value, usual) in [(&column.driver, "python"), (&column.launcher, "local")] {
+    let parts = [
+        (&column.driver, "python"),
+        (&column.launcher, "local"),
+        (&column.label, ""),
+    ];
+    for (value, usual) in parts {
         if value != usual {
             name.push('/');
             name.push_str(value);

@@ -120,6 +120,7 @@ struct Side {
     torch: String,
     driver: String,
     launcher: String,
+    label: String,
     evidence: &'static str,
 }
 
@@ -131,6 +132,7 @@ impl Side {
             torch: one_line(&column.torch),
             driver: one_line(&column.driver),
             launcher: one_line(&column.launcher),
+            label: one_line(&column.label),
             evidence: evidence_word(column.evidence),
         }
     }
@@ -162,12 +164,13 @@ fn names(sides: &[Side]) -> Vec<String> {
             format!("torch {}", or_unknown(&side.torch)),
             or_unknown(&side.driver).to_owned(),
             or_unknown(&side.launcher).to_owned(),
+            side.label.clone(),
             side.evidence.to_owned(),
         ]
     };
     let all: Vec<_> = sides.iter().map(parts).collect();
     let differs = |place: usize| all.iter().any(|one| one[place] != all[0][place]);
-    let name = |(side, parts): (&Side, &[String; 4])| {
+    let name = |(side, parts): (&Side, &[String; 5])| {
         let mut name = format!("{}/{}", side.platform, side.backend);
         for (place, part) in parts.iter().enumerate() {
             if differs(place) {

@@ -17,6 +17,7 @@ mod agreement;
 mod archive;
 mod coverage;
 mod manifest;
+mod opened;
 mod product;
 mod reason;
 mod record_review;
@@ -29,6 +30,7 @@ mod waivers;
 
 pub use coverage::Coverage;
 pub use manifest::{FileDigest, Manifest};
+pub use opened::{OpenError, Opened, is_package, open};
 pub use product::{Claim, Device, Product, Wheel, product_schema};
 pub use reason::{Reason, Rejection, Rejections};
 pub use run_review::evidence;

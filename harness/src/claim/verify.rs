@@ -187,7 +187,7 @@ fn examine(
 }
 
 /// Compares the manifest with what is there. `None` if there is none that can be read.
-fn check_manifest(
+pub fn check_manifest(
     folder: &Path,
     found: &BTreeMap<String, FileDigest>,
     rejections: &mut Rejections,

@@ -660,9 +660,10 @@ pub struct ReportArguments {
 /// `merge`.
 #[derive(Debug, Args)]
 pub struct MergeArguments {
-    /// Folders of runs.
-    #[arg(required = true)]
-    pub runs: Vec<PathBuf>,
+    /// Folders of runs, and packages of `allranks submit`, whose first run is taken. LABEL=RUN names its columns: results of one check
+    /// with different labels stand side by side. A package without a label has its product's package and version.
+    #[arg(required = true, value_name = "[LABEL=]RUN")]
+    pub runs: Vec<OsString>,
     /// Folder for the merged results and reports.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
@@ -700,9 +701,9 @@ pub struct JudgeArguments {
 /// `diff`.
 #[derive(Debug, Args)]
 pub struct DiffArguments {
-    /// Folder of the older run.
+    /// Folder of the older run, or a package of `allranks submit`, whose first run is taken.
     pub old: PathBuf,
-    /// Folder of the newer run.
+    /// Folder of the newer run, or such a package.
     pub new: PathBuf,
 }
 

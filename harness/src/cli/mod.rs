@@ -32,6 +32,7 @@ mod repro;
 mod rerunning;
 mod results;
 mod running;
+mod side;
 mod suite_arguments;
 mod threads;
 mod until_closed;

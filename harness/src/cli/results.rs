@@ -1,16 +1,20 @@
 //! Commands that work on result files only: `report`, `merge`, `diff`.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::args::{DiffArguments, MergeArguments, ReportArguments};
 use super::read_run::read_packed;
-use super::{Exit, Failure, environment, history, planning};
+use super::{Exit, Failure, environment, history, planning, side};
 use allranks_model::status::Status;
 use allranks_report as report;
 use allranks_report::check_set::{Brief, CheckSet};
 use allranks_report::trend::Trend;
 use allranks_report::{PackedResults, Results};
+
+/// The folder of unpacked packages, in that of merged results.
+const PACKAGES: &str = "packages";
 
 /// Renders a run's reports again.
 pub fn report(arguments: &ReportArguments, out: &mut impl Write) -> Result<Exit, Failure> {
@@ -31,16 +35,12 @@ fn completeness<C: CheckSet>(results: &Results<C>) -> Exit {
 
 /// Merges runs into one.
 pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let parts: Vec<PackedResults> = arguments
-        .runs
-        .iter()
-        .map(|run| read_packed(run))
-        .collect::<Result<_, _>>()?;
-    let folders: Vec<PathBuf> = parts.iter().map(|part| part.folder.clone()).collect();
     let folder = planning::make_out(Some(&arguments.out))?;
-    let merged = report::merge::merge(parts, &folder)
-        .map_err(|error| Failure::Usage(error.to_string(), "name every run once".to_owned()))?;
-    environment::write_merged(&folder, &folders)?;
+    let merged = merge_into(&folder, &arguments.runs).inspect_err(|_| {
+        // A folder that is not empty was there before.
+        let _ = std::fs::remove_dir_all(folder.join(PACKAGES));
+        let _ = std::fs::remove_dir(&folder);
+    })?;
     write(&merged, out)?;
     let lacks = |check: Brief<'_>| check.status() == Status::NotRun;
     Ok(match merged.checks.briefs().any(lacks) {
@@ -49,9 +49,34 @@ pub fn merge(arguments: &MergeArguments, out: &mut impl Write) -> Result<Exit, F
     })
 }
 
+/// Reads runs and merges them; packages are unpacked below the folder, where their logs stay.
+fn merge_into(folder: &Path, runs: &[OsString]) -> Result<PackedResults, Failure> {
+    let numbered = runs.iter().enumerate();
+    let parts: Vec<PackedResults> = numbered
+        .map(|(number, run)| {
+            let unpacked = folder.join(PACKAGES).join((number + 1).to_string());
+            side::read(run, &unpacked)
+        })
+        .collect::<Result<_, _>>()?;
+    let folders: Vec<PathBuf> = parts.iter().map(|part| part.folder.clone()).collect();
+    let merged = report::merge::merge(parts, folder).map_err(|error| {
+        let hint = "name every run once; runs that differ in nothing that is recorded need labels: old=RUN new=RUN";
+        Failure::Usage(error.to_string(), hint.to_owned())
+    })?;
+    environment::write_merged(folder, &folders)?;
+    Ok(merged)
+}
+
 /// Compares two runs.
 pub fn diff(arguments: &DiffArguments, out: &mut impl Write) -> Result<Exit, Failure> {
-    let diff = report::diff::diff(&read_packed(&arguments.old)?, &read_packed(&arguments.new)?);
+    let scratch = tempfile::tempdir()?;
+    let [old, new] = [("old", &arguments.old), ("new", &arguments.new)].map(|(name, run)| {
+        let mut results = side::read(run.as_os_str(), &scratch.path().join(name))?;
+        // What is compared is the same but for that.
+        results.label.clear();
+        Ok::<_, Failure>(results)
+    });
+    let diff = report::diff::diff(&old?, &new?);
     diff.write(out)?;
     Ok(match (diff.is_worse(), diff.is_complete()) {
         (true, _) => Exit::Unexpected,

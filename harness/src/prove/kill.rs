@@ -280,6 +280,7 @@ mod tests {
                 launcher: "local".into(),
                 evidence: Evidence::Host,
                 torch: String::new(),
+                label: String::new(),
             },
             covers: covers.iter().map(|id| RequirementId::from(*id)).collect(),
             params: BTreeMap::new(),

@@ -6,6 +6,7 @@
 mod dishonest;
 mod package;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,6 +36,7 @@ backends:
 pub fn tests() -> Vec<Test> {
     let mut tests = vec![
         plain("claims::of_a_pretended_vendor", accept_vendor),
+        plain("claims::two_packages_side_by_side", side_by_side),
         plain("claims::damaged_files_are_not_unpacked", damaged_files),
         plain("claims::runs_that_are_no_claim_are_not_packed", refuse),
         plain("claims::with_a_waiver", accept_with_waiver),
@@ -106,6 +108,55 @@ pub fn base() -> &'static Package {
 /// Verifies a package of the stage.
 pub fn verify(stage: &Stage, path: &str) -> Ran {
     stage.run(&["verify", path])
+}
+
+/// Packages of two versions of a backend, compared and put side by side.
+fn side_by_side() {
+    let stage = Stage::new("claim-sides");
+    let old = base().write(&stage, "old.tar.zst");
+    let mut package = base().clone();
+    package.replace("product.yaml", "version: \"1.0\"", "version: \"2.0\"");
+    package.change_check(
+        |check| check["verdict"] == "expected" && check["outcome"] == "pass",
+        |check| {
+            check["verdict"] = "regression".into();
+            check["outcome"] = "mismatch".into();
+        },
+    );
+    package.relist();
+    let new = package.write(&stage, "new.tar.zst");
+    let ran = stage.run(&["diff", &old, &new]);
+    ran.assert_code(1);
+    let merged = stage.path("merged").display().to_string();
+    let ran = stage.run(&["merge", &old, &format!("next={new}"), "--out", &merged]);
+    ran.assert_code(0);
+    let results = stage.results("merged");
+    assert_eq!(results.checks.len(), 280);
+    let labels: BTreeSet<&str> = (results.checks.iter())
+        .map(|check| check.column.label.as_str())
+        .collect();
+    assert_eq!(labels, BTreeSet::from(["next", "pretended-1.0"]));
+    let summary = fs::read_to_string(stage.path("merged/summary.md")).unwrap();
+    for name in ["pretend/gloo pretended-1.0", "pretend/gloo next"] {
+        assert!(summary.contains(name), "`{name}` is not in:\n{summary}");
+    }
+    // Logs are where the results say.
+    let logs = results.scenarios.iter().flat_map(|one| &one.ranks);
+    for rank in logs {
+        assert!(
+            stage.path("merged").join(&rank.log).exists(),
+            "{}",
+            rank.log
+        );
+    }
+    // A damaged package leaves nothing.
+    let mut bytes = fs::read(&new).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    fs::write(&new, bytes).unwrap();
+    let none = stage.path("none").display().to_string();
+    let ran = stage.run(&["merge", &old, &new, "--out", &none]);
+    ran.assert_code(2).assert_says("allranks verify");
+    assert!(!stage.path("none").exists());
 }
 
 fn accept_vendor() {

@@ -180,6 +180,7 @@ fn check(night: usize, case: &str, size: u32, index: usize) -> CheckRecord {
             launcher: "local".into(),
             evidence: Evidence::Host,
             torch: torch(night).into(),
+            label: String::new(),
         },
         covers: vec!["COLL-001".into()],
         params: BTreeMap::new(),

@@ -390,8 +390,12 @@ impl<'a, C: CheckSet> Collector<'a, C> {
         }
     }
 
-    /// An id that no result with another torch has.
+    /// An id that no result with another torch or label has.
     fn unique(&self, id: String, column: &Column) -> String {
+        let id = match column.label.is_empty() {
+            true => id,
+            false => format!("{id} ({})", one_line(&column.label)),
+        };
         if self.has_versions {
             let torch = one_line(&column.torch);
             format!(

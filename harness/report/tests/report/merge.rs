@@ -6,7 +6,7 @@ use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::status::Status;
 use allranks_report::diff::{Diff, diff};
 use allranks_report::merge::{MergeError, merge};
-use allranks_report::{Results, Versions, markdown};
+use allranks_report::{Results, Versions, column_names, markdown};
 
 use crate::sample::{self, Shape};
 
@@ -129,6 +129,45 @@ fn with_torch(torch: &str, folder: &str) -> Results {
         torch.clone_into(&mut column.torch);
     }
     set
+}
+
+/// Two versions of a backend with the same torch: nothing that is recorded tells their results apart.
+#[test]
+fn labels_tell_results_apart() {
+    let labelled = |labels: [&str; 2]| {
+        let mut sets = ["/runs/old", "/runs/new"].map(|folder| with_torch("2.11.0", folder));
+        let changed = &mut sets[1].checks[0];
+        changed.outcome = Outcome::Pass;
+        changed.verdict = Verdict::KnownFailure;
+        for (set, label) in sets.iter_mut().zip(labels) {
+            label.clone_into(&mut set.label);
+        }
+        let both = sets[0].checks.len();
+        (merge(sets.to_vec(), Path::new(INTO)), both)
+    };
+    assert!(matches!(
+        labelled(["", ""]).0,
+        Err(MergeError::Check { .. })
+    ));
+    let (merged, both) = labelled(["0.3.13", "0.4.0"]);
+    let merged = merged.unwrap();
+    assert_eq!(merged.checks.len(), 2 * both);
+    let names = column_names(&merged.columns());
+    assert!(
+        names
+            .iter()
+            .all(|name| name.contains("/0.3.13") || name.contains("/0.4.0"))
+    );
+    let different: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(different.len(), names.len(), "{names:?}");
+    let scenarios = merged.scenarios_by_check();
+    for check in &merged.checks {
+        let scenario = scenarios.get(check).unwrap();
+        assert_eq!(scenario.column.label, check.column.label);
+    }
+    // A merge of merges keeps them.
+    let again = merge(vec![merged.clone()], Path::new(INTO)).unwrap();
+    assert_eq!(again.columns(), merged.columns());
 }
 
 #[test]

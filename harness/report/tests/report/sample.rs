@@ -214,6 +214,7 @@ pub fn column(platform: &str, backend: &str, evidence: Evidence, size: u32) -> C
         launcher: "local".into(),
         evidence,
         torch: "2.11.0".into(),
+        label: String::new(),
     }
 }
 

@@ -252,6 +252,7 @@ impl Recorder {
             },
             evidence: scenario.platform.evidence,
             torch: self.torch(),
+            label: String::new(),
         }
     }
 

@@ -1,0 +1,65 @@
+//! A package that is read for its results, without being verified as a claim.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::archive::{self, LIMITS, ReadError};
+use super::product::Product;
+use super::reason::Rejections;
+use super::verify::{PRODUCT, check_manifest};
+use allranks_yaml::Source;
+
+/// The ending of a package's name.
+const ENDING: &str = ".tar.zst";
+
+/// The contents of a package, unpacked. Its files are those of its manifest; whether its claim holds was not asked.
+#[derive(Debug)]
+pub struct Opened {
+    /// The product that the package is about.
+    pub product: Product,
+    /// The folder of the first of its two runs.
+    pub run: PathBuf,
+}
+
+/// Why a package was not opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The package is to blame; why.
+    #[error("{0}")]
+    Damaged(String),
+    /// This machine is to blame: the file cannot be read, or there is no room for what is in it.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Returns true if a path is that of a package: a file whose name ends as packages' do.
+#[must_use]
+pub fn is_package(path: &Path) -> bool {
+    path.is_file() && path.to_string_lossy().ends_with(ENDING)
+}
+
+/// Unpacks a package into an empty folder.
+///
+/// # Errors
+/// See [`OpenError`]. What was unpacked by then stays.
+pub fn open(package: &Path, folder: &Path) -> Result<Opened, OpenError> {
+    let found = match archive::unpack(package, folder, LIMITS) {
+        Ok(found) => found,
+        Err(ReadError::Rejected(_, text)) => return Err(OpenError::Damaged(text)),
+        Err(ReadError::Io(error)) => return Err(OpenError::Io(error)),
+    };
+    let mut rejections = Rejections::default();
+    check_manifest(folder, &found, &mut rejections);
+    if let Some(first) = rejections.into_list().into_iter().next() {
+        return Err(OpenError::Damaged(first.text));
+    }
+    let product = Source::read(&folder.join(PRODUCT)).and_then(Product::parse);
+    let product = product.map_err(|problems| {
+        let first = problems.first().map(ToString::to_string);
+        OpenError::Damaged(first.unwrap_or_default())
+    })?;
+    let run = folder.join("runs/1");
+    Ok(Opened { product, run })
+}
