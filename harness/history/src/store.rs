@@ -50,6 +50,14 @@ pub enum StoreError {
         /// Name of the run.
         name: String,
     },
+    /// The run has several results of one check, each with a label: it is no night of one pipeline.
+    #[error("run {name} is a merge of `{label}` with others")]
+    Labelled {
+        /// Name of the run.
+        name: String,
+        /// A label of its columns.
+        label: String,
+    },
     /// The file holds something that this program does not write.
     #[error("{}: {what}", .path.display())]
     Broken {
@@ -171,13 +179,20 @@ impl Store {
     /// and there is more of it now, it is replaced.
     ///
     /// # Errors
-    /// The run is stored whole with other results, or the file cannot be written.
+    /// The run is stored whole with other results, its columns have labels, or the file cannot be written.
     pub fn add<C: CheckSet>(
         &mut self,
         results: &Results<C>,
         facts: &Facts,
         pipeline: &str,
     ) -> Result<Added, StoreError> {
+        let labels = results.checks.briefs().map(|check| &check.column.label);
+        if let Some(label) = labels.into_iter().find(|label| !label.is_empty()) {
+            return Err(StoreError::Labelled {
+                name: results.run.name.clone(),
+                label: label.clone(),
+            });
+        }
         let path = self.path.clone();
         let failed = |source| StoreError::Sqlite {
             path: path.clone(),

@@ -106,6 +106,17 @@ fn statuses(store: &Store, pipeline: &str) -> Vec<(String, Vec<Option<Status>>)>
     told
 }
 
+/// One of two results of a check would take the place of the other.
+#[test]
+fn a_merge_with_labels_is_refused() {
+    let (_folder, mut store) = store();
+    let mut check = check("a", "2.11.0", Outcome::Pass);
+    check.column.label = "0.4.0".into();
+    let results = run(1, 1, vec![check], true);
+    let error = store.add(&results, &Facts::new(), "nightly").unwrap_err();
+    assert!(error.to_string().contains("0.4.0"), "{error}");
+}
+
 #[test]
 fn a_run_that_was_cut_off_passes_nothing_and_is_replaced_when_there_is_more_of_it() {
     let (_folder, mut store) = store();

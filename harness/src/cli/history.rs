@@ -201,6 +201,10 @@ fn failure(error: StoreError) -> Failure {
         StoreError::Newer { .. } => {
             Failure::Usage(text, "read it with the allranks that wrote it".to_owned())
         }
+        StoreError::Labelled { .. } => Failure::Usage(
+            text,
+            "add each of its runs by itself, with a --pipeline of its own".to_owned(),
+        ),
         StoreError::Edited { .. } => Failure::Usage(
             text,
             "results of a run do not change; store judged or merged ones as runs of their own"
