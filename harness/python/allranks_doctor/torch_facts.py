@@ -233,8 +233,9 @@ def describe(torch: Any, peers: bool, registrations: Registrations) -> dict[str,
 
 def main(question: dict[str, Any]) -> None:
     """Answers one question of the harness."""
-    # The harness ends this process when its patience is over, and the process ends with the harness. Where the kernel cannot do
-    # that, this does. It counts the clock, also while a slow machine gives this process no time: so it waits much longer.
+    # The harness ends this process when its patience is over, and the process ends with the harness. Where the kernel
+    # cannot do that, this does. It counts the clock, also while a slow machine gives this process no time: so it waits
+    # much longer.
     signal.alarm(int(question["patience"]) * 20)
     faulthandler.enable()
     faulthandler.dump_traceback_later(question["patience"] * 0.5)
