@@ -106,6 +106,7 @@ fn record(point: &Point<'_>, outcome: Outcome, class: &str, summary: &str) -> Ch
             launcher: "local".to_owned(),
             evidence: Evidence::Host,
             torch: point.torch.to_owned(),
+            label: String::new(),
         },
         covers: Vec::new(),
         params: BTreeMap::new(),
