@@ -56,6 +56,17 @@ daemons="$daemons $!"
 end() {
     # shellcheck disable=SC2086  # a list
     kill $daemons 2>/dev/null || true
+    # A daemon may wait for a job that it takes for running.
+    for _ in $(seq 200); do
+        left=
+        for one in $daemons; do
+            ! kill -0 "$one" 2>/dev/null || left="$left $one"
+        done
+        [ -n "$left" ] || break
+        sleep 0.1
+    done
+    # shellcheck disable=SC2086  # a list
+    [ -z "$left" ] || kill -KILL $left 2>/dev/null || true
     wait
 }
 trap end EXIT
