@@ -278,7 +278,7 @@ pub struct CheckRecord {
 }
 
 /// The first wrong element of a mismatch, and how many are wrong.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Name of the buffer: `output`, `output[2]`, `input` or `guard`.
     pub buffer: String,

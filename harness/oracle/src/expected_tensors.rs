@@ -42,9 +42,9 @@ pub enum After {
     Elements {
         /// Little-endian, in the view's own order.
         bytes: Vec<u8>,
-        /// How far a number may be off, absolutely, where any NaN stands for any other and signs of zeros say nothing;
-        /// none if bits are compared.
-        tolerance: Option<f64>,
+        /// How far each number may be off, absolutely, where any NaN stands for any other and signs of zeros say nothing;
+        /// infinite where any number will do; `None` if bits are compared.
+        tolerance: Option<Vec<f64>>,
     },
 }
 
@@ -134,8 +134,8 @@ impl Prepared {
         }
     }
 
-    /// The widest bound of a buffer's elements; none where bits are compared.
-    fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<f64> {
+    /// The bound of each of a buffer's elements; `None` where bits are compared.
+    fn tolerance(&self, rank: Rank, buffer: &Buffer) -> Option<Vec<f64>> {
         let purpose = self.facts.purpose;
         let op = purpose.reduce?;
         match purpose.lane {
@@ -144,7 +144,7 @@ impl Prepared {
             CompareMode::Bounded
                 if op == ReduceOp::Product && purpose.dtype.kind() == DTypeKind::Complex =>
             {
-                return Some(0.0);
+                return Some(vec![0.0; buffer.len]);
             }
             // Of two ranks each result is rounded once, so its bits are known.
             CompareMode::Bounded
@@ -155,7 +155,9 @@ impl Prepared {
                 return None;
             }
             // Exact, but for what IEEE 754 leaves open; ordinary values are averaged with roundings.
-            CompareMode::Special if op != ReduceOp::Avg => return Some(0.0),
+            CompareMode::Special if op != ReduceOp::Avg => {
+                return Some(vec![0.0; buffer.len]);
+            }
             CompareMode::Bounded | CompareMode::Special => {}
         }
         let comparison = Comparison {
@@ -182,8 +184,8 @@ impl Prepared {
             Origin::Reduce { slot } => (0..piece.len)
                 .map(|index| bound(piece, slot, index))
                 .collect(),
-            Origin::Keep | Origin::Copy { .. } => Vec::new(),
+            Origin::Keep | Origin::Copy { .. } => vec![0.0; piece.len],
         });
-        Some(bounds.filter(|bound| bound.is_finite()).fold(0.0, f64::max))
+        Some(bounds.collect())
     }
 }

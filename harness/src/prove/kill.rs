@@ -8,7 +8,7 @@ use super::index::Mutant;
 use allranks_model::names::{CheckId, RequirementId};
 use allranks_model::outcome::{Outcome, Verdict};
 use allranks_model::rank_line::RankLine;
-use allranks_model::record::{CheckRecord, FORMAT};
+use allranks_model::record::{CheckRecord, Difference, FORMAT};
 
 /// What became of a mutant.
 #[derive(
@@ -69,6 +69,9 @@ pub struct KillingCheck {
     pub finding: String,
     /// The summary that it reported.
     pub summary: String,
+    /// The first element that was wrong; `None` if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
     /// What it reported of each rank: of a world that hangs, where each rank is. May be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankLine>,
@@ -211,6 +214,7 @@ impl Kill {
                 check: check.id.clone(),
                 finding: called_of(check),
                 summary: check.summary.clone(),
+                difference: check.difference.clone(),
                 ranks: match &check.diagnosis {
                     Some(diagnosis) => diagnosis.places.clone(),
                     None => check.ranks.clone(),

@@ -195,6 +195,7 @@ pub(super) mod tests {
                 check: format!("{name}#0").as_str().into(),
                 finding,
                 summary: "a \u{1b}[31m<b>rank</b>".into(),
+                difference: None,
                 ranks: Vec::new(),
             }),
             requirements: BTreeMap::from([(breaks.into(), seen)]),

@@ -140,7 +140,7 @@ impl Tables {
     /// Returns the functions that make and compare tensors, as far as these tables need them.
     pub(super) fn functions(&self) -> String {
         let tolerance = if self.has_tolerance {
-            " or tolerance and near(t[name], tensor, *tolerance)"
+            "    elif tolerance:\n        tensor.copy_(near(t[name].detach(), tensor, *tolerance))\n"
         } else {
             ""
         };
@@ -219,6 +219,22 @@ impl Tables {
     }
 }
 
+/// Returns how far elements may be off: one number if it is the same for all, a list otherwise.
+fn tolerances(bounds: &[f64]) -> String {
+    let number = |bound: &f64| match bound.is_finite() {
+        true => format!("{bound:?}"),
+        false => "1e999".to_owned(),
+    };
+    match bounds {
+        [] => "0.0".to_owned(),
+        [first, rest @ ..] if rest.iter().all(|bound| bound == first) => number(first),
+        _ => {
+            let numbers: Vec<String> = bounds.iter().map(number).collect();
+            format!("[{}]", numbers.join(", "))
+        }
+    }
+}
+
 fn row(part: &Part, dtype: &str, expected_tensor: &ExpectedTensor) -> String {
     let view = &expected_tensor.view;
     let before = match &expected_tensor.before {
@@ -231,9 +247,10 @@ fn row(part: &Part, dtype: &str, expected_tensor: &ExpectedTensor) -> String {
         After::Anything => "ANY".to_owned(),
         After::Elements { bytes, tolerance } => {
             let elements = elements(part.dtype, bytes);
-            tolerance.map_or(elements.clone(), |tolerance| {
-                format!("{elements}, {tolerance:?}")
-            })
+            match tolerance {
+                None => elements,
+                Some(bounds) => format!("{elements}, {}", tolerances(bounds)),
+            }
         }
     };
     format!(

@@ -18,6 +18,8 @@ use allranks_suite::expectation::Expectations;
 use allranks_suite::plan::{Selection, Target, plan};
 use allranks_suite::platform;
 
+use serde_json::Value;
+
 use super::stage::{Ran, Stage, checkout};
 use super::{Test, computing, slow};
 
@@ -61,6 +63,7 @@ pub fn tests() -> Vec<Test> {
         computing("repro::ranks_may_die", deaths),
         computing("repro::a_wrong_result_fails", wrong),
         computing("repro::a_hang_fails", hang),
+        slow("repro::mutants_fail_as_in_the_suite", mutants),
         slow("repro::every_kind_of_check", every_kind),
     ];
     tests.extend(passing.map(|(name, dtype, check)| {
@@ -144,9 +147,14 @@ fn deaths() {
 /// Runs a script in the way that its header names: under `torchrun`, or its ranks side by side in a shell. The exit code is
 /// 1 if a rank's was.
 fn start(stage: &Stage, file: &str) -> Ran {
+    start_patched(stage, file, None)
+}
+
+/// Runs a script as [`start`] does; `patch` is Python that every process runs first.
+fn start_patched(stage: &Stage, file: &str, patch: Option<&str>) -> Ran {
     let text = fs::read_to_string(file).unwrap();
     if text.contains("--nproc-per-node ") {
-        return torchrun(stage, file, None);
+        return torchrun(stage, file, patch);
     }
     let (_, rest) = text.split_once("for r in ").unwrap();
     let ranks = rest.split(';').next().unwrap().split_whitespace();
@@ -161,6 +169,7 @@ fn start(stage: &Stage, file: &str) -> Ran {
     );
     let mut command = Command::new("sh");
     command.args(["-c", &line]).env("OMP_NUM_THREADS", "1");
+    with_patch(stage, &mut command, patch);
     stage.start(stage.marked(command)).end()
 }
 
@@ -191,11 +200,16 @@ fn torchrun(stage: &Stage, file: &str, patch: Option<&str>) -> Ran {
     command.arg(world_size(file).to_string());
     command.args(["--master-port", &port.port.to_string(), file]);
     command.env("RES_OPTIONS", "attempts:0");
+    with_patch(stage, &mut command, patch);
+    stage.start(stage.marked(command)).end()
+}
+
+/// Lets every Python process of a command run `patch` first.
+fn with_patch(stage: &Stage, command: &mut Command, patch: Option<&str>) {
     if let Some(patch) = patch {
         let patched = stage.write("patch/sitecustomize.py", patch);
         command.env("PYTHONPATH", Path::new(&patched).parent().unwrap());
     }
-    stage.start(stage.marked(command)).end()
 }
 
 /// Every known failure of this torch, in the words of its kind.
@@ -244,6 +258,103 @@ fn known_failures() {
         seen += 1;
     }
     assert!(seen > 0, "no known failure was written:\n{}", ran.stdout);
+}
+
+/// Seeded bugs of several kinds. For those that show in no element, what the script must say.
+const MUTANTS: [(&str, Option<&str>); 20] = [
+    ("nan_dropped", None),
+    ("sum_of_infinities_is_zero", None),
+    ("inf_flushed", None),
+    ("integers_saturate", None),
+    ("last_two_not_written", None),
+    ("uneven_offsets_from_even_splits", None),
+    ("transposed_by_memory_order", None),
+    ("float16_accumulated_in_bfloat16", None),
+    (
+        "one_before_the_start",
+        Some("its storage was written to around it"),
+    ),
+    (
+        "error_bytes_before_the_next_tensor",
+        Some("its storage was written to around it"),
+    ),
+    (
+        "gathered_objects_sorted_by_size",
+        Some("rank 0: FAILED: received: expected [None, "),
+    ),
+    ("all_zero_splits_divide_by_zero", Some("Signal 8 (SIGFPE)")),
+    ("killed_in_init", Some("Signal 7 (SIGBUS)")),
+    (
+        "peer_in_the_group_taken_for_global",
+        Some("FAILED: raised RuntimeError"),
+    ),
+    (
+        "async_barrier_not_waited_for",
+        Some("before the last rank entered it"),
+    ),
+    (
+        "double_init_accepted",
+        Some("FAILED: init: did not raise; it must say"),
+    ),
+    (
+        "monitored_barrier_names_nobody",
+        Some("raised RuntimeError: a rank did not come; it must say"),
+    ),
+    (
+        "result_of_all_to_all_single_is_zeros",
+        Some("expected {}, got {'all_to_all_single': [0.0, 0.0]}"),
+    ),
+    (
+        "options_of_reduce_scatter_ignored",
+        Some("expected {}, got {'reduce_scatter': [[100.0, 102.0, 104.0, 106.0]]}"),
+    ),
+    (
+        "callback_error_of_gather_swallowed",
+        Some("expected {}, got {'gather': 'the error of the callback is lost'}"),
+    ),
+];
+
+/// The script of the check that kills a mutant fails on that mutant for the same reason: at the same first element of the same
+/// rank, by the same signal, or in the same words.
+fn mutants() {
+    let stage = Stage::new("mutants");
+    let out = stage.path("prove").display().to_string();
+    let mut words = vec!["prove", "--panel", "none", "--out", &out];
+    words.extend(MUTANTS.map(|(name, _)| name));
+    stage.run(&words).assert_code(0);
+    let kills = fs::read_to_string(stage.path("prove/kills.jsonl")).unwrap();
+    let mut seen = 0;
+    for line in kills.lines() {
+        let kill: Value = serde_json::from_str(line).unwrap();
+        let named = |(name, _): &&(&str, Option<&str>)| kill["name"] == *name;
+        let Some((name, words)) = MUTANTS.iter().find(named) else {
+            continue;
+        };
+        let failed = &kill["witness"];
+        let file = stage.path(&format!("{name}.py")).display().to_string();
+        let id = failed["check"].as_str().unwrap();
+        stage.run(&["repro", id, "--out", &file]).assert_code(0);
+        let patch = format!(
+            "import os, sys\nif 'RANK' in os.environ:\n    sys.path.insert(0, {:?})\n    \
+             os.environ['ALLRANKS_MUTANT'] = '{name}'\n    import allranks_mutants\n",
+            checkout().join("fixtures/mutants")
+        );
+        let ran = start_patched(&stage, &file, Some(&patch));
+        let told = format!("{name}, {id}: {failed}\n{}\n{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, 1, "{told}");
+        let first = match (words, &failed["difference"]) {
+            (Some(words), _) => (*words).to_owned(),
+            (None, first) => format!(
+                "rank {}: FAILED: {}[{}:], ",
+                first["rank"],
+                first["buffer"].as_str().unwrap(),
+                first["index"]
+            ),
+        };
+        assert!(told.contains(&first), "`{first}` is not in:\n{told}");
+        seen += 1;
+    }
+    assert_eq!(seen, MUTANTS.len(), "{kills}");
 }
 
 /// The script of a check that passes fails if the backend does nothing.
