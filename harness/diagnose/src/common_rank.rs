@@ -14,9 +14,18 @@ pub type WaitsFor = BTreeMap<Rank, Vec<Rank>>;
 /// Returns the rank without which no rank waits for another in a cycle; `None` if there is none, or more than one.
 #[must_use]
 pub fn common_rank(waits: &WaitsFor) -> Option<Rank> {
-    let mut common = waits.keys().filter(|rank| !has_cycle(waits, **rank));
-    let one = *common.next()?;
-    common.next().is_none().then_some(one)
+    match in_all_cycles(waits)?[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Returns the ranks through which all cycles go; `None` if there are none.
+#[must_use]
+pub fn in_all_cycles(waits: &WaitsFor) -> Option<Vec<Rank>> {
+    let common = waits.keys().filter(|rank| !has_cycle(waits, **rank));
+    let common: Vec<Rank> = common.copied().collect();
+    (!common.is_empty()).then_some(common)
 }
 
 /// Returns true if ranks wait for each other in a cycle when one rank is left out.

@@ -13,6 +13,7 @@
 //! | `messages` | the messages between ranks, and which calls are two sides of one |
 //! | `waiting` | which rank waits for which |
 //! | `cycle` | why ranks wait for each other |
+//! | `other_group` | a call that is on another group than before |
 //! | `recorded` | what the backend's own records have under way |
 //! | `seen` | ranks of which only the stacks are known |
 //! | `errors` | what the texts of errors tell |
@@ -31,6 +32,7 @@ mod evidence;
 mod groups;
 pub mod logs;
 mod messages;
+mod other_group;
 mod recorded;
 mod rendezvous;
 mod seen;

@@ -13,6 +13,7 @@ use super::evidence::{
 };
 use super::groups::groups;
 use super::messages::{answers, as_message, messages, sides};
+use super::other_group::other_group;
 use crate::conclude;
 use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
@@ -191,6 +192,8 @@ impl Ends {
             return Some(cause);
         } else if let Some(left_out) = common_rank::left_out(evidence, waits) {
             return Some(left_out);
+        } else if let Some(other) = other_group(evidence, &all(&self.circle)) {
+            return Some(other);
         } else if !self.circle.is_empty() {
             let what = "wait for each other in a circle".to_owned();
             (HangKind::CyclicWait, Confidence::Proved, &self.circle, what)
@@ -239,7 +242,11 @@ impl Ends {
         };
         let ranks = all(ranks);
         let blamed = match kind {
-            HangKind::CyclicWait => cycle::against_the_order(evidence, &ranks),
+            HangKind::CyclicWait => match cycle::against_the_order(evidence, &ranks) {
+                // Without a rank that some circle does not need, the others wait for each other just the same.
+                all if all.len() == ranks.len() => common_rank::in_all_cycles(waits).unwrap_or(all),
+                some => some,
+            },
             _ => ranks.clone(),
         };
         let summary = format!("{} {what}", named(&ranks));
