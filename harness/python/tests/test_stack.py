@@ -144,7 +144,8 @@ class StackTest(unittest.TestCase):
 
     def fsdp2(self, given, more=None, **options):
         """Has a world of two make a step with a parameter of three elements."""
-        plain = {"parameters": 1, "mesh": [2], "steps": 1, "reshard": True, "rate": 0.5, "sleep_ms": 0}
+        plain = {"parameters": 1, "mesh": [2], "steps": 1, "reshard": True, "units": "one"}
+        plain |= {"rate": 0.5, "sleep_ms": 0}
         plain |= dict.fromkeys(["divide_by", "parameter_dtype", "reduce_dtype", "clip_to"]) | {"force_sum": False}
 
         def tensors(r):
@@ -157,8 +158,8 @@ class StackTest(unittest.TestCase):
             self.assertEqual(entry["status"], "ok", entry)
         return [held for _, held in answers]
 
-    def test_the_operator_of_the_average_makes_no_difference(self):
-        for options in ({"divide_by": 2}, {"force_sum": True}):
+    def test_neither_the_operator_of_the_average_nor_the_units_make_a_difference(self):
+        for options in ({"divide_by": 2}, {"force_sum": True}, {"units": "each"}, {"units": "prefetched"}):
             first, second = self.fsdp2(lambda r: [4 * r, 8, 12 * r], **options)
             self.assertEqual(first["gradient.0.0"] + second["gradient.0.0"], [2, 8, 6])
 
@@ -209,20 +210,40 @@ class StackTest(unittest.TestCase):
             self.assertEqual([held[f"members.{name}"] for name in names], [[rank], [0, 1], [0, 1], [0, 1]])
 
     def test_a_pipeline_is_the_product_of_its_stages(self):
-        options = {"schedule": "gpipe", "microbatches": 2, "steps": 1, "sleep_ms": 0}
+        options = {"schedule": "gpipe", "of_stages": 2, "microbatches": 2, "steps": 1, "sleep_ms": 0}
 
         def tensors(r):
             ends = {"input.0": [1, 2]} if r == 0 else {"target.0": [10, 100], "output.0": [0, 0]}
-            return {"weight": [2 + r], "bias": [5 - r], "gradient.0.weight": [0], "gradient.0.bias": [0]} | ends
+            stage = {"weight.0": [2 + r], "bias.0": [5 - r], "gradient.0.0.weight": [0], "gradient.0.0.bias": [0]}
+            return stage | ends
 
-        answers = self.use("pipeline", lambda r: options, tensors)
+        answers = self.use("pipeline", lambda r: options | {"stages": [r]}, tensors)
         for entry, _ in answers:
             self.assertEqual(entry["status"], "ok", entry)
         (_, first), (_, last) = answers
         # (x * 2 + 5) * 3 + 4
         self.assertEqual(last["output.0"], [25, 31])
-        self.assertEqual(last["gradient.0.weight"] + last["gradient.0.bias"], [7 * 10 + 9 * 100, 110])
-        self.assertEqual(first["gradient.0.weight"] + first["gradient.0.bias"], [3 * (10 + 200), 3 * 110])
+        self.assertEqual(last["gradient.0.0.weight"] + last["gradient.0.0.bias"], [7 * 10 + 9 * 100, 110])
+        self.assertEqual(first["gradient.0.0.weight"] + first["gradient.0.0.bias"], [3 * (10 + 200), 3 * 110])
+
+    def test_a_rank_of_a_pipeline_can_have_two_stages(self):
+        for schedule in ("looped_bfs", "interleaved_1f1b", "zero_bubble"):
+            options = {"schedule": schedule, "of_stages": 4, "microbatches": 2, "steps": 1, "sleep_ms": 0}
+
+            def tensors(r):
+                ends = {"input.0": [1, 2]} if r == 0 else {"target.0": [10, 100], "output.0": [0, 0]}
+                kept = {f"gradient.0.{k}.{name}": [0] for k in (0, 1) for name in ("weight", "bias")}
+                return {"weight.0": [2 + r], "weight.1": [4 + r], "bias.0": [1], "bias.1": [1 - r]} | kept | ends
+
+            answers = self.use("pipeline", lambda r, options=options: options | {"stages": [r, r + 2]}, tensors)
+            for entry, _ in answers:
+                self.assertEqual(entry["status"], "ok", entry)
+            (_, first), (_, last) = answers
+            # Of 1: 1 * 2 + 1 = 3, 3 * 3 + 1 = 10, 10 * 4 + 1 = 41, 41 * 5 = 205. Of 2: 5, 16, 65, 325.
+            self.assertEqual(last["output.0"], [205, 325], schedule)
+            self.assertEqual(last["gradient.0.1.weight"], [41 * 10 + 65 * 100])
+            self.assertEqual(first["gradient.0.1.weight"], [5 * (10 * 10 + 16 * 100)])
+            self.assertEqual(first["gradient.0.0.bias"], [5 * 4 * 3 * 110])
 
     def test_a_layer_that_there_is_not_is_an_error(self):
         for entry, _ in self.use("nothing", lambda r: {}, lambda r: {"x": [1]}):

@@ -35,6 +35,8 @@ pub enum Hook {
     Fp16,
     /// `bf16_compress_hook`: reduces gradients cast to bfloat16.
     Bf16,
+    /// A hook of the suite's own: the average with the other sign, in a tensor of its own, by a future that is done 50 ms after it was returned.
+    Negated,
 }
 
 /// Training steps of a model under DDP.

@@ -46,6 +46,20 @@ pub enum Precision {
     ReduceNarrow,
 }
 
+/// Which parameters are gathered and reduced together, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Units {
+    /// All parameters in one unit: `fully_shard` of the model.
+    #[default]
+    One,
+    /// Each parameter in a unit of its own.
+    Each,
+    /// The same, and each unit gathers the next one's parameters before its own work, forward and backward
+    /// (`set_modules_to_forward_prefetch`, `set_modules_to_backward_prefetch`).
+    Prefetched,
+}
+
 /// Training steps of a model whose parameters are sharded, with an optimiser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fsdp2 {
@@ -57,6 +71,8 @@ pub struct Fsdp2 {
     pub steps: u32,
     /// Whether parameters are sharded again after forward (`reshard_after_forward`).
     pub reshard: bool,
+    /// Which parameters are gathered and reduced together, and when.
+    pub units: Units,
     /// By which operator gradients are averaged.
     pub divide: Divide,
     /// The element types of parameters in forward and of the reduction.
@@ -74,6 +90,7 @@ impl Default for Fsdp2 {
             sharding: Sharding::default(),
             steps: 3,
             reshard: true,
+            units: Units::default(),
             divide: Divide::default(),
             precision: Precision::default(),
             clip: false,

@@ -22,7 +22,7 @@ pub use checkpoint::{Checkpoint, Fault, Save};
 pub use context_parallel::{ContextParallel, Rotation};
 pub use ddp::{Buckets, Ddp, Hook};
 pub use dtensor::{Dtensor, TensorPlacement};
-pub use fsdp2::{Divide, Fsdp2, Precision, Sharding};
+pub use fsdp2::{Divide, Fsdp2, Precision, Sharding, Units};
 pub use functional::{Collective, Functional, Splits, Wait};
 pub use mesh::Mesh;
 pub use pipeline::{Pipeline, Schedule};
@@ -159,7 +159,7 @@ impl Layer {
             Self::Ddp(point) => point.unsupported_reason(),
             Self::Fsdp2(point) => point.unsupported_reason(ranks),
             Self::Mesh(point) => point.unsupported_reason(ranks),
-            Self::Dtensor(point) => point.unsupported_reason(),
+            Self::Dtensor(point) => point.unsupported_reason(ranks),
             Self::Pipeline(point) => point.unsupported_reason(ranks),
             Self::Zero(_) | Self::TensorParallel(_) | Self::BatchNorm(_) => None,
             Self::Checkpoint(point) => point.unsupported_reason(),

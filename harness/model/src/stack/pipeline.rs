@@ -21,9 +21,34 @@ pub enum Schedule {
     /// `Schedule1F1B`: one forward, one backward.
     #[serde(rename = "1f1b")]
     OneForwardOneBackward,
+    /// `ScheduleLoopedBFS`: all forwards, stage by stage, then all backwards; two stages on each rank.
+    #[serde(rename = "looped_bfs")]
+    LoopedBfs,
+    /// `ScheduleInterleaved1F1B`: one forward, one backward; two stages on each rank.
+    #[serde(rename = "interleaved_1f1b")]
+    Interleaved,
+    /// `ScheduleInterleavedZeroBubble`: the same, and gradients of weights after those of inputs, where a rank would wait.
+    #[serde(rename = "zero_bubble")]
+    ZeroBubble,
 }
 
-/// A pipeline of one affine stage on each rank.
+impl Schedule {
+    /// Returns how many stages each rank has. Stages are dealt to the ranks in turn.
+    #[must_use]
+    pub fn stages_per_rank(self) -> u32 {
+        match self {
+            Self::GPipe | Self::OneForwardOneBackward => 1,
+            Self::LoopedBfs | Self::Interleaved | Self::ZeroBubble => 2,
+        }
+    }
+
+    /// Returns true if microbatches must come in rounds of equal size, about as many as there are ranks.
+    fn has_rounds(self) -> bool {
+        matches!(self, Self::Interleaved | Self::ZeroBubble)
+    }
+}
+
+/// A pipeline of affine stages, one or two on each rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pipeline {
     /// Element type of parameters and activations.
@@ -68,9 +93,15 @@ impl Pipeline {
 
     pub(super) fn unsupported_reason(&self, ranks: u32) -> Option<String> {
         if self.microbatches < ranks {
-            return Some("some versions of torch want as many microbatches as stages".into());
+            return Some("some versions of torch want as many microbatches as ranks".into());
         }
-        (ranks > MOST_STAGES && self.dtype == DType::Float32)
+        if self.schedule.has_rounds()
+            && !self.microbatches.is_multiple_of(self.microbatches / ranks)
+        {
+            return Some("microbatches must come in rounds of equal size".into());
+        }
+        let stages = ranks * self.schedule.stages_per_rank();
+        (stages > MOST_STAGES && self.dtype == DType::Float32)
             .then(|| "products of so many stages are not exact".into())
     }
 }

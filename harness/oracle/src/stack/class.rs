@@ -20,6 +20,8 @@ pub(super) enum StackClass {
     AvgDidSum,
     /// The average, divided by the number of ranks once more.
     AvgDividedTwice,
+    /// The sum in place of the smallest or the largest.
+    OpDidSum,
     /// The first rank's contribution is missing.
     #[strum(serialize = "rank-dropped")]
     FirstRankDropped,
@@ -71,6 +73,8 @@ pub(super) enum StackClass {
     StaleSentinel,
     /// Outputs are all zero.
     ZeroOutput,
+    /// What is wrong is zero, and the rest is right.
+    PartZero,
     /// None of the above.
     Unclassified,
 }
@@ -93,6 +97,7 @@ impl StackClass {
             Self::Stale => "the result is that of an earlier call or step",
             Self::AvgDidSum => "the sum in place of the average",
             Self::AvgDividedTwice => "the average was divided by the number of ranks twice",
+            Self::OpDidSum => "the sum in place of the smallest or the largest",
             Self::FirstRankDropped => "the first rank's contribution is missing",
             Self::LastRankDropped => "the last rank's contribution is missing",
             Self::KthIsFirst => "a later tensor of the call has what belongs to its first",
@@ -124,6 +129,9 @@ impl StackClass {
             }
             Self::StaleSentinel => "outputs are as they were before the call",
             Self::ZeroOutput => "outputs are all zero",
+            Self::PartZero => {
+                "elements are zero in place of what must be there; the others are right"
+            }
             Self::Unclassified => "wrong bytes that no known bug explains",
         }
     }

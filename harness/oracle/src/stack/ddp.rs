@@ -44,7 +44,7 @@ impl Training {
         match self.point.hook {
             Hook::Fp16 => DType::Float16,
             Hook::Bf16 => DType::Bfloat16,
-            Hook::None | Hook::Allreduce => self.point.dtype,
+            Hook::None | Hook::Allreduce | Hook::Negated => self.point.dtype,
         }
     }
 
@@ -114,14 +114,18 @@ impl Training {
             .collect()
     }
 
-    /// The average of the ranks' gradients of a step.
+    /// What the ranks' gradients of a step are reduced to: their average, if a hook makes nothing else of them.
     fn gradient(self, step: u32, parameter: usize) -> Vec<f64> {
         times(&sum(&self.locals(step, parameter)), self.share())
     }
 
-    /// One rank's part of an average.
+    /// One rank's part of it.
     fn share(self) -> f64 {
-        1.0 / f64::from(self.world.size)
+        let factor = match self.point.hook {
+            Hook::Negated => -1.0,
+            Hook::None | Hook::Allreduce | Hook::Fp16 | Hook::Bf16 => 1.0,
+        };
+        factor / f64::from(self.world.size)
     }
 
     /// Returns what known bugs leave in the place of a gradient.
@@ -140,7 +144,7 @@ impl Training {
             (Class::FirstRankDropped, dropped(0)),
             (Class::LastRankDropped, dropped(locals.len() - 1)),
         ];
-        if self.world.size.is_power_of_two() {
+        if self.world.size.is_power_of_two() && self.point.hook != Hook::Negated {
             let again = times(&self.gradient(step, parameter), self.share());
             guesses.push((Class::AvgDividedTwice, again));
         }

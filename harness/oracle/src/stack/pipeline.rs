@@ -1,7 +1,8 @@
-//! Pipelines: one stage on each rank, which multiplies by its weight and adds its bias.
+//! Pipelines: stages, one or two on each rank, each of which multiplies by its weight and adds its bias.
 //!
-//! Tensors: `weight` and `bias`; for step S on the first rank `input.S`, on the last one `target.S`, what the output is multiplied
-//! with before it is summed, and `output.S`; on every rank `gradient.S.weight` and `gradient.S.bias`.
+//! Tensors: `weight.K` and `bias.K` of the rank's stage K; for step S on the rank of the first stage `input.S`, on that of the last
+//! one `target.S`, what the output is multiplied with before it is summed, and `output.S`; on every rank `gradient.S.K.weight` and
+//! `gradient.S.K.bias`.
 
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use allranks_model::stack::Pipeline;
 /// Rows of a microbatch, and columns.
 const ROWS: usize = 2;
 const COLUMNS: usize = 5;
-/// Numbers are at most so large: products of all stages stay exact in float32 up to seven ranks.
+/// Numbers are at most so large: products of all stages stay exact in float32 up to seven stages.
 const LARGEST: u64 = 5;
 /// How long the late rank sleeps before each step, milliseconds.
 const LATE_MS: u64 = 100;
@@ -42,6 +43,8 @@ enum Course {
     FirstActivations,
     /// Every microbatch has the first one's gradients before the last stage.
     FirstGradients,
+    /// Every later stage of a rank has what the rank's first one was sent.
+    FirstStage,
 }
 
 /// What a stage ends a step with.
@@ -65,12 +68,24 @@ impl Pipe {
             .collect()
     }
 
-    fn weight(self, rank: u32) -> Vec<f64> {
-        self.inputs(rank, WEIGHT, 2, COLUMNS)
+    /// The number of stages of all ranks.
+    fn count(self) -> u32 {
+        self.world.size * self.point.schedule.stages_per_rank()
     }
 
-    fn bias(self, rank: u32) -> Vec<f64> {
-        self.inputs(rank, BIAS, LARGEST, COLUMNS)
+    /// The stages of a rank: they are dealt to the ranks in turn.
+    fn stages_of(self, rank: u32) -> Vec<u32> {
+        (rank..self.count())
+            .step_by(self.world.size as usize)
+            .collect()
+    }
+
+    fn weight(self, stage: u32) -> Vec<f64> {
+        self.inputs(stage, WEIGHT, 2, COLUMNS)
+    }
+
+    fn bias(self, stage: u32) -> Vec<f64> {
+        self.inputs(stage, BIAS, LARGEST, COLUMNS)
     }
 
     fn rows(self) -> usize {
@@ -90,29 +105,39 @@ impl Pipe {
         whole[..ROWS * COLUMNS].repeat(self.point.microbatches as usize)
     }
 
+    /// Returns the stage that was to be sent what this one has received.
+    fn source(self, stage: u32, course: Course) -> usize {
+        let first = stage % self.world.size;
+        match course {
+            // The first stage of all is sent nothing.
+            Course::FirstStage if first > 0 => first as usize,
+            _ => stage as usize,
+        }
+    }
+
     /// Returns what each stage holds at the end of a step.
     fn stages(self, step: u32, course: Course) -> Vec<StageResult> {
-        let size = self.world.size;
+        let count = self.count();
         let mut inputs = vec![self.input(step)];
-        for rank in self.world.ranks() {
-            let (weight, bias) = (self.weight(rank), self.bias(rank));
-            let given = &inputs[rank as usize];
+        for stage in 0..count {
+            let (weight, bias) = (self.weight(stage), self.bias(stage));
+            let given = &inputs[self.source(stage, course)];
             let columns = || weight.iter().zip(&bias).cycle();
             let output: Vec<f64> = given
                 .iter()
                 .zip(columns())
                 .map(|(x, (w, b))| x * w + b)
                 .collect();
-            let is_sent = rank + 1 < size && course == Course::FirstActivations;
+            let is_sent = stage + 1 < count && course == Course::FirstActivations;
             inputs.push(if is_sent { self.first(&output) } else { output });
         }
         let mut gradient = self.target(step);
         let mut results = Vec::new();
-        for rank in self.world.ranks().rev() {
-            let weight = self.weight(rank);
-            let given = &inputs[rank as usize];
+        for stage in (0..count).rev() {
+            let weight = self.weight(stage);
+            let given = &inputs[self.source(stage, course)];
             let mut result = StageResult {
-                output: inputs[rank as usize + 1].clone(),
+                output: inputs[stage as usize + 1].clone(),
                 weight: vec![0.0; COLUMNS],
                 bias: vec![0.0; COLUMNS],
             };
@@ -132,60 +157,66 @@ impl Pipe {
     }
 
     fn of_rank(self, rank: u32) -> RankData {
-        let is_last = rank + 1 == self.world.size;
-        let Pipeline {
-            dtype: _,
-            schedule,
-            microbatches,
-            steps,
-            late,
-        } = self.point;
+        let stages = self.stages_of(rank);
+        let is_late = self.point.late && rank + 1 == self.world.size;
         let mut data = RankData {
             options: json!({
-                "schedule": schedule,
-                "microbatches": microbatches,
-                "steps": steps,
-                "sleep_ms": if late && is_last { LATE_MS } else { 0 },
+                "schedule": self.point.schedule,
+                "stages": stages,
+                "of_stages": self.count(),
+                "microbatches": self.point.microbatches,
+                "steps": self.point.steps,
+                "sleep_ms": if is_late { LATE_MS } else { 0 },
             }),
             ..RankData::default()
         };
-        let (whole, row) = ([self.rows() as u64, COLUMNS as u64], [COLUMNS as u64]);
-        data.reads("weight".to_owned(), &row, self.weight(rank));
-        data.reads("bias".to_owned(), &row, self.bias(rank));
-        for step in 0..steps {
-            let of = |step, course| self.stages(step, course).swap_remove(rank as usize);
-            let right = of(step, Course::Right);
-            let mut wrong = vec![
-                (Class::KthIsFirst, of(step, Course::FirstActivations)),
-                (Class::KthIsFirst, of(step, Course::FirstGradients)),
-            ];
-            if step > 0 {
-                wrong.push((Class::Stale, of(step - 1, Course::Right)));
+        let row = [COLUMNS as u64];
+        for (at, stage) in stages.iter().enumerate() {
+            data.reads(format!("weight.{at}"), &row, self.weight(*stage));
+            data.reads(format!("bias.{at}"), &row, self.bias(*stage));
+        }
+        for step in 0..self.point.steps {
+            for (at, stage) in stages.iter().enumerate() {
+                self.step(step, at, *stage, &mut data);
             }
-            let guesses = |part: fn(&StageResult) -> &Vec<f64>| -> Vec<(Class, Vec<f64>)> {
-                wrong
-                    .iter()
-                    .map(|(class, result)| (*class, part(result).clone()))
-                    .collect()
-            };
-            if rank == 0 {
-                data.reads(format!("input.{step}"), &whole, self.input(step));
-            }
-            if is_last {
-                data.reads(format!("target.{step}"), &whole, self.target(step));
-                let guesses = guesses(|result| &result.output);
-                data.gives(format!("output.{step}"), &whole, right.output, guesses);
-            }
-            let of_weight = guesses(|result| &result.weight);
-            data.gives(
-                format!("gradient.{step}.weight"),
-                &row,
-                right.weight,
-                of_weight,
-            );
-            let of_bias = guesses(|result| &result.bias);
-            data.gives(format!("gradient.{step}.bias"), &row, right.bias, of_bias);
         }
         data
+    }
+
+    /// What a step gives a rank's stage.
+    fn step(self, step: u32, at: usize, stage: u32, data: &mut RankData) {
+        let (whole, row) = ([self.rows() as u64, COLUMNS as u64], [COLUMNS as u64]);
+        let of = |step, course| self.stages(step, course).swap_remove(stage as usize);
+        let right = of(step, Course::Right);
+        let mut wrong = vec![
+            (Class::KthIsFirst, of(step, Course::FirstActivations)),
+            (Class::KthIsFirst, of(step, Course::FirstGradients)),
+        ];
+        if self.count() > self.world.size {
+            wrong.push((Class::KthIsFirst, of(step, Course::FirstStage)));
+        }
+        if step > 0 {
+            wrong.push((Class::Stale, of(step - 1, Course::Right)));
+        }
+        let guesses = |part: fn(&StageResult) -> &Vec<f64>| -> Vec<(Class, Vec<f64>)> {
+            wrong
+                .iter()
+                .map(|(class, result)| (*class, part(result).clone()))
+                .collect()
+        };
+        if stage == 0 {
+            data.reads(format!("input.{step}"), &whole, self.input(step));
+        }
+        if stage + 1 == self.count() {
+            data.reads(format!("target.{step}"), &whole, self.target(step));
+            let guesses = guesses(|result| &result.output);
+            data.gives(format!("output.{step}"), &whole, right.output, guesses);
+        }
+        let of_weight = guesses(|result| &result.weight);
+        let name = format!("gradient.{step}.{at}.weight");
+        data.gives(name, &row, right.weight, of_weight);
+        let of_bias = guesses(|result| &result.bias);
+        let name = format!("gradient.{step}.{at}.bias");
+        data.gives(name, &row, right.bias, of_bias);
     }
 }

@@ -117,6 +117,24 @@ fn layers() -> Vec<Layer> {
                 from,
                 to,
                 late: true,
+                ..Dtensor::default()
+            }));
+            for inner_from in placements.into_iter().chain([TensorPlacement::Partial]) {
+                layers.push(Layer::Dtensor(Dtensor {
+                    from,
+                    to,
+                    outer: 2,
+                    inner_from,
+                    ..Dtensor::default()
+                }));
+            }
+        }
+        for op in [ReduceOp::Avg, ReduceOp::Min, ReduceOp::Max] {
+            layers.push(Layer::Dtensor(Dtensor {
+                from: TensorPlacement::Partial,
+                to,
+                op,
+                ..Dtensor::default()
             }));
         }
     }
@@ -338,6 +356,26 @@ fn every_known_bug_is_called_by_its_name() {
         }
     }
     assert!(seen.len() >= 12, "{seen:?}");
+}
+
+#[test]
+fn elements_that_are_zero_where_nothing_says_why_are_said_to_be_so() {
+    let check = check(Layer::Dtensor(Dtensor::default()), 3);
+    let prepared = StackPrepared::new(&check, WorldSize(3), 1).unwrap();
+    let zeroed = |elements: std::ops::Range<usize>| {
+        let mut replies = right(&prepared);
+        for (reply, tensors) in replies.iter_mut().zip(&prepared.ranks) {
+            let mut tensors = tensors.iter();
+            let placed = tensors
+                .find(|placed| placed.entry.name == "result")
+                .unwrap();
+            let from = placed.range.start;
+            reply.payload[from + 4 * elements.start..from + 4 * elements.end].fill(0);
+        }
+        class_of(&prepared, &replies)
+    };
+    assert_eq!(zeroed(3..9), "part-zero");
+    assert_eq!(zeroed(0..35), "zero-output");
 }
 
 #[test]

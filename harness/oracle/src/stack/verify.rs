@@ -254,11 +254,17 @@ impl StackPrepared {
             Some(class) => return (class, false),
             None => {}
         }
-        match wrong
-            .iter()
-            .all(|tensor| tensor.got.iter().all(|byte| *byte == 0))
-        {
-            true => (StackClass::ZeroOutput, true),
+        let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let mut all = wrong.iter();
+        if all.all(|tensor| is_zero(tensor.got)) {
+            return (StackClass::ZeroOutput, true);
+        }
+        let is_zero_where_wrong = |tensor: &WrongTensor<'_>| {
+            let mut elements = tensor.elements.iter();
+            elements.all(|index| is_zero(self.element(tensor.got, *index)))
+        };
+        match wrong.iter().all(is_zero_where_wrong) {
+            true => (StackClass::PartZero, true),
             false => (StackClass::Unclassified, true),
         }
     }

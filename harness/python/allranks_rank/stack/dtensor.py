@@ -2,10 +2,11 @@
 
 Tensors: ``whole``, a matrix of the rank's own, of which ``distribute_tensor`` hands out the first rank's, as
 ``distributed``; ``local``, the rank's part of the matrix before, ``result``, its part after, ``full``, the whole after;
-``cotangent``, what ``result`` is multiplied with before it is summed, and ``gradient``, what ``local`` gets from that.
+``cotangent``, what ``result`` is multiplied with before it is summed, and ``gradient``, what ``local`` gets from that;
+both are absent where that has no meaning.
 
-Options: ``from`` and ``to`` (placements: ``rows``, ``columns``, ``replicate``, ``partial``), ``shape`` (of the matrix),
-``sleep_ms``.
+Options: ``mesh`` (its sizes), ``from`` and ``to`` (a placement for each of its dimensions: ``rows``, ``columns``,
+``replicate``, ``partial``), ``op`` (of partial placements), ``shape`` (of the matrix), ``sleep_ms``.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 from . import StackCall
 
-#: Option -> placement.
-PLACEMENTS = {"rows": Shard(0), "columns": Shard(1), "replicate": Replicate(), "partial": Partial()}
-
 
 def run(call: StackCall) -> None:
     """Redistributes the matrix and gives its parts, the whole, and the gradient."""
     options, tensors = call.options, call.tensors
-    mesh = init_device_mesh(call.device.type, (call.group.size(),))
-    before, after = ([PLACEMENTS[options[which]]] for which in ("from", "to"))
+    mesh = init_device_mesh(call.device.type, tuple(options["mesh"]))
+    placements = {"rows": Shard(0), "columns": Shard(1), "replicate": Replicate(), "partial": Partial(options["op"])}
+    before, after = ([placements[word] for word in options[which]] for which in ("from", "to"))
     call.sleep()
     if "whole" in tensors:
         call.give("distributed", distribute_tensor(tensors["whole"].clone(), mesh, before).to_local())
@@ -36,6 +35,7 @@ def run(call: StackCall) -> None:
     result = moved.to_local()
     call.give("result", result + 0)
     call.give("full", moved.full_tensor())
-    (result * tensors["cotangent"]).sum().backward()
-    if local.grad is not None:
-        call.give("gradient", local.grad)
+    if "cotangent" in tensors:
+        (result * tensors["cotangent"]).sum().backward()
+        if local.grad is not None:
+            call.give("gradient", local.grad)

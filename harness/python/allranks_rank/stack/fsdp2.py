@@ -7,13 +7,16 @@ shard of the parameter after the optimiser's step) and ``full.S.P`` (all shards 
 ``norm.S``, the norm of all of them before that.
 
 Options: ``parameters`` (how many), ``mesh`` (sizes of the device mesh: one to shard along, or one to replicate along
-and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``divide_by`` (the gradient divide factor;
-null: FSDP2's own), ``force_sum``, ``parameter_dtype`` and ``reduce_dtype`` (of the policy; null: the parameters' own),
-``clip_to`` (the largest norm; null: nothing is clipped), ``rate`` (of SGD), ``sleep_ms`` (before each backward).
+and one to shard along), ``steps``, ``reshard`` (``reshard_after_forward``), ``units`` (``one``: of all parameters;
+``each``: of each parameter; ``prefetched``: the same, and each gathers the next one's), ``divide_by`` (the gradient
+divide factor; null: FSDP2's own), ``force_sum``, ``parameter_dtype`` and ``reduce_dtype`` (of the policy; null: the
+parameters' own), ``clip_to`` (the largest norm; null: nothing is clipped), ``rate`` (of SGD), ``sleep_ms`` (before each
+backward).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -24,21 +27,34 @@ from torch.distributed.tensor import DTensor
 from . import StackCall
 
 
+class Product(torch.nn.Module):
+    """The sum of a parameter times an input."""
+
+    def __init__(self, parameter: torch.Tensor) -> None:
+        """Copies the tensor."""
+        super().__init__()
+        self.weight = torch.nn.Parameter(parameter.clone())
+        #: What the latest forward was made with.
+        self.gathered = parameter
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """Returns the sum."""
+        self.gathered = self.weight.detach().clone()
+        return (self.weight * given).sum()
+
+
 class Model(torch.nn.Module):
     """The sum of some parameters times inputs."""
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         """Copies the tensors."""
         super().__init__()
-        self.weights = torch.nn.ParameterList([torch.nn.Parameter(tensor.clone()) for tensor in parameters])
-        #: What the latest forward was made with.
-        self.gathered: list[torch.Tensor] = []
+        self.products = torch.nn.ModuleList(Product(tensor) for tensor in parameters)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Returns the loss."""
-        self.gathered = [weight.detach().clone() for weight in self.weights]
-        products = [(weight * given).sum() for weight, given in zip(self.weights, inputs, strict=True)]
-        return torch.stack(products).sum()
+        sums = [product(given) for product, given in zip(self.products, inputs, strict=True)]
+        return torch.stack(sums).sum()
 
 
 def run(call: StackCall) -> None:
@@ -49,11 +65,20 @@ def run(call: StackCall) -> None:
     names = ("replicate", "shard")[-len(options["mesh"]) :]
     mesh = init_device_mesh(call.device.type, tuple(options["mesh"]), mesh_dim_names=names)
     policy = MixedPrecisionPolicy(dtype_of(options["parameter_dtype"]), dtype_of(options["reduce_dtype"]))
-    sharded_model = fully_shard(model, mesh=mesh, reshard_after_forward=options["reshard"], mp_policy=policy)
-    if options["divide_by"] is not None:
-        sharded_model.set_gradient_divide_factor(options["divide_by"])
-    if options["force_sum"]:
-        sharded_model.set_force_sum_reduction_for_comms(True)
+    units = [] if options["units"] == "one" else list(model.products)
+    sharded_units = [
+        fully_shard(unit, mesh=mesh, reshard_after_forward=options["reshard"], mp_policy=policy)
+        for unit in [*units, model]
+    ]
+    for unit in sharded_units:
+        if options["divide_by"] is not None:
+            unit.set_gradient_divide_factor(options["divide_by"])
+        if options["force_sum"]:
+            unit.set_force_sum_reduction_for_comms(True)
+    if options["units"] == "prefetched":
+        for unit, following in itertools.pairwise(sharded_units[:-1]):
+            unit.set_modules_to_forward_prefetch([following])
+            following.set_modules_to_backward_prefetch([unit])
     optimiser = torch.optim.SGD(model.parameters(), lr=options["rate"])
     for step in range(options["steps"]):
         # Without a gradient of its own no input has a backward hook, and the reduction comes after backward.
@@ -65,16 +90,16 @@ def run(call: StackCall) -> None:
         if options["clip_to"] is not None:
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), options["clip_to"])
             call.give(f"norm.{step}", sharded(norm).full_tensor().reshape(1))
-        for place, weight in enumerate(model.weights):
-            call.give(f"gathered.{step}.{place}", model.gathered[place].to(inputs[place].dtype))
+        for place, product in enumerate(model.products):
+            call.give(f"gathered.{step}.{place}", product.gathered.to(inputs[place].dtype))
             if (returned := inputs[place].grad) is not None:
                 call.give(f"returned.{step}.{place}", returned)
-            call.give(f"gradient.{step}.{place}", local(weight.grad))
+            call.give(f"gradient.{step}.{place}", local(product.weight.grad))
         optimiser.step()
         optimiser.zero_grad()
-        for place, weight in enumerate(model.weights):
-            call.give(f"shard.{step}.{place}", local(weight))
-            call.give(f"full.{step}.{place}", sharded(weight).full_tensor())
+        for place, product in enumerate(model.products):
+            call.give(f"shard.{step}.{place}", local(product.weight))
+            call.give(f"full.{step}.{place}", sharded(product.weight).full_tensor())
 
 
 def dtype_of(name: str | None) -> torch.dtype | None:

@@ -1,21 +1,28 @@
-"""Pipelines: one stage on each rank, which multiplies by its weight and adds its bias.
+"""Pipelines: stages, one or two on each rank, each of which multiplies by its weight and adds its bias.
 
-Tensors: ``weight`` and ``bias`` of the rank's stage; for step S on the first rank ``input.S``, on the last one
-``target.S``, what the output is multiplied with before it is summed, and ``output.S``; on every rank
-``gradient.S.weight`` and ``gradient.S.bias``.
+Tensors: ``weight.K`` and ``bias.K`` of the rank's stage K; for step S on the rank of the first stage ``input.S``, on
+that of the last one ``target.S``, what the output is multiplied with before it is summed, and ``output.S``; on every
+rank ``gradient.S.K.weight`` and ``gradient.S.K.bias``.
 
-Options: ``schedule`` (``gpipe`` or ``1f1b``), ``microbatches``, ``steps``, ``sleep_ms`` (before each step).
+Options: ``schedule``, ``stages`` (the numbers of the rank's stages, in the order of K), ``of_stages`` (how many all
+ranks have), ``microbatches``, ``steps``, ``sleep_ms`` (before each step).
 """
 
 from __future__ import annotations
 
 import torch
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed import pipelining
 
 from . import StackCall
 
-#: Option -> schedule.
-SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+#: Option -> class of schedules of one stage on each rank.
+SINGLE = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}
+#: Option -> class of schedules of several stages on each rank; not all versions of torch have all of them.
+MULTIPLE = {
+    "looped_bfs": "ScheduleLoopedBFS",
+    "interleaved_1f1b": "ScheduleInterleaved1F1B",
+    "zero_bubble": "ScheduleInterleavedZeroBubble",
+}
 
 
 class Affine(torch.nn.Module):
@@ -40,18 +47,29 @@ def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def run(call: StackCall) -> None:
     """Makes the steps and gives back outputs and gradients."""
     options, tensors, group = call.options, call.tensors, call.group
-    module = Affine(tensors["weight"], tensors["bias"])
-    stage = PipelineStage(module, group.rank(), group.size(), call.device, group=group)
-    make = SCHEDULES[options["schedule"]]
-    schedule = make(stage, options["microbatches"], loss_fn=loss, scale_grads=False)
+    numbers, count = options["stages"], options["of_stages"]
+    modules = [Affine(tensors[f"weight.{at}"], tensors[f"bias.{at}"]) for at in range(len(numbers))]
+    stages = [
+        pipelining.PipelineStage(module, number, count, call.device, group=group)
+        for module, number in zip(modules, numbers, strict=True)
+    ]
+    name, microbatches = options["schedule"], options["microbatches"]
+    if name in SINGLE:
+        make = getattr(pipelining, SINGLE[name])
+        schedule = make(stages[0], microbatches, loss_fn=loss, scale_grads=False)
+    else:
+        make = getattr(pipelining, MULTIPLE[name])
+        schedule = make(stages, microbatches, loss_fn=loss, scale_grads=False)
     for step in range(options["steps"]):
         call.sleep()
-        module.zero_grad()
-        inputs = (tensors[f"input.{step}"],) if stage.is_first else ()
-        if stage.is_last:
+        for module in modules:
+            module.zero_grad()
+        inputs = (tensors[f"input.{step}"],) if 0 in numbers else ()
+        if count - 1 in numbers:
             call.give(f"output.{step}", schedule.step(*inputs, target=tensors[f"target.{step}"]))
         else:
             schedule.step(*inputs)
-        for name, parameter in module.named_parameters():
-            if parameter.grad is not None:
-                call.give(f"gradient.{step}.{name}", parameter.grad)
+        for at, module in enumerate(modules):
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    call.give(f"gradient.{step}.{at}.{name}", parameter.grad)

@@ -12,7 +12,7 @@ use allranks_model::stack::{
     BatchNorm, Buckets, Checkpoint, Collective, ContextParallel, Ddp, Divide, Dtensor, Fault,
     Fsdp2, Functional, Hook, Layer, LayerName, Mesh, Pipeline, Precision, RandomNumbers, RandomOp,
     RandomPlacement, Rotation, Save, Schedule, Sharding, Splits, TensorParallel, TensorPlacement,
-    Wait, Zero,
+    Units, Wait, Zero,
 };
 
 /// One point of a layer's sweep.
@@ -163,6 +163,8 @@ layer! {
         steps: u32,
         /// The argument `reshard_after_forward` of `fully_shard`. Absent: `true`.
         reshard: bool,
+        /// Which parameters are gathered and reduced together, and when. Absent: all in one unit.
+        units: Units,
         /// By which operator gradients are averaged. Absent: FSDP2's own choice.
         divide: Divide,
         /// Element types of parameters in forward and of the reduction, by a `MixedPrecisionPolicy`. Absent: `dtype`.
@@ -189,17 +191,26 @@ layer! {
     DtensorSpec, Dtensor {
         /// Element types of the tensor. Absent: `float32`.
         dtype: DType,
-        /// Placements before the redistribution. Absent: rows.
+        /// Placements before the redistribution, along the mesh's first dimension. Absent: rows.
         from: TensorPlacement,
-        /// Placements after it. Absent: `replicate`.
+        /// Placements after it, along the mesh's first dimension. Absent: `replicate`.
         to: TensorPlacement,
+        /// Sizes of the mesh's first dimension, 1 or more; above 1 it has two, and worlds whose size they do not divide are
+        /// left out. Absent: 1, a mesh of one dimension.
+        outer: u32,
+        /// Placements before the redistribution, along the mesh's second dimension. Absent: `replicate`.
+        inner_from: TensorPlacement,
+        /// Placements after it, along the mesh's second dimension. Absent: `replicate`.
+        inner_to: TensorPlacement,
+        /// How matrices of a partial placement are reduced: `sum`, `avg`, `min`, `max`. Absent: `sum`.
+        op: ReduceOp,
         /// `true`: the last rank is 0.1 s late. Absent: `false`.
         late: bool,
     }
 }
 
 layer! {
-    /// A pipeline with one stage on each rank, which multiplies by its weight and adds its bias.
+    /// A pipeline of stages, one or two on each rank, each of which multiplies by its weight and adds its bias.
     PipelineSpec, Pipeline {
         /// Element types, `float32` or `float64`. Absent: `float32`.
         dtype: DType,
