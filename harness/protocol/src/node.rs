@@ -47,8 +47,8 @@ pub enum ToNode {
         /// Number of the question.
         ask: u64,
     },
-    /// Listen at any port for connections that send `word`, and send it back to each, until the run ends. Answered by
-    /// [`FromNode::Listening`].
+    /// Listen at a port of the system's choice, as backends do, and at one that is leased as for a rendezvous, for connections that send
+    /// `word`, and send it back to each, until the run ends. Answered by [`FromNode::Listening`].
     Listen {
         /// Number of the question.
         ask: u64,
@@ -63,6 +63,9 @@ pub enum ToNode {
         addresses: Vec<String>,
         /// The port at which it listens.
         port: u16,
+        /// Another port at which it must answer at the same address; 0: none.
+        #[serde(default)]
+        rendezvous_port: u16,
         /// What it sends back.
         word: String,
     },
@@ -264,8 +267,11 @@ pub enum FromNode {
     Listening {
         /// Number of the question.
         ask: u64,
-        /// The port.
+        /// The port of the system's choice.
         port: u16,
+        /// The leased port; 0: none could be leased.
+        #[serde(default)]
+        rendezvous_port: u16,
     },
     /// Where the other node was reached.
     Reached {

@@ -23,7 +23,7 @@ struct Sick {
     finding: Option<(&'static str, &'static str)>,
 }
 
-const SICK: [Sick; 9] = [
+const SICK: [Sick; 10] = [
     Sick {
         fault: "none",
         hosts: "3",
@@ -65,6 +65,13 @@ const SICK: [Sick; 9] = [
     },
     Sick {
         fault: "pair",
+        hosts: "3",
+        code: 1,
+        finding: Some(("fleet-unreachable", "h1 and h2 do not reach each other")),
+    },
+    Sick {
+        // They reach each other where ranks meet.
+        fault: "data",
         hosts: "3",
         code: 1,
         finding: Some(("fleet-unreachable", "h1 and h2 do not reach each other")),
@@ -134,6 +141,33 @@ const HIT: [Hit; 6] = [
     },
 ];
 
+/// Which connections h2 does not let in from the start, and what is said of the two hosts that do not reach each other.
+struct Filtered {
+    fault: &'static str,
+    hosts: &'static str,
+    says: &'static [&'static str],
+}
+
+const FILTERED: [Filtered; 3] = [
+    Filtered {
+        // The ports of backends' own listeners.
+        fault: "data",
+        hosts: "2",
+        says: &["port ", ": no answer for 5 s, while port ", " answers"],
+    },
+    Filtered {
+        fault: "rendezvous",
+        hosts: "2",
+        says: &["port ", ": no answer for 5 s, while port ", " answers"],
+    },
+    Filtered {
+        // The world has a rendezvous, and the backend then fails.
+        fault: "others",
+        hosts: "3",
+        says: &["does not reach node h", "no answer for 5 s"],
+    },
+];
+
 /// All of them.
 pub fn tests() -> Vec<Test> {
     let (hosts, filters) = (no_hosts(), no_filters());
@@ -159,10 +193,15 @@ pub fn tests() -> Vec<Test> {
     tests.extend(SICK.into_iter().map(|sick| {
         let name = format!("fleet::doctor::{}", sick.fault);
         let lacks = match sick.fault {
-            "into" | "one-way" | "pair" => &filters,
+            "into" | "one-way" | "pair" | "data" => &filters,
             _ => &hosts,
         };
         unless_lacking(lacks.clone(), plain(name, move || doctor(&sick)))
+    }));
+    tests.extend(FILTERED.into_iter().map(|filtered| {
+        let name = format!("fleet::filtered::{}", filtered.fault);
+        let trial = with_torch(name, move || unreached(&filtered));
+        unless_lacking(filters.clone(), trial)
     }));
     tests.extend(HIT.into_iter().map(|hit| {
         let name = format!("fleet::run::{}", hit.fault);
@@ -321,6 +360,36 @@ fn run(hit: &Hit) {
                 assert_eq!(check.outcome, Outcome::NotRun, "accused: {check:?}");
                 assert!(check.summary.contains(reason), "{check:?}");
             }
+        }
+    }
+}
+
+/// A backend is not blamed for hosts that do not reach each other.
+fn unreached(filtered: &Filtered) {
+    let stage = Stage::new(&format!("fleet-filtered-{}", filtered.fault));
+    let needed = format!("nodes={}", filtered.hosts);
+    let words = [
+        "run",
+        "cases/collectives/smoke.yaml",
+        "--platform",
+        "cpu",
+        "--world-size",
+        filtered.hosts,
+        "--require",
+        &needed,
+        "--out",
+        &stage.out().display().to_string(),
+    ];
+    let (ran, said) = on_hosts(&stage, filtered.hosts, filtered.fault, &words);
+    ran.assert_code(0);
+    let codes = ran.stdout.split_whitespace().nth(1);
+    assert_eq!(codes, Some("4"), "{said}");
+    let results = stage.results("out");
+    assert_eq!(results.missing(), 0);
+    for check in results.checks {
+        assert_eq!(check.outcome, Outcome::NotRun, "accused: {check:?}");
+        for says in filtered.says {
+            assert!(check.summary.contains(says), "{check:?}");
         }
     }
 }

@@ -68,6 +68,9 @@ pub async fn run(shared: &Shared, recorder: &Arc<Recorder>) -> ScenarioRun {
         run.issues.extend(cut(shared, &run.logs));
         if let Some(init) = &mut result.init {
             excuse_exhaustion(shared, &run.logs, init);
+            if let Some(why) = excuse_network(shared, scenario, init).await {
+                result.lost = Some(why);
+            }
             if let Some(port) = lost_port(shared, &run.logs, init, &result.ports) {
                 taken += 1;
                 if taken < PORTS && !*shared.interrupt.borrow() {
@@ -141,6 +144,24 @@ fn excuse_exhaustion(shared: &Shared, logs: &[PathBuf], init: &mut CheckResult) 
     {
         blame_machine(init, "out of open files, threads or processes");
     }
+}
+
+/// Turns a failed initialisation on several nodes into one that was not run, if some of the nodes do not reach each other. Returns which,
+/// and why.
+async fn excuse_network(
+    shared: &Shared,
+    scenario: &Scenario,
+    init: &mut CheckResult,
+) -> Option<String> {
+    if !matches!(init.outcome, Outcome::InitFailed | Outcome::Hang) {
+        return None;
+    }
+    let nodes = scenario.placement.nodes();
+    let why = shared.launcher.unreached(nodes).await?;
+    init.outcome = Outcome::NotRun;
+    init.class = None;
+    init.summary = format!("{why}; {}", init.summary);
+    Some(why)
 }
 
 /// Turns a failed initialisation into a fault of the machine.

@@ -18,6 +18,9 @@ use super::{Driver, EVENTS, TOKEN, World, spawned};
 use allranks_model::placement::Placement;
 use allranks_suite::platform::Start;
 
+/// For how long nodes may be asked whether they reach each other.
+const REACH_LIMIT: Duration = Duration::from_secs(30);
+
 /// Why a world could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -101,6 +104,15 @@ impl Launcher {
                 })
             }
             Self::Nodes(nodes) => nodes.reserve(placement, ports).await,
+        }
+    }
+
+    /// Returns why the first `count` nodes cannot make a world, if some do not reach each other. `None` if all do, if that is not known
+    /// within half a minute, and on one machine.
+    pub async fn unreached(&self, count: usize) -> Option<String> {
+        match self {
+            Self::Nodes(nodes) if count > 1 => nodes.unreached(count, REACH_LIMIT).await,
+            Self::Nodes(_) | Self::Local(_) => None,
         }
     }
 

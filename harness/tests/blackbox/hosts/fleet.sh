@@ -11,6 +11,9 @@
 #   into       nothing connects to it from other hosts
 #   one-way    h1 does not connect to it
 #   pair       it and h1 do not connect to each other
+#   others     it and h3 do not connect to each other
+#   data       it and h1 connect to each other on ports below 32768 only, where rendezvous are and no listeners of backends
+#   rendezvous it and h1 do not connect to each other on ports below 32768
 #   slow       its link carries 256 kbit/s
 #   mtu        packets of more than 900 bytes are dropped on the way to it, and nothing says so
 # or when the run has a result:
@@ -52,6 +55,7 @@ for number in $numbers; do
             case "$fault" in
             into) from="10.78.0.2-10.78.0.255" ;;
             one-way | pair) from="10.78.0.11" ;;
+            others) from="10.78.0.13" ;;
             *) from= ;;
             esac
             if [ -n "$from" ]; then
@@ -59,19 +63,38 @@ for number in $numbers; do
                 nft add chain inet fault input "{ type filter hook input priority 0; }"
                 nft add rule inet fault input ip saddr "$from" ct state new tcp flags syn drop
             fi
-            if [ "$fault" = pair ]; then
+            case "$fault" in
+            pair | others)
                 nft add chain inet fault output "{ type filter hook output priority 0; }"
-                nft add rule inet fault output ip daddr 10.78.0.11 tcp flags "& (syn | ack) == syn" drop
-            fi
+                nft add rule inet fault output ip daddr "$from" tcp flags "& (syn | ack) == syn" drop
+                ;;
+            esac
+        fi
+        case "$name$fault" in
+        h[12]data) ports=32768-65535 ;;
+        h[12]rendezvous) ports=20000-32767 ;;
+        *) ports= ;;
+        esac
+        if [ -n "$ports" ]; then
+            nft add table inet fault
+            nft add chain inet fault input "{ type filter hook input priority 0; }"
+            nft add rule inet fault input iifname eth0 ip saddr 10.78.0.11-10.78.0.12 ct state new tcp dport "$ports" drop
         fi
         printf "127.0.0.1 localhost\n%s %s\n" "$own" "$name" >"$out.$name.hosts"
         mount --bind "$out.$name.hosts" /etc/hosts
         until [ -s "$credentials" ]; do sleep 0.05; done
+        # Ranks meet on the host that comes first, which reaches both.
+        case "$name$fault" in
+        h[23]others) until grep -q "is here: h1" "$out.stderr" 2>/dev/null; do sleep 0.05; done ;;
+        esac
         exec "$binary" node --credentials "$credentials"
     ' "$name" "$name" "$address" "$fault" "$credentials" "$binary" "$out" >"$out.$name" 2>&1 &
     agent=$!
     agents="$agents $agent"
-    until [ "$(readlink "/proc/$agent/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+    until [ "$(readlink "/proc/$agent/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do
+        kill -0 "$agent" || exit 1
+        sleep 0.05
+    done
     ip link add "port$number" type veth peer name eth0 netns "$agent"
     ip link set "port$number" master bridge0 up
     [ "$number$fault" != 2mtu ] || ip link set port2 mtu 900
@@ -80,6 +103,19 @@ done
 "$binary" "$@" --launcher attached --nodes "$count" --credentials "$credentials" --listen 10.78.0.1:0 \
     >"$out.stdout" 2>"$out.stderr" &
 command=$!
+
+# A host that fails before its agent has come would be waited for: then it is over, and what the host said is shown.
+until [ "$(grep -c "is here" "$out.stderr")" -ge "$count" ] || ! kill -0 $command 2>/dev/null; do
+    for number in $numbers; do
+        # shellcheck disable=SC2086  # a list
+        agent=$(echo $agents | cut -d " " -f "$number")
+        kill -0 "$agent" 2>/dev/null && continue
+        kill -TERM $command 2>/dev/null || break
+        echo "the agent of h$number has ended:" && cat "$out.h$number"
+        break 2
+    done
+    sleep 0.05
+done
 
 # shellcheck disable=SC2086  # a list
 set -- $agents

@@ -239,18 +239,27 @@ impl Agent {
             ToNode::Listen { ask, word } => {
                 self.tasks.spawn(async move {
                     // Port 0 is reached by no node, and the run says so.
-                    let port = reach::listen(word).await.unwrap_or(0);
-                    outbox.push(FromNode::Listening { ask, port }, Vec::new());
+                    let port = reach::listen(word.clone()).await.unwrap_or(0);
+                    let rendezvous_port = reach::listen_as_rendezvous(word).await.unwrap_or(0);
+                    let answer = FromNode::Listening {
+                        ask,
+                        port,
+                        rendezvous_port,
+                    };
+                    outbox.push(answer, Vec::new());
                 });
             }
             ToNode::Reach {
                 ask,
                 addresses,
                 port,
+                rendezvous_port,
                 word,
             } => {
                 self.tasks.spawn(async move {
-                    let found = reach::reach(addresses, port, &word).await;
+                    let ports = [port, rendezvous_port];
+                    let ports = ports.into_iter().filter(|port| *port != 0);
+                    let found = reach::reach(addresses, &ports.collect::<Vec<_>>(), &word).await;
                     let answer = FromNode::Reached {
                         ask,
                         address: found.address,

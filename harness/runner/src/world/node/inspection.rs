@@ -88,6 +88,29 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// Returns why the first `count` nodes cannot make a world, if some of them do not reach each other: the first such pair, with what
+    /// it tried. `None` if all do, or nothing is known after `limit`.
+    pub(crate) async fn unreached(&self, count: usize, limit: Duration) -> Option<String> {
+        let mut nodes = self.present();
+        nodes.truncate(count);
+        let pairs = exchange(&nodes, Deadline::now() + limit).await;
+        pairs.into_iter().find_map(|pair| {
+            let reach = pair.reached.filter(|reach| reach.address.is_none())?;
+            // An agent that is lost meanwhile says so itself.
+            let (from, to) = (&nodes[pair.from], &nodes[pair.to]);
+            let is_lost = from.lost().is_some() || to.lost().is_some();
+            (!is_lost).then(|| {
+                let failures = reach.failures.join("; ");
+                format!(
+                    "node {} does not reach node {}: {failures}",
+                    from.name, to.name
+                )
+            })
+        })
+    }
+}
+
 /// Asks each node for its time.
 async fn clocks(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<i64> {
     let mut asked = JoinSet::new();
@@ -133,14 +156,18 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
             let said = word.clone();
             let answer = node.ask(|ask| ToNode::Listen { ask, word: said });
             match timeout_at(deadline, answer).await {
-                Ok(Ok(FromNode::Listening { port, .. })) => Some((place, port, word)),
+                Ok(Ok(FromNode::Listening {
+                    port,
+                    rendezvous_port,
+                    ..
+                })) => Some((place, [port, rendezvous_port], word)),
                 _ => None,
             }
         });
     }
     let mut listeners = vec![None; nodes.len()];
-    for (place, port, word) in listening.join_all().await.into_iter().flatten() {
-        listeners[place] = Some((port, word));
+    for (place, ports, word) in listening.join_all().await.into_iter().flatten() {
+        listeners[place] = Some((ports, word));
     }
     let mut pairs = Vec::new();
     for round in rounds(nodes.len()) {
@@ -151,7 +178,9 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
                 let addresses = candidates(&nodes[to]);
                 trying.spawn(async move {
                     let reached = match listener {
-                        Some((port, word)) => attempt(&node, addresses, port, word, deadline).await,
+                        Some((ports, word)) => {
+                            attempt(&node, addresses, ports, word, deadline).await
+                        }
                         None => None,
                     };
                     PairSeen { from, to, reached }
@@ -167,7 +196,7 @@ async fn exchange(nodes: &[Arc<Node>], deadline: Deadline) -> Vec<PairSeen> {
 async fn attempt(
     node: &Node,
     addresses: Vec<String>,
-    port: u16,
+    [port, rendezvous_port]: [u16; 2],
     word: String,
     deadline: Deadline,
 ) -> Option<Reach> {
@@ -176,6 +205,7 @@ async fn attempt(
         ask,
         addresses,
         port,
+        rendezvous_port,
         word,
     });
     match timeout_at(deadline, answer).await {

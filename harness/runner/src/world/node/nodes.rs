@@ -263,7 +263,13 @@ impl Nodes {
         let word = token().map_err(|error| error.to_string())?;
         let said = word.clone();
         let answer = first.ask(|ask| ToNode::Listen { ask, word: said }).await;
-        let FromNode::Listening { port, .. } = answer.map_err(|error| error.to_string())? else {
+        let answer = answer.map_err(|error| error.to_string())?;
+        let FromNode::Listening {
+            port,
+            rendezvous_port,
+            ..
+        } = answer
+        else {
             return Err(format!("node {} cannot listen", first.name));
         };
         let mut candidates = candidates(first);
@@ -279,6 +285,7 @@ impl Nodes {
                     ask,
                     addresses,
                     port,
+                    rendezvous_port,
                     word,
                 });
                 let (address, interface, failures) =
