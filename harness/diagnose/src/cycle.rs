@@ -324,6 +324,26 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
     }
 }
 
+/// Says that a rank of a cycle has gone on to a collective while several others wait for messages to or from it; `None` if these are
+/// not the facts.
+#[must_use]
+pub fn gone_on(evidence: &HangEvidence, blamed: &[Rank]) -> Option<String> {
+    let [rank] = blamed else {
+        return None;
+    };
+    let here = match evidence.rank(*rank)?.now()? {
+        here @ (EventKind::Collective(_) | EventKind::Await(..)) => here,
+        _ => return None,
+    };
+    let waiting = waiting_for_messages_of(evidence, *rank);
+    (waiting.len() > 1).then(|| {
+        format!(
+            "rank {rank} has gone on to {here}, and {} wait for messages to or from it",
+            named(&waiting)
+        )
+    })
+}
+
 /// The collectives of a rank, in order.
 struct Order {
     /// Group and name of each.
@@ -350,10 +370,15 @@ impl Order {
 /// Returns true if several ranks wait for messages to or from this one: then it has gone on without them, and not each of them
 /// without it.
 fn has_messages_from(evidence: &HangEvidence, rank: Rank) -> bool {
+    waiting_for_messages_of(evidence, rank).len() > 1
+}
+
+/// Returns the ranks that wait for messages to or from this one.
+fn waiting_for_messages_of(evidence: &HangEvidence, rank: Rank) -> Vec<Rank> {
     let waiting = evidence.ranks.iter().filter(|state| {
         matches!(state.now(), Some(EventKind::Message(one) | EventKind::AwaitMessage(one, _)) if one.peer == Some(rank))
     });
-    waiting.count() > 1
+    waiting.map(|state| state.rank).collect()
 }
 
 /// Returns the groups, each with its members, in whose collectives ranks of a cycle wait.
@@ -575,7 +600,7 @@ mod tests {
             rank(1, vec![barrier()]),
             rank(2, vec![message(false, 1, 0)]),
         ];
-        let odd = (HangKind::CyclicWait, vec![1], Confidence::Proved);
+        let odd = (HangKind::MessageUnmatched, vec![1], Confidence::Proved);
         assert_eq!(verdict(skipped), odd);
         // Of one message, either side may be the odd one, whatever a third rank does.
         let either = vec![

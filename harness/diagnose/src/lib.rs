@@ -96,6 +96,7 @@ fn unknown(evidence: &HangEvidence) -> Diagnosis {
         Vec::new(),
         summary,
     )
+    .because(messages::issued_on_both_sides(evidence))
 }
 
 /// Builds a verdict. Its victims are the ranks that are in a call with others and are not culprits.

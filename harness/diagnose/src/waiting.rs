@@ -174,6 +174,7 @@ impl Ends {
         let first = |ranks: &BTreeSet<Rank>| ranks.iter().next().map(text).unwrap_or_default();
         let is = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "is" } else { "are" };
         let has = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "has" } else { "have" };
+        let its = |ranks: &BTreeSet<Rank>| if ranks.len() == 1 { "its" } else { "their" };
         let (kind, confidence, ranks, what) = if !self.dead.is_empty() {
             let what = format!("{} gone{}", is(&self.dead), first(&self.dead));
             (HangKind::PeerDead, Confidence::Proved, &self.dead, what)
@@ -207,7 +208,11 @@ impl Ends {
                 true => "on the way",
                 false => "the others wait",
             };
-            let what = format!("{} busy in code of its own, and {what}", is(&self.busy));
+            let what = format!(
+                "{} in code of {} own, and {what}",
+                is(&self.busy),
+                its(&self.busy)
+            );
             (HangKind::Slow, Confidence::None, &self.busy, what)
         } else if !self.leaving.is_empty() {
             let is_out = |rank: &Rank| {
@@ -241,15 +246,25 @@ impl Ends {
             return None;
         };
         let ranks = all(ranks);
-        let blamed = match kind {
-            HangKind::CyclicWait => match cycle::against_the_order(evidence, &ranks) {
+        let (mut kind, mut blamed) = (kind, ranks.clone());
+        let mut summary = format!("{} {what}", named(&ranks));
+        if kind == HangKind::CyclicWait {
+            blamed = cycle::against_the_order(evidence, &ranks);
+            if blamed.len() == ranks.len() {
                 // Without a rank that some circle does not need, the others wait for each other just the same.
-                all if all.len() == ranks.len() => common_rank::in_all_cycles(waits).unwrap_or(all),
-                some => some,
-            },
-            _ => ranks.clone(),
-        };
-        let summary = format!("{} {what}", named(&ranks));
+                blamed = common_rank::in_all_cycles(waits).unwrap_or(blamed);
+                if blamed.len() < ranks.len() {
+                    summary += &format!("; all circles go through {}", named(&blamed));
+                }
+            } else if let Some(gone_on) = cycle::gone_on(evidence, &blamed) {
+                (kind, summary) = (HangKind::MessageUnmatched, gone_on);
+            } else {
+                summary += &format!(
+                    ", because {} issued collectives in another order than the rest",
+                    named(&blamed)
+                );
+            }
+        }
         let mut facts: Vec<String> = ranks
             .iter()
             .filter_map(|rank| evidence.rank(*rank))

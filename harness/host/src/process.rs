@@ -117,6 +117,22 @@ pub fn describe(pid: u32) -> String {
     }
 }
 
+/// Returns the words of a process's command line; empty if they cannot be read.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn arguments(pid: u32) -> Vec<String> {
+    let process = procfs::process::Process::new(pid.cast_signed());
+    let words = process.and_then(|process| process.cmdline());
+    words.unwrap_or_default()
+}
+
+/// Returns the words of a process's command line; empty if they cannot be read.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn arguments(_pid: u32) -> Vec<String> {
+    Vec::new()
+}
+
 /// The longest command line that is shown, in characters.
 #[cfg(target_os = "linux")]
 const COMMAND: usize = 80;

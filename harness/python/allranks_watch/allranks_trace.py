@@ -228,6 +228,8 @@ class CallTrace:
         self.failing_since: float | None = None
         #: The error that has ended the main thread.
         self.fatal: str | None = None
+        #: When a call last ended.
+        self.left: float | None = None
         #: The file of the last entries, and where the next one goes.
         self.last: LastEntries | None = None
         #: Torch's record of what backends really issue.
@@ -263,9 +265,10 @@ class CallTrace:
         """Records that this thread has ended a call, by an error or (None) without."""
         with self.lock:
             self.inside.pop(threading.get_ident(), None)
+            self.left = time.time()
             if "end" in entry:
                 entry["raised"] = None if error is None else error_text(error)
-                entry["end"] = time.time()
+                entry["end"] = self.left
             self.moves += 1
             if error is None:
                 self.errors = []  # a program that makes calls again has handled its errors
@@ -400,6 +403,7 @@ class CallTrace:
                 "errors": self.errors,
                 "retries": self.retries,
                 "failing_since": self.failing_since,
+                "left": self.left,
                 "fatal": self.fatal,
                 "ended": self.ended,
             }
@@ -510,8 +514,8 @@ def is_finished() -> bool:
 def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
-    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``requests``, ``lock``, or
-    nothing.
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``event loop``, ``requests``,
+    ``lock``, ``connection``, or nothing.
     """
     own = own_frame(frame)
     files = files_of(frame)
@@ -527,12 +531,73 @@ def kind_of_place(frame: FrameType | None) -> str:
         return "torch"
     if any(name.endswith("/subprocess.py") for name in names):
         return "child process"
+    loop = loop_of(frame)
+    if loop is not None and is_deserted(loop):
+        return "event loop"
     if is_serving(frame):
         return "requests"
     waiting = ("/threading.py", "/queue.py")
     if any(name.endswith(waiting) or "/multiprocessing/" in name for name in names):
         return "lock"
+    if any(name.endswith(("/socket.py", "/ssl.py")) for name in names):
+        return "connection"
     return ""
+
+
+def caller(frame: FrameType | None, file: str, function: str) -> FrameType | None:
+    """Returns the innermost frame, from this one outwards, of a function in a file with this end of its path."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == function and code.co_filename.replace(os.sep, "/").endswith(file):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def loop_of(frame: FrameType | None) -> Any:
+    """Returns the event loop of asyncio that a thread is in while it waits for what comes next; else None."""
+    if frame is None or not frame.f_code.co_filename.replace(os.sep, "/").endswith("/selectors.py"):
+        return None
+    step = caller(frame, "/asyncio/base_events.py", "_run_once")
+    return None if step is None else step.f_locals.get("self")
+
+
+#: Packages whose native threads may wake an event loop, so that it has to watch no file for that.
+_NATIVE_WAKERS = ("grpc", "ray", "uvloop", "zmq")
+
+
+def is_deserted(loop: Any) -> bool:
+    """Returns whether nothing is left that could wake an event loop: no file but its own, no timer or signal, no thread."""
+    try:
+        own = {loop._ssock.fileno(), loop._csock.fileno()}
+        files = {key.fd for key in loop._selector.get_map().values()}
+        timers = any(not timer.cancelled() for timer in list(loop._scheduled)) or bool(loop._signal_handlers)
+        agent = sys.modules.get("torch.distributed.rpc")
+        has_rpc = agent is not None and getattr(agent, "_is_current_rpc_agent_set", lambda: True)()
+        known = {threading.main_thread().ident, threading.get_ident()}
+        others = any(ident not in known for ident in current_frames())
+        native = has_rpc or any(name in sys.modules for name in _NATIVE_WAKERS)
+        return files <= own and not timers and not loop._ready and not others and not native
+    except Exception:
+        return False
+
+
+def awaited(frame: FrameType | None) -> FrameType | None:
+    """Returns the innermost frame of the program's own in the task that `asyncio.run` waits for; None if there is none."""
+    if loop_of(frame) is None:
+        return None
+    run = caller(frame, "/asyncio/base_events.py", "run_until_complete")
+    try:
+        step: Any = None if run is None else run.f_locals["future"].get_coro()
+        found = None
+        while step is not None:
+            inner = getattr(step, "cr_frame", None)
+            if inner is not None and is_own(inner):
+                found = inner
+            step = getattr(step, "cr_await", None)
+        return found
+    except Exception:
+        return None
 
 
 def is_serving(frame: FrameType | None) -> bool:
@@ -556,7 +621,7 @@ def is_served() -> bool:
 def current_line() -> Line:
     """Returns the innermost line of the main thread that is the program's own, and what it is in there."""
     first = main_frame()
-    frame = own_frame(first)
+    frame = awaited(first) or own_frame(first)
     if frame is None:
         return None
     import linecache
@@ -577,11 +642,16 @@ def own_frame(frame: FrameType | None) -> FrameType | None:
     """Returns the first frame, from this one outwards, that is neither a library's nor Python's; else this one."""
     first = frame
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not (name.startswith(_FOREIGN) or name.startswith("<frozen") or "site-packages" in name):
+        if is_own(frame):
             return frame
         frame = frame.f_back
     return first
+
+
+def is_own(frame: FrameType) -> bool:
+    """Returns whether a frame is neither a library's nor Python's."""
+    name = frame.f_code.co_filename
+    return not (name.startswith(_FOREIGN) or name.startswith("<frozen") or "site-packages" in name)
 
 
 def location(frame: FrameType) -> str:

@@ -47,6 +47,9 @@ pub struct CallTrace {
     /// The version of torch; none if it is not imported.
     #[serde(default)]
     pub torch: Option<String>,
+    /// When the process last ended a call, in seconds since 1970; none if it has ended none, or if that is not known.
+    #[serde(default)]
+    pub left: Option<f64>,
     /// True if the Python interpreter has come to its end.
     #[serde(default)]
     pub ended: bool,
@@ -232,7 +235,7 @@ pub struct Own {
     pub text: String,
     /// The line of the program that made the call: `FILE:LINE`.
     pub at: String,
-    /// What the process is in at that line: `breakpoint`, `data loader`, `lock`, `torch`, `backward`, or empty.
+    /// What the process is in at that line, a word of `kind_of_place` in `allranks_trace.py`; may be empty.
     #[serde(default, rename = "in")]
     pub kind: String,
 }
@@ -306,6 +309,7 @@ impl CallTrace {
             inside.since += passed;
         }
         later(&mut self.failing_since);
+        later(&mut self.left);
         self.beat = SystemTime::now().checked_sub(Duration::from_secs_f64(silence.max(0.0)));
         self.record = record.map(|record| Arc::new(record.later(passed)));
     }
@@ -345,6 +349,15 @@ impl CallTrace {
     pub fn silence(&self) -> Duration {
         let beat = self.beat.and_then(|beat| beat.elapsed().ok());
         beat.unwrap_or_default()
+    }
+
+    /// Returns how long the process has been in no call: the time since it last ended one, or since C++ code of it began one. Zero
+    /// if no time is known.
+    #[must_use]
+    pub fn since_last_call(&self) -> Duration {
+        let begun = self.entries.iter().filter_map(|entry| entry.t);
+        let last = begun.chain(self.left).reduce(f64::max);
+        last.map_or(Duration::ZERO, since_1970)
     }
 
     /// Returns true if the process has called torch.distributed.

@@ -301,7 +301,7 @@ impl Frame {
             },
             None => call_trace.own.as_ref().map(|line| {
                 let text = format!("its own code, `{}`", line.text);
-                (own(&text, &line.at), silence)
+                (own(&text, &line.at), call_trace.since_last_call())
             }),
         };
         Some(event)

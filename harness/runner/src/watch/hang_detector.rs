@@ -494,6 +494,8 @@ fn multiple(
         // A server waits for as long as there are none.
         "requests" if is_served => None,
         "breakpoint" => Some(WAITING_PATIENCES),
+        // Whatever may wake it is not seen: it gets as long as what works.
+        "event loop" => Some(WORKING_PATIENCES),
         _ if has_work_below => Some(WORKING_PATIENCES),
         "data loader" | "lock" => Some(WAITING_PATIENCES),
         // A training step does not keep the interpreter from answering for this long.
@@ -623,6 +625,12 @@ pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
         "child process" => {
             "that rank waits for a process that it has started: look at what that process does"
         }
+        "connection" => {
+            "that rank waits for another process to send to it or to read: ss -tnp | grep PID says which; give the connection a timeout"
+        }
+        "event loop" => {
+            "nothing can wake that rank's event loop: look for a task that has ended with an error, and for what should have set the future or event that is awaited there"
+        }
         _ => "look at what that rank does there: py-spy dump --pid PID",
     };
     let mut lines: Vec<String> = kinds.iter().map(|kind| advice(kind).to_owned()).collect();
@@ -668,6 +676,7 @@ mod tests {
         assert_eq!(times("requests", false), None);
         let left = multiple("requests", false, false, false, || false);
         assert_eq!(left, Some(IDLE_PATIENCES));
+        assert_eq!(times("event loop", false), Some(WORKING_PATIENCES));
         let silent = multiple("", true, false, true, || true);
         assert_eq!(silent, Some(IDLE_PATIENCES));
         let working = multiple("", true, false, false, || true);

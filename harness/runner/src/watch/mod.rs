@@ -24,6 +24,7 @@
 //! | `shared_job` | judges the evidence of all nodes of a job while it runs |
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
+//! | `idle_launcher` | finds a launcher that waits for other nodes |
 //! | `attach` | looks at a job that was not started by this program |
 //!
 //! A run of the suite watches the programs that it starts itself by [`Monitor`].
@@ -38,6 +39,7 @@ mod evidence;
 mod evidence_files;
 mod hang_detector;
 mod hosts;
+mod idle_launcher;
 mod job;
 mod lone_worlds;
 mod member;
@@ -54,7 +56,7 @@ mod tests;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
@@ -112,6 +114,8 @@ pub(crate) struct Monitor {
     job: Job,
     detector: HangDetector,
     has_noted_lone: bool,
+    /// When the monitor was made, and its patience; `None` once a rank, or a launcher without ranks, has been seen.
+    without_ranks: Option<(Instant, Duration)>,
 }
 
 impl Monitor {
@@ -122,6 +126,7 @@ impl Monitor {
             job: Job::new(token, call_traces),
             detector: HangDetector::new(patience),
             has_noted_lone: false,
+            without_ranks: Some((Instant::now(), patience)),
         }
     }
 
@@ -135,7 +140,26 @@ impl Monitor {
             self.has_noted_lone = true;
             events.push(Event::Note(text));
         }
+        events.extend(self.idle_launcher().map(Event::Note));
         events
+    }
+
+    /// Returns, once, a line on a launcher that has started no rank within the patience.
+    fn idle_launcher(&mut self) -> Option<String> {
+        let (since, patience) = self.without_ranks?;
+        if !self.job.ranks().is_empty() {
+            self.without_ranks = None;
+            return None;
+        }
+        if since.elapsed() < patience {
+            return None;
+        }
+        self.without_ranks = None;
+        let pids = self.job.pids.iter();
+        let commands: Vec<_> = pids
+            .map(|pid| (*pid, allranks_host::arguments(*pid)))
+            .collect();
+        idle_launcher::idle_launcher(&commands, since.elapsed())
     }
 
     /// Returns the diagnosis at this moment, whether it is proved or not; none of a program without ranks.
