@@ -92,9 +92,20 @@ pub fn advice(kind: HangKind) -> &'static [&'static str] {
             "look at what that rank does after its last line: py-spy dump --pid PID, or allranks watch --stacks",
             "look for a branch that depends on the rank between its place and that of the others",
         ],
-        HangKind::Slow => &["wait: a rank is late and on the way"],
+        HangKind::Slow => &["wait: a rank is late, and may come"],
         HangKind::Unknown => &["run it under allranks watch, and look at where each rank is"],
     }
+}
+
+/// Returns what to try for a cycle of ranks that all wait for messages.
+#[must_use]
+pub fn cycle_of_messages() -> Vec<String> {
+    [
+        "check source and destination of these messages: each must be received, from that rank, by the rank that it is sent to",
+        "let one of two ranks that exchange messages receive first, or give both messages to batch_isend_irecv",
+    ]
+    .map(str::to_owned)
+    .into()
 }
 
 /// Returns the observation that would refute a verdict of that kind.

@@ -324,6 +324,18 @@ pub fn against_the_order(evidence: &HangEvidence, circle: &[Rank]) -> Vec<Rank> 
     }
 }
 
+/// Returns true if all ranks of a cycle wait for messages, and none for a collective.
+#[must_use]
+pub fn is_of_messages(evidence: &HangEvidence, cycle: &[Rank]) -> bool {
+    let mut states = cycle.iter().filter_map(|rank| evidence.rank(*rank));
+    states.all(|state| {
+        matches!(
+            state.now(),
+            Some(EventKind::Message(_) | EventKind::AwaitMessage(..))
+        )
+    })
+}
+
 /// Says that a rank of a cycle has gone on to a collective while several others wait for messages to or from it; `None` if these are
 /// not the facts.
 #[must_use]
@@ -589,7 +601,17 @@ mod tests {
             rank(2, vec![message(false, 1, 0)]),
         ];
         let all = (HangKind::CyclicWait, vec![0, 1, 2], Confidence::Proved);
-        assert_eq!(verdict(ranks), all);
+        assert_eq!(verdict(ranks.clone()), all);
+        // There is no collective whose order could be wrong.
+        let advice = diagnose(&HangEvidence {
+            ranks,
+            ..HangEvidence::default()
+        })
+        .advice;
+        assert!(
+            advice.iter().all(|line| line.contains("messages")),
+            "{advice:?}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::advice;
 use super::common_rank::{self, WaitsFor};
 use super::cycle;
 use super::errors::{ErrorCause, error_cause};
@@ -273,7 +274,11 @@ impl Ends {
         if kind == HangKind::Slow {
             facts.extend(counts(evidence));
         }
-        Some(conclude(evidence, kind, confidence, blamed, summary).because(facts))
+        let mut verdict = conclude(evidence, kind, confidence, blamed, summary).because(facts);
+        if kind == HangKind::CyclicWait && cycle::is_of_messages(evidence, &ranks) {
+            verdict.advice = advice::cycle_of_messages();
+        }
+        Some(verdict)
     }
 }
 

@@ -153,6 +153,7 @@ impl HangDetector {
             for event in &mut found {
                 if let Event::Verdict(one) | Event::Still(one, _) = event {
                     one.evidence.extend(lost(ranks));
+                    name_process(one, ranks);
                 }
                 if let (true, Event::Verdict(one) | Event::Still(one, _)) = (is_one_of_many, event)
                 {
@@ -387,6 +388,16 @@ impl WorldDetector {
         still: Duration,
     ) -> Option<Event> {
         let (mut verdict, _) = best(ranks, is_ours, hosts, &mut self.reach, still)?;
+        if verdict.kind == HangKind::Slow {
+            // It may be late, or never come: what it waits for is known at times.
+            let late = (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
+            let known = late.filter_map(|(_, process)| advice(&kind_of_wait(process)?));
+            for line in known {
+                if !verdict.advice.iter().any(|one| one == line) {
+                    verdict.advice.push(line.to_owned());
+                }
+            }
+        }
         Some(match verdict.kind {
             HangKind::Slow | HangKind::Unknown => Event::Still(verdict, still),
             _ => {
@@ -423,14 +434,11 @@ impl WorldDetector {
         if blamed.is_empty() || blamed.len() < verdict.culprits.len() {
             return None;
         }
-        let kind = |process: &RankProcess| -> Option<String> {
-            Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
-        };
         let times = blamed.iter().map(|process| {
             let at_work =
                 || self.moved.elapsed() < self.patience || !allranks_host::is_asleep(process.pid);
             let has_work_below = self.below.has_worked_within(process.pid, self.patience);
-            let kind = kind(process).unwrap_or_default();
+            let kind = kind_of_wait(process).unwrap_or_default();
             let is_served =
                 kind == "requests" && !has_left_a_request(&evidence, process, self.patience);
             multiple(
@@ -463,7 +471,8 @@ impl WorldDetector {
         if blamed.iter().any(is_starved) {
             return None;
         }
-        let kinds: Vec<String> = blamed.iter().filter_map(|process| kind(process)).collect();
+        let kinds = blamed.iter().filter_map(|process| kind_of_wait(process));
+        let kinds: Vec<String> = kinds.collect();
         Some(Event::Verdict(behind(verdict, &kinds)))
     }
 
@@ -480,6 +489,11 @@ impl WorldDetector {
         };
         best(ranks, is_ours, hosts, &mut self.reach, since.elapsed()).map(|(verdict, _)| verdict)
     }
+}
+
+/// Returns what a rank is in at its line of the program's own code, as its call trace has it.
+fn kind_of_wait(process: &RankProcess) -> Option<String> {
+    Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
 }
 
 /// Returns how many times the patience a rank may take that others wait for, by what it is in; none if that may take for ever.
@@ -614,7 +628,23 @@ fn best(
 
 /// Returns the verdict on ranks that have been late for too long, with advice for what they are in.
 pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
-    let advice = |kind: &str| match kind {
+    let advice = |kind: &String| {
+        advice(kind).unwrap_or("look at what that rank does there: py-spy dump --pid PID")
+    };
+    let mut lines: Vec<String> = kinds.iter().map(|kind| advice(kind).to_owned()).collect();
+    lines.dedup();
+    Diagnosis {
+        kind: HangKind::Behind,
+        confidence: Confidence::Likely,
+        advice: lines,
+        refuted_by: "the named rank goes on by itself".to_owned(),
+        ..verdict
+    }
+}
+
+/// Returns what to do about a rank that is in a wait of its own, by what it is in; `None` if it is in nothing that is known.
+fn advice(kind: &str) -> Option<&'static str> {
+    Some(match kind {
         "breakpoint" => "a breakpoint or a debugger holds that rank: remove it, or let it go on",
         "data loader" => {
             "that rank waits for its data loader: try num_workers=0; look for workers that are stuck, or for a lock that was held at fork"
@@ -631,16 +661,20 @@ pub fn behind(verdict: Diagnosis, kinds: &[String]) -> Diagnosis {
         "event loop" => {
             "nothing can wake that rank's event loop: look for a task that has ended with an error, and for what should have set the future or event that is awaited there"
         }
-        _ => "look at what that rank does there: py-spy dump --pid PID",
+        _ => return None,
+    })
+}
+
+/// Puts the process id of a single culprit into the advice, where it stands for a process.
+fn name_process(verdict: &mut Diagnosis, ranks: &Ranks<'_>) {
+    let [culprit] = verdict.culprits[..] else {
+        return;
     };
-    let mut lines: Vec<String> = kinds.iter().map(|kind| advice(kind).to_owned()).collect();
-    lines.dedup();
-    Diagnosis {
-        kind: HangKind::Behind,
-        confidence: Confidence::Likely,
-        advice: lines,
-        refuted_by: "the named rank goes on by itself".to_owned(),
-        ..verdict
+    let process = ranks.iter().find(|(rank, _)| *rank == culprit);
+    if let Some((_, process)) = process {
+        for line in &mut verdict.advice {
+            *line = line.replace("PID", &process.pid.to_string());
+        }
     }
 }
 
