@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import socket
 import socketserver
 import subprocess
 import sys
@@ -192,6 +193,53 @@ class CallTraceTest(unittest.TestCase):
         child = subprocess.Popen(["sleep", "100"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertFalse(self.settle(lambda: child.communicate(), "child process"))
         child.kill()
+        ours, theirs = socket.socketpair()
+        self.addCleanup(theirs.close)
+        self.assertFalse(self.settle(lambda: ours.makefile("rb").readline(), "connection"))
+
+    def look_at_loop(self, wait):
+        """Runs a coroutine with this body in another Python; returns the function that it waits in, and the kind of that."""
+        script = f"""if True:
+            import asyncio, os, threading, time
+            import allranks_trace
+
+            async def waits(loop):
+                {wait}
+
+            async def run():
+                await asyncio.wait_for(waits(asyncio.get_running_loop()), None)
+
+            def look():
+                while not allranks_trace.current_line()[2]:
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                name, _, kind = allranks_trace.current_line()
+                print(name, kind, flush=True)
+                os._exit(0)
+
+            threading.Thread(target=look).start()
+            asyncio.run(run())
+        """
+        environment = {**os.environ, "PYTHONPATH": os.path.dirname(allranks_patch.__file__)}
+        end = subprocess.run([sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE)
+        return tuple(end.stdout.decode().strip().split(" ", 1))
+
+    def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
+        self.assertEqual(self.look_at_loop("await loop.create_future()"), ("waits", "event loop"))
+        for wait in (
+            "await asyncio.sleep(100)",
+            "server = await asyncio.start_server(print, '127.0.0.1', 0); await loop.create_future()",
+            "await loop.run_in_executor(None, time.sleep, 100)",
+        ):
+            self.assertEqual(self.look_at_loop(wait), ("waits", "requests"), wait)
+
+    def test_the_end_of_the_last_call_is_written(self):
+        module = library()
+        allranks_patch.patch(self.trace, module)
+        before = time.time()
+        module.barrier()
+        after = time.time()
+        self.assertTrue(before <= self.read()["left"] <= after)
 
 
 if __name__ == "__main__":

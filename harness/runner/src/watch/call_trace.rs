@@ -408,4 +408,28 @@ mod tests {
                 .ended
         );
     }
+
+    #[test]
+    fn a_rank_is_in_its_own_code_since_its_last_call_of_any_kind() {
+        let since = |text: &str| {
+            let trace: CallTrace = serde_json::from_str(text).unwrap();
+            trace.since_last_call().as_secs_f64()
+        };
+        let ago = |seconds: f64| {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            now.unwrap().as_secs_f64() - seconds
+        };
+        let begun =
+            |t: f64| format!(r#"{{"id": 1, "epoch": 1, "what": "own", "text": "x", "t": {t}}}"#);
+        let trace = |left: f64, t: f64| {
+            let entry = begun(t);
+            since(&format!(
+                r#"{{"moves": 1, "epoch": 1, "left": {left}, "entries": [{entry}]}}"#
+            ))
+        };
+        // It has waited for an older call since; or C++ code has begun a collective, whose end is not known.
+        assert!((40.0..100.0).contains(&trace(ago(40.0), ago(500.0))));
+        assert!((40.0..100.0).contains(&trace(ago(500.0), ago(40.0))));
+        assert_eq!(since(r#"{"moves": 1, "epoch": 1}"#), 0.0);
+    }
 }

@@ -716,4 +716,26 @@ mod tests {
         let working = multiple("", true, false, false, || true);
         assert_eq!(working, Some(WORKING_PATIENCES));
     }
+
+    #[test]
+    fn advice_on_a_single_culprit_has_its_process_id() {
+        let process = |pid| RankProcess {
+            pid,
+            environment: BTreeMap::new(),
+            activity: None,
+            call_trace: None,
+            traced: None,
+        };
+        let (one, two) = (process(4711), process(4712));
+        let ranks = [(Rank(0), &one), (Rank(1), &two)];
+        let advice = |culprits: &[u32]| {
+            let late = diagnose(&HangEvidence::default());
+            let culprits = culprits.iter().copied().map(Rank).collect();
+            let mut verdict = behind(Diagnosis { culprits, ..late }, &["connection".to_owned()]);
+            name_process(&mut verdict, &ranks);
+            verdict.advice.join("\n")
+        };
+        assert!(advice(&[1]).contains("ss -tnp | grep 4712"));
+        assert!(advice(&[0, 1]).contains("grep PID"));
+    }
 }
