@@ -22,7 +22,9 @@ pub use idle_time::idle_time;
 pub use listener::{
     Listener, StoreReply, addresses, is_connected_to, is_heard, listeners, probe_store, resolves,
 };
-pub use process::{Activity, activity, arguments, describe, is_asleep, is_ending, locking, state};
+pub use process::{
+    Activity, activity, arguments, describe, is_asleep, is_ending, locking, sleeps_in, state,
+};
 pub use process_table::{ProcessEntry, age, descendants, has_mapped, network, processes};
 pub use processor_time::processor_times_below;
 pub use script::script;

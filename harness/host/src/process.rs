@@ -117,6 +117,24 @@ pub fn describe(pid: u32) -> String {
     }
 }
 
+/// Returns the function of the kernel in which a process's main thread sleeps; `None` if it does not sleep, or if this machine does
+/// not tell.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn sleeps_in(pid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/wchan")).ok()?;
+    let name = name.trim();
+    (!name.is_empty() && name != "0").then(|| name.to_owned())
+}
+
+/// Returns the function of the kernel in which a process's main thread sleeps; `None` if it does not sleep, or if this machine does
+/// not tell.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn sleeps_in(_pid: u32) -> Option<String> {
+    None
+}
+
 /// Returns the words of a process's command line; empty if they cannot be read.
 #[cfg(target_os = "linux")]
 #[must_use]

@@ -9,6 +9,7 @@ use super::call_trace::{Call, CallTrace};
 use super::evidence::{as_assigned, endpoints_without_listener, evidence, evidence_of_ranks};
 use super::hosts::Hosts;
 use super::job::{Job, RankProcess};
+use super::kernel_wait::{KernelWait, kernel_wait};
 use super::reach::Reach;
 use super::recorder;
 use crate::world::Orphan;
@@ -391,9 +392,16 @@ impl WorldDetector {
         if verdict.kind == HangKind::Slow {
             // It may be late, or never come: what it waits for is known at times.
             let late = (ranks.iter()).filter(|(rank, _)| verdict.culprits.contains(rank));
-            let known = late.filter_map(|(_, process)| advice(&kind_of_wait(process)?));
-            for line in known {
-                if !verdict.advice.iter().any(|one| one == line) {
+            for (rank, process) in late {
+                let wait = sleep_of(process);
+                verdict
+                    .evidence
+                    .extend(wait.map(|wait| fact_of(*rank, wait)));
+                let kind = kind_of_wait(process).unwrap_or_default();
+                let known = advice(&kind).or(wait.map(|wait| wait.advice));
+                if let Some(line) = known
+                    && !verdict.advice.iter().any(|one| one == line)
+                {
                     verdict.advice.push(line.to_owned());
                 }
             }
@@ -473,7 +481,17 @@ impl WorldDetector {
         }
         let kinds = blamed.iter().filter_map(|process| kind_of_wait(process));
         let kinds: Vec<String> = kinds.collect();
-        Some(Event::Verdict(behind(verdict, &kinds)))
+        let mut verdict = behind(verdict, &kinds);
+        let sleeps = (ranks.iter())
+            .filter(|(rank, _)| verdict.culprits.contains(rank))
+            .filter_map(|(rank, process)| Some((*rank, sleep_of(process)?)));
+        for (rank, wait) in sleeps {
+            verdict.evidence.push(fact_of(rank, wait));
+            if kinds.iter().all(|kind| advice(kind).is_none()) {
+                verdict.advice = vec![wait.advice.to_owned()];
+            }
+        }
+        Some(Event::Verdict(verdict))
     }
 
     /// Returns the diagnosis of the world at this moment, whether it is proved or not; none without ranks.
@@ -494,6 +512,16 @@ impl WorldDetector {
 /// Returns what a rank is in at its line of the program's own code, as its call trace has it.
 fn kind_of_wait(process: &RankProcess) -> Option<String> {
     Some(process.call_trace.as_ref()?.own.as_ref()?.kind.clone())
+}
+
+/// Returns what the main thread of a rank waits for in the kernel; `None` if that is not known.
+fn sleep_of(process: &RankProcess) -> Option<KernelWait> {
+    kernel_wait(&allranks_host::sleeps_in(process.pid)?)
+}
+
+/// Describes what a rank waits for in the kernel.
+fn fact_of(rank: Rank, wait: KernelWait) -> String {
+    format!("the main thread of rank {rank} {}", wait.what)
 }
 
 /// Returns how many times the patience a rank may take that others wait for, by what it is in; none if that may take for ever.

@@ -25,6 +25,7 @@
 //! | `member` | what one watch of a job on several nodes tells the others of itself |
 //! | `lone_worlds` | finds processes that were started as one world and are each alone |
 //! | `idle_launcher` | finds a launcher that waits for other nodes |
+//! | `kernel_wait` | what a process waits for, by where it sleeps in the kernel |
 //! | `attach` | looks at a job that was not started by this program |
 //!
 //! A run of the suite watches the programs that it starts itself by [`Monitor`].
@@ -41,6 +42,7 @@ mod hang_detector;
 mod hosts;
 mod idle_launcher;
 mod job;
+mod kernel_wait;
 mod lone_worlds;
 mod member;
 mod node_evidence;
