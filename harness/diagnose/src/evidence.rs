@@ -46,6 +46,8 @@ pub struct RankState {
     pub process: Process,
     /// The events that are over, oldest first.
     pub done: Vec<TraceEvent>,
+    /// Numbers, from 0, of the messages in `done` whose work was dropped before it had been waited for.
+    pub dropped: Vec<usize>,
     /// The event that it is in, and how long (zero: not known); `None` if it is in none that is known.
     pub doing: Option<(TraceEvent, Duration)>,
     /// The events that it will still enter.
@@ -72,6 +74,7 @@ impl RankState {
             rank,
             process: Process::Unknown,
             done: Vec::new(),
+            dropped: Vec::new(),
             doing: None,
             ahead: Remaining::Unknown,
             errors: Vec::new(),

@@ -66,6 +66,7 @@ pub fn diagnose(evidence: &HangEvidence) -> Diagnosis {
         contradiction(evidence),
         waiting::unmatched(evidence),
         chain.clone().filter(is_proved),
+        messages::dropped(evidence),
         chain,
         rendezvous,
         waiting::lost(evidence),
@@ -96,7 +97,7 @@ fn unknown(evidence: &HangEvidence) -> Diagnosis {
         Vec::new(),
         summary,
     )
-    .because(messages::issued_on_both_sides(evidence))
+    .because(messages::under_way(evidence))
 }
 
 /// Builds a verdict. Its victims are the ranks that are in a call with others and are not culprits.

@@ -1,6 +1,8 @@
 //! The messages between ranks, and which two calls are the two sides of one.
 
 use super::evidence::{EventKind, HangEvidence, Message, RankState};
+use crate::conclude;
+use allranks_model::diagnosis::{Confidence, Diagnosis, HangKind};
 use allranks_model::names::Rank;
 
 /// The message that an event is one side of; none if it is something else.
@@ -32,33 +34,79 @@ pub(crate) fn answers(own: &Message, other: &Message, rank: Rank) -> bool {
         && own.peer.is_none_or(|peer| peer == rank)
 }
 
-/// Describes each message that a rank waits for although its other side has been issued and returned. No rank is to blame for what
-/// can be seen of it: the message is under way, or was given up with the work of an `isend` or `irecv` that nobody kept.
-pub(crate) fn issued_on_both_sides(evidence: &HangEvidence) -> Vec<String> {
-    let each = evidence.ranks.iter().filter_map(|state| {
-        let (message, nth) = match state.now()? {
-            EventKind::Message(message) => (message, sides(state, message).count()),
+/// A message that a rank waits for although its other side has been issued and has returned.
+struct Issued<'a> {
+    waiting: &'a RankState,
+    peer: &'a RankState,
+    /// The number of the other side in the peer's `done`.
+    number: usize,
+}
+
+fn issued_on_both_sides(evidence: &HangEvidence) -> impl Iterator<Item = Issued<'_>> {
+    evidence.ranks.iter().filter_map(|waiting| {
+        let (message, nth) = match waiting.now()? {
+            EventKind::Message(message) => (message, sides(waiting, message).count()),
             EventKind::AwaitMessage(message, nth) => (message, *nth),
             _ => return None,
         };
         let peer = evidence.rank(message.peer?)?;
-        let theirs = peer.done.iter().filter(|event| {
-            as_message(&event.what).is_some_and(|own| answers(own, message, state.rank))
+        let theirs = peer.done.iter().enumerate().filter(|(_, event)| {
+            as_message(&event.what).is_some_and(|own| answers(own, message, waiting.rank))
         });
-        let other = theirs.into_iter().nth(nth.checked_sub(1)?)?;
+        let (number, _) = theirs.into_iter().nth(nth.checked_sub(1)?)?;
+        Some(Issued {
+            waiting,
+            peer,
+            number,
+        })
+    })
+}
+
+/// Describes each message that a rank waits for although its other side has been issued and has returned. What can be seen of it
+/// blames no rank: the message may be under way.
+pub(crate) fn under_way(evidence: &HangEvidence) -> Vec<String> {
+    let each = issued_on_both_sides(evidence).filter_map(|issued| {
         Some(format!(
-            "rank {} waits in {}, whose other side rank {} has issued: {other}; without a wait for its work, a message may be lost when that work is dropped",
-            state.rank, state.now()?, peer.rank
+            "rank {} waits in {}, whose other side rank {} has issued: {}",
+            issued.waiting.rank,
+            issued.waiting.now()?,
+            issued.peer.rank,
+            issued.peer.done.get(issued.number)?
         ))
     });
     each.collect()
+}
+
+/// Finds a message that a rank waits for, and whose other side was issued without blocking, by a call whose work the program dropped
+/// before it had waited for it. Likely at most: what had left by then arrives.
+pub(crate) fn dropped(evidence: &HangEvidence) -> Option<Diagnosis> {
+    let is_dropped = |issued: &Issued<'_>| issued.peer.dropped.contains(&issued.number);
+    let issued = issued_on_both_sides(evidence).find(is_dropped)?;
+    let (waiting, peer) = (issued.waiting, issued.peer);
+    let summary = format!(
+        "rank {} has dropped the work of its {} before it waited for it, and rank {} waits for that message",
+        peer.rank,
+        peer.done.get(issued.number)?,
+        waiting.rank
+    );
+    let facts = [waiting, peer].map(|one| format!("rank {} {}", one.rank, one.place()));
+    let verdict = conclude(
+        evidence,
+        HangKind::MessageUnmatched,
+        Confidence::Likely,
+        vec![peer.rank],
+        summary,
+    );
+    let advice = vec![
+        "keep what isend and irecv return, and call its wait() before the next step: Gloo gives a message up with its work".to_owned(),
+    ];
+    Some(Diagnosis { advice, ..verdict }.because(facts.to_vec()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Process, TraceEvent, diagnose};
-    use allranks_model::diagnosis::HangKind;
     use std::time::Duration;
 
     fn message(sends: bool, peer: u32) -> TraceEvent {
@@ -104,6 +152,20 @@ mod tests {
             verdict.evidence
         );
         // The second message has not been sent.
-        assert!(issued_on_both_sides(&issued(1)).is_empty());
+        assert!(under_way(&issued(1)).is_empty());
+        // The work of the first was dropped, after it had arrived; or that of the second.
+        let drop = |number: usize| {
+            let mut evidence = issued(2);
+            evidence.ranks[0].dropped = vec![number];
+            let verdict = diagnose(&evidence);
+            (verdict.kind, verdict.culprits, verdict.confidence)
+        };
+        assert_eq!(drop(0).0, HangKind::Unknown);
+        let dropped = (
+            HangKind::MessageUnmatched,
+            vec![Rank(0)],
+            Confidence::Likely,
+        );
+        assert_eq!(drop(1), dropped);
     }
 }

@@ -50,6 +50,8 @@ COLLECTIVES: dict[str, tuple[str | None, bool, str | None]] = {
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 #: Messages: whether the call sends, and the parameter that names the other side.
 MESSAGES = {"send": (True, "dst"), "isend": (True, "dst"), "recv": (False, "src"), "irecv": (False, "src")}
+#: Those that return a work. Gloo gives a message up when its work is dropped.
+UNBLOCKING = ("isend", "irecv")
 #: Methods of stores that wait for keys.
 STORE = ("get", "wait")
 #: Calls that make and end groups.
@@ -179,6 +181,12 @@ def group_key(trace: CallTrace, module: Any, group: Any) -> str | None:
     return key
 
 
+def is_gloo(module: Any, group: Any) -> bool:
+    """Returns whether a group's backend is Gloo."""
+    get_backend = getattr(module, "get_backend", None)
+    return get_backend is not None and get_backend(group) == "gloo"
+
+
 def global_rank(trace: CallTrace, key: str, arguments: Arguments, parameter: str, default: int | None) -> int | None:
     """Returns the global rank that a call names, as ``parameter`` or as ``group_parameter``."""
     in_group = arguments.get("group_" + parameter)
@@ -205,9 +213,12 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
         if getattr(local, "depth", 0) and name != "new_group":
             return function(*args, **kwargs)
         entry = None
+        is_followed = False
         try:
-            entry = entry_of_call(trace, module, name, Arguments(order, args, kwargs))
+            arguments = Arguments(order, args, kwargs)
+            entry = entry_of_call(trace, module, name, arguments)
             if entry is not None:
+                is_followed = name in UNBLOCKING and is_gloo(module, arguments.get("group"))
                 entry["at"] = calling_location()
                 trace.enter(entry)
         except Exception:
@@ -220,6 +231,8 @@ def wrap(trace: CallTrace, module: Any, name: str, function: Callable[..., Any])
             result = function(*args, **kwargs)
             if result is not None and name not in MANAGEMENT:
                 trace.keep_work(result, entry)
+                if is_followed:
+                    trace.follow_handle(result, entry)
             return result
         except BaseException as caught:
             error = caught
@@ -246,6 +259,7 @@ def wrap_wait(trace: CallTrace, function: Callable[..., Any]) -> Callable[..., A
         if entry is None:
             return function(self, *args, **kwargs)
         error = None
+        trace.handles.pop(entry["id"], None)
         try:
             trace.enter({**entry, "waits": True, "at": calling_location()}, is_new=False)
         except Exception:

@@ -236,6 +236,8 @@ class CallTrace:
         self.recorder = Recorder()
         #: Id of a work object -> the entry of the call that returned it, oldest first.
         self.works: collections.OrderedDict[int, Entry] = collections.OrderedDict()
+        #: Id of the entry of a message that was issued without blocking -> its work, until that is waited for or dropped.
+        self.handles: dict[int, Any] = {}
         self.thread: threading.Thread | None = None
         #: Held while the file is written: by the heartbeat, and by the main thread at the end.
         self.file_lock = threading.Lock()
@@ -336,6 +338,22 @@ class CallTrace:
             self.works[id(work)] = entry
             if len(self.works) > WORKS:
                 self.works.popitem(last=False)
+
+    def follow_handle(self, work: object, entry: Entry) -> None:
+        """Notes in the entry of a message if its work is dropped before it was waited for: the message may go with it."""
+        import weakref
+
+        number = entry["id"]
+
+        # It runs wherever the last reference ends: it takes no lock that is not reentrant.
+        def drop(_: object) -> None:
+            if self.handles.pop(number, None) is not None:
+                with self.lock:
+                    entry["dropped"] = True
+                    self.written.pop(number, None)
+                    self.moves += 1
+
+        self.handles[number] = weakref.ref(work, drop)
 
     # --- writing --------------------------------------------------------------------------------------------------
 

@@ -233,6 +233,31 @@ class CallTraceTest(unittest.TestCase):
         ):
             self.assertEqual(self.look_at_loop(wait), ("waits", "requests"), wait)
 
+    def test_a_message_is_marked_whose_work_is_dropped_before_it_was_waited_for(self):
+        def send(backend):
+            module = library()
+            module.get_backend = lambda group: backend
+            allranks_patch.patch(self.trace, module)
+            waited = module.isend("tensor", 1)
+            waited.wait()
+            del waited
+            module.isend("tensor", 1)
+            return module.isend("tensor", 1)
+
+        def marks():
+            return [entry.get("dropped") for entry in self.trace.entries]
+
+        works = [send("gloo"), send("nccl")]
+        # The heartbeat may hold the frames of a call for a moment, and with them its work.
+        while not self.trace.entries[1].get("dropped"):
+            time.sleep(0.01)
+        self.assertEqual(marks(), [None, True, None, None, None, None])
+        works.clear()
+        while not self.trace.entries[2].get("dropped"):
+            time.sleep(0.01)
+        self.assertEqual(marks(), [None, True, True, None, None, None])
+        self.assertEqual([entry.get("dropped") for entry in self.read()["entries"]], marks())
+
     def test_the_end_of_the_last_call_is_written(self):
         module = library()
         allranks_patch.patch(self.trace, module)

@@ -139,6 +139,9 @@ pub struct Entry {
     /// The error that it raised; none if it returned or has not ended.
     #[serde(default)]
     pub raised: Option<String>,
+    /// True for a message whose work the program dropped before it had waited for it.
+    #[serde(default)]
+    pub dropped: bool,
     /// True if the other ranks can meet it there. A call that raised before it issued anything is no part of the
     /// group's sequence.
     #[serde(skip, default = "yes")]

@@ -254,6 +254,9 @@ impl Frame {
                 inside.entry.id == entry.id && !is_entered
             });
             if !is_now && let Some(event) = self.event(entry, call_trace, process, hosts)? {
+                if entry.dropped {
+                    state.dropped.push(state.done.len());
+                }
                 state.done.push(event);
             }
         }

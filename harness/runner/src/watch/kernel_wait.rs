@@ -92,7 +92,7 @@ pub fn kernel_wait(function: &str) -> Option<KernelWait> {
         Some(whole) => function == whole,
         None => function.contains(*part),
     };
-    let is_of = |wait: &&(&[&str], KernelWait)| wait.0.iter().any(|part| is_named(part));
+    let is_of = |wait: &&(&[&str], KernelWait)| wait.0.iter().any(is_named);
     WAITS.iter().find(is_of).map(|(_, wait)| *wait)
 }
 

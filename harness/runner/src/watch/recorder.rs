@@ -343,6 +343,7 @@ fn entry_of(one: &Issued, id: u64, ops: &[Issued], caller: Option<&Entry>) -> En
         t: Some(one.time),
         end: one.is_over.then_some(one.time),
         raised,
+        dropped: false,
         is_issued: true,
         call: Call::Collective {
             group: one.key.clone(),
