@@ -236,7 +236,7 @@ class CallTrace:
         self.recorder = Recorder()
         #: Id of a work object -> the entry of the call that returned it, oldest first.
         self.works: collections.OrderedDict[int, Entry] = collections.OrderedDict()
-        #: Id of the entry of a message that was issued without blocking -> its work, until that is waited for or dropped.
+        #: Id of the entry of a message that did not block -> its work, until that is waited for or dropped.
         self.handles: dict[int, Any] = {}
         self.thread: threading.Thread | None = None
         #: Held while the file is written: by the heartbeat, and by the main thread at the end.
@@ -340,7 +340,7 @@ class CallTrace:
                 self.works.popitem(last=False)
 
     def follow_handle(self, work: object, entry: Entry) -> None:
-        """Notes in the entry of a message if its work is dropped before it was waited for: the message may go with it."""
+        """Notes if the work of a message is dropped before it was waited for: the message may go with it."""
         import weakref
 
         number = entry["id"]
@@ -532,8 +532,8 @@ def is_finished() -> bool:
 def kind_of_place(frame: FrameType | None) -> str:
     """Returns what a thread is in, by the frames of libraries between the program's own line and the innermost frame.
 
-    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``event loop``, ``requests``,
-    ``lock``, ``connection``, or nothing.
+    It is one of ``breakpoint``, ``data loader``, ``backward``, ``torch``, ``child process``, ``event loop``,
+    ``requests``, ``lock``, ``connection``, or nothing.
     """
     own = own_frame(frame)
     files = files_of(frame)
@@ -585,7 +585,7 @@ _NATIVE_WAKERS = ("grpc", "ray", "uvloop", "zmq")
 
 
 def is_deserted(loop: Any) -> bool:
-    """Returns whether nothing is left that could wake an event loop: no file but its own, no timer or signal, no thread."""
+    """Returns whether nothing could wake an event loop: it has no file but its own, no timer, signal or thread."""
     try:
         own = {loop._ssock.fileno(), loop._csock.fileno()}
         files = {key.fd for key in loop._selector.get_map().values()}
@@ -601,7 +601,7 @@ def is_deserted(loop: Any) -> bool:
 
 
 def awaited(frame: FrameType | None) -> FrameType | None:
-    """Returns the innermost frame of the program's own in the task that `asyncio.run` waits for; None if there is none."""
+    """Returns the program's innermost frame in the task that `asyncio.run` waits for; None if there is none."""
     if loop_of(frame) is None:
         return None
     run = caller(frame, "/asyncio/base_events.py", "run_until_complete")

@@ -198,7 +198,7 @@ class CallTraceTest(unittest.TestCase):
         self.assertFalse(self.settle(lambda: ours.makefile("rb").readline(), "connection"))
 
     def look_at_loop(self, wait):
-        """Runs a coroutine with this body in another Python; returns the function that it waits in, and the kind of that."""
+        """Runs a coroutine with this body in another Python; returns the function that it waits in, and its kind."""
         script = f"""if True:
             import asyncio, os, threading, time
             import allranks_trace
@@ -221,7 +221,9 @@ class CallTraceTest(unittest.TestCase):
             asyncio.run(run())
         """
         environment = {**os.environ, "PYTHONPATH": os.path.dirname(allranks_patch.__file__)}
-        end = subprocess.run([sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE)
+        end = subprocess.run(
+            [sys.executable, "-c", script], env=environment, timeout=300, check=True, stdout=subprocess.PIPE
+        )
         return tuple(end.stdout.decode().strip().split(" ", 1))
 
     def test_an_event_loop_is_deserted_only_if_nothing_can_wake_it(self):
