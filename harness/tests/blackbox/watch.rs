@@ -394,7 +394,7 @@ fn busy() {
     let options = ["--patience", "2"];
     let running = stage.start(watching(&stage, &options, &program));
     stage.wait("the ranks that are waited for are named", || {
-        said(&running).contains("slow: rank 2 is busy")
+        said(&running).contains("slow: rank 2 is in code of its own")
     });
     running.signal(Signal::TERM);
     let ran = running.end();
