@@ -62,7 +62,11 @@ impl HangEvidence {
     /// Returns what is known of a rank; `None` if it is not in `ranks`.
     #[must_use]
     pub fn rank(&self, rank: Rank) -> Option<&RankState> {
-        self.ranks.iter().find(|state| state.rank == rank)
+        // Mostly all ranks are here, in their order.
+        let in_place = self.ranks.get(rank.index());
+        in_place
+            .filter(|state| state.rank == rank)
+            .or_else(|| self.ranks.iter().find(|state| state.rank == rank))
     }
 }
 

@@ -33,9 +33,12 @@ impl fmt::Display for Rank {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(transparent)]
-pub struct WorldSize(#[schemars(range(min = 1, max = 4096))] pub u32);
+pub struct WorldSize(#[schemars(range(min = 1, max = 8192))] pub u32);
 
 impl WorldSize {
+    /// The largest world.
+    pub const MAX: u32 = 8192;
+
     /// Returns every rank of the world, in ascending order.
     pub fn ranks(self) -> impl Iterator<Item = Rank> {
         (0..self.0).map(Rank)

@@ -16,7 +16,7 @@ use super::{FromRank, Hello, MAX_HEADER, RankExit, ToRank};
 use allranks_model::names::Rank;
 
 /// The version of these frames. Run and agents are the same binary, and an agent of another version is refused.
-pub const NODE_VERSION: u32 = 2;
+pub const NODE_VERSION: u32 = 3;
 /// The longest header of a frame before the agent is admitted, in bytes; such frames have no payload.
 pub const MAX_GREETING: usize = 64 << 10;
 /// The longest header of any other frame, in bytes: that of a rank's, and what is around it.
@@ -189,8 +189,8 @@ pub struct NodeRank {
 /// What an agent is asked about a world in which nothing moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeQuery {
-    /// Processes to look at; none: nothing is asked of this place.
-    pub processes: Vec<Option<u32>>,
+    /// Processes of ranks on this node to look at, each with its rank.
+    pub processes: Vec<(Rank, u32)>,
     /// Ports at which ranks want to meet on this node.
     pub ports: Vec<u16>,
     /// Ranks 0 on this node that are in init.
@@ -214,8 +214,8 @@ pub struct NodeRendezvous {
 /// What an agent's host sees of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeObservation {
-    /// What each process of the query does; none if it was not asked for, or the host does not tell.
-    pub processes: Vec<Option<NodeProcess>>,
+    /// What the processes of the query do, each with its rank; those of which the host does not tell are left out.
+    pub processes: Vec<(Rank, NodeProcess)>,
     /// Processes that are no ranks and listen at the query's ports.
     #[serde(rename = "strangers")]
     pub foreign_listeners: Vec<NodeListener>,

@@ -16,6 +16,7 @@ use super::suite_arguments::SuiteArguments;
 use super::watch::WatchArguments;
 use crate::suite::Request;
 use allranks_model::launcher::Launcher;
+use allranks_model::names::WorldSize;
 use allranks_runner::probe;
 use allranks_runner::world::node::Engine;
 use allranks_suite::plan::{Filter, Shard};
@@ -238,7 +239,7 @@ pub struct SelectArguments {
     #[arg(long, value_name = "NAME")]
     pub backend: Vec<String>,
     /// Only worlds of these sizes.
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(WorldSize::MAX)))]
     pub world_size: Vec<u32>,
     /// A named part of the suite: smoke, core or full. Default: core, unless cases are named.
     #[arg(long, value_name = "NAME")]

@@ -8,6 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use allranks_model::diagnosis::HangKind;
+use allranks_model::names::Rank;
 use allranks_model::outcome::{Outcome, Verdict};
 use rustix::process::Signal;
 
@@ -42,6 +44,7 @@ pub fn tests() -> Vec<Test> {
     let killed = || lost(Signal::KILL);
     vec![
         plain("nodes::ranks_are_on_two_nodes", two_nodes),
+        plain("nodes::many_with_pretended_ranks", many),
         plain("nodes::a_node_that_does_not_come_is_named", nobody_comes),
         plain(
             "nodes::an_unauthenticated_peer_is_refused_and_reported",
@@ -137,6 +140,52 @@ pub(super) fn agents(stage: &Stage) -> [Running; 2] {
 fn checks_in(folder: &Path) -> usize {
     let text = fs::read_to_string(folder.join("results.jsonl")).unwrap_or_default();
     text.matches("\"type\":\"check\"").count()
+}
+
+/// Ten nodes with eight ranks each, all of them pretended by the program of `ci/bench fleet`: once right, and once with a rank that is
+/// stopped.
+fn many() {
+    for stopped in [None, Some(57)] {
+        let stage = Stage::new("many-nodes");
+        let credentials = stage.path("credentials");
+        let mut pretended = Command::new("python3");
+        pretended
+            .arg(checkout().join("ci/bench.d/pretended_agents.py"))
+            .arg(&credentials)
+            .args(["10", env!("CARGO_PKG_VERSION")])
+            .args(stopped.map(|rank: u32| rank.to_string()));
+        let pretended = stage.start(stage.marked(pretended));
+        let fleet = checkout().join("ci/bench.d/fleet.yaml");
+        let mut words = vec!["--launcher", "attached", "--nodes", "10"];
+        let (fleet, path) = (
+            fleet.display().to_string(),
+            credentials.display().to_string(),
+        );
+        words.extend([&*fleet, "--world-size", "80", "--require", "nodes=10"]);
+        words.extend(["--driver", "command:none", "--credentials", &*path]);
+        let ran = stage.start_run(&words).end();
+        pretended.end().assert_code(0);
+        stage.assert_nothing_remains();
+        let results = stage.results("out");
+        assert_eq!((results.checks.len(), results.missing()), (3, 0));
+        let bad = results
+            .checks
+            .iter()
+            .filter(|one| one.verdict != Verdict::Expected);
+        match stopped {
+            None => {
+                ran.assert_code(0);
+                assert_eq!(bad.count(), 0);
+            }
+            Some(rank) => {
+                ran.assert_code(1);
+                let found: Vec<_> = bad.filter_map(|one| one.diagnosis.as_ref()).collect();
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert_eq!(found[0].kind, HangKind::PeerStopped);
+                assert_eq!(found[0].culprits, [Rank(rank)]);
+            }
+        }
+    }
 }
 
 fn two_nodes() {

@@ -9,7 +9,7 @@ use allranks_model::names::{RequirementId, WorldSize};
 use allranks_yaml::{Diagnostic, Document, Focus, Segment, did_you_mean};
 
 /// The largest world a case may ask for.
-pub(super) const MAX_WORLD: u32 = 4096;
+pub(super) const MAX_WORLD: u32 = WorldSize::MAX;
 
 /// The place of a case file, and what it may refer to.
 pub(super) struct FileContext<'a> {

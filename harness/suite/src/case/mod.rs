@@ -99,10 +99,10 @@ pub struct WorldSpec {
     /// Names of backends: `[gloo, nccl]`. Absent: every backend of the platform.
     #[serde(default)]
     pub backend: Option<OneOrMany<String>>,
-    /// World sizes, the numbers of ranks: `4` or `[2, 3, 8]`, each from 1 to 4096.
+    /// World sizes, the numbers of ranks: `4` or `[2, 3, 8]`, each from 1 to 8192.
     #[serde(default = "default_sizes")]
     pub size: OneOrMany<u32>,
-    /// Numbers of nodes that the ranks are on: `2` or `[1, 2]`, each from 1 to 4096. Ranks are placed in blocks, as evenly as they
+    /// Numbers of nodes that the ranks are on: `2` or `[1, 2]`, each from 1 to 8192. Ranks are placed in blocks, as evenly as they
     /// can be; worlds with fewer ranks than nodes are left out. Absent: as many nodes as `--nodes` says.
     #[serde(default)]
     pub nodes: Option<OneOrMany<u32>>,

@@ -32,7 +32,9 @@ impl WorldState<'_> {
     /// Returns what is known of each rank in this step, without what the host knows.
     pub(super) fn states(&self, step: Option<&Pending>) -> Vec<RankState> {
         let ranks = self.size().ranks();
-        ranks.map(|rank| self.state(rank, step)).collect()
+        // One list for all events of all ranks: a world may have thousands.
+        let callers = step.map_or_else(Arc::default, |step| self.callers(step));
+        ranks.map(|rank| self.state(rank, step, &callers)).collect()
     }
 
     /// Returns the query for what the host must tell.
@@ -108,7 +110,7 @@ impl WorldState<'_> {
         }
     }
 
-    fn state(&self, rank: Rank, pending: Option<&Pending>) -> RankState {
+    fn state(&self, rank: Rank, pending: Option<&Pending>, callers: &Arc<[Rank]>) -> RankState {
         let rank_run = &self.result.ranks[rank.index()];
         let mut state = RankState::unknown(rank);
         if let Phase::Shutdown { leaving, .. } = &self.phase
@@ -128,7 +130,7 @@ impl WorldState<'_> {
         let Some(pending) = pending else {
             return state;
         };
-        let mut events = self.events_of(pending, rank);
+        let mut events = self.events_of(pending, rank, callers);
         match &pending.answers[rank.index()] {
             Some(Answer::Reply(reply)) => {
                 let calls = &reply.result.calls;
@@ -176,11 +178,11 @@ impl WorldState<'_> {
 
     /// Returns the events of a rank in a step. A step that all ranks make alike is one event: ranks differ only in
     /// whether they have reached it.
-    fn events_of(&self, pending: &Pending, rank: Rank) -> Vec<TraceEvent> {
+    fn events_of(&self, pending: &Pending, rank: Rank, callers: &Arc<[Rank]>) -> Vec<TraceEvent> {
         let collective = |group: &str, name: &str| TraceEvent {
             what: EventKind::Collective(Collective {
                 group: group.to_owned(),
-                members: self.callers(pending),
+                members: Arc::clone(callers),
                 name: name.to_owned(),
                 nature: BTreeMap::new(),
             }),

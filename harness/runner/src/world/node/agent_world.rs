@@ -147,9 +147,10 @@ impl AgentWorld {
             WorldCommand::Send(rank, header, payload) => self.world.send(rank, header, payload),
             WorldCommand::Signal(rank, signal) => self.world.signal(rank, signal),
             WorldCommand::Look(ask, query) => {
+                let ranks: Vec<Rank> = query.processes.iter().map(|(rank, _)| *rank).collect();
                 let query = convert::query_from_frame(query, self.pids.values().copied().collect());
                 let seen = block_in_place(|| facts(&query));
-                let observation = convert::facts_to_frame(seen, memory_available());
+                let observation = convert::facts_to_frame(seen, &ranks, memory_available());
                 self.outbox
                     .push(FromNode::Seen { ask, observation }, Vec::new());
             }

@@ -22,11 +22,12 @@ pub(super) fn query_to_frame(
     is_here: impl Fn(Rank) -> bool,
     meets: bool,
 ) -> NodeQuery {
-    let processes = query.processes.iter().enumerate();
+    let processes = (0..).map(Rank).zip(&query.processes);
     let rendezvous = query.hosts.iter().filter(|one| is_here(one.rank));
     NodeQuery {
         processes: processes
-            .map(|(rank, pid)| pid.filter(|_| is_here(Rank(rank as u32))))
+            .filter(|(rank, _)| is_here(*rank))
+            .filter_map(|(rank, pid)| Some((rank, (*pid)?)))
             .collect(),
         ports: match meets {
             true => query.ports.clone(),
@@ -43,10 +44,11 @@ pub(super) fn query_to_frame(
     }
 }
 
-/// Returns the query that an agent puts to its host; `ranks` are the processes of the world's ranks on it.
+/// Returns the query that an agent puts to its host, about the processes in their order; `ranks` are the processes of the world's ranks
+/// on it.
 pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
     HostQuery {
-        processes: query.processes,
+        processes: query.processes.iter().map(|(_, pid)| Some(*pid)).collect(),
         ranks,
         ports: query.ports,
         hosts: query
@@ -63,17 +65,22 @@ pub(super) fn query_from_frame(query: NodeQuery, ranks: Vec<u32>) -> HostQuery {
     }
 }
 
-pub(super) fn facts_to_frame(facts: HostFacts, memory: Option<u64>) -> NodeObservation {
+/// Returns what an agent's host has told about the processes of these ranks, in their order.
+pub(super) fn facts_to_frame(
+    facts: HostFacts,
+    ranks: &[Rank],
+    memory: Option<u64>,
+) -> NodeObservation {
     let process = |activity: Activity| match activity {
         Activity::Alive { ticks } => NodeProcess::Alive(ticks),
         Activity::Stopped => NodeProcess::Stopped,
         Activity::Gone => NodeProcess::Gone,
     };
     NodeObservation {
-        processes: facts
-            .processes
-            .into_iter()
-            .map(|activity| activity.map(process))
+        processes: ranks
+            .iter()
+            .zip(facts.processes)
+            .filter_map(|(rank, activity)| Some((*rank, process(activity?))))
             .collect(),
         foreign_listeners: facts
             .foreign_listeners
@@ -96,8 +103,10 @@ pub(super) fn add_observation(facts: &mut HostFacts, observation: NodeObservatio
         NodeProcess::Stopped => Activity::Stopped,
         NodeProcess::Gone => Activity::Gone,
     };
-    for (known, seen) in facts.processes.iter_mut().zip(observation.processes) {
-        *known = known.or(seen.map(activity));
+    for (rank, seen) in observation.processes {
+        if let Some(known) = facts.processes.get_mut(rank.index()) {
+            *known = Some(activity(seen));
+        }
     }
     facts
         .foreign_listeners
@@ -136,8 +145,8 @@ mod tests {
         };
         let first = query_to_frame(&query, |rank| rank.0 < 2, true);
         let second = query_to_frame(&query, |rank| rank.0 >= 2, false);
-        assert_eq!(first.processes, [Some(10), None, None, None]);
-        assert_eq!(second.processes, [None, None, Some(10), Some(11)]);
+        assert_eq!(first.processes, [(Rank(0), 10)]);
+        assert_eq!(second.processes, [(Rank(2), 10), (Rank(3), 11)]);
         assert_eq!((first.ports.len(), first.rendezvous.len()), (1, 1));
         assert_eq!((second.ports.len(), second.rendezvous.len()), (0, 0));
         // The same process id on two nodes is two processes.
@@ -149,9 +158,11 @@ mod tests {
             processes,
             ..NodeObservation::default()
         };
-        let stopped = observation(vec![None, None, Some(NodeProcess::Stopped), None]);
+        let stopped = observation(vec![(Rank(2), NodeProcess::Stopped)]);
         add_observation(&mut facts, stopped, "b");
-        let alive = observation(vec![Some(NodeProcess::Alive(3)), None, None, None]);
+        // Of a rank that the world does not have nothing is known.
+        let strange = (Rank(9), NodeProcess::Gone);
+        let alive = observation(vec![(Rank(0), NodeProcess::Alive(3)), strange]);
         add_observation(&mut facts, alive, "a");
         let expected = [
             Some(Activity::Alive { ticks: 3 }),

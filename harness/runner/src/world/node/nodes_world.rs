@@ -136,7 +136,7 @@ impl NodesWorld {
 
     async fn look(&self, query: impl Fn(usize) -> NodeQuery) -> Vec<(usize, FromNode)> {
         let world = self.world;
-        let queries: Vec<NodeQuery> = (0..self.nodes.len()).map(query).collect();
+        let queries: Arc<[NodeQuery]> = (0..self.nodes.len()).map(query).collect();
         self.ask_all(move |place, ask| ToNode::Look {
             ask,
             world,
